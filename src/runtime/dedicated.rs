@@ -257,8 +257,8 @@ mod tests {
         assert!(drivers.iter().all(|it| it.woken.try_recv().is_ok()));
     }
 
-    /// One whose election has found its term superseded, and has not told yet.
-    fn superseded() -> (Driver, Transitions, LeaderGuard) {
+    /// A driver that has offered a term, and the deadline of the term.
+    fn leading() -> (Driver, Transitions, LeaderGuard, Arc<Deadline>) {
         let driver = driver();
         let shared = driver.core.state.lock().shared.clone();
         let transitions = shared.subscriptions.subscribe();
@@ -267,6 +267,12 @@ mod tests {
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
         driver.core.state.lock().offer(Some(id), Arc::clone(&deadline), 7);
         let guard = receiver.recv().unwrap().unwrap();
+        (driver, transitions, guard, deadline)
+    }
+
+    /// A leader whose election has found its term superseded, and has not told yet.
+    fn superseded() -> (Driver, Transitions, LeaderGuard) {
+        let (driver, transitions, guard, deadline) = leading();
         deadline.end(clock::now(), StopReason::Superseded { by: None });
         (driver, transitions, guard)
     }
@@ -323,13 +329,7 @@ mod tests {
     /// The holder has ended its term, and its word is still on the way when the thread learns of another end.
     #[test]
     fn whoever_ends_a_term_first_says_why_to_everybody() {
-        let driver = driver();
-        let shared = driver.core.state.lock().shared.clone();
-        let transitions = shared.subscriptions.subscribe();
-        let (sender, receiver) = channel::bounded(1);
-        let id = shared.pending.enter(Delivery::Term(sender), &shared.link).unwrap();
-        driver.core.state.lock().offer(Some(id), Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600))), 7);
-        let guard = receiver.recv().unwrap().unwrap();
+        let (driver, transitions, guard, _) = leading();
         guard.step_down();
         driver.core.state.lock().term_ended(StopReason::Superseded { by: None });
         assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);

@@ -63,22 +63,23 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
-    pub(crate) const ALL: [Self; 15] = [
-        Self::Conflict,
-        Self::AlreadyExists,
-        Self::NotApplied,
-        Self::Forbidden,
-        Self::Unauthorized,
-        Self::NotFound,
-        Self::Untrusted,
-        Self::Rejected,
-        Self::Malformed,
-        Self::Timeout,
-        Self::Interrupted,
-        Self::Expired,
-        Self::Unsupported,
-        Self::ConnectionClosed,
-        Self::Unavailable,
+    /// All kinds in their order, each with its name in metrics.
+    pub(crate) const ALL: [(Self, &'static str); 15] = [
+        (Self::Conflict, "conflict"),
+        (Self::AlreadyExists, "already_exists"),
+        (Self::NotApplied, "not_applied"),
+        (Self::Forbidden, "forbidden"),
+        (Self::Unauthorized, "unauthorized"),
+        (Self::NotFound, "not_found"),
+        (Self::Untrusted, "untrusted"),
+        (Self::Rejected, "rejected"),
+        (Self::Malformed, "malformed"),
+        (Self::Timeout, "timeout"),
+        (Self::Interrupted, "interrupted"),
+        (Self::Expired, "expired"),
+        (Self::Unsupported, "unsupported"),
+        (Self::ConnectionClosed, "connection_closed"),
+        (Self::Unavailable, "unavailable"),
     ];
 
     /// Whether somebody else's write came first: the store answers, and answers well.
@@ -88,23 +89,7 @@ impl StoreErrorKind {
 
     /// As it is called in metrics.
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Conflict => "conflict",
-            Self::AlreadyExists => "already_exists",
-            Self::NotApplied => "not_applied",
-            Self::Forbidden => "forbidden",
-            Self::Unauthorized => "unauthorized",
-            Self::NotFound => "not_found",
-            Self::Untrusted => "untrusted",
-            Self::Rejected => "rejected",
-            Self::Malformed => "malformed",
-            Self::Timeout => "timeout",
-            Self::Interrupted => "interrupted",
-            Self::Expired => "expired",
-            Self::Unsupported => "unsupported",
-            Self::ConnectionClosed => "connection_closed",
-            Self::Unavailable => "unavailable",
-        }
+        Self::ALL[self as usize].1
     }
 }
 

@@ -67,9 +67,8 @@ struct MemoryChange {
 struct MemoryWatch {
     /// `None`: of all.
     key: Option<Box<str>>,
-    /// It has told all that there is for it to tell up to this version.
-    told: u64,
-    wake: Sender<()>,
+    /// The changes that the watch has not delivered yet.
+    changes: Sender<MemoryChange>,
 }
 
 impl MemoryStore {
@@ -102,18 +101,6 @@ impl MemoryStore {
         }
         was_there
     }
-
-    fn register(&self, scope: WatchScope<'_>, wake: Sender<()>) -> u64 {
-        let mut state = self.state.lock();
-        state.last_watch += 1;
-        let id = state.last_watch;
-        let key = match scope {
-            WatchScope::Key(key) => Some(key.into()),
-            WatchScope::All => None,
-        };
-        state.watches.insert(id, MemoryWatch { key, told: 0, wake });
-        id
-    }
 }
 
 impl MemoryState {
@@ -125,19 +112,16 @@ impl MemoryState {
         observed
     }
 
-    /// Remembers the last write, and tells the watches that there is something to read.
+    /// Remembers the last write, and sends the write to the watches. A watch that is too far behind expires.
     fn note(&mut self, key: &str, observed: Option<VersionedRecord>) {
-        self.changes.push_back(MemoryChange { key: key.into(), version: self.version, observed });
+        let change = MemoryChange { key: key.into(), version: self.version, observed };
+        self.watches.retain(|_, watch| {
+            let is_its_own = watch.key.as_deref().is_none_or(|its| its == key);
+            !is_its_own || (watch.changes.len() < REMEMBERED && watch.changes.send(change.clone()).is_ok())
+        });
+        self.changes.push_back(change);
         if self.changes.len() > REMEMBERED {
             self.forgotten = self.changes.pop_front().map_or(0, |change| change.version);
-        }
-        for watch in self.watches.values_mut() {
-            if watch.key.as_deref().is_none_or(|its| its == key) {
-                let _ = watch.wake.try_send(());
-            } else if watch.told + 1 == self.version {
-                // Nothing in this for one that has kept up.
-                watch.told = self.version;
-            }
         }
     }
 
@@ -151,33 +135,21 @@ impl MemoryState {
         changes.filter(|change| is_in(scope, &change.key)).collect()
     }
 
-    /// What a watch has yet to tell.
-    fn take_untold(&mut self, id: u64, scope: WatchScope<'_>) -> Result<Vec<MemoryChange>, StoreError> {
-        let told = self.watches.get(&id).map_or(0, |watch| watch.told);
-        let changes = self.after(told, scope)?;
-        self.has_told_all(id);
-        Ok(changes)
-    }
-
-    fn has_told_all(&mut self, id: u64) {
-        if let Some(watch) = self.watches.get_mut(&id) {
-            watch.told = self.version;
-        }
-    }
-
     /// What came after the write with that version.
     fn after(&self, version: u64, scope: WatchScope<'_>) -> Result<Vec<MemoryChange>, StoreError> {
         if !(self.forgotten..=self.version).contains(&version) {
-            return Err(StoreError::new(
-                StoreErrorKind::Expired,
-                format!("changes after version {version} are not remembered any more"),
-            ));
+            return Err(expired(version));
         }
         let newer = self.changes.iter().rev().take_while(|change| change.version > version);
         let mut changes: Vec<_> = newer.filter(|change| is_in(scope, &change.key)).cloned().collect();
         changes.reverse();
         Ok(changes)
     }
+}
+
+fn expired(version: u64) -> StoreError {
+    let message = format!("changes after version {version} are not remembered any more");
+    StoreError::new(StoreErrorKind::Expired, message)
 }
 
 fn is_in(scope: WatchScope<'_>, key: &str) -> bool {
@@ -228,25 +200,27 @@ impl Store for MemoryStore {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        let (wake, woken) = channel::bounded(1);
         let check = || match cancel.is_cancelled() {
             true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
             false => Ok(()),
         };
-        // Before anything is read: nothing falls between.
-        let id = self.register(scope, wake.clone());
-        let _registered = OnDrop(|| drop(self.state.lock().watches.remove(&id)));
-        let _hook = cancel.on_cancel(move || _ = wake.try_send(()));
         check()?;
-        let (mut changes, mut version) = {
+        let (sender, receiver) = channel::unbounded();
+        let (mut changes, mut version, id) = {
             let mut state = self.state.lock();
             let changes = match from.and_then(Cursor::get::<u64>) {
                 Some(version) => state.after(*version, scope)?,
                 None => state.all(scope),
             };
-            state.has_told_all(id);
-            (changes, state.version)
+            let key = if let WatchScope::Key(key) = scope { Some(key.into()) } else { None };
+            state.last_watch += 1;
+            let id = state.last_watch;
+            state.watches.insert(id, MemoryWatch { key, changes: sender });
+            (changes, state.version, id)
         };
+        let _registered = OnDrop(|| drop(self.state.lock().watches.remove(&id)));
+        let state = Arc::clone(&self.state);
+        let _hook = cancel.on_cancel(move || drop(state.lock().watches.remove(&id)));
         on_event(WatchEvent::Opened);
         loop {
             for MemoryChange { key, version, observed } in changes {
@@ -258,11 +232,11 @@ impl Store for MemoryStore {
             }
             check()?;
             on_event(WatchEvent::Bookmark(Cursor::new(version)));
-            let _ = woken.recv();
+            let next = receiver.recv();
             check()?;
-            let mut state = self.state.lock();
-            changes = state.take_untold(id, scope)?;
-            version = state.version;
+            let change = next.map_err(|_| expired(version))?;
+            version = change.version;
+            changes = vec![change];
         }
     }
 
@@ -336,13 +310,5 @@ mod tests {
             assert_eq!(watch.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);
             assert!(matches!(next, Ok(WatchEvent::Changed { observed, .. }) if observed.version == written));
         });
-    }
-
-    #[test]
-    fn a_watch_that_is_cancelled_before_it_begins_tells_nothing() {
-        let cancel = CancelToken::new();
-        cancel.cancel();
-        let ended = MemoryStore::new().watch(WatchScope::All, None, &cancel, &mut |event| panic!("{event:?}"));
-        assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::Interrupted);
     }
 }

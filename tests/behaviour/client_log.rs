@@ -1,6 +1,10 @@
 //! What the client logs of its requests: a line each, what the server warns of, and no secrets, however long they are.
 
-use std::cell::RefCell;
+#![cfg(unix)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::panic::resume_unwind;
@@ -9,53 +13,23 @@ use std::time::Duration;
 
 use leasehold::CancelToken;
 use leasehold::kubernetes::{Client, ClientConfig, ClientError, Kubeconfig, Method, Request, Response};
-use log::Level;
-
-const SOON: Duration = Duration::from_secs(30);
+use log::{Level, LevelFilter};
+use support::SOON;
+use support::logged::{self, Logged};
 
 // ---- what is listened to ----
 
-struct Said {
-    level: Level,
-    target: String,
-    text: String,
-}
-
-thread_local! {
-    /// A request is logged on the thread that makes it, so each test hears its own.
-    static LOG: RefCell<Vec<Said>> = const { RefCell::new(Vec::new()) };
-}
-
-struct Listener;
-
-impl log::Log for Listener {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let said = Said { level: record.level(), target: record.target().to_owned(), text: record.args().to_string() };
-        let is_ours = said.target.starts_with("leasehold");
-        LOG.with_borrow_mut(|log| log.push(said));
-        if is_ours {
+/// The records that `run` makes on this thread, where each request is logged.
+fn heard<T>(run: impl FnOnce() -> T) -> (Vec<Logged>, T) {
+    logged::collect(LevelFilter::Trace, |logged| {
+        if logged.target.starts_with("leasehold") {
             resume_unwind(Box::new("a logger that panics must not end a request"));
         }
-    }
-
-    fn flush(&self) {}
+    });
+    logged::of_this_thread(run)
 }
 
-/// All that `run` logs on this thread.
-fn heard<T>(run: impl FnOnce() -> T) -> (Vec<Said>, T) {
-    // Another test has set it already.
-    let _ = log::set_logger(&Listener);
-    log::set_max_level(log::LevelFilter::Trace);
-    LOG.take();
-    let result = run();
-    (LOG.take(), result)
-}
-
-fn ours(log: &[Said], level: Level) -> Vec<&str> {
+fn ours(log: &[Logged], level: Level) -> Vec<&str> {
     let ours = log.iter().filter(|said| said.level == level && said.target.starts_with("leasehold::client"));
     ours.map(|said| said.text.as_str()).collect()
 }
@@ -140,7 +114,6 @@ fn credentials_that_are_rejected_again_and_again_are_told_aloud_once() {
 }
 
 /// A plugin that is run again after a 401 takes its time. That the program ends meanwhile is no fault of the credentials.
-#[cfg(unix)]
 #[test]
 fn a_search_for_credentials_that_the_program_ends_blames_nobody() {
     let (url, server) = serve(vec![answer("401 Unauthorized", "")]);
@@ -278,7 +251,7 @@ fn warnings_without_end_are_cut() {
 // ---- secrets ----
 
 /// What the dumps in a log show beside their digits, in one piece.
-fn undumped(log: &[Said]) -> String {
+fn undumped(log: &[Logged]) -> String {
     let rows = log.iter().filter(|said| said.target == "ureq_proto::util");
     rows.filter_map(|row| row.text.get(row.text.len().checked_sub(16)?..)).collect()
 }

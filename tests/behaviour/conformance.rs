@@ -69,10 +69,8 @@ fn a_put_with_a_stale_version_is_a_conflict(cluster: &Cluster) {
 }
 
 fn a_post_of_an_existing_lease_already_exists(cluster: &Cluster) {
-    let mut lease = cluster.create(held());
-    lease["metadata"].as_object_mut().unwrap().remove("resourceVersion");
-    lease["metadata"].as_object_mut().unwrap().remove("uid");
-    is(&status(cluster.request(Method::Post, false, Some(&lease))), 409, "AlreadyExists");
+    cluster.create(held());
+    is(&status(cluster.request(Method::Post, false, Some(&cluster.new_lease(held())))), 409, "AlreadyExists");
 }
 
 fn a_post_with_a_version_is_an_error(cluster: &Cluster) {
@@ -170,10 +168,7 @@ fn times_take_six_fraction_digits_and_z(cluster: &Cluster) {
         ("renewTime", "yesterday", 400),
     ] {
         let spec = json!({ "holderIdentity": "a", "leaseDurationSeconds": 15, field: time });
-        let lease = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": cluster.lease, "namespace": NAMESPACE }, "spec": spec,
-        });
+        let lease = cluster.new_lease(spec);
         match cluster.request(Method::Post, false, Some(&lease)) {
             Ok(created) => {
                 assert_eq!(code, 0, "{time}");
@@ -252,10 +247,8 @@ fn a_missing_lease_is_not_found_by_kind(cluster: &Cluster) {
 }
 
 fn a_missing_namespace_is_not_found(cluster: &Cluster) {
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": { "name": "x", "namespace": "no-such-place" }, "spec": held(),
-    });
+    let mut lease = cluster.new_lease(held());
+    lease["metadata"]["namespace"] = json!("no-such-place");
     let path = "/apis/coordination.k8s.io/v1/namespaces/no-such-place/leases";
     let status = status(request(&cluster.client("admin"), Method::Post, path, Some(&lease)));
     is(&status, 404, "NotFound");
@@ -279,10 +272,7 @@ fn who_may_nothing_is_told_verb_and_resource(cluster: &Cluster) {
 
 fn who_may_not_watch_may_do_the_rest(cluster: &Cluster) {
     let client = cluster.client("no-watch");
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": { "name": cluster.lease, "namespace": NAMESPACE }, "spec": held(),
-    });
+    let lease = cluster.new_lease(held());
     let lease = request(&client, Method::Post, &cluster.path(false), Some(&lease)).expect("create");
     request(&client, Method::Get, &cluster.path(true), None).expect("get");
     request(&client, Method::Put, &cluster.path(true), Some(&lease)).expect("update");

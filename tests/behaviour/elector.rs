@@ -23,13 +23,17 @@ mod watched;
 mod watches;
 mod workers;
 
+use std::thread;
 use std::time::Duration;
 
+use crossbeam_channel::bounded;
+
+use crate::support::AT_ONCE;
 use crate::support::memory::{Connection, Memory};
 use leasehold::{LeaderElector, LeaderElectorBuilder, LeaderGuard};
 
 /// Terms that do not end by themselves, and a pace that a test has the time for.
-fn builder(identity: &str) -> LeaderElectorBuilder {
+pub fn builder(identity: &str) -> LeaderElectorBuilder {
     LeaderElector::builder("test")
         .identity(identity)
         .lease_duration(Duration::from_secs(300))
@@ -38,20 +42,28 @@ fn builder(identity: &str) -> LeaderElectorBuilder {
         .release_timeout(Duration::from_secs(20))
 }
 
-fn elector(store: &Memory, identity: &str) -> LeaderElector {
+pub fn elector(store: &Memory, identity: &str) -> LeaderElector {
     builder(identity).start_on(Connection::new(store)).expect("an elector")
 }
 
-fn alone() -> (Memory, LeaderElector) {
+pub fn alone() -> (Memory, LeaderElector) {
     let store = Memory::default();
     let elector = elector(&store, "a");
     (store, elector)
 }
 
-fn leading() -> (Memory, LeaderElector, LeaderGuard) {
+pub fn leading() -> (Memory, LeaderElector, LeaderGuard) {
     let (store, elector) = alone();
     let guard = elector.block_until_leader().expect("a term");
     (store, elector, guard)
+}
+
+/// Releases on another thread, so that a release that hangs fails the test.
+fn release_at_once(guard: LeaderGuard) {
+    let (done, dones) = bounded(1);
+    thread::spawn(move || done.send(guard.release()));
+    let released = dones.recv_timeout(AT_ONCE);
+    assert!(matches!(released, Ok(Ok(()))), "{released:?}");
 }
 
 /// The time that this thread has had a processor.

@@ -11,11 +11,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use leasehold::CancelToken;
 use leasehold::kubernetes::{
     Client, ClientConfig, ClientError, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response,
 };
 use leasehold::testing::{ApiServer, Resource, User, Verb};
-use leasehold::{CancelToken, LeaderElector};
 use serde_json::json;
 use support::{A_WHILE, SOON, wait_until};
 use tempfile::TempDir;
@@ -172,31 +172,6 @@ fn a_credential_that_expires_every_few_seconds_fails_no_request() {
     }
     assert!(served_meanwhile > 3, "the old one serves while the plugin runs: {served_meanwhile}");
     assert!(plugin.lines("overlaps").is_empty());
-}
-
-#[test]
-fn a_leader_keeps_its_term_while_its_credentials_expire() {
-    let server = server();
-    let plugin = Plugin::new(&alone(&format!("sleep 3\n{}", print_expiring(5))));
-    let elector = LeaderElector::builder("expiring")
-        .lease_duration(Duration::from_secs(9))
-        .renew_deadline(Duration::from_secs(7))
-        .retry_period(Duration::from_secs(1))
-        .start_with_client(plugin.client(&server))
-        .expect("an elector");
-    let guard = elector.block_until_leader_timeout(SOON).expect("an elector that runs").expect("a term");
-    let began = Instant::now();
-    while expire(&plugin, &server) < 3 || plugin.lines("printed").len() < 4 {
-        assert!(guard.is_leader(), "lost after {:?}: {:?}", began.elapsed(), plugin.lines("printed"));
-        assert!(began.elapsed() < 3 * SOON, "{:?}", plugin.lines("printed"));
-        thread::sleep(Duration::from_millis(20));
-    }
-    assert!(guard.is_leader());
-    assert!(plugin.lines("overlaps").is_empty());
-    let users: Vec<_> = server.requests().into_iter().filter_map(|request| request.user).collect();
-    for user in ["u1", "u2", "u3"] {
-        assert!(users.iter().any(|name| name == user), "{user} is used: {users:?}");
-    }
 }
 
 // ---- client certificates ----

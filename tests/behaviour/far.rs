@@ -76,21 +76,6 @@ fn the_tries_do_meet_renewals_in_flight() {
     assert!(met, "no renewal was in flight when the guard went");
 }
 
-#[test]
-fn from_far_away_a_connection_and_an_answer_take_as_long_as_they_should() {
-    let cluster = Cluster::in_memory("distance");
-    let round_trip = Duration::from_millis(200);
-    let (far, client) = from_afar(&cluster, round_trip);
-    // TCP, TLS and the request; then the request alone.
-    for round_trips in [3, 1] {
-        let since = Instant::now();
-        crate::support::cluster::request(&client, leasehold::kubernetes::Method::Get, "/version", None)
-            .expect("an answer");
-        assert!(since.elapsed() >= round_trip * round_trips, "{round_trips}: {:?}", since.elapsed());
-    }
-    assert_eq!(far.connections(), 1);
-}
-
 fn each_is_confirmed(cluster: &Cluster, round_trip: Duration, moments: &[When]) {
     thread::scope(|scope| {
         for (index, when) in moments.iter().enumerate() {

@@ -6,7 +6,6 @@
 mod campaigning;
 mod kinds;
 mod leading;
-mod others;
 mod place;
 mod release;
 mod strangers;

@@ -5,38 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::elector::{alone, builder, elector, leading};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use leasehold::{
-    Campaign, Error, HealthCheck, LeaderElector, LeaderElectorBuilder, LeaderGuard, Leadership, StopReason, Transition,
-    Unhealthy, Worker,
+    Campaign, Error, HealthCheck, LeaderElector, LeaderGuard, Leadership, StopReason, Transition, Unhealthy, Worker,
 };
-
-fn builder(identity: &str) -> LeaderElectorBuilder {
-    LeaderElector::builder("test")
-        .identity(identity)
-        .lease_duration(Duration::from_secs(3))
-        .renew_deadline(Duration::from_secs(2))
-        .retry_period(Duration::from_millis(100))
-        .release_timeout(Duration::from_secs(2))
-}
-
-fn elector(store: &Memory, identity: &str) -> LeaderElector {
-    builder(identity).start_on(Connection::new(store)).expect("an elector")
-}
-
-fn alone() -> (Memory, LeaderElector) {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    (store, elector)
-}
-
-fn leading() -> (Memory, LeaderElector, LeaderGuard) {
-    let (store, elector) = alone();
-    let guard = elector.block_until_leader().expect("a term");
-    (store, elector, guard)
-}
 
 #[test]
 fn guard_and_elector_are_send_sync_static_and_unwind_safe() {
@@ -134,7 +109,8 @@ fn lost_wakes_every_waiter() {
 
 #[test]
 fn health_turns_when_winding_down_takes_longer_than_a_lease() {
-    let (_store, elector) = alone();
+    let (store, builder) = (Memory::default(), builder("a").lease_duration(Duration::from_secs(3)));
+    let elector = builder.renew_deadline(Duration::from_secs(2)).start_on(Connection::new(&store)).unwrap();
     let health = elector.health_check();
     let guard = elector.block_until_leader().unwrap();
     guard.step_down();

@@ -1,80 +1,38 @@
 //! What an operator finds in the log, and in the fields of each line.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+#![cfg(unix)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
 use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::{ApiServer, Fault};
 use leasehold::{Fitness, LeaderElector};
-use log::kv::{Key, Value, VisitSource};
-use log::{Level, LevelFilter, Metadata, Record};
+use log::{Level, LevelFilter};
+use support::logged::{self, Logged};
 
-#[derive(Debug, Clone)]
-struct Line {
-    level: Level,
-    target: String,
-    text: String,
-    fields: BTreeMap<String, String>,
-}
-
-/// Collects lines as a logger does that writes JSON.
-struct Collector(Mutex<Vec<Line>>);
-
-static COLLECTOR: Collector = Collector(Mutex::new(Vec::new()));
-
-struct Fields(BTreeMap<String, String>);
-
-impl<'kvs> VisitSource<'kvs> for Fields {
-    fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), log::kv::Error> {
-        self.0.insert(key.to_string(), value.to_string());
-        Ok(())
-    }
-}
-
-impl log::Log for Collector {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        let mut fields = Fields(BTreeMap::new());
-        record.key_values().visit(&mut fields).expect("it takes everything");
-        let line = Line {
-            level: record.level(),
-            target: record.target().to_owned(),
-            text: record.args().to_string(),
-            fields: fields.0,
-        };
-        let is_of_election = line.target == "leasehold::election";
-        self.0.lock().unwrap().push(line);
-        if is_of_election {
-            std::panic::resume_unwind(Box::new("a logger that panics must not end an elector"));
-        }
-    }
-
-    fn flush(&self) {}
-}
-
-impl Collector {
-    /// The first line with this in it, for which it waits.
-    fn line(&self, text: &str) -> Line {
-        let since = Instant::now();
-        loop {
-            let found = self.0.lock().unwrap().iter().find(|line| line.text.contains(text)).cloned();
-            match found {
-                Some(line) => return line,
-                None if since.elapsed() > Duration::from_secs(30) => panic!("no line with {text:?}: {:#?}", self.0),
-                None => std::thread::sleep(Duration::from_millis(5)),
-            }
+/// Waits for the first line that contains `text`.
+fn first_with(text: &str) -> Logged {
+    let since = Instant::now();
+    loop {
+        match logged::those(|line| line.text.contains(text)).into_iter().next() {
+            Some(line) => return line,
+            None if since.elapsed() > Duration::from_secs(30) => panic!("no line with {text:?}"),
+            None => std::thread::sleep(Duration::from_millis(5)),
         }
     }
 }
 
 #[test]
 fn each_line_of_an_election_has_its_fields() {
-    log::set_logger(&COLLECTOR).expect("the only logger");
-    log::set_max_level(LevelFilter::Debug);
+    logged::collect(LevelFilter::Debug, |line| {
+        if line.target == "leasehold::election" {
+            resume_unwind(Box::new("a logger that panics must not end an elector"));
+        }
+    });
     let server = ApiServer::start().expect("a server");
     let client = || Client::new(ClientConfig::new(&server.url()).expect("a URL")).expect("a client");
     let elector = |identity: &str| {
@@ -83,9 +41,9 @@ fn each_line_of_an_election_has_its_fields() {
     };
 
     let first = elector("a");
-    let line = COLLECTOR.line("candidate a at ");
+    let line = first_with("candidate a at ");
     assert_eq!(line.level, Level::Info);
-    let has = |line: &Line, fields: &[(&str, &str)]| {
+    let has = |line: &Logged, fields: &[(&str, &str)]| {
         for (name, value) in [("lease", "default/jobs")].iter().chain(fields) {
             assert_eq!(line.fields.get(*name).map(String::as_str), Some(*value), "{name} of {line:?}");
         }
@@ -106,23 +64,23 @@ fn each_line_of_an_election_has_its_fields() {
     let behind =
         LeaderElector::builder("jobs").namespace("default").identity("behind").start_with_client(client_behind);
     drop(behind.expect("an elector"));
-    let line = COLLECTOR.line("candidate behind at ");
+    let line = first_with("candidate behind at ");
     assert!(line.text.contains("through proxy 127.0.0.1:1") && !line.text.contains("hunter2"), "{}", line.text);
 
     let guard = first.block_until_leader().expect("a term");
     let token = guard.fencing_token().to_string();
-    let line = COLLECTOR.line("started leading");
+    let line = first_with("started leading");
     assert_eq!(line.level, Level::Info);
     has(&line, &[("identity", "a"), ("event", "started_leading"), ("fencing_token", &token)]);
-    has(&COLLECTOR.line("a leads"), &[("identity", "a"), ("event", "new_leader"), ("leader", "a")]);
+    has(&first_with("a leads"), &[("identity", "a"), ("event", "new_leader"), ("leader", "a")]);
 
     let second = elector("b");
     let campaign = second.campaign().expect("a campaign");
-    let line = COLLECTOR.line("waiting until a releases the lease");
+    let line = first_with("waiting until a releases the lease");
     assert_eq!(line.level, Level::Info);
     has(&line, &[("identity", "b")]);
     drop(guard);
-    let line = COLLECTOR.line("stopped leading");
+    let line = first_with("stopped leading");
     assert_eq!(line.level, Level::Info);
     has(
         &line,
@@ -136,10 +94,8 @@ fn each_line_of_an_election_has_its_fields() {
     let guard = campaign.receiver().recv().expect("never disconnects").expect("a term");
     let since = Instant::now();
     let heard_by = |identity: &str| {
-        let lines = COLLECTOR.0.lock().unwrap();
-        lines
-            .iter()
-            .any(|line| line.text.contains("b leads") && line.fields.get("identity").is_some_and(|i| i == identity))
+        let is_by = |line: &Logged| line.fields.get("identity").is_some_and(|it| it == identity);
+        !logged::those(|line| line.text.contains("b leads") && is_by(line)).is_empty()
     };
     while !["a", "b"].into_iter().all(heard_by) {
         assert!(since.elapsed() < Duration::from_secs(30), "both tell who leads now");
@@ -151,20 +107,20 @@ fn each_line_of_an_election_has_its_fields() {
     let builder = LeaderElector::builder("jobs").namespace("default").identity("c").fitness(&fitness);
     let third = builder.start_with_client(client()).expect("an elector");
     fitness.set(true);
-    has(&COLLECTOR.line(": fit to lead"), &[("identity", "c"), ("event", "became_fit")]);
+    has(&first_with(": fit to lead"), &[("identity", "c"), ("event", "became_fit")]);
     fitness.set(false);
-    has(&COLLECTOR.line(": not fit to lead: "), &[("identity", "c"), ("event", "became_unfit")]);
+    has(&first_with(": not fit to lead: "), &[("identity", "c"), ("event", "became_unfit")]);
     drop(third);
 
     let fault = server.fault(Fault::status(503, "ServiceUnavailable", "made up"));
     let fourth = elector("d");
-    let line = COLLECTOR.line("made up");
+    let line = first_with("made up");
     has(&line, &[]);
     let error = line.fields.get("error").expect("the error as a field");
     assert!(line.text.ends_with(error.as_str()), "{line:?}");
     drop((fourth, fault));
 
-    let lines = COLLECTOR.0.lock().unwrap().clone();
+    let lines = logged::those(|_| true);
     // The client below knows of no election.
     let of_elections = lines.iter().filter(|line| {
         line.target.starts_with("leasehold") && !["client", "testing"].iter().any(|part| line.target.contains(part))

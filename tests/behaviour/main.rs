@@ -2,6 +2,7 @@
 //!
 //! Tests with a logger, an allocator or processes of their own stand beside this, each a program.
 
+mod access;
 mod annotations;
 mod both;
 mod conformance;
@@ -16,7 +17,6 @@ mod guard_api;
 mod lease_store;
 mod metrics;
 mod mysql;
-mod passwords;
 mod postgres;
 mod real_stores;
 mod servers;

@@ -13,12 +13,9 @@ use leasehold::{PostgresConfig, PostgresStore};
 use crate::support::postgres::Postgres;
 use crate::support::sql::SqlServer;
 
-fn config(postgres: &Postgres, database: &str) -> PostgresConfig {
-    PostgresConfig::new(&postgres.url("postgres", database)).expect("a URL")
-}
-
 fn store(postgres: &Postgres, database: &str) -> Arc<PostgresStore> {
-    Arc::new(PostgresStore::new(config(postgres, database)).expect("a store"))
+    let config = PostgresConfig::new(&postgres.url("postgres", database)).expect("a URL");
+    Arc::new(PostgresStore::new(config).expect("a store"))
 }
 
 /// A database of a test's own, with a table.

@@ -20,53 +20,45 @@ use leasehold::{
     CallContext, CancelToken, EtcdConfig, EtcdStore, LeaderElector, LeaseStore, MySqlConfig, MySqlStore, Store,
     TlsConfig,
 };
-use parking_lot::Mutex;
+use log::LevelFilter;
 use rustix::process::{Pid, Signal, kill_process};
 use support::mariadb::MariaDb;
 use support::process::example;
 use support::sql::{self, SqlServer};
-use support::{SOON, wait_until};
+use support::{SOON, logged, wait_until};
 
 /// How long a candidate is given that will not be elected: enough for a few requests.
 const REFUSED: Duration = Duration::from_secs(2);
 
 // ---- what is listened to ----
 
-/// All that was logged in this process, by anybody.
-static LOG: Mutex<String> = Mutex::new(String::new());
+/// All that was logged in this process.
+fn log() -> String {
+    let all = logged::those(|_| true);
+    all.iter().map(|it| format!("{} {}: {}\n", it.level, it.target, it.text)).collect()
+}
 
-struct Listener;
-
-impl log::Log for Listener {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let _ = writeln!(LOG.lock(), "{} {}: {}", record.level(), record.target(), record.args());
-    }
-
-    fn flush(&self) {}
+fn listen() {
+    logged::collect(LevelFilter::Trace, |_| {});
 }
 
 /// Runs an election and collects everything that a program could print of it.
 fn everything_shown(kubeconfig: &str, directory: &Path, timeout: Duration) -> String {
-    // Another test has set it already: the log is everybody's, and so are the secrets that must not be in it.
-    let _ = log::set_logger(&Listener);
-    log::set_max_level(log::LevelFilter::Trace);
+    // The log is of all tests, and so are the secrets that must not be in the log.
+    listen();
     let mut shown = String::new();
     let parsed = match Kubeconfig::from_text(kubeconfig, directory) {
         Ok(parsed) => parsed,
-        Err(error) => return format!("{error} {error:?} {}", LOG.lock()),
+        Err(error) => return format!("{error} {error:?} {}", log()),
     };
     let config = match parsed.client_config(None) {
         Ok(config) => config,
-        Err(error) => return format!("{parsed:?} {error} {error:?} {}", LOG.lock()),
+        Err(error) => return format!("{parsed:?} {error} {error:?} {}", log()),
     };
     let _ = write!(shown, "{parsed:?} {config:?} ");
     let client = match Client::new(config) {
         Ok(client) => client,
-        Err(error) => return format!("{shown} {error} {error:?} {}", LOG.lock()),
+        Err(error) => return format!("{shown} {error} {error:?} {}", log()),
     };
     let _ = write!(shown, "{client:?} {:?} ", LeaseStore::new(client.clone(), "default"));
     let builder = LeaderElector::builder("secrets")
@@ -91,7 +83,7 @@ fn everything_shown(kubeconfig: &str, directory: &Path, timeout: Duration) -> St
     }
     let _ = write!(shown, "{elector:?} {:?}", elector.health_check());
     drop(elector);
-    format!("{shown}\n{}", LOG.lock())
+    format!("{shown}\n{}", log())
 }
 
 /// None of `secrets`, nor what HTTP and kubeconfigs make of them, is in `shown`.
@@ -389,8 +381,7 @@ fn verification_is_turned_off_by_the_kubeconfigs_word_alone_and_that_is_warned_o
 
 /// Of a gateway that gives a token, and refuses it.
 fn etcd(password: &str, token: &'static str, refusal: String) -> String {
-    let _ = log::set_logger(&Listener);
-    log::set_max_level(log::LevelFilter::Trace);
+    listen();
     let gateway = tiny_http::Server::http("127.0.0.1:0").expect("a gateway");
     let url = format!("http://{}", gateway.server_addr().to_ip().expect("an address"));
     let config = EtcdConfig::new([url]).expect("a URL").with_user("secrets", password);
@@ -414,7 +405,7 @@ fn etcd(password: &str, token: &'static str, refusal: String) -> String {
     let _ = write!(shown, "{store:?} {error} {error:?} {:?}", store.location());
     let given = given.join().expect("no panic");
     assert!(given.contains(password) && given.contains(token), "the gateway is given both: {given}");
-    format!("{shown}\n{}", LOG.lock())
+    format!("{shown}\n{}", log())
 }
 
 #[test]
@@ -437,13 +428,12 @@ fn what_an_etcd_sends_back_is_hidden() {
 /// In TLS and not, let in and not.
 #[test]
 fn what_a_mariadb_is_given_is_hidden() {
-    let _ = log::set_logger(&Listener);
-    log::set_max_level(log::LevelFilter::Trace);
+    listen();
     let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let (certificate, key) = (key.cert.pem(), key.signing_key.serialize_pem());
     let Some(mariadb) = MariaDb::start_with_tls(&certificate, &key, &[]) else { return };
-    mariadb.add_user("secrets", &mariadb.database("secrets"));
-    let config = || MySqlConfig::new(&mariadb.url("secrets", "secrets")).expect("a URL");
+    let database = mariadb.database("secrets");
+    let config = || MySqlConfig::new(&mariadb.url("root", &database)).expect("a URL");
     let tls = TlsConfig::new().with_ca_pem(certificate).expect("an authority");
     let mut shown = String::new();
     for config in [config(), config().with_tls(tls), config().with_password("password-of-nobody-13")] {
@@ -454,5 +444,5 @@ fn what_a_mariadb_is_given_is_hidden() {
         let _ = write!(shown, "{:?}", elector.block_until_leader_timeout(REFUSED));
     }
     assert!(shown.contains("LeaderGuard") && shown.contains("Access denied"), "{shown}");
-    assert_hidden("mariadb", &format!("{shown}\n{}", LOG.lock()), &[sql::PASSWORD, "password-of-nobody-13"]);
+    assert_hidden("mariadb", &format!("{shown}\n{}", log()), &[sql::PASSWORD, "password-of-nobody-13"]);
 }

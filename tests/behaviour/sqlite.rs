@@ -7,14 +7,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::crossbeam_channel::{Receiver, unbounded};
-use leasehold::{
-    CallContext, CancelToken, LeaderElector, SqliteStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
-};
+use leasehold::{CallContext, CancelToken, SqliteStore, Store, StoreErrorKind};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::support::stores::{call, held_by};
+use crate::support::stores::{builder, call, errors_of, held_by, next_change, watching};
 use crate::support::{AT_ONCE, SOON, scratch, skip, wait_until};
 
 /// A directory with a file in it, and one that is not this library's connection to that.
@@ -36,33 +33,6 @@ impl Place {
 
     fn foreigner(&self) -> Connection {
         Connection::open(&self.path).expect("a connection")
-    }
-}
-
-fn elector(store: SqliteStore, identity: &str) -> LeaderElector {
-    let builder = LeaderElector::builder("jobs").identity(identity).lease_duration(Duration::from_secs(60));
-    builder.retry_period(Duration::from_millis(100)).start_on(store).expect("an elector")
-}
-
-/// What a watch from scratch tells, as long as `see` looks.
-fn watching<T>(store: &SqliteStore, see: impl FnOnce(&Receiver<WatchEvent>) -> T) -> (T, StoreError) {
-    let cancel = CancelToken::new();
-    let (told, tells) = unbounded();
-    thread::scope(|threads| {
-        let watch = threads.spawn(|| store.watch(WatchScope::All, None, &cancel, &mut |event| drop(told.send(event))));
-        let seen = see(&tells);
-        cancel.cancel();
-        (seen, watch.join().expect("no panic").expect_err("an end"))
-    })
-}
-
-/// The next that it tells of a record.
-fn next(tells: &Receiver<WatchEvent>, timeout: Duration) -> WatchEvent {
-    loop {
-        match tells.recv_timeout(timeout).expect("an event") {
-            WatchEvent::Opened | WatchEvent::Bookmark(_) => {}
-            event => return event,
-        }
     }
 }
 
@@ -127,13 +97,7 @@ fn a_file_that_is_deleted_or_replaced_is_an_error_that_says_so() {
         let store = place.store();
         let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
         befall(&place.path);
-        let errors = [
-            store.get("jobs", &call()).map(|_| ()),
-            store.create("more", &held_by("a"), &call()).map(|_| ()),
-            store.update("jobs", &base, &held_by("b"), &call()).map(|_| ()),
-            store.watch(WatchScope::All, None, &CancelToken::new(), &mut |event| panic!("{event:?}")),
-        ];
-        for error in errors.map(Result::unwrap_err) {
+        for error in errors_of(&store, &base) {
             assert_eq!(error.kind(), StoreErrorKind::NotFound, "{error}");
             assert!(error.to_string().contains(word) && error.to_string().contains("restart"), "{error}");
         }
@@ -145,7 +109,7 @@ fn a_file_that_is_deleted_or_replaced_is_an_error_that_says_so() {
 fn a_file_that_is_deleted_or_replaced_is_the_end_of_a_term() {
     for befall in [delete as fn(&Path), replace] {
         let place = Place::new();
-        let elector = elector(place.store(), "a");
+        let elector = builder("a").start_on(place.store()).expect("an elector");
         let guard = elector.block_until_leader().expect("a term");
         wait_until("a watch", || elector.status().is_watching);
         let began = Instant::now();
@@ -158,40 +122,23 @@ fn a_file_that_is_deleted_or_replaced_is_the_end_of_a_term() {
 }
 
 #[test]
-fn a_table_that_is_dropped_is_an_error_that_says_what_makes_it() {
-    let place = Place::new();
-    let store = place.store();
-    store.create("jobs", &held_by("a"), &call()).expect("a record");
-    place.foreigner().execute_batch("DROP TABLE leasehold").expect("no table");
-    let error = store.get("jobs", &call()).unwrap_err();
-    assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create_table"), "{error}");
-    store.create_table().expect("a table");
-    assert!(store.get("jobs", &call()).expect("an answer").is_none());
-}
-
-#[test]
 fn a_writer_that_tells_nobody_is_noticed_within_a_second() {
-    /// Ten times the interval of the reads.
-    const EACH: Duration = Duration::from_millis(2_500);
     let place = Place::new();
     let (store, foreigner) = (place.store(), place.foreigner());
     store.create("jobs", &held_by("a"), &call()).expect("a record");
-    let (fastest, ended) = watching(&store, |tells| {
-        next(tells, SOON);
+    let fastest = watching(&store, |told| {
         let notice = |number: i32| {
             thread::sleep(Duration::from_millis(37));
-            let write = "UPDATE leasehold SET writes = writes + 1, lease_transitions = ?1";
             let began = Instant::now();
-            assert_eq!(foreigner.execute(write, [number]).expect("an update"), 1);
-            let WatchEvent::Changed { observed, .. } = next(tells, EACH) else { panic!("no change") };
-            assert_eq!(observed.record.lease_transitions, Some(number));
+            let write = "UPDATE leasehold SET writes = writes + 1, holder_identity = ?1";
+            assert_eq!(foreigner.execute(write, [number.to_string()]).expect("an update"), 1);
+            assert_eq!(next_change(told).1, Some(number.to_string()));
             began.elapsed()
         };
         // A busy machine delays some of them.
         (0..5).map(notice).min().expect("some")
     });
     assert!(fastest < Duration::from_secs(1), "{fastest:?}");
-    assert_eq!(ended.kind(), StoreErrorKind::Interrupted);
 }
 
 /// The first of them makes it, sets its mode and makes the table, and nobody waits for that but by trying again.
@@ -224,10 +171,6 @@ fn what_cannot_be_shared_is_no_store() {
     fs::write(&place.path, "this is no database, and was never meant to be one").expect("a file");
     let error = SqliteStore::open(&place.path).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Malformed, "{error}");
-    let place = Place::new();
-    place.foreigner().execute_batch("CREATE TABLE leasehold (name TEXT)").expect("a table of somebody else's");
-    let error = SqliteStore::open(&place.path).unwrap_err();
-    assert!(error.kind() == StoreErrorKind::Rejected && error.to_string().contains("`leasehold`"), "{error}");
 }
 
 /// On a disk of its own, of a quarter of a megabyte.

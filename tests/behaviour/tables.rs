@@ -1,38 +1,23 @@
 //! The table in a file, in PostgreSQL and in MariaDB: which shapes are refused, and rows that an operator changes.
 
-use std::sync::mpsc;
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{
-    CallContext, CancelToken, MicroTime, MySqlStore, PostgresStore, SqliteStore, Store, StoreErrorKind, WatchEvent,
-    WatchScope,
-};
+use leasehold::{MicroTime, StopReason, Store, StoreErrorKind};
 
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
-use crate::support::real_store::{File, InSql, RealStore};
-use crate::support::session::Session;
-use crate::support::sql::SqlServer;
-use crate::support::stores::{builder, call, held_by};
+use crate::support::real_store::{File, InSql, InTable, RealStore};
+use crate::support::stores::{brief, builder, call, held_by, next_change, watching};
 use crate::support::{SOON, wait_until};
 
 /// A database of a test's own with the table in it.
-trait Database: RealStore {
-    fn execute(&self, sql: &str);
-
-    /// The only column of the only row.
-    fn query(&self, sql: &str) -> String;
-
-    fn fence(&self, token: u64) -> String;
+trait Database: InTable {
+    /// Whether a watch reads the table, and so reports the end of the table.
+    const IS_READ_BY_WATCHES: bool = true;
 
     /// The statement that creates the table, as the database or the library has it.
     fn creation(&self) -> String;
-
-    /// A transaction of an operator, where one transaction does not exclude all others.
-    fn session(&self) -> Option<Session> {
-        None
-    }
 
     /// What to replace in it by what, and the column that is wrong then.
     fn refused(&self) -> &'static [[&'static str; 3]];
@@ -42,18 +27,6 @@ trait Database: RealStore {
 }
 
 impl Database for File {
-    fn execute(&self, sql: &str) {
-        self.operator.execute_batch(sql).expect(sql);
-    }
-
-    fn query(&self, sql: &str) -> String {
-        self.operator.query_row(&format!("SELECT CAST(({sql}) AS TEXT)"), [], |row| row.get(0)).expect(sql)
-    }
-
-    fn fence(&self, token: u64) -> String {
-        SqliteStore::fence_sql("jobs", token)
-    }
-
     fn creation(&self) -> String {
         let before = "DROP TABLE IF EXISTS leasehold_before; ";
         before.to_owned() + &self.query("SELECT sql FROM sqlite_schema WHERE name = 'leasehold'")
@@ -79,21 +52,7 @@ impl Database for File {
 }
 
 impl Database for InSql<Postgres> {
-    fn execute(&self, sql: &str) {
-        self.server().execute_in(&self.database, sql);
-    }
-
-    fn query(&self, sql: &str) -> String {
-        self.server().query_in(&self.database, sql)
-    }
-
-    fn session(&self) -> Option<Session> {
-        Some(self.server().session(&self.database))
-    }
-
-    fn fence(&self, token: u64) -> String {
-        PostgresStore::fence_sql("jobs", token)
-    }
+    const IS_READ_BY_WATCHES: bool = false;
 
     fn creation(&self) -> String {
         include_str!("../../src/backends/postgres/table.sql").split("\n\n").next().expect("a statement").to_owned()
@@ -136,22 +95,6 @@ impl Database for InSql<Postgres> {
 }
 
 impl Database for InSql<MariaDb> {
-    fn execute(&self, sql: &str) {
-        self.server().execute_in(&self.database, sql);
-    }
-
-    fn query(&self, sql: &str) -> String {
-        self.server().query_in(&self.database, sql)
-    }
-
-    fn session(&self) -> Option<Session> {
-        Some(self.server().session(&self.database))
-    }
-
-    fn fence(&self, token: u64) -> String {
-        MySqlStore::fence_sql("jobs", token)
-    }
-
     fn creation(&self) -> String {
         self.query("SHOW CREATE TABLE leasehold").trim_start_matches("leasehold\t").replace('`', "")
     }
@@ -200,7 +143,10 @@ on_every_database! {
     a_row_put_back_with_another_record_is_no_base,
     a_watch_reports_what_an_operator_writes,
     a_former_leader_does_not_get_past_the_fence,
-    a_fence_locks_the_record_until_the_commit
+    a_fence_locks_the_record_until_the_commit,
+    another_table_of_that_name_is_left_alone,
+    dropped_table_ends_the_term_until_it_is_created_again,
+    keys_that_look_alike_are_apart
 }
 
 fn another_shape_is_refused_until_it_is_repaired(database: &impl Database) {
@@ -312,8 +258,7 @@ fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
     let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
     let fence = database.fence(base.version);
     assert_eq!(session.query(&format!("BEGIN; {fence};")), "1");
-    let brief = CallContext::new(Duration::from_millis(300), CancelToken::new());
-    let error = store.update("jobs", &base, &held_by("b"), &brief).expect_err("the record is locked");
+    let error = store.update("jobs", &base, &held_by("b"), &brief()).expect_err("the record is locked");
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     assert_eq!(session.query("SELECT holder_identity FROM leasehold;"), "a");
     session.execute("COMMIT;");
@@ -325,25 +270,56 @@ fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
 fn a_watch_reports_what_an_operator_writes(database: &impl Database) {
     let store = database.store();
     store.create("jobs", &held_by("a"), &call()).expect("a record");
-    let (cancel, (report, reports)) = (CancelToken::new(), mpsc::channel());
-    thread::scope(|scope| {
-        let watch = scope.spawn(|| {
-            store.watch(WatchScope::All, None, &cancel, &mut |event| match event {
-                WatchEvent::Changed { observed, .. } => {
-                    report.send(observed.record.holder_identity).expect("a listener")
-                }
-                WatchEvent::Deleted { .. } => report.send(None).expect("a listener"),
-                _ => {}
-            })
-        });
-        let next = || reports.recv_timeout(SOON).expect("an event");
-        assert_eq!(next().as_deref(), Some("a"));
+    watching(&store, |told| {
         // The version stays the same.
         database.execute("UPDATE leasehold SET holder_identity = 'b'");
-        assert_eq!(next().as_deref(), Some("b"));
+        assert_eq!(next_change(told), ("jobs".to_owned(), Some("b".to_owned())));
         database.execute("DELETE FROM leasehold");
-        assert_eq!(next(), None);
-        cancel.cancel();
-        assert_eq!(watch.join().expect("no panic").expect_err("cancelled").kind(), StoreErrorKind::Interrupted);
+        assert_eq!(next_change(told), ("jobs".to_owned(), None));
     });
+}
+
+fn another_table_of_that_name_is_left_alone(database: &impl Database) {
+    let other = "CREATE TABLE leasehold (generation INT); INSERT INTO leasehold VALUES (7)";
+    database.execute(&format!("DROP TABLE leasehold; {other}"));
+    for refused in [database.create_table(), database.open().and_then(|store| store.get("jobs", &call()).map(drop))] {
+        let error = refused.expect_err("it is another one");
+        assert!(error.kind() == StoreErrorKind::Rejected && error.to_string().contains("documentation"), "{error}");
+    }
+    assert_eq!(database.query("SELECT generation FROM leasehold"), "7");
+}
+
+fn dropped_table_ends_the_term_until_it_is_created_again<D: Database>(database: &D) {
+    let store = Arc::new(database.store());
+    // With numbers that begin anew, a whole lease is waited for.
+    let brief = builder("a").lease_duration(Duration::from_secs(10)).renew_deadline(Duration::from_secs(8));
+    let elector = brief.start_on(Arc::clone(&store)).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    let version = || store.get("jobs", &call()).ok().flatten().map_or(0, |found| found.version);
+    wait_until("the term is renewed", || version() > guard.fencing_token());
+    wait_until("a watch", || elector.status().is_watching);
+    database.execute("DROP TABLE leasehold");
+    assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()));
+    let reason = guard.check().expect_err("the term has ended").reason;
+    assert!(reason == StopReason::Deleted || !D::IS_READ_BY_WATCHES, "{reason}");
+    let error = store.get("jobs", &call()).expect_err("no table");
+    assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create_table"), "{error}");
+    drop(guard);
+    for _ in 0..2 {
+        database.create_table().expect("a table");
+    }
+    assert!(elector.block_until_leader().expect("another term").is_leader());
+}
+
+/// A collation may take some of these names for one.
+fn keys_that_look_alike_are_apart(database: &impl Database) {
+    let store = database.store();
+    let keys = ["jobs", "Jobs", "jobs ", "jöbs", "jo\u{308}bs", "it's", "a\\b", "%"];
+    for key in keys {
+        store.create(key, &held_by(key), &call()).expect("a record");
+    }
+    for key in keys {
+        let found = store.get(key, &call()).expect("an answer").expect("a record");
+        assert_eq!(found.record.holder(), Some(key));
+    }
 }

@@ -2,17 +2,15 @@
 //!
 //! Where a retry period is long, whatever happens sooner was heard of and not looked for.
 
-use std::net::{SocketAddr, TcpStream};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE};
-use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
+use crate::support::{AT_ONCE, SOON, wait_until};
 use crossbeam_channel::RecvTimeoutError;
 use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{Error, LeaderElector, LeaderElectorBuilder, StopReason};
+use leasehold::{LeaderElector, LeaderElectorBuilder, StopReason};
 use serde_json::json;
 
 on_both_servers! {
@@ -227,16 +225,6 @@ fn a_standby_hears_of_a_release_while_a_look_of_its_own_hangs() {
     again.remove();
 }
 
-/// What the watch tells at its beginning comes sooner, and must not be taken for the answer.
-#[test]
-fn a_single_try_whose_look_is_slow_looks_again() {
-    let server = ApiServer::start().unwrap();
-    drop(slow(&server, "a").block_until_leader().unwrap());
-    server.fault(Fault::delay(Duration::from_secs(1)).verb(Verb::Get));
-    let guard = slow(&server, "b").try_acquire().unwrap();
-    assert!(guard.expect("nobody holds it").is_leader());
-}
-
 /// A fault, its name, and the most watches that may be asked for in the time of the test.
 fn failures() -> Vec<(&'static str, Fault)> {
     let watch = |fault: Fault| fault.verb(Verb::Watch).resource(Resource::Leases);
@@ -311,51 +299,4 @@ fn a_watch_that_works_again_is_used_again() {
         count(&server, Verb::Get) == 0
     });
     assert!(guard.is_leader());
-}
-
-/// Neither the elector's own request nor its watch gets as far as being sent.
-#[test]
-fn stopping_does_not_wait_for_a_connection() {
-    use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
-    let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    listen(&listener, 0).unwrap();
-    let address = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
-    // Nobody accepts: once the queue is full, whoever comes is kept waiting.
-    let mut queue = Vec::new();
-    while let Ok(waiting) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
-        queue.push(waiting);
-    }
-    let client = Client::new(ClientConfig::new(&format!("http://{address}")).unwrap()).unwrap();
-    let elector = LeaderElector::builder("watching").start_with_client(client).unwrap();
-    // A request of these timings would be waited for for five seconds.
-    let soon = Duration::from_secs(3);
-    let began = Instant::now();
-    assert!(elector.block_until_leader_timeout(A_WHILE).unwrap().is_none());
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| elector.block_until_leader());
-        thread::sleep(A_WHILE);
-        elector.stop();
-        assert!(matches!(waiting.join().unwrap(), Err(Error::Stopped)));
-    });
-    drop(elector);
-    assert!(began.elapsed() < soon, "{:?}", began.elapsed());
-}
-
-#[test]
-fn stopping_does_not_wait_for_a_watch() {
-    for fault in [None, Some(Fault::hang().verb(Verb::Watch)), Some(Fault::stall_watch())] {
-        let server = ApiServer::start().unwrap();
-        if let Some(fault) = fault {
-            server.fault(fault);
-        }
-        let elector = quick(&server, "a");
-        let guard = elector.block_until_leader().unwrap();
-        wait_until("a watch", || count(&server, Verb::Watch) >= 1);
-        let began = Instant::now();
-        drop(guard);
-        drop(elector.campaign().unwrap());
-        drop(elector);
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    }
 }

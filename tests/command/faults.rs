@@ -120,14 +120,10 @@ const FAULTS: &[Fault] = &[
 impl<'a> Lease<'a> {
     fn new(real: &Real, number: usize, rng: Rng, journal: &'a Journal) -> Self {
         let kubeconfigs = tempfile::tempdir().expect("a scratch directory");
-        let original = std::fs::read_to_string(&real.ready.kubeconfigs["candidate"]).expect("a kubeconfig");
-        let server = real.ready.url.strip_prefix("https://").expect("a URL");
         let stamps = kubeconfigs.path().join("stamps");
         let places = (0..CANDIDATES).map(|place| {
-            let proxy = Proxy::to(server.parse().expect("an address and a port"));
             let kubeconfig = kubeconfigs.path().join(place.to_string());
-            let text = original.replace(server, &format!("127.0.0.1:{}", proxy.port));
-            std::fs::write(&kubeconfig, text).expect("a kubeconfig");
+            let proxy = Proxy::by_kubeconfig(&real.ready.kubeconfigs["candidate"], &kubeconfig);
             let arena = Arena::by(&kubeconfig, &format!("command-{number}"), FLAGS).with_stamps(&stamps);
             Place { proxy, arena, run: None }
         });

@@ -174,8 +174,7 @@ fn repair_of_a_table_is_shown_unchanged() {
 fn mariadb_by_its_url() {
     let Some(mariadb) = MariaDb::shared() else { return };
     let database = mariadb.database("command");
-    mariadb.add_user("command", &database);
-    commands_take_turns(&mariadb.url("command", &database), Some(sql::PASSWORD));
+    commands_take_turns(&mariadb.url("root", &database), Some(sql::PASSWORD));
 }
 
 /// The server accepts connections and never answers.

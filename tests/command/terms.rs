@@ -283,14 +283,9 @@ fn what_cannot_be_killed_is_left_alone_and_its_lease_is_never_released() {
 }
 
 fn one_that_cannot_reach_the_server_ends_before_its_term_is_over(cluster: &Cluster) {
-    let original = std::fs::read_to_string(cluster.kubeconfig("candidate")).expect("a kubeconfig");
-    let url =
-        original.split_whitespace().find_map(|word| word.trim_matches('"').strip_prefix("https://")).expect("a server");
-    let proxy = Proxy::to(url.parse().expect("an address and a port"));
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let kubeconfig = scratch.path().join("kubeconfig");
-    std::fs::write(&kubeconfig, original.replace(url, &format!("127.0.0.1:{}", proxy.port))).expect("a kubeconfig");
-
+    let proxy = Proxy::by_kubeconfig(&cluster.kubeconfig("candidate"), &kubeconfig);
     let arena = Arena::by(&kubeconfig, &cluster.lease, SHORT);
     let run = arena.work(&["--on-loss=exit"], EVERYTHING);
     arena.wait_for_work_after(0);

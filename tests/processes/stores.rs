@@ -59,7 +59,6 @@ fn a_hundred_handovers_with_faults_on_a_postgres_are_one_after_another() {
 fn a_hundred_handovers_with_faults_on_a_mariadb_are_one_after_another() {
     let Some(mariadb) = MariaDb::start(&[]) else { return };
     mariadb.database("faults");
-    mariadb.add_user("faults", "faults");
     let of_its_own: [Fault<MariaDb>; 2] = [
         ("connections ended", |candidates, leader| {
             assert!(candidates.store.end_connections("faults") > 0);
@@ -72,7 +71,7 @@ fn a_hundred_handovers_with_faults_on_a_mariadb_are_one_after_another() {
         }),
     ];
     let faults = [faults_around_a_server(), of_its_own.into()].concat();
-    let url = mariadb.url("faults", "faults");
+    let url = mariadb.url("root", "faults");
     Candidates::by_way_of_proxies("mariadb", mariadb, &url).outlast(&faults);
 }
 

@@ -156,7 +156,8 @@ fn host() -> String {
     text.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host").to_owned()
 }
 
-fn cargo(arguments: &[&str]) -> String {
+/// Runs cargo, and returns its output.
+pub fn cargo(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
         .args(arguments)
         .args(["--locked", "--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")])

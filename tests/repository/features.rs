@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
+use crate::dependencies::cargo;
+
 /// What the compiler says of the library's demand for cryptography with these features; nothing if it is met.
 fn refusal(features: &[&str]) -> Option<String> {
     let scratch = tempfile::tempdir().expect("a scratch directory");
@@ -38,10 +40,7 @@ fn one_kind_of_cryptography_will_do_and_so_will_both() {
 #[test]
 fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
     let tree = |features: &[&str]| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "--locked", "--edges=normal", "--prefix=none", "--format={p}"]).args(features);
-        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
-        let text = String::from_utf8(output.stdout).expect("text");
+        let text = cargo(&[&["tree", "--edges=normal", "--prefix=none", "--format={p}"], features].concat());
         text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect::<BTreeSet<_>>()
     };
     let needed = ["rustls", "ureq", "serde_json"].map(str::to_owned);
@@ -63,11 +62,9 @@ fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
 #[test]
 fn what_the_tests_of_several_packages_depend_on_has_the_same_features_for_all() {
     let features = |packages: &[&str]| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "--locked", "--edges=normal,build,dev", "--prefix=none", "--format={p}|{f}|"]);
-        cargo.args(packages.iter().flat_map(|package| ["--package", package]));
-        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
-        let text = String::from_utf8(output.stdout).expect("text");
+        let mut arguments = vec!["tree", "--edges=normal,build,dev", "--prefix=none", "--format={p}|{f}|"];
+        arguments.extend(packages.iter().flat_map(|package| ["--package", package]));
+        let text = cargo(&arguments);
         let mut features = BTreeMap::<String, BTreeSet<String>>::new();
         for line in text.lines() {
             let mut parts = line.split('|').map(str::to_owned);

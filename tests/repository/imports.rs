@@ -76,8 +76,7 @@ fn each_folder_is_in_one_layer_and_lib_stands_beside_them() {
 
 #[test]
 fn library_logs_where_a_panic_of_the_logger_is_caught() {
-    let mut sources = BTreeMap::new();
-    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut sources);
+    let mut sources = sources();
     // The command's logger does not panic, and the server for tests is not in a program.
     sources.retain(|module, _| !["cli", "testing"].iter().any(|it| module.starts_with(it)));
     let bare = ["error", "warn", "info", "debug", "trace", "log"].map(|level| format!("log::{level}!("));
@@ -109,11 +108,17 @@ fn layer(module: &str) -> usize {
 }
 
 fn imports() -> Imports {
-    let mut sources = BTreeMap::new();
-    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut sources);
+    let mut sources = sources();
     // The front door opens onto everything.
     sources.remove("lib");
     imports_of(&sources)
+}
+
+/// The texts of the library's modules, without the tests, by the names of the modules.
+pub fn sources() -> BTreeMap<String, String> {
+    let mut sources = BTreeMap::new();
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut sources);
+    sources
 }
 
 fn read(directory: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) {
@@ -212,9 +217,13 @@ impl Paths {
     }
 }
 
-fn is_for_tests(attributes: &[Attribute]) -> bool {
-    let is_test = |it: &Attribute| it.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"));
-    attributes.iter().any(|it| it.path().is_ident("cfg") && is_test(it))
+/// Returns `true` if `cfg(test)` or `cfg(all(test, …))` is among the attributes.
+pub fn is_for_tests(attributes: &[Attribute]) -> bool {
+    let tokens = |it: &Attribute| it.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
+    attributes.iter().filter(|it| it.path().is_ident("cfg")).map(tokens).any(|it| {
+        it == "test"
+            || it.strip_prefix("all").is_some_and(|rest| rest.trim_start_matches([' ', '(']).starts_with("test"))
+    })
 }
 
 impl<'ast> Visit<'ast> for Paths {

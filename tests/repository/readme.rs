@@ -28,7 +28,6 @@ fn the_tests_that_the_documents_name_are_tests() {
         ("CLUSTERS", include_str!("../../docs/CLUSTERS.md")),
         ("STORES", include_str!("../../docs/STORES.md")),
         ("CLIENT-GO", include_str!("../../docs/CLIENT-GO.md")),
-        ("STORES", include_str!("../../docs/STORES.md")),
     ] {
         let named = text.split('`').skip(1).step_by(2);
         let named: Vec<_> =

@@ -126,11 +126,16 @@ impl Cluster {
         version(&self.lease().expect("a lease"))
     }
 
-    pub fn create(&self, spec: Value) -> Value {
-        let lease = json!({
+    /// The lease of the test with this `spec`, as a request to create the lease sends it.
+    pub fn new_lease(&self, spec: Value) -> Value {
+        json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": { "name": self.lease, "namespace": NAMESPACE }, "spec": spec,
-        });
+        })
+    }
+
+    pub fn create(&self, spec: Value) -> Value {
+        let lease = self.new_lease(spec);
         self.request(Method::Post, false, Some(&lease)).expect("a lease made by hand")
     }
 

@@ -116,13 +116,6 @@ impl MariaDb {
         self.scratch().file(SOCKET)
     }
 
-    /// Creates a user who may do all in one database, and nothing elsewhere. Unlike root, this user is bound by `read_only`.
-    pub fn add_user(&self, name: &str, database: &str) {
-        self.execute(&format!(
-            "CREATE USER {name}@'%' IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON {database}.* TO {name}@'%';"
-        ));
-    }
-
     /// Returns a user's client, with no statement yet.
     pub fn client_as(&self, user: &str, password: &str, database: &str) -> Command {
         let mut client = self.client_in(database);

@@ -9,6 +9,8 @@ use leasehold::{
 };
 use parking_lot::Mutex;
 
+use super::SOON;
+
 /// What any number of candidates are connected to; of whatever key, it is one record.
 #[derive(Clone, Default)]
 pub struct Memory(Arc<Inner>);
@@ -80,9 +82,11 @@ impl Memory {
         *self.0.on_update.lock() = Some(Box::new(run));
     }
 
-    /// Makes the next update hang until it is interrupted, and says when it does.
-    pub fn hang_next_update(&self, hanging: Sender<()>) {
+    /// Makes the next update hang until it is interrupted, and waits for that update.
+    pub fn hang_next_update(&self) {
+        let (hanging, hangs) = bounded(1);
         *self.0.hang_next_update.lock() = Some(hanging);
+        hangs.recv_timeout(SOON).expect("an update");
     }
 }
 

@@ -10,6 +10,7 @@ pub mod far;
 pub mod journal;
 pub mod kind;
 pub mod late_write;
+pub mod logged;
 pub mod manifests;
 pub mod mariadb;
 pub mod marked;

@@ -99,11 +99,6 @@ impl Postgres {
         self.scratch().path()
     }
 
-    /// Creates a user who may log in, and nothing else.
-    pub fn add_user(&self, name: &str) {
-        self.execute(&format!("CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'"));
-    }
-
     /// Returns the client at this URL, with no statement yet.
     pub fn psql(&self, url: &str) -> Command {
         let mut psql = self.scratch().command(&self.bin.join("psql"));

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -60,6 +61,17 @@ enum Direction {
 }
 
 impl Proxy {
+    /// A proxy to the server of a kubeconfig, and a copy of the kubeconfig that names the proxy.
+    pub fn by_kubeconfig(original: &Path, copy: &Path) -> Proxy {
+        let text = std::fs::read_to_string(original).expect("a kubeconfig");
+        let mut words = text.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
+        let server = words.find_map(|word| word.strip_prefix("https://")).expect("a server");
+        let proxy = Proxy::to(server.parse().expect("an address and a port"));
+        let text = text.replace(server, &format!("127.0.0.1:{}", proxy.port));
+        std::fs::write(copy, text).expect("a kubeconfig");
+        proxy
+    }
+
     pub fn to(server: SocketAddr) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("a bound socket").port();

@@ -3,16 +3,20 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use leasehold::{MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, SqliteStore, Store, StoreError};
+use leasehold::{
+    CallContext, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, SqliteStore, Store, StoreError, TlsConfig,
+};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use super::authority::Pair;
 use super::etcd::Etcd;
 use super::mariadb::MariaDb;
 use super::postgres::Postgres;
 use super::scratch;
 use super::server::Server;
-use super::sql::SqlServer;
+use super::session::Session;
+use super::sql::{PASSWORD, SqlServer};
 use super::stores::call;
 
 /// Records of one test.
@@ -78,6 +82,23 @@ impl<S> Deref for Held<S> {
     }
 }
 
+/// Records in a table.
+pub trait InTable: RealStore {
+    fn execute(&self, sql: &str);
+
+    /// Returns the only column of the only row.
+    fn query(&self, sql: &str) -> String;
+
+    fn create_table(&self) -> Result<(), StoreError>;
+
+    fn fence(&self, token: u64) -> String;
+
+    /// Opens a connection of an operator, where one transaction does not exclude all others.
+    fn session(&self) -> Option<Session> {
+        None
+    }
+}
+
 /// The table in a file.
 pub struct File {
     pub scratch: TempDir,
@@ -116,56 +137,143 @@ impl RealStore for File {
     }
 }
 
+impl InTable for File {
+    fn execute(&self, sql: &str) {
+        self.operator.execute_batch(sql).expect(sql);
+    }
+
+    fn query(&self, sql: &str) -> String {
+        self.operator.query_row(&format!("SELECT CAST(({sql}) AS TEXT)"), [], |row| row.get(0)).expect(sql)
+    }
+
+    fn create_table(&self) -> Result<(), StoreError> {
+        SqliteStore::open(self.scratch.path().join("election.db"))?.create_table()
+    }
+
+    fn fence(&self, token: u64) -> String {
+        SqliteStore::fence_sql("jobs", token)
+    }
+}
+
 /// The table in a database of the test's own.
 pub struct InSql<S: SqlServer> {
     server: Held<S>,
     pub database: String,
 }
 
+/// Returns the password of a login.
+pub type PasswordSource = Box<dyn Fn(&CallContext) -> Result<String, String> + Send + Sync>;
+
 pub trait Elects: SqlServer {
     const ADMINISTRATOR: &'static str;
     /// The column of the keys.
     const KEY: &'static str;
+    /// The flag of the client for a statement.
+    const STATEMENT: &'static str;
+    /// What precedes the password of a user in SQL.
+    const BY_PASSWORD: &'static str;
+    /// The parameters of a URL for plain text, for TLS with any server, and for TLS with a verified server.
+    const TLS_MODES: [&'static str; 3];
 
-    fn store(url: &str) -> Box<dyn Store>;
+    fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<PasswordSource>) -> Box<dyn Store>;
 
-    fn create_table(url: &str);
+    fn create_table(url: &str) -> Result<(), StoreError>;
+
+    fn fence(token: u64) -> String;
+
+    /// Returns the administrator's URL through the socket in `directory`.
+    fn socket_url(&self, directory: &str, database: &str) -> String;
+
+    /// Refuses a user without TLS.
+    fn require_tls(&self, user: &str);
+
+    fn store(url: &str) -> Box<dyn Store> {
+        Self::store_with(url, None, None)
+    }
+
+    /// Creates a user without rights.
+    fn add_user(&self, name: &str) {
+        self.execute(&format!("CREATE USER {name} {} '{PASSWORD}'", Self::BY_PASSWORD));
+    }
 }
 
 impl Elects for Postgres {
     const ADMINISTRATOR: &'static str = "postgres";
     const KEY: &'static str = "key";
+    const STATEMENT: &'static str = "-c";
+    const BY_PASSWORD: &'static str = "PASSWORD";
+    const TLS_MODES: [&'static str; 3] = ["sslmode=disable", "sslmode=require", "sslmode=verify-full"];
 
-    fn store(url: &str) -> Box<dyn Store> {
-        Box::new(PostgresStore::new(PostgresConfig::new(url).expect("a URL")).expect("a store"))
+    fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<PasswordSource>) -> Box<dyn Store> {
+        let mut config = PostgresConfig::new(url).expect("a URL").with_tls(tls.unwrap_or_default());
+        if let Some(source) = password {
+            config = config.with_password_from(source);
+        }
+        Box::new(PostgresStore::new(config).expect("a store"))
     }
 
-    fn create_table(url: &str) {
-        let store = PostgresStore::new(PostgresConfig::new(url).expect("a URL")).expect("a store");
-        store.create_table().expect("a table");
+    fn create_table(url: &str) -> Result<(), StoreError> {
+        PostgresStore::new(PostgresConfig::new(url).expect("a URL")).expect("a store").create_table()
+    }
+
+    fn fence(token: u64) -> String {
+        PostgresStore::fence_sql("jobs", token)
+    }
+
+    fn socket_url(&self, directory: &str, database: &str) -> String {
+        format!("postgres://postgres@:{}/{database}?host={directory}", self.port())
+    }
+
+    fn require_tls(&self, _: &str) {
+        self.set_hba("hostssl all all 127.0.0.1/32 scram-sha-256");
     }
 }
 
 impl Elects for MariaDb {
     const ADMINISTRATOR: &'static str = "root";
     const KEY: &'static str = "name";
+    const STATEMENT: &'static str = "-e";
+    const BY_PASSWORD: &'static str = "IDENTIFIED BY";
+    const TLS_MODES: [&'static str; 3] = ["ssl-mode=DISABLED", "ssl-mode=REQUIRED", "ssl-mode=VERIFY_IDENTITY"];
 
-    fn store(url: &str) -> Box<dyn Store> {
-        let config = MySqlConfig::new(url).expect("a URL").with_poll_interval(Duration::from_millis(10));
+    fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<PasswordSource>) -> Box<dyn Store> {
+        let mut config = MySqlConfig::new(url).expect("a URL").with_poll_interval(Duration::from_millis(10));
+        if let Some(tls) = tls {
+            config = config.with_tls(tls);
+        }
+        if let Some(source) = password {
+            config = config.with_password_from(source);
+        }
         Box::new(MySqlStore::new(config).expect("a store"))
     }
 
-    fn create_table(url: &str) {
-        let store = MySqlStore::new(MySqlConfig::new(url).expect("a URL")).expect("a store");
-        store.create_table().expect("a table");
+    fn create_table(url: &str) -> Result<(), StoreError> {
+        MySqlStore::new(MySqlConfig::new(url).expect("a URL")).expect("a store").create_table()
+    }
+
+    fn fence(token: u64) -> String {
+        MySqlStore::fence_sql("jobs", token)
+    }
+
+    fn socket_url(&self, directory: &str, database: &str) -> String {
+        format!("mysql://root@localhost/{database}?socket={directory}/socket")
+    }
+
+    fn require_tls(&self, user: &str) {
+        self.execute(&format!("ALTER USER {user} REQUIRE SSL"));
     }
 }
 
 impl<S: Elects> InSql<S> {
     fn on(server: Held<S>, name: &str) -> Self {
         let place = Self { database: server.database(name), server };
-        S::create_table(&place.url());
+        S::create_table(&place.url()).expect("a table");
         place
+    }
+
+    /// On a server of the test's own with this certificate.
+    pub fn with_tls(pair: &Pair, name: &str) -> Option<Self> {
+        S::start_with_tls(&pair.certificate, &pair.key, &[]).map(|server| Self::on(Held::Own(server), name))
     }
 
     pub fn server(&self) -> &S {
@@ -187,7 +295,7 @@ impl<S: Elects> RealStore for InSql<S> {
     }
 
     fn delete(&self, key: &str) {
-        self.server.execute_in(&self.database, &format!("DELETE FROM leasehold WHERE {} = '{key}'", S::KEY));
+        self.execute(&format!("DELETE FROM leasehold WHERE {} = '{key}'", S::KEY));
     }
 
     fn url(&self) -> String {
@@ -197,6 +305,28 @@ impl<S: Elects> RealStore for InSql<S> {
     fn restart(&mut self) {
         self.server.own().kill();
         self.server.own().start_again();
+    }
+}
+
+impl<S: Elects> InTable for InSql<S> {
+    fn execute(&self, sql: &str) {
+        self.server.execute_in(&self.database, sql);
+    }
+
+    fn query(&self, sql: &str) -> String {
+        self.server.query_in(&self.database, sql)
+    }
+
+    fn create_table(&self) -> Result<(), StoreError> {
+        S::create_table(&self.url())
+    }
+
+    fn fence(&self, token: u64) -> String {
+        S::fence(token)
+    }
+
+    fn session(&self) -> Option<Session> {
+        Some(self.server.session(&self.database))
     }
 }
 

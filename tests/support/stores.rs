@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use leasehold::crossbeam_channel::{Receiver, unbounded};
 use leasehold::{
     CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder,
     MicroTime, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
 
-use super::SOON;
+use super::{A_WHILE, AT_ONCE, SOON};
 
 /// A store that answers late, or whose watches do what a test wants.
 pub struct Wrapped<S> {
@@ -96,6 +97,11 @@ pub fn call() -> CallContext {
     CallContext::new(SOON, CancelToken::new())
 }
 
+/// A call that is over soon.
+pub fn brief() -> CallContext {
+    CallContext::new(A_WHILE, CancelToken::new())
+}
+
 pub fn held_by(identity: &str) -> LeaderElectionRecord {
     LeaderElectionRecord {
         uid: None,
@@ -130,5 +136,55 @@ pub fn at_last<T>(what: &str, ask: impl Fn() -> Result<T, StoreError>) -> T {
             Err(error) => assert!(Instant::now() < until, "{what}: {error}"),
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Returns the errors of a read, an update, a creation and a watch.
+pub fn errors_of(store: &impl Store, base: &VersionedRecord) -> [StoreError; 4] {
+    [
+        store.get("jobs", &call()).expect_err("a read"),
+        store.update("jobs", base, &held_by("b"), &call()).expect_err("an update"),
+        store.create("other", &held_by("b"), &call()).expect_err("a creation"),
+        store.watch(WatchScope::All, None, &CancelToken::new(), &mut |_| {}).expect_err("a watch"),
+    ]
+}
+
+/// Cancels also if a test fails, because the test would wait for its watch forever.
+struct Ends(CancelToken);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Runs a watch of all keys beside `test`, which receives the events after the first bookmark.
+pub fn watching<T>(store: &impl Store, test: impl FnOnce(&Receiver<WatchEvent>) -> T) -> T {
+    let cancel = CancelToken::new();
+    std::thread::scope(|scope| {
+        let (tell, told) = unbounded();
+        let watched = cancel.clone();
+        let watch =
+            scope.spawn(move || store.watch(WatchScope::All, None, &watched, &mut |event| drop(tell.send(event))));
+        while !matches!(told.recv_timeout(SOON).expect("the watch opens"), WatchEvent::Bookmark(_)) {}
+        let ends = Ends(cancel);
+        let seen = test(&told);
+        drop(ends);
+        let ended = watch.join().expect("no panic").expect_err("the watch was cancelled");
+        assert_eq!(ended.kind(), StoreErrorKind::Interrupted, "{ended}");
+        seen
+    })
+}
+
+/// Returns the key of the next change and its holder, or `None` if the record was deleted.
+pub fn next_change(told: &Receiver<WatchEvent>) -> (String, Option<String>) {
+    loop {
+        match told.recv_timeout(AT_ONCE).expect("a change") {
+            WatchEvent::Changed { key, observed } => {
+                return (key.into(), Some(observed.record.holder_identity.unwrap_or_default()));
+            }
+            WatchEvent::Deleted { key, .. } => return (key.into(), None),
+            _ => {}
+        }
     }
 }

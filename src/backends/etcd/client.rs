@@ -69,6 +69,7 @@ pub(crate) struct EtcdAnswer {
 /// How a request goes to one member.
 #[derive(Clone, Copy)]
 struct MemberAttempt<'a> {
+    member: &'a Member,
     request: EtcdRequest<'a>,
     body: &'a [u8],
     /// Until a connection stands: another member is tried after that.
@@ -124,8 +125,8 @@ impl EtcdClient {
         let (interrupter, mut used) = (&call.interrupter, None);
         let ask = |number: usize, connected_by, deadline| {
             let (member, mut agent): (&Member, _) = (&self.members[number], None);
-            let attempt = MemberAttempt { request, body: &body, connected_by, deadline, interrupter };
-            let answer = self.attempt(member, &call, attempt, &mut agent);
+            let attempt = MemberAttempt { member, request, body: &body, connected_by, deadline, interrupter };
+            let answer = self.attempt(&call, attempt, &mut agent);
             used = agent.map(|agent| (&member.idle, agent));
             answer
         };
@@ -143,12 +144,12 @@ impl EtcdClient {
         let deadline = Instant::now() + request.call.remaining().min(MAX_WAIT);
         let body = request.body.to_string().into_bytes();
         self.on_some_member(interrupter, deadline, true, |number, connected_by, deadline| {
-            let attempt = MemberAttempt { request, body: &body, connected_by, deadline, interrupter };
             let member = &self.members[number];
+            let attempt = MemberAttempt { member, request, body: &body, connected_by, deadline, interrupter };
             let opening = Opening::until(deadline);
-            let handle = self.new_handle(member, attempt, opening.clone())?;
-            let token = self.token(member, attempt)?;
-            let (call, _masked) = http_request(&member.endpoint, attempt, token.as_ref())?;
+            let handle = self.new_handle(attempt, opening.clone())?;
+            let token = self.token(attempt)?;
+            let (call, _masked) = http_request(attempt, token.as_ref())?;
             let call = handle.agent.configure_request(call).timeout_per_read(Some(silence)).build();
             let answer = handle.agent.run(call).map_err(from_ureq)?;
             let answer = self.accept(answer, token.as_ref())?;
@@ -210,13 +211,12 @@ impl EtcdClient {
     /// One member's answer, with another token if that is what it wants.
     fn attempt(
         &self,
-        member: &Member,
         call: &ActiveCall,
         attempt: MemberAttempt<'_>,
         used: &mut Option<Arc<AgentHandle>>,
     ) -> Result<EtcdAnswer, Error> {
-        let token = self.token(member, attempt)?;
-        let error = match self.exchange(member, call, attempt, used, token.as_ref()) {
+        let token = self.token(attempt)?;
+        let error = match self.exchange(call, attempt, used, token.as_ref()) {
             Ok(body) => return Ok(EtcdAnswer { body, is_second: false }),
             Err(error) => error,
         };
@@ -227,18 +227,19 @@ impl EtcdClient {
         if !error.is_of_the_token() || !self.forget(token.as_ref()) {
             return Err(error);
         }
-        log_line!(debug, target: CLIENT, "etcd: {}: {error}; logging in again", member.endpoint.url());
+        log_line!(debug, target: CLIENT, "etcd: {}: {error}; logging in again", attempt.member.endpoint.url());
         // Whatever becomes of this one, the first may have been sent: so it is an error of a request that was.
-        let token = self.token(member, attempt).map_err(Error::sent)?;
-        let body = self.exchange(member, call, attempt, used, token.as_ref()).map_err(Error::sent)?;
+        let token = self.token(attempt).map_err(Error::sent)?;
+        let body = self.exchange(call, attempt, used, token.as_ref()).map_err(Error::sent)?;
         Ok(EtcdAnswer { body, is_second: true })
     }
 
-    fn token(&self, member: &Member, attempt: MemberAttempt<'_>) -> Result<Option<Token>, Error> {
+    fn token(&self, attempt: MemberAttempt<'_>) -> Result<Option<Token>, Error> {
         let Some(login) = &self.login else { return Ok(None) };
-        let tls = member.parts()?;
         // Nothing is sent yet, so another member may do as well.
-        let MemberAttempt { request: EtcdRequest { call, .. }, connected_by: deadline, interrupter, .. } = attempt;
+        let MemberAttempt { member, request: EtcdRequest { call, .. }, connected_by: deadline, interrupter, .. } =
+            attempt;
+        let tls = member.parts()?;
         let (endpoint, dialer) = (&member.endpoint, &self.dialer);
         let at = At { endpoint, tls: tls.as_ref(), dialer, deadline, cancel: call.cancel(), interrupter };
         login.token(at).map(Some).map_err(|error| match error {
@@ -251,18 +252,18 @@ impl EtcdClient {
 
     fn exchange(
         &self,
-        member: &Member,
         call: &ActiveCall,
         attempt: MemberAttempt<'_>,
         used: &mut Option<Arc<AgentHandle>>,
         token: Option<&Token>,
     ) -> Result<Vec<u8>, Error> {
+        let member = attempt.member;
         let versions = [0, member.tls.as_ref().map_or(0, ClientTls::refresh)];
         call.exchange(
             Exchange { pool: &member.idle, versions, is_read: attempt.request.is_read },
             used,
-            || self.new_handle(member, attempt, Opening::default()),
-            |handle| self.exchange_on(handle, &member.endpoint, attempt, token),
+            || self.new_handle(attempt, Opening::default()),
+            |handle| self.exchange_on(handle, attempt, token),
             // Certificates rotate.
             |handle, error| {
                 let tls = member.tls.as_ref().filter(|_| !error.maybe_sent());
@@ -274,7 +275,6 @@ impl EtcdClient {
     fn exchange_on(
         &self,
         handle: &AgentHandle,
-        endpoint: &Endpoint,
         attempt: MemberAttempt<'_>,
         token: Option<&Token>,
     ) -> Result<Vec<u8>, Error> {
@@ -284,7 +284,7 @@ impl EtcdClient {
         if left.is_zero() || to_connect.is_zero() {
             return Err(late().into());
         }
-        let (call, _masked) = http_request(endpoint, attempt, token)?;
+        let (call, _masked) = http_request(attempt, token)?;
         let call = handle.agent.configure_request(call);
         let call = call.timeout_global(Some(left)).timeout_connect(Some(to_connect)).build();
         let answer = handle.agent.run(call).map_err(from_ureq)?;
@@ -322,12 +322,8 @@ impl EtcdClient {
         Err(refusal(status, &body))
     }
 
-    fn new_handle(
-        &self,
-        member: &Member,
-        attempt: MemberAttempt<'_>,
-        opening: Opening,
-    ) -> Result<Arc<AgentHandle>, Error> {
+    fn new_handle(&self, attempt: MemberAttempt<'_>, opening: Opening) -> Result<Arc<AgentHandle>, Error> {
+        let member = attempt.member;
         let versions = [0, member.tls.as_ref().map_or(0, ClientTls::version)];
         let connector = HttpConnector {
             target: member.endpoint.clone(),
@@ -351,11 +347,10 @@ impl Member {
 }
 
 fn http_request(
-    endpoint: &Endpoint,
     attempt: MemberAttempt<'_>,
     token: Option<&Token>,
 ) -> Result<(http::Request<Vec<u8>>, Redacted), Error> {
-    let uri = endpoint.uri(attempt.request.path, &[])?;
+    let uri = attempt.member.endpoint.uri(attempt.request.path, &[])?;
     let target = uri.to_string().len();
     let mut call = http::Request::new(attempt.body.to_vec());
     *call.method_mut() = http::Method::POST;

@@ -2,13 +2,24 @@
 
 use std::fmt;
 
-use crate::backends::etcd::message::EtcdRefusal;
+use serde::Deserialize;
+
 use crate::net::error as net;
 use crate::net::request_error::{RequestError, ServerRefusal};
 use crate::net::text::clean;
 
 /// Why a request failed.
 pub(crate) type Error = RequestError<EtcdRefusal>;
+
+/// An error of etcd: a gRPC code and a message. The HTTP status differs from version to version.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct EtcdRefusal {
+    /// A stream of etcd 3.4 names this field `grpc_code`.
+    #[serde(alias = "grpc_code")]
+    pub(crate) code: u32,
+    #[serde(default)]
+    pub(crate) message: String,
+}
 
 /// Of gRPC, which etcd's gateway passes on.
 pub(crate) mod code {
@@ -28,8 +39,8 @@ const MAX_MESSAGE: usize = 300;
 
 impl Error {
     /// A refusal in words that fit a log.
-    pub(crate) fn refused(refusal: EtcdRefusal) -> Self {
-        Self::Refused(EtcdRefusal { message: clean(&refusal.message, MAX_MESSAGE), ..refusal })
+    pub(crate) fn refused(code: u32, message: &str) -> Self {
+        Self::Refused(EtcdRefusal { code, message: clean(message, MAX_MESSAGE) })
     }
 
     pub(crate) fn malformed(what: impl fmt::Display) -> Self {

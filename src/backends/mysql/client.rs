@@ -2,15 +2,12 @@
 
 use std::time::Instant;
 
-pub(crate) use super::connection::{Row, StatementResult};
-pub(crate) use super::session::{READ_ONLY, Shape, check_writable};
-
 use super::config::MySqlConfig;
-use super::connection::MySqlConnection;
+use super::connection::{MySqlConnection, StatementResult};
 use super::error::Error;
 use super::handshake::{MySqlLogin, shake_hands};
 use super::packet::malformed;
-use super::session::{self, MySqlSession};
+use super::session::{self, MySqlSession, Shape};
 use crate::backends::password::Password;
 use crate::net::calls::{ActiveCall, CallConnection, Exchange, MAX_IDLE_DIRECT, Pool, Versions};
 use crate::net::database_url::Address;
@@ -18,9 +15,9 @@ use crate::net::dial::{Dialer, System};
 use crate::net::error as net;
 use crate::net::interrupt::Interrupter;
 use crate::net::secret::Secret;
-use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsParts};
 use crate::store::CallContext;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
 /// More connections than this are not kept open for the calls to come.
@@ -57,19 +54,11 @@ pub(crate) struct MySqlStatement<'a> {
     pub(crate) call: &'a CallContext,
 }
 
-/// How one request goes on its way.
-#[derive(Clone, Copy)]
-struct StatementAttempt<'a> {
-    request: MySqlStatement<'a>,
-    deadline: Instant,
-    interrupter: &'a Interrupter,
-}
-
 impl MySqlClient {
     /// Makes a client. Nothing is sent yet.
     pub(crate) fn new(config: MySqlConfig, table: Shape) -> Result<Self, ConfigError> {
-        let tls = config.tls()?;
-        let MySqlConfig { address, user, password, database, .. } = config;
+        let mode = config.tls_mode()?;
+        let MySqlConfig { address, user, password, database, tls, .. } = config;
         let user = user.ok_or_else(|| ConfigError::new("user", "missing", "name one, in the URL or by with_user"))?;
         password.check(false)?;
         let fixed = password.fixed.as_ref().map_or("", Secret::expose);
@@ -78,8 +67,7 @@ impl MySqlClient {
                 return Err(ConfigError::new(field, "unusable", "it must not hold a NUL character"));
             }
         }
-        let tls = tls.map(|tls| ClientTls::new(tls.settings, address.host())).transpose();
-        let tls = tls.map_err(|error| refuse("tls", &error))?;
+        let tls = mode.client(&tls.unwrap_or_default(), &address)?;
         let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
         Ok(Self { address, user, password, database, table, tls, dialer, idle })
     }
@@ -98,48 +86,39 @@ impl MySqlClient {
 
     /// Sends a statement, and answers what it has done.
     pub(crate) fn query(&self, request: MySqlStatement<'_>) -> Result<StatementResult, Error> {
-        let call = ActiveCall::begin(request.call.remaining(), request.call.cancel());
-        let (attempt, mut used) =
-            (StatementAttempt { request, deadline: call.deadline, interrupter: &call.interrupter }, None);
+        let (call, mut used) = (ActiveCall::begin(request.call.remaining(), request.call.cancel()), None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let exchange = Exchange { pool: &self.idle, versions, is_read: request.is_read };
-        let carry_out = |pooled: &mut PooledSession| pooled.carry_out(attempt);
-        let answer = call.exchange(exchange, &mut used, || self.open(attempt), carry_out, |_, _| false);
+        let open = || self.open(&call, request.call.cancel());
+        let carry_out = |pooled: &mut PooledSession| pooled.carry_out(request, call.deadline);
+        let answer = call.exchange(exchange, &mut used, open, carry_out, |_, _| false);
         call.end(answer, [&self.idle], used.map(|pooled| (&self.idle, pooled)))
     }
 
     /// A new session, for this call.
-    fn open(&self, attempt: StatementAttempt<'_>) -> Result<PooledSession, Error> {
-        let open = |password: Option<&str>| {
-            ClientTls::open(self.tls.as_ref(), |files, tls| self.open_with(attempt, password, files, tls.as_ref()))
+    fn open(&self, call: &ActiveCall, cancel: &CancelToken) -> Result<PooledSession, Error> {
+        let open = |password: Option<&str>, files: u64, tls: Option<&TlsParts>| {
+            let (socket, mut route) = self.address.open(&self.dialer, call.deadline, &call.interrupter)?;
+            let mut connection = MySqlConnection::new(socket);
+            let login = MySqlLogin {
+                user: &self.user,
+                password: password.unwrap_or_default(),
+                database: &self.database,
+                is_unix: matches!(self.address, Address::Unix(_)),
+            };
+            shake_hands(&mut connection, login, tls, call.deadline)?;
+            if let Some(route) = &mut route {
+                route.answered();
+            }
+            let session = session::set_up(&mut connection, &self.table, call.deadline)?;
+            Ok(PooledSession { connection, session, files })
+        };
+        let log_in = |password: Option<&str>| {
+            ClientTls::open(self.tls.as_ref(), |files, tls| open(password, files, tls.as_ref()))
         };
         // Access denied: the password is wrong, or this user must have none or some.
         let is_refused = |error: &Error| matches!(error.code(), Some(1045 | 1698));
-        self.password.log_in(attempt.deadline, attempt.request.call.cancel(), open, is_refused)
-    }
-
-    fn open_with(
-        &self,
-        attempt: StatementAttempt<'_>,
-        password: Option<&str>,
-        files: u64,
-        tls: Option<&TlsParts>,
-    ) -> Result<PooledSession, Error> {
-        let StatementAttempt { deadline, interrupter, .. } = attempt;
-        let (socket, mut route) = self.address.open(&self.dialer, deadline, interrupter)?;
-        let mut connection = MySqlConnection::new(socket);
-        let login = MySqlLogin {
-            user: &self.user,
-            password: password.unwrap_or_default(),
-            database: &self.database,
-            is_unix: matches!(self.address, Address::Unix(_)),
-        };
-        shake_hands(&mut connection, login, tls, deadline)?;
-        if let Some(route) = &mut route {
-            route.answered();
-        }
-        let session = session::set_up(&mut connection, &self.table, deadline)?;
-        Ok(PooledSession { connection, session, files })
+        self.password.log_in(call.deadline, cancel, log_in, is_refused)
     }
 }
 
@@ -158,8 +137,7 @@ impl CallConnection for PooledSession {
 }
 
 impl PooledSession {
-    fn carry_out(&mut self, attempt: StatementAttempt<'_>) -> Result<StatementResult, Error> {
-        let StatementAttempt { request, deadline, .. } = attempt;
+    fn carry_out(&mut self, request: MySqlStatement<'_>, deadline: Instant) -> Result<StatementResult, Error> {
         // The server itself would not refuse it.
         if !request.is_read && self.session.writes_on_read_only {
             session::check_writable_by(&mut self.connection, deadline)?;

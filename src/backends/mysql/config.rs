@@ -4,6 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use crate::backends::password::Password;
+use crate::backends::sql::tls_mode::TlsMode;
 use crate::net::database_url::{Address, DatabaseUrl};
 use crate::net::tls::config::TlsConfig;
 use crate::store::CallContext;
@@ -32,17 +33,9 @@ pub struct MySqlConfig {
     pub(crate) user: Option<String>,
     pub(crate) password: Password,
     pub(crate) database: String,
-    pub(crate) ssl_mode: Option<SslMode>,
+    pub(crate) ssl_mode: Option<TlsMode>,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) poll_interval: Duration,
-}
-
-/// As MySQL calls them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SslMode {
-    Disabled,
-    Required,
-    VerifyIdentity,
 }
 
 impl MySqlConfig {
@@ -81,9 +74,9 @@ impl MySqlConfig {
         for (name, value) in url.parameters {
             match (name.as_str(), value.as_str()) {
                 ("socket", path) if !path.is_empty() => socket = Some(path.into()),
-                ("ssl-mode", "DISABLED") => ssl_mode = Some(SslMode::Disabled),
-                ("ssl-mode", "REQUIRED") => ssl_mode = Some(SslMode::Required),
-                ("ssl-mode", "VERIFY_IDENTITY") => ssl_mode = Some(SslMode::VerifyIdentity),
+                ("ssl-mode", "DISABLED") => ssl_mode = Some(TlsMode::Disable),
+                ("ssl-mode", "REQUIRED") => ssl_mode = Some(TlsMode::Require),
+                ("ssl-mode", "VERIFY_IDENTITY") => ssl_mode = Some(TlsMode::VerifyFull),
                 ("ssl-mode", _) => {
                     return Err(refuse("has an ssl-mode other than DISABLED, REQUIRED, VERIFY_IDENTITY"));
                 }
@@ -166,26 +159,15 @@ impl MySqlConfig {
         self
     }
 
-    /// How TLS is spoken; `None` for not at all.
-    pub(crate) fn tls(&self) -> Result<Option<TlsConfig>, ConfigError> {
-        let by_default = match self.tls.is_none() && self.address.is_local() {
-            true => SslMode::Disabled,
-            false => SslMode::VerifyIdentity,
-        };
-        let mut tls = self.tls.clone().unwrap_or_default();
-        tls.settings.without_alpn = true;
-        match self.ssl_mode.unwrap_or(by_default) {
-            SslMode::Disabled if self.tls.is_some() => Err(ConfigError::new(
-                "ssl-mode",
-                "DISABLED",
-                "there is a configuration for TLS; leave one of the two out",
-            )),
-            SslMode::Disabled => Ok(None),
-            SslMode::Required => {
-                tls.settings.insecure = true;
-                Ok(Some(tls))
+    pub(crate) fn tls_mode(&self) -> Result<TlsMode, ConfigError> {
+        match (self.ssl_mode, &self.tls) {
+            (Some(TlsMode::Disable), Some(_)) => {
+                let rule = "there is a configuration for TLS; leave one of the two out";
+                Err(ConfigError::new("ssl-mode", "DISABLED", rule))
             }
-            SslMode::VerifyIdentity => Ok(Some(tls)),
+            (Some(mode), _) => Ok(mode),
+            (None, Some(_)) => Ok(TlsMode::VerifyFull),
+            (None, None) => Ok(TlsMode::default_for(&self.address)),
         }
     }
 }
@@ -232,23 +214,21 @@ mod tests {
         }
     }
 
-    /// Whether there is TLS, and whether it is verified.
     #[test]
     fn other_machines_are_verified_unless_it_is_said_otherwise() {
-        let tls = |config: MySqlConfig| config.tls().unwrap().map(|tls| !tls.settings.insecure);
         for (url, expected) in [
-            ("mysql://a/b", Some(true)),
-            ("mysql://a/b?ssl-mode=REQUIRED", Some(false)),
-            ("mysql://a/b?ssl-mode=DISABLED", None),
-            ("mysql://127.0.0.1/b", None),
-            ("mysql://localhost/b", None),
-            ("mysql://localhost/b?ssl-mode=VERIFY_IDENTITY", Some(true)),
-            ("mysql:///b?socket=/a", None),
+            ("mysql://a/b", TlsMode::VerifyFull),
+            ("mysql://a/b?ssl-mode=REQUIRED", TlsMode::Require),
+            ("mysql://a/b?ssl-mode=DISABLED", TlsMode::Disable),
+            ("mysql://127.0.0.1/b", TlsMode::Disable),
+            ("mysql://localhost/b", TlsMode::Disable),
+            ("mysql://localhost/b?ssl-mode=VERIFY_IDENTITY", TlsMode::VerifyFull),
+            ("mysql:///b?socket=/a", TlsMode::Disable),
         ] {
-            assert_eq!(tls(config(url)), expected, "{url}");
+            assert_eq!(config(url).tls_mode(), Ok(expected), "{url}");
         }
-        assert_eq!(tls(config("mysql://127.0.0.1/b").with_tls(TlsConfig::new())), Some(true));
-        let both = config("mysql://a/b?ssl-mode=DISABLED").with_tls(TlsConfig::new()).tls();
+        assert_eq!(config("mysql://127.0.0.1/b").with_tls(TlsConfig::new()).tls_mode(), Ok(TlsMode::VerifyFull));
+        let both = config("mysql://a/b?ssl-mode=DISABLED").with_tls(TlsConfig::new()).tls_mode();
         assert_eq!(both.unwrap_err().field(), "ssl-mode");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::error::Error;
 use super::packet::{self, Done, EOF, ERR, HEADER, LOCAL_FILE, OK, PacketReader, malformed, status};
+use crate::backends::sql::{self, SqlRow};
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
 use crate::net::socket::{Socket, explain};
@@ -15,10 +16,6 @@ const COM_QUERY: u8 = 0x03;
 
 /// Nothing that is asked for has more columns.
 const MOST_COLUMNS: u64 = 64;
-
-/// An answer has no more rows than these bytes are, each with what it takes to keep it.
-const LONGEST_ROWS: usize = 16 * 1024 * 1024;
-const ROW_OVERHEAD: usize = 64;
 
 /// A connection that one call has at a time.
 pub(super) struct MySqlConnection {
@@ -40,30 +37,7 @@ pub(crate) struct StatementResult {
     pub(crate) last_insert_id: u64,
     /// Whether it was answered by rows, be they none.
     pub(crate) is_rows: bool,
-    pub(crate) rows: Vec<Row>,
-}
-
-/// A row, of as many columns as were asked for.
-#[derive(Debug)]
-pub(crate) struct Row(Vec<u8>);
-
-impl Row {
-    fn new(packet: Vec<u8>, columns: u64) -> Result<Self, net::Error> {
-        let mut reader = PacketReader::new(&packet);
-        for _ in 0..columns {
-            reader.column()?;
-        }
-        match reader.is_empty() {
-            true => Ok(Self(packet)),
-            false => Err(malformed("a row has too many columns")),
-        }
-    }
-
-    /// Each as a text; `None` is NULL.
-    pub(crate) fn columns(&self) -> impl Iterator<Item = Option<&[u8]>> {
-        let mut reader = PacketReader::new(&self.0);
-        std::iter::from_fn(move || if reader.is_empty() { None } else { reader.column().ok() })
-    }
+    pub(crate) rows: Vec<SqlRow>,
 }
 
 impl MySqlConnection {
@@ -166,7 +140,7 @@ impl MySqlConnection {
         Ok(answer)
     }
 
-    fn rows(&mut self, first: &[u8], deadline: Instant) -> Result<(Vec<Row>, u16), Error> {
+    fn rows(&mut self, first: &[u8], deadline: Instant) -> Result<(Vec<SqlRow>, u16), Error> {
         let mut reader = PacketReader::new(first);
         let columns = reader.length_encoded()?;
         if columns > MOST_COLUMNS || !reader.is_empty() {
@@ -179,17 +153,18 @@ impl MySqlConnection {
         if !packet::is_eof(&self.part(deadline)?) {
             return Err(malformed("its columns have no end").into());
         }
-        let (mut rows, mut length) = (Vec::new(), 0);
+        let (mut rows, mut size) = (Vec::new(), 0);
         loop {
             let packet = self.part(deadline)?;
             if packet::is_eof(&packet) {
                 return Ok((rows, packet::eof_status(&packet)?));
             }
-            length += packet.len() + ROW_OVERHEAD;
-            if length > LONGEST_ROWS {
+            let row = read_row(&packet, columns)?;
+            size += sql::memory_of(&row, packet.len());
+            if size > sql::MAX_ROWS {
                 return Err(net::Error::new(NetErrorKind::BodyTooLarge, "the rows are more than 16 MiB").into());
             }
-            rows.push(Row::new(packet, columns)?);
+            rows.push(row);
         }
     }
 
@@ -201,4 +176,15 @@ impl MySqlConnection {
             _ => Ok(packet),
         }
     }
+}
+
+/// Reads a row of as many columns as were asked for.
+fn read_row(packet: &[u8], columns: u64) -> Result<SqlRow, net::Error> {
+    let mut reader = PacketReader::new(packet);
+    let mut row = SqlRow::new();
+    for _ in 0..columns {
+        let text = reader.column()?.map(str::from_utf8).transpose().map_err(|_| malformed("a text is not UTF-8"))?;
+        row.push(text.map(Box::from));
+    }
+    if reader.is_empty() { Ok(row) } else { Err(malformed("a row has too many columns")) }
 }

@@ -136,7 +136,7 @@ fn convince(
             }
             MORE_AUTH if method == AuthMethod::CachingSha2 => match reader.rest() {
                 [IS_KNOWN] => {}
-                [IS_NOT_KNOWN] => connection.send(&auth::full(login.password, is_confidential)?, deadline)?,
+                [IS_NOT_KNOWN] => connection.send(&method.full(login.password, is_confidential)?, deadline)?,
                 _ => return Err(malformed("it asks for what caching_sha2_password does not have").into()),
             },
             _ => return Err(malformed("it is no part of a login").into()),

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use crate::backends::mysql::client::{
-    MySqlClient, MySqlStatement, READ_ONLY, Row as SqlRow, Shape, StatementResult, check_writable,
-};
+use crate::backends::mysql::client::{MySqlClient, MySqlStatement};
 use crate::backends::mysql::config::MySqlConfig;
+use crate::backends::mysql::connection::StatementResult;
 use crate::backends::mysql::error::{Error, MySqlRefusal};
+use crate::backends::mysql::session::{READ_ONLY, Shape, check_writable};
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
-use crate::backends::sql::{RecordRow, Records, watch_diff};
+use crate::backends::sql::{Records, watch_diff};
 use crate::net::error::{self as net, NetErrorKind};
-use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
@@ -56,10 +56,6 @@ impl MySqlTable {
         Ok(Self { client: MySqlClient::new(config, shape)?, poll_interval, undurable: UndurableWrites::default() })
     }
 
-    pub(super) fn place(&self) -> String {
-        self.client.location()
-    }
-
     /// What stands in the table of a primary.
     fn read(&self, operation: &str, scope: WatchScope<'_>, call: &CallContext) -> Result<Records, StoreError> {
         let place = |error: &Error| self.explain(operation, &self.describe(scope), error);
@@ -84,9 +80,8 @@ impl MySqlTable {
         }
         let mut records = Records::new();
         for row in &rows {
-            let mut columns = row.columns();
-            check_writable(&mut columns).map_err(|error| place(&error))?;
-            if let Some((key, observed)) = observed(row).ok_or_else(malformed)? {
+            check_writable(row).map_err(|error| place(&error))?;
+            if let Some((key, observed)) = sql::read(&row[2..]).ok_or_else(malformed)? {
                 // Where somebody has made the column one that ignores case.
                 if scope != WatchScope::All && scope != WatchScope::Key(&key) {
                     return Err(malformed());
@@ -147,11 +142,11 @@ impl MySqlTable {
 
 impl SqlTable for MySqlTable {
     fn name(&self) -> String {
-        format!("{NAME} of {}", self.place())
+        format!("{NAME} of {}", self.client.location())
     }
 
     fn location(&self) -> String {
-        format!("{} (MySQL)", self.place())
+        format!("{} (MySQL)", self.client.location())
     }
 
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
@@ -244,33 +239,16 @@ fn wrong_column(column: &str) -> String {
 /// A text in SQL that nothing in it can end.
 pub(super) fn text(text: Option<&str>) -> String {
     let Some(text) = text else { return "NULL".to_owned() };
-    let mut literal = String::with_capacity(text.len() * 2 + 3);
-    literal.push_str("X'");
-    for byte in text.bytes() {
-        literal.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')));
-    }
-    literal.push('\'');
-    literal
+    let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("X'{digits}'")
 }
 
-/// Returns the columns of a record: the holder, the duration, the two times and the transitions.
+/// Returns the [`columns`](sql::columns) of a record as literals.
 fn literals(record: &LeaderElectionRecord) -> [String; 5] {
-    let number = |number: Option<i32>| number.map_or_else(|| "NULL".to_owned(), |number| number.to_string());
-    let time = |time: &Option<MicroTime>| text(time.as_ref().map(MicroTime::as_str));
-    [
-        text(record.holder_identity.as_deref()),
-        number(record.lease_duration_seconds),
-        time(&record.acquire_time),
-        time(&record.renew_time),
-        number(record.lease_transitions),
-    ]
-}
-
-/// Reads the columns behind the first two. `Some(None)` is a row without a record.
-fn observed(row: &SqlRow) -> Option<Option<(Box<str>, VersionedRecord)>> {
-    let texts = row.columns().skip(2).map(|column| column.map(str::from_utf8).transpose().ok());
-    let texts: Vec<Option<&str>> = texts.collect::<Option<_>>()?;
-    RecordRow::read(texts.try_into().ok()?)
+    let text = |column: Option<String>| text(column.as_deref());
+    let number = |column: Option<String>| column.unwrap_or_else(|| "NULL".to_owned());
+    let [holder, duration, acquire_time, renew_time, transitions] = sql::columns(record);
+    [text(holder), number(duration), text(acquire_time), text(renew_time), number(transitions)]
 }
 
 const PRIMARY: &str = "; name the primary, or wait until this server is one";

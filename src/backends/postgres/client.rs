@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::abandoned::CancelTarget;
-use super::config::{Encryption, PostgresConfig};
+use super::config::PostgresConfig;
 use super::connection::{PostgresConnection, Rows, Statement};
 use super::error::Error;
 use super::settings::{self, SETTINGS};
@@ -15,8 +15,7 @@ use crate::net::calls::{ActiveCall, Exchange, MAX_IDLE_DIRECT, Pool};
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
-use crate::net::tls::config::refuse;
-use crate::net::tls::{ClientTls, TlsSettings};
+use crate::net::tls::ClientTls;
 use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -55,17 +54,7 @@ impl PostgresClient {
     /// Makes a client. Nothing is sent yet.
     pub(crate) fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
         config.password.check(false)?;
-        let settings = TlsSettings {
-            insecure: config.encryption == Encryption::Require,
-            without_alpn: true,
-            ..config.tls.settings.clone()
-        };
-        let tls = match config.encryption {
-            Encryption::Disable => None,
-            Encryption::Require | Encryption::VerifyFull => {
-                Some(ClientTls::new(settings, config.address.host()).map_err(|error| refuse("tls", &error))?)
-            }
-        };
+        let tls = config.tls_mode.client(&config.tls, &config.address)?;
         let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
         Ok(Self {
             config,

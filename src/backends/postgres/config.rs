@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::backends::password::Password;
+use crate::backends::sql::tls_mode::TlsMode;
 use crate::net::database_url::{Address, DatabaseUrl};
 use crate::net::tls::config::{TlsConfig, UrlFiles};
 use crate::store::CallContext;
@@ -33,18 +34,9 @@ pub struct PostgresConfig {
     pub(crate) password: Password,
     pub(crate) database: String,
     pub(crate) application_name: String,
-    pub(crate) encryption: Encryption,
+    pub(crate) tls_mode: TlsMode,
     pub(crate) tls: TlsConfig,
     pub(crate) poll_interval: Duration,
-}
-
-/// libpq's `sslmode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encryption {
-    Disable,
-    /// Against those who only listen.
-    Require,
-    VerifyFull,
 }
 
 impl PostgresConfig {
@@ -79,9 +71,9 @@ impl PostgresConfig {
                 "target_session_attrs" if ["any", "primary", "read-write"].contains(&&*value) => {}
                 "sslmode" => {
                     sslmode = Some(match value.as_str() {
-                        "disable" => Encryption::Disable,
-                        "require" => Encryption::Require,
-                        "verify-full" => Encryption::VerifyFull,
+                        "disable" => TlsMode::Disable,
+                        "require" => TlsMode::Require,
+                        "verify-full" => TlsMode::VerifyFull,
                         _ => return Err(refuse("has an sslmode that is not disable, require or verify-full")),
                     });
                 }
@@ -104,24 +96,18 @@ impl PostgresConfig {
             _ => Address::Tcp { host, port },
         };
         let user = url.user.ok_or_else(|| refuse("must name a user"))?;
-        let encryption = match (&address, sslmode) {
+        let tls_mode = match (&address, sslmode) {
             // As libpq has it: nobody else is on the way.
-            (Address::Unix(_), _) => Encryption::Disable,
+            (Address::Unix(_), _) => TlsMode::Disable,
             (_, Some(mode)) => mode,
-            (address, None) => {
-                if address.is_local() {
-                    Encryption::Disable
-                } else {
-                    Encryption::VerifyFull
-                }
-            }
+            (address, None) => TlsMode::default_for(address),
         };
         Ok(Self {
             database: url.database.unwrap_or_else(|| user.clone()),
             user,
             password: url.password.into(),
             application_name,
-            encryption,
+            tls_mode,
             address,
             tls,
             poll_interval: POLL_INTERVAL,
@@ -195,20 +181,20 @@ mod tests {
 
     #[test]
     fn another_machine_has_to_prove_who_it_is_unless_the_url_says_otherwise() {
-        for (url, encryption, address) in [
-            ("postgres://me@db.test", Encryption::VerifyFull, "db.test:5432"),
-            ("postgres://me@127.0.0.1", Encryption::Disable, "127.0.0.1:5432"),
-            ("postgres://me@/", Encryption::Disable, "localhost:5432"),
-            ("postgresql://me@db.test:1/x?sslmode=disable", Encryption::Disable, "db.test:1"),
-            ("postgres://me@localhost/x?sslmode=require", Encryption::Require, "localhost:5432"),
-            ("postgres://me@:7/x?host=/run/pg", Encryption::Disable, "/run/pg/.s.PGSQL.7"),
-            ("postgres://me@/x?host=/run/pg&sslmode=require", Encryption::Disable, "/run/pg/.s.PGSQL.5432"),
-            ("postgres://me@h/x?connect_timeout=5&target_session_attrs=primary", Encryption::VerifyFull, "h:5432"),
-            ("postgres://me@%2Frun%2Fpg/x", Encryption::Disable, "/run/pg/.s.PGSQL.5432"),
+        for (url, mode, address) in [
+            ("postgres://me@db.test", TlsMode::VerifyFull, "db.test:5432"),
+            ("postgres://me@127.0.0.1", TlsMode::Disable, "127.0.0.1:5432"),
+            ("postgres://me@/", TlsMode::Disable, "localhost:5432"),
+            ("postgresql://me@db.test:1/x?sslmode=disable", TlsMode::Disable, "db.test:1"),
+            ("postgres://me@localhost/x?sslmode=require", TlsMode::Require, "localhost:5432"),
+            ("postgres://me@:7/x?host=/run/pg", TlsMode::Disable, "/run/pg/.s.PGSQL.7"),
+            ("postgres://me@/x?host=/run/pg&sslmode=require", TlsMode::Disable, "/run/pg/.s.PGSQL.5432"),
+            ("postgres://me@h/x?connect_timeout=5&target_session_attrs=primary", TlsMode::VerifyFull, "h:5432"),
+            ("postgres://me@%2Frun%2Fpg/x", TlsMode::Disable, "/run/pg/.s.PGSQL.5432"),
         ] {
             let config = PostgresConfig::new(url).unwrap();
             let address = address.replace("/.s.", &format!("{}.s.", std::path::MAIN_SEPARATOR));
-            assert_eq!((config.encryption, config.address.to_string()), (encryption, address), "{url}");
+            assert_eq!((config.tls_mode, config.address.to_string()), (mode, address), "{url}");
         }
         let config = PostgresConfig::new("postgres://me:hunter2@h/x?application_name=a").unwrap();
         assert_eq!((&*config.user, &*config.database, &*config.application_name), ("me", "x", "a"));

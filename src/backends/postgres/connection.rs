@@ -16,17 +16,11 @@ use super::config::PostgresConfig;
 use super::error::{Error, PostgresRefusal};
 use super::login;
 use super::wire::{Changed, Key, Wire};
+use crate::backends::sql::{self, SqlRow};
 use crate::net::calls::{CallConnection, Versions};
 use crate::net::dial::Route;
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
-
-/// Of all rows of one answer.
-const MAX_ANSWER: usize = 16 * 1024 * 1024;
-
-/// Memory that a row and each of its columns use in addition to the text.
-const ROW_OVERHEAD: usize = 96;
-const COLUMN_OVERHEAD: usize = 48;
 
 /// A connection that one call has at a time.
 pub(crate) struct PostgresConnection {
@@ -55,11 +49,8 @@ pub(crate) struct Statement<'a> {
     pub(crate) parameters: &'a [Option<&'a str>],
 }
 
-/// The columns of a row, as texts.
-pub(crate) type Row = Vec<Option<Box<str>>>;
-
 /// What came back of the last statement.
-pub(crate) type Rows = Vec<Row>;
+pub(crate) type Rows = Vec<SqlRow>;
 
 impl PostgresConnection {
     /// Connects, and logs in. It is shut down on the interrupt.
@@ -171,8 +162,8 @@ impl PostgresConnection {
                 Message::BindComplete => rows.clear(),
                 Message::DataRow(body) => {
                     let row = read_row(&body)?;
-                    size += body.buffer().len() + ROW_OVERHEAD + row.len() * COLUMN_OVERHEAD;
-                    if size > MAX_ANSWER {
+                    size += sql::memory_of(&row, body.buffer().len());
+                    if size > sql::MAX_ROWS {
                         let detail = "the answer is larger than 16 MiB";
                         return Err(net::Error::new(NetErrorKind::BodyTooLarge, detail).into());
                     }
@@ -247,7 +238,7 @@ impl Drop for PostgresConnection {
     }
 }
 
-fn read_row(body: &DataRowBody) -> Result<Row, Error> {
+fn read_row(body: &DataRowBody) -> Result<SqlRow, Error> {
     let read = |range: Option<std::ops::Range<usize>>| {
         let Some(range) = range else { return Ok(None) };
         let text = body.buffer().get(range).and_then(|bytes| str::from_utf8(bytes).ok());

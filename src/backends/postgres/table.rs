@@ -1,11 +1,11 @@
 //! The table's statements, and what comes back of them.
 
-use crate::backends::postgres::connection::{Row as SqlRow, Rows};
+use crate::backends::postgres::connection::Rows;
 use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::settings::proof;
 use crate::backends::sql;
-use crate::backends::sql::{RecordRow, Records};
-use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
+use crate::backends::sql::{Records, SqlRow};
+use crate::store::record::VersionedRecord;
 
 /// Has a row where the table is there, is kept over a crash, and tells of changes.
 pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid \
@@ -95,32 +95,17 @@ pub(super) fn create() -> impl Iterator<Item = &'static str> {
     std::iter::once(ONE_AT_A_TIME).chain(table).chain([HAS_ITS_COLUMNS]).chain(parts)
 }
 
-/// Returns the columns of a record as texts: the holder, the duration, the two times and the transitions.
-pub(super) fn columns(record: &LeaderElectionRecord) -> [Option<String>; 5] {
-    let number = |number: Option<i32>| number.map(|number| number.to_string());
-    let time = |time: &Option<MicroTime>| time.as_ref().map(MicroTime::to_string);
-    [
-        record.holder_identity.clone(),
-        number(record.lease_duration_seconds),
-        time(&record.acquire_time),
-        time(&record.renew_time),
-        number(record.lease_transitions),
-    ]
-}
-
 /// The records that were selected.
 pub(super) fn read(rows: Rows) -> Result<Records, Error> {
     let mut records = Records::new();
     for row in rows {
-        let columns: Vec<_> = row.iter().map(Option::as_deref).collect();
-        let [recovers, columns @ ..] = &columns[..] else { return Err(not_ours()) };
-        match recovers {
+        let [recovers, columns @ ..] = &row[..] else { return Err(not_ours()) };
+        match recovers.as_deref() {
             Some("f") => {}
             Some("t") => return Err(read_only()),
             _ => return Err(not_ours()),
         }
-        let row = columns.try_into().ok().and_then(RecordRow::read).ok_or_else(not_ours)?;
-        records.extend(row);
+        records.extend(sql::read(columns).ok_or_else(not_ours)?);
     }
     Ok(records)
 }

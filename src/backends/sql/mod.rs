@@ -1,59 +1,95 @@
 //! The meaning of the columns that the tables of all SQL stores share.
 
 pub(crate) mod store;
+#[cfg(feature = "_sql_server")]
+pub(crate) mod tls_mode;
 pub(crate) mod watch_diff;
 
 use std::collections::BTreeMap;
 
 #[cfg(feature = "_sql_server")]
 use crate::backends::password::Password;
-use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
 #[cfg(feature = "_sql_server")]
-use crate::store::{StoreError, StoreErrorKind, record::MicroTime};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// The number of bits of a version that count the writes to one row. The other bits number the rows that were ever inserted.
 const WRITES_BITS: u32 = 31;
 
+/// An answer has no more rows than fit in this memory.
+#[cfg(feature = "_sql_server")]
+pub(crate) const MAX_ROWS: usize = 16 * 1024 * 1024;
+
+/// The columns of a row as texts. `None` is NULL.
+#[cfg(feature = "_sql_server")]
+pub(crate) type SqlRow = Vec<Option<Box<str>>>;
+
+/// Returns the memory of a row whose texts have this length together.
+#[cfg(feature = "_sql_server")]
+pub(crate) fn memory_of(row: &SqlRow, length: usize) -> usize {
+    length + 96 + row.len() * 48
+}
+
 /// The records of a table, by their keys.
 pub(crate) type Records = BTreeMap<Box<str>, VersionedRecord>;
 
-/// A row of the table.
-pub(crate) struct RecordRow {
-    pub(crate) key: Box<str>,
-    pub(crate) generation: i64,
-    pub(crate) writes: i64,
-    pub(crate) record: LeaderElectionRecord,
+/// Reads the columns: the generation, the key, the writes and the record. `Some(None)` is a row without a record.
+/// Returns `None` for columns that this library does not write.
+#[cfg(feature = "_sql_server")]
+pub(crate) fn read(columns: &[Option<Box<str>>]) -> Option<Option<(Box<str>, VersionedRecord)>> {
+    let columns: Vec<_> = columns.iter().map(Option::as_deref).collect();
+    let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = columns[..] else {
+        return None;
+    };
+    let Some(generation) = generation else { return Some(None) };
+    let number = |text: Option<&str>| text.map(str::parse::<i32>).transpose().ok();
+    let record = LeaderElectionRecord {
+        uid: Some(uid?.to_owned()),
+        holder_identity: holder.map(str::to_owned),
+        lease_duration_seconds: number(duration)?,
+        acquire_time: acquire_time.map(MicroTime::from_text),
+        renew_time: renew_time.map(MicroTime::from_text),
+        lease_transitions: number(transitions)?,
+    };
+    observed(key?, generation.parse().ok()?, writes?.parse().ok()?, record).map(Some)
 }
 
-impl RecordRow {
-    /// Reads the columns as texts: the generation, the key, the writes and the record. `Some(None)` is a row without a record.
-    /// Returns `None` for columns that this library does not write.
-    #[cfg(feature = "_sql_server")]
-    pub(crate) fn read(columns: [Option<&str>; 9]) -> Option<Option<(Box<str>, VersionedRecord)>> {
-        let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = columns;
-        let Some(generation) = generation else { return Some(None) };
-        let number = |text: Option<&str>| text.map(str::parse::<i32>).transpose().ok();
-        let row = Self {
-            key: key?.into(),
-            generation: generation.parse().ok()?,
-            writes: writes?.parse().ok()?,
-            record: LeaderElectionRecord {
-                uid: Some(uid?.to_owned()),
-                holder_identity: holder.map(str::to_owned),
-                lease_duration_seconds: number(duration)?,
-                acquire_time: acquire_time.map(MicroTime::from_text),
-                renew_time: renew_time.map(MicroTime::from_text),
-                lease_transitions: number(transitions)?,
-            },
-        };
-        row.observed().map(Some)
-    }
+/// Returns the record of a row with its key, or `None` for numbers that this library does not write.
+pub(crate) fn observed(
+    key: &str,
+    generation: i64,
+    writes: i64,
+    record: LeaderElectionRecord,
+) -> Option<(Box<str>, VersionedRecord)> {
+    Some((key.into(), VersionedRecord::new(record, version(generation, writes)?, StoreData::none())))
+}
 
-    /// `None` for numbers that this library does not write.
-    pub(crate) fn observed(self) -> Option<(Box<str>, VersionedRecord)> {
-        let version = version(self.generation, self.writes)?;
-        Some((self.key, VersionedRecord::new(self.record, version, StoreData::none())))
-    }
+/// Returns the columns of a record as texts: the holder, the duration, the two times and the transitions.
+pub(crate) fn columns(record: &LeaderElectionRecord) -> [Option<String>; 5] {
+    let number = |number: Option<i32>| number.map(|number| number.to_string());
+    let time = |time: &Option<MicroTime>| time.as_ref().map(MicroTime::to_string);
+    [
+        record.holder_identity.clone(),
+        number(record.lease_duration_seconds),
+        time(&record.acquire_time),
+        time(&record.renew_time),
+        number(record.lease_transitions),
+    ]
+}
+
+/// Returns the parameters of an `INSERT`: the key, the uid and the [`columns`].
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn insert_parameters(key: &str, record: &LeaderElectionRecord) -> Vec<Option<String>> {
+    let row = [Some(key.to_owned()), record.uid.clone()];
+    row.into_iter().chain(columns(record)).collect()
+}
+
+/// Returns the parameters of an `UPDATE`: the new [`columns`], the key, the generation, the writes, the uid and the old columns.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn update_parameters(key: &str, base: &VersionedRecord, new: &LeaderElectionRecord) -> Vec<Option<String>> {
+    let (generation, writes) = parts(base.version);
+    let row = [Some(key.to_owned()), Some(generation.to_string()), Some(writes.to_string()), base.record.uid.clone()];
+    columns(new).into_iter().chain(row).chain(columns(&base.record)).collect()
 }
 
 /// The version of a row. A deleted row's generation is never given again: so versions grow over deletion and re-creation.

@@ -1,5 +1,6 @@
 //! The store that all SQL databases share, and the statements that each of them provides.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use crate::util::config_error::ConfigError;
 /// In bytes: the longest key that a VARBINARY column or a B-tree holds in every database.
 const LONGEST_KEY: usize = 253;
 
+/// The time in which a store must open its database and create its table.
+pub(crate) const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The arguments of [`Store::watch`].
 #[derive(Clone, Copy)]
 pub(crate) struct WatchRequest<'a> {
@@ -22,11 +26,13 @@ pub(crate) struct WatchRequest<'a> {
 
 /// The statements of one kind of database about its table `leasehold`.
 pub(crate) trait SqlTable: Send + Sync + 'static {
-    /// Returns the name of the table, for errors.
-    fn name(&self) -> String;
-
     /// Returns the location of the table, for logs.
     fn location(&self) -> String;
+
+    /// Returns the name of the table, for errors.
+    fn name(&self) -> String {
+        self.location()
+    }
 
     /// Creates the table if it is missing.
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError>;
@@ -60,20 +66,31 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
 }
 
 /// The records in a table.
-pub(crate) struct SqlStore<T>(
-    pub(crate) T,
+pub(crate) struct SqlStore<T> {
+    pub(crate) table: T,
     /// Whether the next request must create the table, because the server may start later than this process.
-    AtomicBool,
-);
+    creates_table: AtomicBool,
+}
 
 impl<T: SqlTable> SqlStore<T> {
     pub(crate) fn new(table: T, creates_table: bool) -> Self {
-        Self(table, AtomicBool::new(creates_table))
+        Self { table, creates_table: AtomicBool::new(creates_table) }
+    }
+
+    /// Creates the table if it is missing. Blocks at most [`SET_UP_TIMEOUT`].
+    pub(crate) fn set_up(&self) -> Result<(), StoreError> {
+        self.table.create_table(&CallContext::new(SET_UP_TIMEOUT, CancelToken::new()))
     }
 
     /// Creates the table if that is necessary. Calls do not wait for each other, because a server may hang.
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
-        if self.1.load(Ordering::Acquire) { self.0.create_table(call) } else { Ok(()) }
+        if self.creates_table.load(Ordering::Acquire) { self.table.create_table(call) } else { Ok(()) }
+    }
+}
+
+impl<T: SqlTable> fmt::Debug for SqlStore<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStore").field("location", &self.table.location()).finish_non_exhaustive()
     }
 }
 
@@ -84,9 +101,9 @@ impl<T: SqlTable> Store for SqlStore<T> {
             Err(error) if error.is_transient() || error.kind() == StoreErrorKind::Unauthorized => return Err(error),
             created => created,
         };
-        let answer = self.0.select(key, call);
+        let answer = self.table.select(key, call);
         match &answer {
-            Ok(_) => self.1.store(false, Ordering::Release),
+            Ok(_) => self.creates_table.store(false, Ordering::Release),
             // A user without the right to create tables may use a table that exists.
             Err(error) if error.kind() == StoreErrorKind::NotFound => created?,
             Err(_) => {}
@@ -104,7 +121,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
         let record = LeaderElectionRecord { uid, ..record.clone() };
         let what = self.describe(key);
-        let Some(generation) = self.0.insert(key, &record, call)? else {
+        let Some(generation) = self.table.insert(key, &record, call)? else {
             return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{what} exists")));
         };
         let version = version(generation, 0).ok_or_else(|| {
@@ -121,7 +138,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         record: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        if !self.0.update(key, base, record, call)? {
+        if !self.table.update(key, base, record, call)? {
             let (what, version) = (self.describe(key), base.version);
             let message = format!("{what} is not at version {version} any more, or has another record there");
             return Err(StoreError::new(StoreErrorKind::NotApplied, message));
@@ -138,8 +155,8 @@ impl<T: SqlTable> Store for SqlStore<T> {
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         // A read returns the error, and within a shorter time.
-        let _ = self.create_table(&CallContext::new(Duration::from_secs(10), cancel.clone()));
-        self.0.watch(WatchRequest { scope, from, cancel }, on_event)
+        let _ = self.create_table(&CallContext::new(SET_UP_TIMEOUT, cancel.clone()));
+        self.table.watch(WatchRequest { scope, from, cancel }, on_event)
     }
 
     /// Accepts any text of at most 253 bytes without a NUL.
@@ -148,11 +165,11 @@ impl<T: SqlTable> Store for SqlStore<T> {
     }
 
     fn describe(&self, key: &str) -> String {
-        self.0.describe(WatchScope::Key(key))
+        self.table.describe(WatchScope::Key(key))
     }
 
     fn location(&self) -> Option<String> {
-        Some(self.0.location())
+        Some(self.table.location())
     }
 }
 

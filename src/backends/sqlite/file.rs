@@ -16,11 +16,8 @@ pub(super) struct DatabaseFile {
     opened: Vec<(PathBuf, FileIdentity)>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-struct FileIdentity {
-    device: u64,
-    inode: u64,
-}
+/// The device and the inode.
+type FileIdentity = (u64, u64);
 
 impl DatabaseFile {
     /// Makes the file if there is none. SQLite itself is to open it afterwards.
@@ -117,13 +114,13 @@ fn unreadable(path: &Path, error: io::Error) -> StoreError {
 #[cfg(unix)]
 fn identity(path: &Path) -> io::Result<FileIdentity> {
     use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).map(|it| FileIdentity { device: it.dev(), inode: it.ino() })
+    fs::metadata(path).map(|it| (it.dev(), it.ino()))
 }
 
 /// A file that is open can be neither deleted nor replaced.
 #[cfg(not(unix))]
 fn identity(path: &Path) -> io::Result<FileIdentity> {
-    fs::metadata(path).map(|_| FileIdentity { device: 0, inode: 0 })
+    fs::metadata(path).map(|_| (0, 0))
 }
 
 /// By `f_type` of statfs(2). Locks and shared memory there do not reach other hosts, or not reliably.

@@ -1,19 +1,14 @@
 //! Records in a table of one SQLite file.
 
-use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::backends::sql;
-use crate::backends::sql::store::{SqlStore, SqlTable};
+use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore};
 use crate::backends::sqlite::database::Database;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
-
-/// How long [`SqliteStore::open`] and [`SqliteStore::create_table`] wait for others.
-const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Records in a table of one SQLite file: for several processes on one host, without a server.
 ///
@@ -61,6 +56,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// assert!(guard.is_leader());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct SqliteStore(SqlStore<Database>);
 
 impl SqliteStore {
@@ -76,7 +72,8 @@ impl SqliteStore {
     /// - [`Timeout`](crate::StoreErrorKind::Timeout) when another connection keeps it locked, [`Unavailable`](crate::StoreErrorKind::Unavailable) when its disk
     ///   fails or is full.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Database::open(path.as_ref(), &set_up_call()).map(|database| Self(SqlStore::new(database, false)))
+        let call = CallContext::new(SET_UP_TIMEOUT, CancelToken::new());
+        Database::open(path.as_ref(), &call).map(|database| Self(SqlStore::new(database, false)))
     }
 
     /// Makes the table if it is not there. [`open`](Self::open) has done so: this is for after it was dropped.
@@ -95,7 +92,7 @@ impl SqliteStore {
     /// # Ok::<(), leasehold::StoreError>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.0.0.create_table(&set_up_call())
+        self.0.set_up()
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
@@ -138,14 +135,4 @@ fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-fn set_up_call() -> CallContext {
-    CallContext::new(SET_UP_TIMEOUT, CancelToken::new())
-}
-
 delegate_store!(impl Store for SqliteStore { self => self.0 });
-
-impl fmt::Debug for SqliteStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStore").field("path", &self.0.0.path()).finish_non_exhaustive()
-    }
-}

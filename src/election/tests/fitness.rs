@@ -4,26 +4,13 @@ use super::*;
 
 /// Renews as long as it does so before `until`, each time answered at once. The moment of the last renewal.
 fn renews(scenario: &mut Scenario, record: &LeaderElectionRecord, until: Moment) -> Option<Moment> {
-    let (mut last, mut known) = (None, record.clone());
-    let mut version = 10;
-    while scenario.now < until {
-        match scenario.next() {
-            Step::Wait(next) => {
-                let wait = next.min(until).since(scenario.now);
-                scenario.advance(wait);
-            }
-            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                scenario.reads(Read { id, context }, known.clone(), version);
-            }
-            Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
-                let write = Write { id, base: Some(base.version), record, timeout };
-                assert_eq!(write.record.holder(), Some(ME), "nothing is released while the guard exists");
-                version = base.version + 1;
-                known = scenario.applied(&write, version);
-                last = Some(scenario.now);
-            }
-            other => panic!("{other:?}"),
-        }
+    let (mut last, mut known, mut version) = (None, record.clone(), 10);
+    while let Some(request) = scenario.request_before(until) {
+        let Some(write) = scenario.answers_read(request, Some((&known, version))) else { continue };
+        assert_eq!(write.record.holder(), Some(ME), "nothing is released while the guard exists");
+        version = write.base.expect("an update") + 1;
+        known = scenario.applied(&write, version);
+        last = Some(scenario.now);
     }
     last
 }
@@ -144,15 +131,9 @@ fn progress_a_late_acquisition_that_is_deleted_waits_too() {
         }
         scenario.hears_deletion(11);
         let deleted_at = scenario.now;
-        loop {
-            match scenario.next() {
-                Step::Wait(until) => scenario.now = until,
-                Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                    scenario.election.on_response(scenario.now, id, StoreResponse::Read(context, None));
-                }
-                Step::Send(_) => break,
-                Step::Finished => panic!("not finished"),
-            }
+        let mut request = scenario.request();
+        while scenario.answers_read(request, None).is_none() {
+            request = scenario.request();
         }
         let pause = scenario.now.since(deleted_at);
         assert!(pause >= secs(2) && pause <= millis(2_400), "{pause:?}");
@@ -260,15 +241,9 @@ fn fitness_who_is_unfit_acquires_nothing() {
     scenario.election.campaign(false);
     let until = lasting(&scenario, 100);
     let mut reads = 0;
-    while scenario.now < until {
-        match scenario.next() {
-            Step::Wait(next) => scenario.now = next,
-            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                reads += 1;
-                scenario.election.on_response(scenario.now, id, StoreResponse::Read(context, None));
-            }
-            other => panic!("{other:?}"),
-        }
+    while let Some(request) = scenario.request_before(until) {
+        reads += 1;
+        assert!(scenario.answers_read(request, None).is_none(), "a write");
     }
     assert!(reads <= 51, "it observes at the pace of anybody: {reads}");
     scenario.election.set_fit(scenario.now, true);

@@ -44,6 +44,16 @@ struct Write {
     timeout: Duration,
 }
 
+impl Write {
+    fn of(StoreRequest { id, operation, timeout }: StoreRequest) -> Self {
+        match operation {
+            Operation::Create(record) => Self { id, base: None, record, timeout },
+            Operation::Update(base, record) => Self { id, base: Some(base.version), record, timeout },
+            Operation::Get(_) => panic!("expected a write, not a read"),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Read {
     id: u64,
@@ -148,12 +158,7 @@ impl Scenario {
 
     fn write(&mut self) -> Write {
         match self.next() {
-            Step::Send(StoreRequest { id, operation: Operation::Create(record), timeout }) => {
-                Write { id, base: None, record, timeout }
-            }
-            Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
-                Write { id, base: Some(base.version), record, timeout }
-            }
+            Step::Send(request) => Write::of(request),
             other => panic!("expected a write, not {other:?}"),
         }
     }
@@ -189,20 +194,36 @@ impl Scenario {
     /// The next write, however often it looks before, and finds `record`.
     fn next_write(&mut self, record: &LeaderElectionRecord, version: u64) -> Write {
         loop {
-            match self.next() {
-                Step::Wait(until) => self.now = until,
-                Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                    self.reads(Read { id, context }, record.clone(), version);
-                }
-                Step::Send(StoreRequest { id, operation: Operation::Create(record), timeout }) => {
-                    break Write { id, base: None, record, timeout };
-                }
-                Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
-                    break Write { id, base: Some(base.version), record, timeout };
-                }
-                Step::Finished => panic!("not finished"),
+            let request = self.request();
+            if let Some(write) = self.answers_read(request, Some((record, version))) {
+                break write;
             }
         }
+    }
+
+    /// The next request before `until`. `None` if the election finishes or waits for longer.
+    fn request_before(&mut self, until: Moment) -> Option<StoreRequest> {
+        while self.now < until {
+            match self.next() {
+                Step::Send(request) => return Some(request),
+                Step::Wait(next) => self.advance(next.min(until).since(self.now)),
+                Step::Finished => return None,
+            }
+        }
+        None
+    }
+
+    /// The next request, whatever the election waits for before it.
+    fn request(&mut self) -> StoreRequest {
+        self.request_before(self.now + secs(1_000_000)).expect("a request")
+    }
+
+    /// Answers a read with the record and its version, or with nothing. Returns any other request, a write.
+    fn answers_read(&mut self, request: StoreRequest, standing: Option<(&LeaderElectionRecord, u64)>) -> Option<Write> {
+        let Operation::Get(context) = request.operation else { return Some(Write::of(request)) };
+        let answer = standing.map(|(record, version)| observed(record.clone(), version));
+        self.election.on_response(self.now, request.id, StoreResponse::Read(context, answer));
+        None
     }
 
     /// How long the election wants to be left alone.
@@ -216,9 +237,7 @@ impl Scenario {
     /// How long it is until the next request, whatever it waits for in between.
     fn quiet_for(&mut self) -> Duration {
         let since = self.now;
-        while let Step::Wait(until) = self.next() {
-            self.now = until;
-        }
+        self.request();
         self.now.since(since)
     }
 

@@ -241,15 +241,9 @@ fn open_writes_a_later_version_closes_them_and_answers_to_closed_writes_are_igno
 #[test]
 fn open_writes_do_not_pile_up_without_bound() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
-    for _ in 0..5_000 {
-        match scenario.next() {
-            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                scenario.reads(Read { id, context }, held_by("", 1), 10);
-            }
-            Step::Send(StoreRequest { id, .. }) => scenario.fails(id, StoreErrorKind::Unavailable),
-            Step::Wait(until) => scenario.now = until,
-            Step::Finished => panic!("not finished"),
-        }
+    for _ in 0..2_500 {
+        let write = scenario.next_write(&held_by("", 1), 10);
+        scenario.fails(write.id, StoreErrorKind::Unavailable);
     }
     assert_eq!(scenario.election.open.len(), requests::MAX_OPEN_WRITES);
 }
@@ -453,16 +447,9 @@ fn open_writes_a_create_that_nobody_answered_is_not_waited_for_for_ever() {
         scenario.election.close();
         let since = scenario.now;
         let mut reads = 0;
-        loop {
-            match scenario.next() {
-                Step::Wait(until) => scenario.now = until,
-                Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                    reads += 1;
-                    scenario.election.on_response(scenario.now, id, StoreResponse::Read(context, None));
-                }
-                Step::Finished => break,
-                other => panic!("{other:?}"),
-            }
+        while let Some(request) = scenario.request_before(since + secs(60)) {
+            reads += 1;
+            assert!(scenario.answers_read(request, None).is_none());
         }
         assert!(reads > 2 && scenario.now.since(since) <= secs(10), "{reads} reads");
     }

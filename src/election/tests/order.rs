@@ -174,9 +174,8 @@ fn order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed() {
     let mut scenario = after_a_restore();
     scenario.election.campaign(false);
     let since = scenario.now;
-    let mut version = 500;
     let (mut opens_at, mut opened, mut reads) = (scenario.now, 0, 0);
-    loop {
+    while scenario.now.since(since) < secs(20) {
         if scenario.now >= opens_at {
             // It tells the same to each new watch, which comes after a longer pause each time.
             opens_at = scenario.now + secs(2) * (1 << opened);
@@ -184,21 +183,13 @@ fn order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed() {
             scenario.election.watch_opened(scenario.now, true);
             scenario.hears(held_by("old", 15), 1_000);
         }
-        match scenario.next() {
-            Step::Wait(until) => scenario.now = until.min(opens_at),
-            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                reads += 1;
-                scenario.reads(Read { id, context }, held_by("new", 15), version);
-            }
-            Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
-                assert_eq!(base.version, version);
-                version += 1;
-                scenario.applied(&Write { id, base: Some(base.version), record, timeout }, version);
-                break;
-            }
-            other => panic!("{other:?}"),
+        let Some(request) = scenario.request_before(opens_at) else { continue };
+        if let Some(write) = scenario.answers_read(request, Some((&held_by("new", 15), 500))) {
+            assert_eq!(write.base, Some(500));
+            scenario.applied(&write, 501);
+            break;
         }
-        assert!(scenario.now.since(since) < secs(20), "the holder is dead, and nobody takes over");
+        reads += 1;
     }
     scenario.elected();
     assert!(opened > 1 && reads < 20, "another server is tried, and no more is read than that and a poll");
@@ -270,19 +261,7 @@ fn order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store() {
     scenario.applied(&write, 501);
     scenario.elected();
     scenario.election.watch_opened(scenario.now, true);
-    scenario.wait_out();
-    let renewal = loop {
-        match scenario.next() {
-            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                scenario.reads(Read { id, context }, standing(&write), 501)
-            }
-            Step::Wait(until) => scenario.now = until,
-            Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
-                break Write { id, base: Some(base.version), record, timeout };
-            }
-            other => panic!("{other:?}"),
-        }
-    };
+    let renewal = scenario.next_write(&standing(&write), 501);
     // The echo comes before the answer, which bears it out.
     scenario.hears(standing(&renewal), 502);
     scenario.applied(&renewal, 502);

@@ -22,17 +22,10 @@ fn a_write_is_not_repeated_in_a_tight_loop_when_the_version_stands_still() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let began = scenario.now;
     let mut writes = 0;
-    while scenario.now.since(began) < secs(60) {
-        match scenario.next() {
-            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                scenario.reads(Read { id, context }, held_by("", 1), 10);
-            }
-            Step::Send(StoreRequest { id, .. }) => {
-                writes += 1;
-                scenario.fails(id, StoreErrorKind::Conflict);
-            }
-            Step::Wait(until) => scenario.now = until,
-            Step::Finished => panic!("not finished"),
+    while let Some(request) = scenario.request_before(began + secs(60)) {
+        if let Some(write) = scenario.answers_read(request, Some((&held_by("", 1), 10))) {
+            writes += 1;
+            scenario.fails(write.id, StoreErrorKind::Conflict);
         }
     }
     assert!(writes <= 30, "{writes} writes in a minute");
@@ -114,22 +107,6 @@ fn a_pause_that_a_candidate_was_asked_for_does_not_end_the_term_that_it_has_won(
 }
 
 #[test]
-fn a_release_may_take_what_is_left_less_a_reserve() {
-    let (mut scenario, ..) = Scenario::leading();
-    scenario.guard_gone();
-    let began = scenario.now;
-    let release = scenario.write();
-    assert_eq!(release.timeout, millis(1_750), "of a release timeout of 2 s");
-    scenario.advance(release.timeout);
-    scenario.fails(release.id, StoreErrorKind::Timeout);
-    let read = scenario.read();
-    scenario.advance(millis(20));
-    scenario.reads(read, standing(&release), 11);
-    assert!(scenario.released());
-    assert!(scenario.now.since(began) < secs(2));
-}
-
-#[test]
 fn from_far_away_a_release_may_take_all_that_is_left() {
     let (mut scenario, ..) = Scenario::leading_from_afar(millis(500));
     scenario.guard_gone();
@@ -201,15 +178,9 @@ fn a_release_is_urgent_only_until_its_timeout() {
     scenario.guard_gone();
     let began = scenario.now;
     let mut requests = Vec::new();
-    while scenario.now.since(began) < secs(60) {
-        match scenario.next() {
-            Step::Wait(until) => scenario.now = until,
-            Step::Send(request) => {
-                requests.push(scenario.now.since(began));
-                scenario.fails(request.id, StoreErrorKind::Unavailable);
-            }
-            Step::Finished => panic!("not finished"),
-        }
+    while let Some(request) = scenario.request_before(began + secs(60)) {
+        requests.push(scenario.now.since(began));
+        scenario.fails(request.id, StoreErrorKind::Unavailable);
     }
     let after = requests.iter().filter(|at| **at > secs(2)).count();
     assert!(after <= 60, "{after} requests in the 58 s after the release timeout: {requests:?}");

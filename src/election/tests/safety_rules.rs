@@ -20,30 +20,6 @@ fn validity_counts_from_before_the_write_was_sent() {
 }
 
 #[test]
-fn validity_ends_without_a_successful_renewal() {
-    let (mut scenario, deadline, _) = Scenario::leading();
-    let elected_at = scenario.now;
-    loop {
-        let step = scenario.next();
-        if let Some(reason) = scenario.lost() {
-            assert_eq!(reason, StopReason::Expired);
-            break;
-        }
-        match step {
-            Step::Send(request) => {
-                scenario.advance(request.timeout);
-                scenario.fails(request.id, StoreErrorKind::Timeout);
-            }
-            Step::Wait(until) => scenario.now = until,
-            Step::Finished => panic!("not finished"),
-        }
-        assert!(scenario.now.since(elected_at) <= secs(10), "a wait never goes beyond the deadline");
-    }
-    assert_eq!(scenario.now.since(elected_at), secs(10), "lost() is not late by a request");
-    assert!(!deadline.is_valid(scenario.now));
-}
-
-#[test]
 fn loss_is_final_a_success_after_the_deadline_does_not_revive_the_term() {
     for is_seen_by_a_view in [false, true] {
         let (mut scenario, deadline, _) = Scenario::leading();
@@ -238,19 +214,16 @@ fn the_fencing_token_grows_over_deletion_and_re_creation() {
 }
 
 #[test]
-fn whole_seconds_are_published_rounded_up() {
-    let mut scenario = Scenario::with(|config| config.lease_duration = Some(millis(14_001)));
-    scenario.election.campaign(false);
-    scenario.found_nothing();
-    assert_eq!(scenario.write().record.lease_duration_seconds, Some(15));
-}
-
-#[test]
 fn one_request_never_eats_the_whole_renew_deadline() {
     let (mut scenario, deadline, _) = Scenario::leading();
+    let elected_at = scenario.now;
     let mut tries = 0;
-    while deadline.is_valid(scenario.now) {
-        match scenario.next() {
+    let reason = loop {
+        let step = scenario.next();
+        if let Some(reason) = scenario.lost() {
+            break reason;
+        }
+        match step {
             Step::Send(request) => {
                 tries += 1;
                 assert!(request.timeout <= deadline.remaining(scenario.now));
@@ -260,7 +233,9 @@ fn one_request_never_eats_the_whole_renew_deadline() {
             Step::Wait(until) => scenario.now = until,
             Step::Finished => panic!("not finished"),
         }
-    }
+    };
+    assert_eq!(reason, StopReason::Expired);
+    assert_eq!(scenario.now.since(elected_at), secs(10), "the end is reported on time");
     assert!((3..=20).contains(&tries), "{tries} tries, each hanging until its time-out");
 }
 
@@ -270,12 +245,8 @@ fn a_term_whose_holder_is_held_up_after_ending_it_runs_out_and_does_not_spin() {
     // The holder's thread stands between ending the term and saying so, and no renewal gets through.
     deadline.end(scenario.now, StopReason::SteppedDown);
     let until = scenario.now + secs(10);
-    while scenario.now < until {
-        match scenario.next() {
-            Step::Send(StoreRequest { id, .. }) => scenario.fails(id, StoreErrorKind::Unavailable),
-            Step::Wait(at) => scenario.now = at.min(until),
-            Step::Finished => panic!("not finished"),
-        }
+    while let Some(request) = scenario.request_before(until) {
+        scenario.fails(request.id, StoreErrorKind::Unavailable);
     }
     assert!(
         matches!(scenario.next(), Step::Send(StoreRequest { operation: Operation::Get(_), .. })),

@@ -2,43 +2,17 @@
 
 use super::*;
 
-/// What the watch tells now.
-fn tells(scenario: &mut Scenario, record: LeaderElectionRecord, version: u64) {
-    scenario.hears(record, version);
-}
-
-/// Whether nothing is asked for in that time.
-fn is_quiet_for(scenario: &mut Scenario, duration: Duration) -> bool {
-    let until = scenario.now + duration;
-    while scenario.now < until {
-        match scenario.next() {
-            Step::Wait(at) => scenario.now = at.min(until),
-            _ => return false,
-        }
-    }
-    true
-}
-
 #[test]
 fn silence_is_counted_over_all_watches_that_go_on_where_another_ended() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.election.watch_opened(scenario.now, true);
-    tells(&mut scenario, held_by(OTHER, 15), 10);
-    let (since, mut ends_at) = (scenario.now, scenario.now + secs(3));
-    loop {
-        match scenario.next() {
-            Step::Wait(until) if until < ends_at => scenario.now = until,
-            Step::Wait(_) => {
-                // It ends in good order, and the next goes on at once.
-                scenario.now = ends_at;
-                scenario.election.watch_lost(scenario.now);
-                scenario.advance(millis(5));
-                scenario.election.watch_opened(scenario.now, false);
-                ends_at = scenario.now + secs(3);
-            }
-            Step::Send(StoreRequest { operation: Operation::Get(_), .. }) => break,
-            other => panic!("{other:?}, after {:?}", scenario.now.since(since)),
-        }
+    scenario.hears(held_by(OTHER, 15), 10);
+    let since = scenario.now;
+    // Each watch ends in good order, and the next one continues at once.
+    while scenario.request_before(scenario.now + secs(3)).is_none() {
+        scenario.election.watch_lost(scenario.now);
+        scenario.advance(millis(5));
+        scenario.election.watch_opened(scenario.now, false);
     }
     assert!(scenario.now.since(since) <= secs(6), "a third of the lease: {:?}", scenario.now.since(since));
 }
@@ -52,17 +26,11 @@ fn events_from_before_what_is_known_do_not_keep_a_watch_fresh() {
     for version in 80..100 {
         // A server that lags behind tells of renewals that have long been known.
         record = renewed(&record);
-        tells(&mut scenario, record.clone(), version);
-        let next_event = scenario.now + secs(2);
-        while scenario.now < next_event {
-            match scenario.next() {
-                Step::Wait(until) => scenario.now = until.min(next_event),
-                Step::Send(StoreRequest { operation: Operation::Get(_), .. }) => {
-                    assert!(scenario.now.since(since) <= secs(5));
-                    return;
-                }
-                other => panic!("{other:?}, after {:?}", scenario.now.since(since)),
-            }
+        scenario.hears(record.clone(), version);
+        if let Some(request) = scenario.request_before(scenario.now + secs(2)) {
+            assert!(matches!(request.operation, Operation::Get(_)), "{request:?}");
+            assert!(scenario.now.since(since) <= secs(5));
+            return;
         }
     }
     panic!("nobody has_read");
@@ -73,12 +41,12 @@ fn a_mention_from_before_what_is_known_is_none() {
     let mut scenario = Scenario::new();
     scenario.found(held_by(OTHER, 3_600), 20);
     scenario.election.watch_opened(scenario.now, true);
-    tells(&mut scenario, held_by(OTHER, 3_600), 15);
+    scenario.hears(held_by(OTHER, 3_600), 15);
     assert!(scenario.wait() <= secs(1), "it may be gone by now");
     scenario.wait_out();
     scenario.found(held_by(OTHER, 3_600), 20);
-    tells(&mut scenario, held_by(OTHER, 3_600), 20);
-    assert!(is_quiet_for(&mut scenario, secs(600)), "the watch has come to what is known");
+    scenario.hears(held_by(OTHER, 3_600), 20);
+    assert!(scenario.request_before(scenario.now + secs(600)).is_none(), "the watch has come to what is known");
 }
 
 #[test]
@@ -88,7 +56,7 @@ fn a_read_makes_up_for_what_a_watch_does_not_mention() {
     scenario.election.watch_opened(scenario.now, true);
     scenario.wait_out();
     scenario.found_nothing();
-    assert!(is_quiet_for(&mut scenario, secs(600)), "that it is gone is known");
+    assert!(scenario.request_before(scenario.now + secs(600)).is_none(), "that it is gone is known");
 }
 
 #[test]
@@ -119,28 +87,19 @@ fn a_watch_that_goes_on_owes_nothing_that_was_known_before_it() {
 fn a_leader_asks_about_a_watch_that_lags_behind_its_own_renewals() {
     let (mut scenario, _, created) = Scenario::leading();
     scenario.election.watch_opened(scenario.now, true);
-    tells(&mut scenario, created, 10);
+    scenario.hears(created, 10);
     let since = scenario.now;
     let mut before = None;
     for version in 11..30 {
-        loop {
-            match scenario.next() {
-                Step::Wait(until) => scenario.now = until,
-                Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
-                    let renewal = Write { id, base: Some(base.version), record, timeout };
-                    let record = scenario.applied(&renewal, version);
-                    // The echo of the renewal before comes only now.
-                    if let Some(before) = before.replace(record) {
-                        tells(&mut scenario, before, version - 1);
-                    }
-                    break;
-                }
-                Step::Send(StoreRequest { operation: Operation::Get(_), .. }) => {
-                    assert!(scenario.now.since(since) <= secs(9), "{:?}", scenario.now.since(since));
-                    return;
-                }
-                other => panic!("{other:?}"),
-            }
+        let request = scenario.request();
+        if matches!(request.operation, Operation::Get(_)) {
+            assert!(scenario.now.since(since) <= secs(9), "{:?}", scenario.now.since(since));
+            return;
+        }
+        let record = scenario.applied(&Write::of(request), version);
+        // The echo of the previous renewal arrives after this renewal.
+        if let Some(before) = before.replace(record) {
+            scenario.hears(before, version - 1);
         }
     }
     panic!("it never asked");

@@ -86,15 +86,6 @@ fn a_create_whose_beater_was_told_of_before_its_refusal_waits_for_no_other_event
 }
 
 #[test]
-fn a_conflict_whose_event_never_comes_is_resolved_by_a_read() {
-    let mut scenario = Scenario::standing_by();
-    scenario.hears(held_by("", 1), 11);
-    scenario.write_fails(StoreErrorKind::Conflict);
-    scenario.wait_out();
-    scenario.found(held_by("winner", 15), 12);
-}
-
-#[test]
 fn a_leader_hears_at_once_that_it_was_deleted_edited_or_superseded() {
     for case in 0..3 {
         let (mut scenario, deadline, _) = Scenario::leading_and_watching();
@@ -360,21 +351,14 @@ fn a_watch_that_opens_and_says_nothing_is_polled_beside() {
         if scenario.stale() {
             scenario.election.watch_opened(scenario.now, true);
         }
-        match scenario.next() {
-            Step::Wait(until) => {
-                scenario.now = until.min(renewed_at + secs(2));
-                if scenario.now.since(renewed_at) >= secs(2) {
-                    (record, version, renewed_at) = (renewed(&record), version + 1, scenario.now);
-                }
-            }
-            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                let unseen = scenario.now.since(read_at);
-                assert!(unseen <= secs(5), "unseen for {unseen:?}, after {:?}", scenario.now.since(began));
-                read_at = scenario.now;
-                scenario.reads(Read { id, context }, record.clone(), version);
-            }
-            other => panic!("{other:?}"),
-        }
+        let Some(request) = scenario.request_before(renewed_at + secs(2)) else {
+            (record, version, renewed_at) = (renewed(&record), version + 1, scenario.now);
+            continue;
+        };
+        let unseen = scenario.now.since(read_at);
+        assert!(unseen <= secs(5), "unseen for {unseen:?}, after {:?}", scenario.now.since(began));
+        read_at = scenario.now;
+        assert!(scenario.answers_read(request, Some((&record, version))).is_none());
     }
 }
 
@@ -429,18 +413,12 @@ fn a_lease_that_has_run_out_says_nothing_of_its_watch() {
     scenario.found(held_by(OTHER, 15), 10);
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(held_by(OTHER, 15), 10);
-    let began = scenario.now;
+    let until = scenario.now + secs(3_600);
     let mut reads = 0;
-    while scenario.now.since(began) < secs(3_600) {
+    while let Some(request) = scenario.request_before(until) {
         assert!(!scenario.stale());
-        match scenario.next() {
-            Step::Wait(until) => scenario.now = until,
-            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                reads += 1;
-                scenario.reads(Read { id, context }, held_by(OTHER, 15), 10);
-            }
-            other => panic!("{other:?}"),
-        }
+        reads += 1;
+        assert!(scenario.answers_read(request, Some((&held_by(OTHER, 15), 10))).is_none());
     }
     assert!(reads <= 3, "{reads} reads of a dead holder's lease in an hour");
 }

@@ -395,11 +395,15 @@ mod tests {
     use crate::leadership::handle::tests::link;
     use crate::util::clock;
 
-    #[test]
-    fn a_step_down_is_told_once() {
+    fn leading() -> (LeaderGuard, Receiver<Command>) {
         let (link, commands) = link();
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
-        let guard = LeaderGuard::new(Arc::new(Term::new(deadline, 7)), link);
+        (LeaderGuard::new(Arc::new(Term::new(deadline, 7)), link), commands)
+    }
+
+    #[test]
+    fn a_step_down_is_told_once() {
+        let (guard, commands) = leading();
         for _ in 0..3 {
             guard.step_down();
         }
@@ -422,9 +426,7 @@ mod tests {
     #[test]
     fn a_panic_in_a_scope_steps_down_with_a_bound() {
         for in_thread in [false, true] {
-            let (link, commands) = link();
-            let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
-            let guard = LeaderGuard::new(Arc::new(Term::new(deadline, 7)), link);
+            let (guard, commands) = leading();
             let panic = || -> () { std::panic::resume_unwind(Box::new("as planned")) };
             let scope = || guard.scope(|scope| if in_thread { drop(scope.spawn(panic)) } else { panic() });
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(scope)).is_err());

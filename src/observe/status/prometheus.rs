@@ -100,7 +100,7 @@ const METRICS: [Metric; 16] = [
         "counter",
         "Requests to the store that failed. A conflict is another candidate's success.",
         |Status { counters, .. }| {
-            let sample = |it: StoreErrorKind| ("", format!(",kind=\"{}\"", it.name()), counters.failures(it) as f64);
+            let sample = |(it, name)| ("", format!(",kind=\"{name}\""), counters.failures(it) as f64);
             StoreErrorKind::ALL.into_iter().map(sample).collect()
         },
     ),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use leasehold::{LeaderElector, LeaderElectorBuilder, MemoryStore, StopReason, Transition};
 
-use crate::elector::builder;
+use crate::elector::{builder, release_at_once};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
@@ -40,13 +40,8 @@ fn a_hanging_request_is_given_up_soon_for_the_release_of_both() {
         let two = Two::default();
         let elector = two.start(builder("a").release_timeout(Duration::from_secs(60)));
         let guard = elector.block_until_leader().unwrap();
-        let (hanging, hangs) = bounded(1);
-        if is_primary { &two.primary } else { &two.secondary }.hang_next_update(hanging);
-        hangs.recv_timeout(SOON).expect("a renewal hangs");
-        let (done, dones) = bounded(1);
-        thread::spawn(move || done.send(guard.release()));
-        let released = dones.recv_timeout(AT_ONCE);
-        assert!(matches!(released, Ok(Ok(()))), "{released:?}");
+        if is_primary { &two.primary } else { &two.secondary }.hang_next_update();
+        release_at_once(guard);
         assert_eq!(two.holders(), [None, None]);
     }
 }
@@ -97,10 +92,7 @@ fn a_term_begins_and_is_released_at_once() {
     // So long that the thread of the other has looked, and found nothing to do yet.
     two.primary.on_create(|| thread::sleep(A_WHILE));
     let guard = elector.block_until_leader_timeout(AT_ONCE).unwrap().expect("a term");
-    let (done, dones) = bounded(1);
-    thread::spawn(move || done.send(guard.release()));
-    let released = dones.recv_timeout(AT_ONCE);
-    assert!(matches!(released, Ok(Ok(()))), "{released:?}");
+    release_at_once(guard);
 }
 
 /// Its end may come at any time, also while it waits for the secondary.

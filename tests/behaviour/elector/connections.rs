@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use leasehold::kubernetes::{Client, ClientConfig};
-use leasehold::testing::{ApiServer, Fault, FaultHandle, RequestLog, Verb};
-use leasehold::{LeaderElector, LeaderElectorBuilder, Transition};
+use leasehold::testing::{ApiServer, Fault, RequestLog, Verb};
+use leasehold::{LeaderElector, LeaderElectorBuilder};
 
 use crate::elector::listener::{errors_of, lines_of, listen};
 use crate::support::{AT_ONCE, SOON, wait_until};
@@ -35,68 +35,6 @@ fn start(server: &ApiServer, builder: LeaderElectorBuilder) -> LeaderElector {
 
 fn writes(server: &ApiServer) -> Vec<RequestLog> {
     server.requests().into_iter().filter(|request| request.verb == Some(Verb::Update)).collect()
-}
-
-/// The write that went down was followed by another at once, and by no flood.
-fn assert_sent_again_at_once(server: &ApiServer, fault: &FaultHandle, what: &str) {
-    assert_eq!(fault.hits(), 1, "{what}");
-    let writes = writes(server);
-    let lost = writes.iter().position(|write| write.status.is_none()).expect("one without an answer");
-    let after = writes[lost + 1].at.duration_since(writes[lost].at);
-    assert!(after < AT_ONCE, "{what}: sent again after {after:?}");
-    let until_applied =
-        writes[lost + 1..].iter().position(|write| write.status == Some(200)).expect("one that went well");
-    assert!(until_applied <= 2, "{what}: {writes:?}");
-}
-
-#[test]
-fn a_renewal_is_sent_again_at_once() {
-    listen();
-    for (what, closed) in CLOSED {
-        let server = ApiServer::start().unwrap();
-        let lease = format!("renewal-{what}");
-        let elector = start(&server, builder(&lease, "a").renew_interval(Duration::from_millis(500)));
-        let transitions = elector.transitions();
-        let guard = elector.block_until_leader().unwrap();
-        wait_until("a watch, and renewals", || writes(&server).len() >= 2);
-        server.clear_requests();
-        let fault = server.fault(closed().verb(Verb::Update).first(1));
-        assert!(fault.wait_for_hits(1, SOON));
-        wait_until("renewals after it", || {
-            writes(&server).iter().rev().take_while(|write| write.status == Some(200)).count() >= 2
-        });
-        assert_sent_again_at_once(&server, &fault, what);
-        assert!(guard.is_leader(), "{what}: {:?}", guard.check());
-        assert!(!transitions.try_iter().any(|it| matches!(it, Transition::StoppedLeading { .. })), "{what}");
-        let record = format!("lease default/{lease}");
-        assert_eq!(errors_of(&record), 0, "{what}: {:?}", lines_of(&record));
-    }
-}
-
-#[test]
-fn a_take_over_after_a_release_is_sent_again_at_once() {
-    listen();
-    for (what, closed) in CLOSED {
-        let server = ApiServer::start().unwrap();
-        let lease = format!("take-over-{what}");
-        let (a, b) = (start(&server, builder(&lease, "a")), start(&server, builder(&lease, "b")));
-        let guard = a.block_until_leader().unwrap();
-        let campaign = b.campaign().unwrap();
-        wait_until("b sees a", || b.current_leader().as_deref() == Some("a"));
-        let watches = || server.requests().iter().filter(|request| request.verb == Some(Verb::Watch)).count();
-        wait_until("both watch", || watches() == 2);
-        // The first write is the release.
-        let fault = server.fault(closed().verb(Verb::Update).skip(1).first(1));
-        drop(guard);
-        let began = Instant::now();
-        let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
-        assert!(began.elapsed() < AT_ONCE, "{what}: {:?}", began.elapsed());
-        assert!(guard.is_leader());
-        assert_eq!(fault.hits(), 1, "{what}");
-        assert!(writes(&server).len() <= 4, "{what}: {:?}", writes(&server));
-        let record = format!("lease default/{lease}");
-        assert_eq!(errors_of(&record), 0, "{what}: {:?}", lines_of(&record));
-    }
 }
 
 #[test]

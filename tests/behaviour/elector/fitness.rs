@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{bounded, unbounded};
+use crossbeam_channel::bounded;
 use leasehold::{Error, Fitness, LeaderElectorBuilder, StopReason, Unhealthy};
 
 use super::builder;
@@ -28,15 +28,22 @@ fn short(identity: &str) -> LeaderElectorBuilder {
         .no_client_go_peers(true)
 }
 
+/// Calls `report` again and again, for longer than work may make no progress.
+fn for_longer(report: impl Fn()) {
+    let until = Instant::now() + 2 * WITHIN;
+    while Instant::now() < until {
+        report();
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Also with the elector's threads stopped: both hang in the store.
 #[test]
 fn a_term_ends_without_progress_when_its_time_has_come_whatever_hangs_beside_it() {
     let store = Memory::default();
     let elector = start(builder("a").progress_timeout(WITHIN), &store);
     let guard = elector.block_until_leader().expect("a term");
-    let (hanging, hangs) = unbounded();
-    store.hang_next_update(hanging);
-    hangs.recv_timeout(SOON).expect("a renewal that hangs");
+    store.hang_next_update();
     let last = Instant::now();
     assert!(guard.report_progress());
     while guard.is_leader() {
@@ -104,17 +111,9 @@ fn of_several_workers_the_one_that_is_furthest_behind_counts() {
     let guard = elector.block_until_leader().expect("a term");
     let [first, second] = [(); 2].map(|()| guard.progress_handle());
     drop(first);
-    let until = Instant::now() + 2 * WITHIN;
-    while Instant::now() < until {
-        assert!(second.report());
-        thread::sleep(Duration::from_millis(10));
-    }
+    for_longer(|| assert!(second.report()));
     drop(second);
-    let until = Instant::now() + 2 * WITHIN;
-    while Instant::now() < until {
-        assert!(guard.report_progress());
-        thread::sleep(Duration::from_millis(10));
-    }
+    for_longer(|| assert!(guard.report_progress()));
 
     // But for one that a panic drops.
     let handle = guard.progress_handle();
@@ -339,11 +338,7 @@ fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
                 panic!("made up");
             });
             wait_until("the term is over", || !scope.guard().is_leader());
-            let until = Instant::now() + 2 * WITHIN;
-            while Instant::now() < until {
-                works.report();
-                thread::sleep(Duration::from_millis(10));
-            }
+            for_longer(|| _ = works.report());
             let is_renewed = |progress: &dyn Fn() -> bool| {
                 let (version, until) = (store.version(), Instant::now() + 2 * WITHIN);
                 while store.version() == version && Instant::now() < until {
@@ -355,11 +350,7 @@ fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
             is_renewed(&|| works.report());
             // Nobody but the one that panicked has a handle.
             drop(works);
-            let until = Instant::now() + 2 * WITHIN;
-            while Instant::now() < until {
-                scope.guard().report_progress();
-                thread::sleep(Duration::from_millis(10));
-            }
+            for_longer(|| _ = scope.guard().report_progress());
             is_renewed(&|| scope.guard().report_progress());
         });
     }));

@@ -1,73 +1,45 @@
 //! What is logged in this process, told apart by what the store calls the record.
 
-use std::cell::RefCell;
-use std::sync::Once;
-
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::{Level, LevelFilter};
 use parking_lot::Mutex;
 
-static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
-static HOOKS: Mutex<Vec<(String, CancelHook)>> = Mutex::new(Vec::new());
+use crate::support::logged;
 
-thread_local! {
-    /// The lines of this thread, while somebody wants them.
-    static HERE: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
-}
+type LineHook = Box<dyn FnOnce() + Send>;
 
-type CancelHook = Box<dyn FnOnce() + Send>;
-
-struct Listener;
-
-impl Log for Listener {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        let line = record.args().to_string();
-        let hook = {
-            let mut hooks = HOOKS.lock();
-            let wanted = hooks.iter().position(|(begin, _)| line.starts_with(begin));
-            wanted.map(|wanted| hooks.swap_remove(wanted).1)
-        };
-        HERE.with_borrow_mut(|here| here.iter_mut().for_each(|lines| lines.push(line.clone())));
-        LINES.lock().push((record.level(), line));
-        if let Some(hook) = hook {
-            hook();
-        }
-    }
-
-    fn flush(&self) {}
-}
+static HOOKS: Mutex<Vec<(String, LineHook)>> = Mutex::new(Vec::new());
 
 /// Listens from now on.
 pub fn listen() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        log::set_logger(&Listener).expect("nobody else listens");
-        log::set_max_level(LevelFilter::Debug);
+    logged::collect(LevelFilter::Debug, |line| {
+        let mut hooks = HOOKS.lock();
+        let wanted = hooks.iter().position(|(begin, _)| line.text.starts_with(begin));
+        let hook = wanted.map(|wanted| hooks.swap_remove(wanted).1);
+        drop(hooks);
+        if let Some(hook) = hook {
+            hook();
+        }
     });
 }
 
 /// What was logged of this record.
 pub fn lines_of(record: &str) -> Vec<(Level, String)> {
-    let of_it =
-        |(level, line): &(Level, String)| Some((*level, line.strip_prefix(record)?.strip_prefix(": ")?.to_owned()));
-    LINES.lock().iter().filter_map(of_it).collect()
+    let text =
+        |(level, line): (Level, String)| Some((level, line.strip_prefix(record)?.strip_prefix(": ")?.to_owned()));
+    lines_beginning(record).into_iter().filter_map(text).collect()
 }
 
 /// What was logged in lines that begin so.
 pub fn lines_beginning(begin: &str) -> Vec<(Level, String)> {
-    LINES.lock().iter().filter(|(_, line)| line.starts_with(begin)).cloned().collect()
+    let lines = logged::those(|line| line.text.starts_with(begin));
+    lines.into_iter().map(|line| (line.level, line.text)).collect()
 }
 
 /// What is logged on this thread meanwhile, in lines that begin so; without their beginning.
 pub fn heard_here(begin: &str, run: impl FnOnce()) -> Vec<String> {
     listen();
-    HERE.set(Some(Vec::new()));
-    run();
-    let lines = HERE.take().unwrap_or_default();
-    lines.iter().filter_map(|line| line.strip_prefix(begin)).map(str::to_owned).collect()
+    let (lines, ()) = logged::of_this_thread(run);
+    lines.iter().filter_map(|line| line.text.strip_prefix(begin)).map(str::to_owned).collect()
 }
 
 /// How often this record was cause for an error in the log.

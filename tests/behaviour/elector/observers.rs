@@ -207,24 +207,6 @@ fn a_status_says_how_an_elector_fares() {
     assert_eq!((elector.status().counters.terms, elector.status().counters.terms_lost), (1, 0));
 }
 
-#[test]
-fn a_status_says_that_the_lease_of_the_leader_lease_expired() {
-    for is_on_both in [false, true] {
-        let (store, builder) = (Memory::default(), builder("a").retry_period(Duration::from_millis(50)));
-        store.give_to("gone", 1);
-        let connection = || Connection::new(&store);
-        let elector = match is_on_both {
-            true => builder.start_on_both(connection(), connection()).unwrap(),
-            false => builder.start_on(connection()).unwrap(),
-        };
-        wait_until("it runs out", || elector.status().leader_lease_expired);
-        assert_eq!((elector.status().leader.as_deref(), elector.current_leader()), (Some("gone"), None));
-        store.give_to("gone", 300);
-        wait_until("it is renewed", || !elector.status().leader_lease_expired);
-        assert_eq!(elector.current_leader().as_deref(), Some("gone"));
-    }
-}
-
 /// By whoever does not campaign, too.
 #[test]
 fn nobody_leads_when_the_lease_of_the_leader_lease_expired() {

@@ -11,7 +11,6 @@ use leasehold::{
     WatchEvent,
 };
 
-use crate::elector::listener::{listen, on_line};
 use crate::elector::watched::{changed, watched};
 use crate::elector::{alone, builder, elector, time_on_processor};
 use crate::support::memory::{Connection, Memory};
@@ -144,23 +143,6 @@ fn callbacks_outlive_a_store_that_panics_without_spinning() {
     let used = time_on_processor() - before;
     assert!(used < Duration::from_millis(200), "{used:?} on a processor, to wait for two seconds");
     assert!(matches!(elector.run(&never::<()>(), &Slow(&store)), Err(Error::Stopped)));
-}
-
-#[test]
-fn panicking_logger_does_not_end_the_elector() {
-    listen();
-    let (store, name) = (Memory::default(), "record of a logger that panics");
-    let elector = builder("a").start_on(Connection::named(&store, name)).unwrap();
-    let guard = elector.block_until_leader().unwrap();
-    let (logged, is_logged) = bounded(1);
-    on_line(&format!("{name}: stopped leading"), move || {
-        let _ = logged.send(());
-        panic_quietly()
-    });
-    assert!(matches!(guard.release(), Ok(())));
-    is_logged.recv_timeout(SOON).expect("a line");
-    assert!(elector.block_until_leader_timeout(SOON).unwrap().is_some());
-    assert_eq!(elector.health_check().check(), Ok(()));
 }
 
 /// Without its word that it is gone the election would rely on it, and look after a third of the lease: 100 s.

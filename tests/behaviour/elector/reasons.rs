@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use crossbeam_channel::Receiver;
 use leasehold::{StopReason, StoreError, StoreErrorKind, Transition};
 use log::Level;
 
@@ -58,26 +58,6 @@ fn a_term_that_ran_out_is_told_as_expired_whoever_notices_first() {
     });
 }
 
-#[test]
-fn a_step_down_after_the_end_does_not_change_its_reason() {
-    let (store, elector) = alone();
-    let transitions = elector.transitions();
-    let guard = elector.block_until_leader().unwrap();
-    store.give_to("b", 300);
-    assert_eq!(guard.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
-    guard.step_down();
-    guard.step_down();
-    let superseded = StopReason::Superseded { by: Some("b".into()) };
-    assert_eq!(guard.check().unwrap_err().reason, superseded);
-    assert_eq!(told_reason(&transitions), superseded);
-    let view = guard.leadership();
-    drop(guard);
-    assert_eq!(view.check().unwrap_err().reason, superseded);
-    drop(elector);
-    assert!(!transitions.iter().any(|it| matches!(it, Transition::StoppedLeading { .. })), "it is told once");
-    assert_eq!(store.holder().as_deref(), Some("b"), "what is another's is not released");
-}
-
 /// A guard that is still there is not unhealthy before it has been for longer than a lease lasts.
 #[test]
 fn a_term_that_has_just_ended_is_healthy() {
@@ -89,26 +69,4 @@ fn a_term_that_has_just_ended_is_healthy() {
     thread::sleep(A_WHILE);
     assert_eq!(elector.health_check().check(), Ok(()), "of a lease of 300 s");
     drop(guard);
-}
-
-#[test]
-fn what_befalls_a_term_after_a_step_down_does_not_change_its_reason() {
-    let (store, elector) = alone();
-    let transitions = elector.transitions();
-    let guard = elector.block_until_leader().unwrap();
-    // The thread is busy with a renewal, and hears of neither before that has come back.
-    let (reached, reaches) = bounded(1);
-    let (go_on, goes_on) = bounded::<()>(1);
-    store.on_update(move |_| {
-        let _ = reached.try_send(());
-        let _ = goes_on.recv_timeout(SOON);
-        Err(StoreError::new(StoreErrorKind::Conflict, "it moved"))
-    });
-    reaches.recv_timeout(SOON).expect("a renewal");
-    guard.step_down();
-    store.give_to("b", 300);
-    drop(go_on);
-    assert_eq!(told_reason(&transitions), StopReason::SteppedDown);
-    wait_until("the elector sees the other", || elector.current_leader().as_deref() == Some("b"));
-    assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
 }

@@ -9,7 +9,7 @@ use leasehold::{LeaderGuard, MemoryStore, StopReason, StoreError, StoreErrorKind
 use parking_lot::Mutex;
 
 use crate::elector::listener::{listen, on_line};
-use crate::elector::{alone, builder};
+use crate::elector::{alone, builder, release_at_once};
 use crate::support::memory::{Connection, Memory};
 use crate::support::stores::Wrapped;
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
@@ -22,13 +22,8 @@ fn a_hanging_request_is_given_up_soon_however_long_the_release_timeout() {
         let elector = builder("a").release_timeout(timeout).start_on(Connection::new(&store)).unwrap();
         let guard = elector.block_until_leader().unwrap();
         let view = guard.leadership();
-        let (hanging, hangs) = bounded(1);
-        store.hang_next_update(hanging);
-        hangs.recv_timeout(SOON).expect("a renewal hangs");
-        let (done, dones) = bounded(1);
-        thread::spawn(move || done.send(guard.release()));
-        let released = dones.recv_timeout(AT_ONCE);
-        assert!(matches!(released, Ok(Ok(()))), "release timeout {timeout:?}: {released:?}");
+        store.hang_next_update();
+        release_at_once(guard);
         assert_eq!(store.holder(), None);
         assert_eq!(view.check().unwrap_err().reason, StopReason::Released);
     }
@@ -64,22 +59,22 @@ fn an_elector_that_is_dropped_gives_back_what_it_is_about_to_win() {
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
 }
 
-#[test]
-fn campaign_dropped_after_its_elector_waits_for_the_release() {
-    let (store, elector) = alone();
-    let campaign = elector.campaign().unwrap();
-    wait_until("it is won", || !campaign.receiver().is_empty());
-    store.on_update(|_| {
-        thread::sleep(A_WHILE);
-        Ok(())
-    });
-    drop(elector);
-    drop(campaign);
-    assert_eq!(store.holder(), None);
-}
-
 /// Where a test keeps a guard that is to be dropped elsewhere.
 type Slot = Arc<Mutex<Option<LeaderGuard>>>;
+
+/// Drops the guard in the slot inside of the next update of `store`, and returns how long the drop takes.
+fn drop_in_update(store: &Memory, slot: Slot) -> Duration {
+    let (dropped, drops) = bounded(1);
+    store.on_update(move |_| {
+        let began = Instant::now();
+        if let Some(guard) = slot.lock().take() {
+            drop(guard);
+            let _ = dropped.send(began.elapsed());
+        }
+        Ok(())
+    });
+    drops.recv_timeout(SOON).expect("a renewal")
+}
 
 /// That elector's thread has a request of its own to see to, and who waits for a release may wait for its time-out.
 #[test]
@@ -97,16 +92,7 @@ fn a_guard_that_is_dropped_on_the_thread_of_another_elector_is_not_waited_for() 
         }
         Ok(())
     });
-    let (dropped, drops) = bounded(1);
-    store.on_update(move |_| {
-        let began = Instant::now();
-        if let Some(guard) = slot.lock().take() {
-            drop(guard);
-            let _ = dropped.send(began.elapsed());
-        }
-        Ok(())
-    });
-    let took = drops.recv_timeout(SOON).expect("a renewal");
+    let took = drop_in_update(&store, slot);
     drop(released);
     assert!(took < AT_ONCE, "{took:?}");
     wait_until("it is released all the same", || others.holder().is_none());
@@ -117,16 +103,7 @@ fn a_guard_that_is_dropped_inside_a_call_of_its_lock_does_not_wait_for_itself() 
     let (store, elector) = alone();
     let slot: Slot = Arc::default();
     *slot.lock() = Some(elector.block_until_leader().unwrap());
-    let (dropped, drops) = bounded(1);
-    store.on_update(move |_| {
-        let began = Instant::now();
-        if let Some(guard) = slot.lock().take() {
-            drop(guard);
-            let _ = dropped.send(began.elapsed());
-        }
-        Ok(())
-    });
-    let took = drops.recv_timeout(SOON).expect("a renewal");
+    let took = drop_in_update(&store, slot);
     assert!(took < AT_ONCE, "{took:?}");
     wait_until("it is released all the same", || store.holder().is_none());
     drop(elector.block_until_leader().unwrap());
@@ -178,9 +155,7 @@ fn a_term_that_nobody_took_is_released_although_a_renewal_hangs() {
     let (store, elector) = alone();
     let campaign = elector.campaign().unwrap();
     wait_until("it leads", || store.holder().is_some());
-    let (hanging, hangs) = bounded(1);
-    store.hang_next_update(hanging);
-    hangs.recv_timeout(SOON).expect("a renewal hangs");
+    store.hang_next_update();
     let began = Instant::now();
     drop(campaign);
     wait_until("it is released", || store.holder().is_none());

@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, bounded, unbounded};
-use leasehold::{
-    Cursor, LeaderElector, LeaderElectorBuilder, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
-};
+use leasehold::{Cursor, LeaderElector, LeaderElectorBuilder, StoreError, StoreErrorKind, WatchEvent};
 
 use crate::elector::watched::{changed, silence, watched};
 use crate::support::memory::{Connection, Memory};
@@ -52,21 +50,6 @@ fn watches_that_end_soon_come_at_longer_and_longer_intervals_and_are_polled_besi
     let pauses = calls.pauses();
     assert!(pauses.iter().all(|pause| *pause >= RETRY), "{pauses:?}");
     assert!(pauses.iter().any(|pause| *pause >= 8 * RETRY), "they grow: {pauses:?}");
-}
-
-#[test]
-fn a_watch_that_lasted_and_ended_in_good_order_is_followed_by_another_at_once() {
-    let store = Memory::default();
-    let (watched, calls) = watched(&store, |_, _, tell| {
-        tell(WatchEvent::Opened);
-        std::thread::sleep(3 * RETRY);
-        Ok(())
-    });
-    let elector = builder("a").start_on(watched).unwrap();
-    wait_until("ten watches", || calls.count() == 10);
-    let pauses = calls.pauses();
-    assert!(pauses.iter().filter(|pause| **pause < RETRY).count() >= 5, "{pauses:?}");
-    drop(elector);
 }
 
 #[test]
@@ -159,16 +142,4 @@ fn a_watch_is_given_up_also_where_its_hook_waits_until_what_it_told_is_taken() {
     });
     let _standby = builder("b").start_on(watched).unwrap();
     assert_eq!(hooks.recv_timeout(2 * SOON), Ok(true));
-}
-
-/// That of the tests cannot, and says so.
-#[test]
-fn a_store_that_cannot_watch_is_asked_once() {
-    let store = Memory::default();
-    let (watched, calls) =
-        watched(&store, |_, stop, tell| Connection::new(&Memory::default()).watch(WatchScope::All, None, stop, tell));
-    let elector = builder("a").retry_period(Duration::from_millis(20)).start_on(watched).unwrap();
-    let guard = elector.block_until_leader().unwrap();
-    wait_until("renewals", || store.version() > guard.fencing_token() + 5);
-    assert_eq!(calls.count(), 1);
 }

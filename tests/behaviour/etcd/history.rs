@@ -54,39 +54,31 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Puts the data of the only member back to what they were when this was called first.
-struct Backup {
-    etcd: Etcd,
-    copied: bool,
+/// Copies the data of the only member.
+fn back_up(etcd: &mut Etcd) {
+    etcd.members[0].kill();
+    copy(&etcd.members[0].data, &etcd.dir.path().join("backup"));
+    etcd.members[0].start_again();
 }
 
-impl Backup {
-    fn take(mut etcd: Etcd) -> Self {
-        etcd.members[0].kill();
-        copy(&etcd.members[0].data, &etcd.dir.path().join("backup"));
-        etcd.members[0].start_again();
-        Self { etcd, copied: true }
-    }
-
-    fn restore(&mut self) {
-        assert!(self.copied);
-        let data = self.etcd.members[0].data.clone();
-        self.etcd.members[0].kill();
-        fs::remove_dir_all(&data).expect("it is gone");
-        copy(&self.etcd.dir.path().join("backup"), &data);
-        self.etcd.members[0].start_again();
-    }
+/// Replaces the data of the only member by the copy.
+fn restore(etcd: &mut Etcd) {
+    let data = etcd.members[0].data.clone();
+    etcd.members[0].kill();
+    fs::remove_dir_all(&data).expect("it is gone");
+    copy(&etcd.dir.path().join("backup"), &data);
+    etcd.members[0].start_again();
 }
 
 /// The revisions are given again: what A has written last and what B writes now have the same.
 #[test]
 fn after_a_restore_no_record_of_another_is_overwritten_at_equal_revisions() {
-    let Some(etcd) = Etcd::start(1, &[]) else { return };
+    let Some(mut etcd) = Etcd::start(1, &[]) else { return };
     let (a, b) = (etcd.store("restored/"), etcd.store("restored/"));
     let first = a.create("jobs", &held_by("a"), &call()).expect("a record");
-    let mut backup = Backup::take(etcd);
+    back_up(&mut etcd);
     let second = at_last("a renewal", || a.update("jobs", &first, &held_by("a"), &call()));
-    backup.restore();
+    restore(&mut etcd);
     let restored = at_last("a read", || b.get("jobs", &call())).expect("a record");
     assert_eq!(restored.version, first.version, "it was restored");
     let taken = b.update("jobs", &restored, &held_by("b"), &call()).expect("a takeover");
@@ -102,20 +94,20 @@ fn after_a_restore_no_record_of_another_is_overwritten_at_equal_revisions() {
 
 #[test]
 fn after_a_restore_a_watch_of_the_future_expires_and_the_leader_loses_its_term() {
-    let Some(etcd) = Etcd::start(1, &[]) else { return };
+    let Some(mut etcd) = Etcd::start(1, &[]) else { return };
     let store = Arc::new(etcd.store("future/"));
     let before = store.create("jobs", &held_by("x"), &call()).expect("a record");
     etcd.delete("future/jobs");
-    let mut backup = Backup::take(etcd);
+    back_up(&mut etcd);
     let brief = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(2));
     let leader = brief.start_on(Arc::clone(&store)).expect("an elector");
     let guard = leader.block_until_leader().expect("a term");
     let transitions = leader.transitions();
     let token = guard.fencing_token();
-    wait_until("it goes on", || backup.etcd.revision() > token + 10);
-    let future = backup.etcd.revision();
-    backup.restore();
-    assert!(backup.etcd.revision() <= before.version + 1);
+    wait_until("it goes on", || etcd.revision() > token + 10);
+    let future = etcd.revision();
+    restore(&mut etcd);
+    assert!(etcd.revision() <= before.version + 1);
     assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
     let reason = guard.check().expect_err("it is over").reason;
     drop(guard);

@@ -20,41 +20,6 @@ fn short(identity: &str) -> LeaderElectorBuilder {
         .retry_period(Duration::from_millis(500))
 }
 
-/// Two connection refusals cost nothing, and a member that stands still costs half of the time.
-#[test]
-fn what_one_member_does_not_answer_another_does() {
-    let Some(mut etcd) = Etcd::start(3, &[]) else { return };
-    let follower = (0..3).find(|&number| number != etcd.leader()).expect("a follower");
-    etcd.members.swap(0, follower);
-    let store = etcd.store("members/");
-    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
-    etcd.members[0].pause();
-    let brief = || CallContext::new(Duration::from_secs(2), CancelToken::new());
-    let began = Instant::now();
-    let read = store.get("jobs", &brief()).expect("an answer of another member").expect("a record");
-    assert_eq!(read.version, base.version);
-    assert!(began.elapsed() >= Duration::from_millis(900), "it has tried the first: {:?}", began.elapsed());
-    let began = Instant::now();
-    let base = store.update("jobs", &base, &held_by("a"), &brief()).expect("the member that answered");
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-    etcd.members[0].resume();
-    // A write that may have been received goes to no other member.
-    let fresh = etcd.store("members/");
-    etcd.members[0].pause();
-    let error = fresh.update("jobs", &base, &held_by("b"), &brief()).expect_err("it is open");
-    assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
-    let standing = fresh.get("jobs", &brief()).expect("an answer of another member").expect("a record");
-    assert_eq!(standing.version, base.version, "not yet");
-    etcd.members[0].resume();
-    // A member that is gone refuses connections, and the write goes to the next at once.
-    etcd.members[0].kill();
-    let fresh = etcd.store("members/");
-    let began = Instant::now();
-    let current = fresh.get("jobs", &call()).expect("an answer").expect("a record");
-    let written = at_last("a write", || fresh.update("jobs", &current, &held_by("c"), &brief()));
-    assert!(written.version > base.version && began.elapsed() < SOON);
-}
-
 #[test]
 fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
     let Some(mut etcd) = Etcd::start(3, &[]) else { return };
@@ -65,7 +30,8 @@ fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
     let elector = short("a").release_timeout(SOON).start_on(Arc::clone(&store)).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     etcd.members[0].pause();
-    let other = EtcdOf(&etcd).without_the_first();
+    let others = EtcdConfig::new(&etcd.urls()[1..]).expect("URLs").with_prefix("stopped/");
+    let other = EtcdStore::new(others).expect("a store");
     let version = || at_last("a read", || other.get("jobs", &call())).expect("a record").version;
     let before = version();
     wait_until("it is renewed by another member", || version() > before);
@@ -78,15 +44,6 @@ fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
     etcd.members[0].resume();
     guard.release().expect("a confirmed release");
     assert!(at_last("a read", || other.get("jobs", &call())).is_some_and(|it| it.record.holder().is_none()));
-}
-
-struct EtcdOf<'a>(&'a Etcd);
-
-impl EtcdOf<'_> {
-    fn without_the_first(&self) -> EtcdStore {
-        let config = EtcdConfig::new(&self.0.urls()[1..]).expect("URLs").with_prefix("stopped/");
-        EtcdStore::new(config).expect("a store")
-    }
 }
 
 #[test]

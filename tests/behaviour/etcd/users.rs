@@ -1,15 +1,12 @@
 //! Users, tokens and certificates.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold::{
-    CancelToken, Cursor, Error, EtcdConfig, EtcdStore, Store, StoreErrorKind, TlsConfig, WatchEvent, WatchScope,
-};
+use leasehold::{CancelToken, Cursor, EtcdConfig, EtcdStore, Store, StoreErrorKind, TlsConfig, WatchEvent, WatchScope};
 
 use crate::support::authority::Authority;
 use crate::support::etcd::{Etcd, PASSWORD};
-use crate::support::stores::{builder, call, elector, held_by};
+use crate::support::stores::{call, elector, held_by};
 use crate::support::{SOON, wait_until};
 
 fn with_users() -> Option<Etcd> {
@@ -20,29 +17,6 @@ fn with_users() -> Option<Etcd> {
 
 fn store(etcd: &Etcd, password: &str) -> EtcdStore {
     EtcdStore::new(etcd.config("users/").with_user("jobs", password)).expect("a store")
-}
-
-#[test]
-fn who_is_not_accepted_or_may_not_is_told_so() {
-    let Some(etcd) = with_users() else { return };
-    let kind = |store: EtcdStore| {
-        let error = store.get("jobs", &call()).expect_err("a refusal");
-        assert!(!error.is_transient() && !error.to_string().contains("password-of"), "{error}");
-        let watch =
-            store.watch(WatchScope::Key("jobs"), None, &CancelToken::new(), &mut |_| {}).expect_err("a refusal");
-        assert_eq!(watch.kind(), error.kind(), "{watch}");
-        error.kind()
-    };
-    assert_eq!(kind(store(&etcd, "password-of-nobody")), StoreErrorKind::Unauthorized);
-    assert_eq!(kind(etcd.store("users/")), StoreErrorKind::Unauthorized, "nobody at all");
-    let elsewhere = etcd.config("elsewhere/").with_user("jobs", PASSWORD);
-    assert_eq!(kind(EtcdStore::new(elsewhere).expect("a store")), StoreErrorKind::Forbidden);
-    let brief = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(1));
-    let elector = brief.start_on(store(&etcd, "password-of-nobody")).expect("an elector");
-    match elector.block_until_leader() {
-        Err(Error::Store(error)) => assert_eq!(error.kind(), StoreErrorKind::Unauthorized, "{error}"),
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]

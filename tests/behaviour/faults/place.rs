@@ -79,10 +79,6 @@ impl<'a> Place<'a> {
         self.server.put(Resource::Leases, NAMESPACE, &self.lease, json!({ "spec": spec }))
     }
 
-    pub fn edit(&self, change: impl FnOnce(&mut Value)) -> Value {
-        self.server.edit(Resource::Leases, NAMESPACE, &self.lease, change).expect("a lease to edit")
-    }
-
     pub fn version(&self) -> u64 {
         version(&self.get().expect("a lease"))
     }

@@ -1,57 +1,16 @@
-//! Servers that are none, or somebody else's.
+//! Servers whose answers never end.
 
-use std::io::{ErrorKind as IoErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::kubernetes::{ErrorKind, Method, Request};
-use leasehold::testing::{ApiServer, User};
-use leasehold::{Error, StoreErrorKind};
 use serde_json::json;
 
-use crate::faults::kinds::redirect;
-use crate::faults::place::{Place, kubeconfig_for};
+use crate::faults::place::kubeconfig_for;
 use crate::support::SOON;
 use crate::support::cluster::client_of;
-
-#[test]
-fn a_redirect_is_not_followed() {
-    let trap = TcpListener::bind("127.0.0.1:0").expect("a port");
-    trap.set_nonblocking(true).expect("a mode");
-    let place = format!("http://{}/", trap.local_addr().expect("an address"));
-    let server = ApiServer::builder().user(User::candidate()).start().expect("an in-memory server");
-    let client = client_of(&server.kubeconfig("candidate"));
-    for code in [300, 301, 302, 303, 307, 308] {
-        for method in [Method::Get, Method::Post, Method::Put] {
-            let fault = server.fault(redirect(code, &place));
-            let body = json!({});
-            let body = (method != Method::Get).then_some(&body);
-            let error = client
-                .request(Request { method, path: "/version", query: &[], body, timeout: SOON })
-                .expect_err("no answer");
-            assert_eq!(error.status().map(|status| status.code), Some(code), "{error}");
-            assert!(error.to_string().contains("redirects are not followed"), "{error}");
-            fault.remove();
-        }
-    }
-    let nobody = trap.accept().expect_err("a visitor with our credentials");
-    assert_eq!(nobody.kind(), IoErrorKind::WouldBlock);
-}
-
-#[test]
-fn a_server_with_a_wrong_certificate_gets_no_credentials_and_is_named() {
-    let [right, wrong] =
-        [0, 1].map(|_| ApiServer::builder().tls(true).user(User::candidate()).start().expect("an in-memory server"));
-    // The authority of the one, and the address of the other.
-    let kubeconfig = right.kubeconfig("candidate").replace(&right.url(), &wrong.url());
-    let place = Place::new(&wrong, "untrusted");
-    let elector = place.short("me").start_with_client(client_of(&kubeconfig)).expect("an elector");
-    let error = elector.block_until_leader().expect_err("a stranger");
-    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Untrusted), "{error:?}");
-    assert!(error.to_string().contains("certificate"), "{error}");
-    assert!(wrong.requests().is_empty(), "it was told something");
-}
 
 /// Answers one request with a head and then, over and over, a filler; gives back how much the client let it send.
 fn pour(listener: &TcpListener, head: &str, filler: &[u8], at_most: usize) -> usize {

@@ -1,16 +1,12 @@
 //! Who may do what, and how that is proved.
 
-use std::path::Path;
+use leasehold::{PostgresConfig, PostgresStore, Store, StoreError, StoreErrorKind, TlsConfig};
 
-use leasehold::{
-    CancelToken, LeaderElector, PostgresConfig, PostgresStore, Store, StoreError, StoreErrorKind, TlsConfig,
-    WatchEvent, WatchScope,
-};
-
-use super::{config, with_table};
+use super::with_table;
 use crate::support::SOON;
 use crate::support::authority::Authority;
 use crate::support::postgres::Postgres;
+use crate::support::real_store::Elects;
 use crate::support::sql::{PASSWORD, SqlServer};
 use crate::support::stores::{call, held_by};
 
@@ -27,37 +23,6 @@ fn kind(result: Result<(), StoreError>) -> StoreErrorKind {
     let error = result.expect_err("a refusal");
     assert!(!error.to_string().contains("password-of"), "{error}");
     error.kind()
-}
-
-#[test]
-fn rights_on_the_table_alone_are_enough() {
-    let Some(postgres) = Postgres::shared() else { return };
-    let owner = with_table(postgres, "rights");
-    owner.create_table().expect("again");
-    postgres.add_user("rights_of_few");
-    let store = at(&postgres.url("rights_of_few", "rights"));
-    let error = store.get("jobs", &call()).expect_err("no right yet");
-    assert!(error.kind() == StoreErrorKind::Forbidden && error.to_string().contains("grant SELECT"), "{error}");
-    postgres.execute_in("rights", "GRANT SELECT, INSERT, UPDATE ON leasehold TO rights_of_few");
-    store.create_table().expect("it is there");
-    let elector = LeaderElector::builder("jobs").start_on(store).expect("an elector");
-    let guard = elector.block_until_leader().expect("a term");
-    assert!(guard.is_leader());
-    guard.release().expect("a release");
-    let store = at(&postgres.url("rights_of_few", "rights"));
-    let (cancel, mut told) = (CancelToken::new(), false);
-    let ended = store.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
-        told |= matches!(event, WatchEvent::Changed { .. });
-        if matches!(event, WatchEvent::Bookmark(_)) {
-            cancel.cancel();
-        }
-    });
-    assert!(told && ended.is_err_and(|error| error.kind() == StoreErrorKind::Interrupted));
-    postgres.execute_in("rights", "DROP TABLE leasehold");
-    let error = store.create_table().expect_err("only its owner may");
-    assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
-    let error = store.get("jobs", &call()).expect_err("no table");
-    assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create_table"), "{error}");
 }
 
 #[test]
@@ -82,29 +47,9 @@ fn a_table_is_made_once_by_many_at_a_time() {
 }
 
 #[test]
-fn what_is_not_there_or_not_accepted_is_said_and_no_password_is() {
-    let Some(postgres) = Postgres::shared() else { return };
-    let url = postgres.url("postgres", "postgres");
-    assert_eq!(kind(get(&at(&url.replace(PASSWORD, "password-of-nobody")))), StoreErrorKind::Unauthorized);
-    assert_eq!(kind(get(&at(&url.replace(&format!(":{PASSWORD}"), "")))), StoreErrorKind::Unauthorized);
-    assert_eq!(kind(get(&at(&postgres.url("postgres", "nowhere")))), StoreErrorKind::NotFound);
-    let nobody_listens = url.replace(&postgres.port().to_string(), "1");
-    assert_eq!(kind(get(&at(&nobody_listens))), StoreErrorKind::Unavailable);
-    let other = with_table(postgres, "another_table");
-    postgres.execute_in("another_table", "ALTER TABLE leasehold RENAME COLUMN writes TO reads");
-    assert_eq!(kind(other.get("jobs", &call()).map(drop)), StoreErrorKind::Rejected);
-    assert!(!format!("{other:?} {:?}", config(postgres, "x")).contains("password-of"));
-}
-
-#[test]
-fn a_socket_and_each_way_to_prove_a_password_will_do() {
+fn password_may_be_proved_by_md5_or_in_clear() {
     let Some(postgres) = Postgres::start(&["password_encryption=md5"]) else { return };
-    let directory = postgres.socket_dir().display().to_string();
-    let by_socket = format!("postgres://postgres@:{}/postgres?host={directory}", postgres.port());
-    at(&by_socket).create_table().expect("a table, by the socket");
-    let elsewhere = Path::new(&directory).join("nowhere").display().to_string();
-    assert_eq!(kind(get(&at(&by_socket.replace(&directory, &elsewhere)))), StoreErrorKind::Unavailable);
-    // Made with `password_encryption=md5`, so it is one that MD5 can prove.
+    at(&postgres.url("postgres", "postgres")).create_table().expect("a table");
     postgres.add_user("of_old");
     postgres.execute("GRANT SELECT ON leasehold TO of_old");
     for method in ["md5", "password"] {
@@ -113,33 +58,6 @@ fn a_socket_and_each_way_to_prove_a_password_will_do() {
         let wrong = postgres.url("of_old", "postgres").replace(PASSWORD, "password-of-nobody");
         assert_eq!(kind(get(&at(&wrong))), StoreErrorKind::Unauthorized, "{method}");
     }
-}
-
-#[test]
-fn another_machine_has_to_prove_who_it_is() {
-    let (ours, others) = (Authority::new(), Authority::new());
-    let server = ours.issue("127.0.0.1");
-    let Some(postgres) = Postgres::start_with_tls(&server.certificate, &server.key, &[]) else { return };
-    let url = |mode: &str| format!("{}?sslmode={mode}", postgres.url("postgres", "postgres"));
-    let with = |mode: &str, tls: TlsConfig| {
-        let config = PostgresConfig::new(&url(mode)).expect("a URL").with_tls(tls);
-        PostgresStore::new(config).expect("a store")
-    };
-    let trusting = |authority: &Authority| TlsConfig::new().with_ca_pem(authority.pem.clone()).expect("an authority");
-    postgres.set_hba("hostssl all all 127.0.0.1/32 scram-sha-256");
-    let store = with("verify-full", trusting(&ours));
-    store.create_table().expect("a table");
-    let elector = LeaderElector::builder("jobs").start_on(store).expect("an elector");
-    drop(elector.block_until_leader().expect("a term"));
-    get(&with("require", TlsConfig::new())).expect("anybody is believed");
-    assert_eq!(kind(get(&with("verify-full", trusting(&others)))), StoreErrorKind::Untrusted);
-    assert_eq!(kind(get(&with("verify-full", TlsConfig::new()))), StoreErrorKind::Untrusted);
-    let another_name = trusting(&ours).with_server_name("db.example");
-    assert_eq!(kind(get(&with("verify-full", another_name))), StoreErrorKind::Untrusted);
-    assert_eq!(kind(get(&at(&url("disable")))), StoreErrorKind::Unauthorized, "the server wants TLS");
-    let Some(plain) = Postgres::shared() else { return };
-    let refused = at(&format!("{}?sslmode=require", plain.url("postgres", "postgres")));
-    assert_eq!(kind(get(&refused)), StoreErrorKind::Unavailable, "the server has none");
 }
 
 #[test]
@@ -165,15 +83,13 @@ fn a_certificate_proves_who_we_are() {
 }
 
 #[test]
-fn a_table_of_somebody_else_is_left_alone() {
+fn user_without_create_uses_a_table_that_is_there() {
     let Some(postgres) = Postgres::shared() else { return };
-    let database = postgres.database("somebody_elses");
-    postgres.execute_in(&database, "CREATE TABLE leasehold (a int)");
-    let error = at(&postgres.url("postgres", &database)).create_table().expect_err("it is another");
-    assert_eq!(error.kind(), StoreErrorKind::Rejected, "{error}");
-    postgres.execute_in(&database, "INSERT INTO leasehold VALUES (1)");
-    postgres.add_user("may_make_nothing");
-    let database = postgres.database("of_others");
-    let error = at(&postgres.url("may_make_nothing", &database)).create_table().expect_err("he may not");
+    with_table(postgres, "of_its_owner");
+    postgres.add_user("makes_nothing");
+    postgres.execute_in("of_its_owner", "GRANT SELECT ON leasehold TO makes_nothing");
+    at(&postgres.url("makes_nothing", "of_its_owner")).create_table().expect("it is there");
+    let elsewhere = postgres.database("of_nobody");
+    let error = at(&postgres.url("makes_nothing", &elsewhere)).create_table().expect_err("he may not");
     assert!(error.kind() == StoreErrorKind::Forbidden && error.to_string().contains("CREATE on the schema"), "{error}");
 }

@@ -6,16 +6,11 @@ use std::time::Duration;
 
 use leasehold::{CallContext, CancelToken, PostgresStore, Store, StoreErrorKind, WatchScope};
 
-use super::watching::watching;
 use super::{store, with_table};
 use crate::support::postgres::Postgres;
 use crate::support::sql::SqlServer;
-use crate::support::stores::{at_last, call, elector, held_by};
+use crate::support::stores::{at_last, brief, call, elector, errors_of, held_by, watching};
 use crate::support::{A_WHILE, SOON, wait_until};
-
-fn brief() -> CallContext {
-    CallContext::new(Duration::from_millis(300), CancelToken::new())
-}
 
 /// A session that waits for a lock is one that the server keeps for somebody who has gone.
 #[test]
@@ -50,21 +45,13 @@ fn waits_for_no_lock(postgres: &Postgres, store: &PostgresStore) {
 fn a_read_only_database_is_refused_by_reads() {
     let Some(postgres) = Postgres::shared() else { return };
     with_table(postgres, "read_only");
-    postgres.execute("ALTER DATABASE read_only SET default_transaction_read_only = on");
-    let error = store(postgres, "read_only").get("jobs", &call()).expect_err("nobody can write");
-    assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
-}
-
-#[test]
-fn read_only_session_is_not_reused() {
-    let Some(postgres) = Postgres::shared() else { return };
-    let database = postgres.database("read_only_at_first");
-    let set = |setting: &str| postgres.execute(&format!("ALTER DATABASE {database} {setting}"));
+    let set = |setting: &str| postgres.execute(&format!("ALTER DATABASE read_only {setting}"));
     set("SET default_transaction_read_only = on");
-    let store = store(postgres, &database);
-    store.create_table().expect_err("a read-only database");
+    let store = store(postgres, "read_only");
+    let error = store.get("jobs", &call()).expect_err("nobody can write");
+    assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
     set("RESET default_transaction_read_only");
-    store.create_table().expect("a table");
+    store.create("jobs", &held_by("a"), &call()).expect("the read-only session is not used again");
 }
 
 #[test]
@@ -76,15 +63,7 @@ fn a_standby_neither_answers_nor_takes_part() {
     standby.catch_up(&primary);
     let on_standby = store(&standby, "standbys");
     let base = on_primary.get("jobs", &call()).expect("an answer").expect("a record");
-    let errors = [
-        on_standby.get("jobs", &call()).expect_err("stale"),
-        on_standby.update("jobs", &base, &held_by("b"), &call()).expect_err("read-only"),
-        on_standby.create("other", &held_by("b"), &call()).expect_err("read-only"),
-        on_standby
-            .watch(WatchScope::Key("jobs"), None, &CancelToken::new(), &mut |_| {})
-            .expect_err("no notifications"),
-    ];
-    for error in errors {
+    for error in errors_of(&on_standby, &base) {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("primary"), "{error}");
     }
@@ -98,24 +77,29 @@ fn a_standby_neither_answers_nor_takes_part() {
     assert!(won.is_leader());
 }
 
-/// The server answers `UPDATE 1` when it is told not to wait any longer, with a warning; a fail-over may take that back.
+/// The server answers `UPDATE 1` with a warning when it is told not to wait any longer; a fail-over may take that back.
 #[test]
 fn a_commit_that_has_not_reached_its_synchronous_standby_is_no_answer() {
-    let Some(postgres) = Postgres::start(&[]) else { return };
-    let store = with_table(&postgres, "waits");
-    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
-    // Which is not there.
-    postgres.set("synchronous_standby_names", "elsewhere");
-    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    thread::scope(|scope| {
-        let (store, base) = (Arc::clone(&store), &base);
-        let writes = scope.spawn(move || store.update("jobs", base, &held_by("b"), &call()));
-        wait_until("the operator ends its waiting", || postgres.query(cancel).trim() == "t");
-        let error = writes.join().expect("no panic").expect_err("it is not replicated");
-        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
-    });
-    let error = store.update("jobs", &base, &held_by("c"), &brief()).expect_err("nobody ends this one's waiting");
-    assert!(matches!(error.kind(), StoreErrorKind::Timeout | StoreErrorKind::NotApplied), "{error}");
+    for hides_warnings in [false, true] {
+        let Some(postgres) = Postgres::start(&[]) else { return };
+        let store = with_table(&postgres, "waits");
+        let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+        if hides_warnings {
+            postgres.execute("ALTER DATABASE waits SET client_min_messages = error");
+            postgres.end_connections("waits");
+        }
+        // Which is not there.
+        postgres.set("synchronous_standby_names", "elsewhere");
+        let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        thread::scope(|scope| {
+            let writes = scope.spawn(|| store.update("jobs", &base, &held_by("b"), &call()));
+            wait_until("the operator ends its waiting", || postgres.query(cancel).trim() == "t");
+            let error = writes.join().expect("no panic").expect_err("it is not replicated");
+            assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+        });
+        let error = store.update("jobs", &base, &held_by("c"), &brief()).expect_err("nobody ends this one's waiting");
+        assert!(matches!(error.kind(), StoreErrorKind::Timeout | StoreErrorKind::NotApplied), "{error}");
+    }
 }
 
 /// PostgreSQL shows such a commit, whether an operator has ended its waiting or the server has crashed meanwhile; and when the
@@ -157,25 +141,6 @@ fn what_no_standby_has_is_not_read() {
         let found = at_last("it is there", || store.get("jobs", &call())).expect("a record");
         assert_eq!(found.record.holder(), Some("a"));
     }
-}
-
-/// The warning is all that tells it.
-#[test]
-fn a_user_who_wants_to_see_no_warnings_has_them_all_the_same() {
-    let Some(postgres) = Postgres::start(&[]) else { return };
-    let store = with_table(&postgres, "quiet");
-    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
-    postgres.execute("ALTER DATABASE quiet SET client_min_messages = error");
-    postgres.end_connections("quiet");
-    postgres.set("synchronous_standby_names", "elsewhere");
-    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    thread::scope(|scope| {
-        let (store, base) = (Arc::clone(&store), &base);
-        let writes = scope.spawn(move || store.update("jobs", base, &held_by("b"), &call()));
-        wait_until("the operator ends its waiting", || postgres.query(cancel).trim() == "t");
-        let error = writes.join().expect("no panic").expect_err("it is not replicated");
-        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
-    });
 }
 
 /// A server has a hundred connections by default, for everybody.

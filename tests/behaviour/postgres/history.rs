@@ -1,15 +1,11 @@
 //! What comes after what: versions, commits, and history that is lost.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-
 use leasehold::{StopReason, Store, StoreErrorKind};
 
-use super::watching::watching;
 use super::{store, with_table};
 use crate::support::postgres::Postgres;
 use crate::support::sql::SqlServer;
-use crate::support::stores::{at_last, call, elector, held_by};
+use crate::support::stores::{at_last, call, elector, held_by, watching};
 use crate::support::{SOON, wait_until};
 
 #[test]
@@ -70,41 +66,6 @@ fn a_leader_whose_record_was_restored_away_loses_its_term() {
     guard.ended().recv_timeout(SOON).expect_err("it ends");
     let reason = guard.check().expect_err("it is lost").reason;
     assert_eq!(reason, StopReason::StoreRestored);
-}
-
-/// Numbers are taken before a row waits for another of its key; without a lock they would be committed in another order.
-#[test]
-fn rows_of_one_key_are_numbered_in_the_order_of_their_commits() {
-    let Some(postgres) = Postgres::shared() else { return };
-    let store = with_table(postgres, "numbers");
-    let ends = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let ends = &ends;
-        let creators: Vec<_> = (0..4)
-            .map(|number| {
-                let store = &store;
-                scope.spawn(move || {
-                    let mut created = Vec::new();
-                    while !ends.load(Ordering::Relaxed) {
-                        if let Ok(observed) = store.create("jobs", &held_by(&number.to_string()), &call()) {
-                            created.push(observed.version);
-                        }
-                    }
-                    created
-                })
-            })
-            .collect();
-        // The operator sees each row, and deletes it.
-        let mut seen = Vec::new();
-        while seen.len() < 100 {
-            let deleted = postgres.query_in("numbers", "DELETE FROM leasehold RETURNING generation");
-            seen.extend(deleted.trim().parse::<u64>());
-        }
-        ends.store(true, Ordering::Relaxed);
-        assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
-        let created: usize = creators.into_iter().map(|it| it.join().expect("no panic").len()).sum();
-        assert!(created >= seen.len());
-    });
 }
 
 /// Whatever settings the user has: what is not on the disk when it is answered may be taken back by a power cut.

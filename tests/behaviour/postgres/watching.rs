@@ -3,55 +3,15 @@
 use std::sync::Arc;
 use std::thread;
 
-use leasehold::crossbeam_channel::{Receiver, unbounded};
+use leasehold::crossbeam_channel::unbounded;
 use leasehold::{CancelToken, PostgresConfig, PostgresStore, Store, StoreErrorKind, WatchEvent, WatchScope};
 
 use super::with_table;
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres::Postgres;
 use crate::support::sql::SqlServer;
-use crate::support::stores::{call, elector, held_by};
-use crate::support::{A_WHILE, AT_ONCE, SOON};
-
-/// Cancels also where a test fails, which would wait for the watch for ever.
-struct Ends(CancelToken);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
-
-/// Runs a watch of all keys beside `test`, which is given what it tells.
-pub(super) fn watching(store: &Arc<PostgresStore>, test: impl FnOnce(&Receiver<WatchEvent>)) {
-    let cancel = CancelToken::new();
-    thread::scope(|scope| {
-        let (tell, told) = unbounded();
-        let (store, watched) = (Arc::clone(store), cancel.clone());
-        let watch = scope.spawn(move || {
-            store.watch(WatchScope::All, None, &watched, &mut |event| tell.send(event).expect("somebody listens"))
-        });
-        while !matches!(told.recv_timeout(SOON).expect("it begins"), WatchEvent::Bookmark(_)) {}
-        let ends = Ends(cancel);
-        test(&told);
-        drop(ends);
-        let ended = watch.join().expect("no panic");
-        assert!(ended.is_err_and(|error| error.kind() == StoreErrorKind::Interrupted));
-    });
-}
-
-/// The next change: the key, and who holds it, or `None` where it was deleted.
-fn next(told: &Receiver<WatchEvent>) -> (String, Option<String>) {
-    loop {
-        match told.recv_timeout(AT_ONCE).expect("a change") {
-            WatchEvent::Changed { key, observed } => {
-                return (key.into(), Some(observed.record.holder_identity.unwrap_or_default()));
-            }
-            WatchEvent::Deleted { key, .. } => return (key.into(), None),
-            _ => {}
-        }
-    }
-}
+use crate::support::stores::{call, elector, held_by, next_change, watching};
+use crate::support::{A_WHILE, SOON};
 
 #[test]
 fn writes_of_others_and_deletions_are_told_at_once() {
@@ -60,20 +20,20 @@ fn writes_of_others_and_deletions_are_told_at_once() {
     let of = |key: &str, holder: Option<&str>| (key.to_owned(), holder.map(str::to_owned));
     watching(&store, |told| {
         store.create("jobs", &held_by("a"), &call()).expect("a record");
-        assert_eq!(next(told), of("jobs", Some("a")));
+        assert_eq!(next_change(told), of("jobs", Some("a")));
         store.create("it's \\ \"other\"", &held_by("b"), &call()).expect("a record");
-        assert_eq!(next(told), of("it's \\ \"other\"", Some("b")));
+        assert_eq!(next_change(told), of("it's \\ \"other\"", Some("b")));
         let foreign = "UPDATE leasehold SET writes = writes + 1, holder_identity = 'c' WHERE key = 'jobs'";
         postgres.execute_in("told", foreign);
-        assert_eq!(next(told), of("jobs", Some("c")));
+        assert_eq!(next_change(told), of("jobs", Some("c")));
         postgres.execute_in("told", "DELETE FROM leasehold WHERE key = 'jobs'");
-        assert_eq!(next(told), of("jobs", None));
+        assert_eq!(next_change(told), of("jobs", None));
         postgres.execute_in("told", "TRUNCATE leasehold");
-        assert_eq!(next(told), of("it's \\ \"other\"", None));
+        assert_eq!(next_change(told), of("it's \\ \"other\"", None));
         // In one transaction: one notification each, and none that is lost.
         let many = "INSERT INTO leasehold (key, uid, holder_identity) SELECT 'key-' || n, 'u', 'm' FROM generate_series(1, 3000) n";
         postgres.execute_in("told", many);
-        let mut keys: Vec<_> = (0..3000).map(|_| next(told).0).collect();
+        let mut keys: Vec<_> = (0..3000).map(|_| next_change(told).0).collect();
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), 3000);
@@ -115,7 +75,7 @@ fn behind_a_pooler_that_delivers_no_notifications_it_is_read_again_and_again() {
     let direct = super::store(postgres, "pooled");
     watching(&store(), |told| {
         direct.create("other", &held_by("a"), &call()).expect("a record");
-        assert_eq!(next(told), ("other".to_owned(), Some("a".to_owned())));
+        assert_eq!(next_change(told), ("other".to_owned(), Some("a".to_owned())));
     });
     let (leader, standby) = (elector(&store(), "a"), elector(&store(), "b"));
     let mut guard = leader.block_until_leader().expect("a term");
@@ -139,7 +99,7 @@ fn behind_a_pooler_that_keeps_sessions_apart_notifications_are_delivered() {
     let store = Arc::new(PostgresStore::new(config).expect("a store"));
     watching(&store, |told| {
         super::store(postgres, "sessions").create("other", &held_by("a"), &call()).expect("a record");
-        assert_eq!(next(told), ("other".to_owned(), Some("a".to_owned())));
+        assert_eq!(next_change(told), ("other".to_owned(), Some("a".to_owned())));
     });
 }
 

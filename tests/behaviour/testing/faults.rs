@@ -87,7 +87,7 @@ fn a_delayed_answer_comes_after_applying() {
     let server = server();
     server.fault(Fault::delay_answer(TIMEOUT).verb(Verb::Create));
     let _socket = try_create(&server);
-    eventually("the write lands", || exists(&server));
+    wait_until("the write lands", || exists(&server));
     assert_eq!(server.requests()[0].status, None);
 }
 
@@ -115,14 +115,14 @@ fn a_held_write_lands_after_its_client_has_left() {
     server.disconnect_all();
     assert!(!exists(&server));
     hang.release();
-    eventually("the hanging write lands", || exists(&server));
+    wait_until("the hanging write lands", || exists(&server));
     server.delete(Resource::Leases, "default", "x");
     server.fault(Fault::delay(TIMEOUT / 2));
     let socket = try_create(&server);
     assert_silent(&socket);
     drop(socket);
     assert!(!exists(&server));
-    eventually("the delayed write lands", || exists(&server));
+    wait_until("the delayed write lands", || exists(&server));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn hang_after_applies_first() {
     let server = server();
     let fault = server.fault(Fault::hang_after().verb(Verb::Create));
     let mut socket = try_create(&server);
-    eventually("the write is applied", || exists(&server));
+    wait_until("the write is applied", || exists(&server));
     assert_silent(&socket);
     fault.remove();
     assert_eq!(receive(&mut socket).unwrap().code, 201);

@@ -50,7 +50,7 @@ fn dropping_ends_everything_at_once() {
         send(&mut socket, method, path, "", b"{}");
         held.push(socket);
     }
-    eventually("all requests have arrived", || server.requests().len() == 4);
+    wait_until("all requests have arrived", || server.requests().len() == 4);
     let begun = Instant::now();
     drop(server);
     assert!(begun.elapsed() < Duration::from_secs(3));

@@ -2,10 +2,12 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::testing::ApiServer;
 use serde_json::{Value, json};
+
+pub use crate::support::wait_until;
 
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 pub const X: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/x";
@@ -175,16 +177,6 @@ pub fn create_x(server: &ApiServer) -> Value {
 
 pub fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).expect("a resource version")
-}
-
-/// Waits for something that another thread brings about.
-#[track_caller]
-pub fn eventually(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + TIMEOUT;
-    while !done() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 impl WatchClient {

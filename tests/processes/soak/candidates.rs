@@ -69,15 +69,9 @@ impl<'a> Candidates<'a> {
         let user = if lock_type == "leases" { "candidate" } else { "admin" };
         let original = &real.ready.kubeconfigs[user];
         let stage = Stage::new(original, "soak", &[FLAGS, &[&format!("--lock-type={lock_type}")]].concat());
-        let original = std::fs::read_to_string(original).expect("a kubeconfig");
-        let server = real.ready.url.strip_prefix("https://").and_then(|address| address.parse().ok());
-        let server = server.expect("an address and a port");
         let places = (0..COUNT).map(|number| {
-            let proxy = Proxy::to(server);
             let kubeconfig = kubeconfigs.path().join(number.to_string());
-            let text = original.replace(&real.ready.url, &format!("https://127.0.0.1:{}", proxy.port));
-            assert_ne!(text, original);
-            std::fs::write(&kubeconfig, text).expect("a kubeconfig");
+            let proxy = Proxy::by_kubeconfig(original, &kubeconfig);
             let candidate = stage.candidate_by_way_of(&kubeconfig, &format!("{number}-0"));
             Place { proxy, kubeconfig, occupant: Mutex::new(Occupant { candidate: Some(candidate), generation: 0 }) }
         });

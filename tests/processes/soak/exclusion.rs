@@ -24,26 +24,27 @@ fn one_after_the_other_is_no_overlap() {
 }
 
 #[test]
-fn two_at_one_moment_are_an_overlap_in_whatever_order_they_are_heard() {
-    let lines = [leading("b", 7, 1.5), leading("a", 5, 2.0), leading("a", 5, 1.0)];
-    assert_eq!(History::of(&lines).overlaps, [(term("a", 5, 1.0, 2.0), term("b", 7, 1.5, 1.5))]);
+fn terms_that_share_a_moment_overlap_in_whatever_order_they_are_heard() {
+    let long = term("a", 5, 1.0, 4.0);
+    for (lines, overlaps) in [
+        (
+            vec![leading("b", 7, 1.5), leading("a", 5, 2.0), leading("a", 5, 1.0)],
+            vec![(term("a", 5, 1.0, 2.0), term("b", 7, 1.5, 1.5))],
+        ),
+        // One candidate with two terms, and a term that outlasts two others.
+        (
+            vec![leading("a", 5, 1.0), leading("a", 7, 2.0), leading("a", 5, 4.0)],
+            vec![(long.clone(), term("a", 7, 2.0, 2.0))],
+        ),
+        (
+            vec![leading("a", 5, 1.0), leading("b", 7, 2.0), leading("c", 9, 3.0), leading("a", 5, 4.0)],
+            vec![(long.clone(), term("b", 7, 2.0, 2.0)), (long, term("c", 9, 3.0, 3.0))],
+        ),
+    ] {
+        assert_eq!(History::of(&lines).overlaps, overlaps);
+    }
     let lines = [leading("a", 5, 1.0), leading("b", 7, 1.0)];
     assert_eq!(History::of(&lines).overlaps.len(), 1, "the same moment is one");
-}
-
-#[test]
-fn a_term_that_outlasts_several_overlaps_each() {
-    let lines =
-        [leading("a", 5, 1.0), leading("b", 7, 2.0), leading("c", 9, 3.0), leading("a", 5, 4.0), leading("d", 11, 5.0)];
-    let long = term("a", 5, 1.0, 4.0);
-    let expected = [(long.clone(), term("b", 7, 2.0, 2.0)), (long, term("c", 9, 3.0, 3.0))];
-    assert_eq!(History::of(&lines).overlaps, expected);
-}
-
-#[test]
-fn one_candidate_with_two_terms_at_a_time_is_an_overlap_too() {
-    let lines = [leading("a", 5, 1.0), leading("a", 7, 2.0), leading("a", 5, 3.0)];
-    assert_eq!(History::of(&lines).overlaps.len(), 1);
 }
 
 #[test]

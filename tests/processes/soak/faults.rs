@@ -75,73 +75,35 @@ fn a_cut_closes_connections_old_and_new() {
 }
 
 #[test]
-fn what_was_in_a_black_hole_stays_silent_for_ever() {
-    let (proxy, received) = echo();
-    let mut old = connect(&proxy);
-    is_answered(&mut old, 1);
-    proxy.set(Faults::BlackHole);
-    let mut new = connect(&proxy);
-    for lost in [&mut old, &mut new] {
-        lost.write_all(&[2]).expect("an open connection");
-        is_silent(lost);
+fn each_fault_holds_back_or_loses_what_it_names() {
+    // Whether the server receives a byte while the fault lasts, and whether the byte and its answer arrive afterwards.
+    for (faults, is_received, arrives_later) in [
+        (Faults::BlackHole, false, false),
+        (Faults::RequestsHeldBack, false, true),
+        (Faults::AnswersHeldBack, true, true),
+        (Faults::HeldBack, false, true),
+    ] {
+        let (proxy, received) = echo();
+        let [mut old, mut goes] = [connect(&proxy), connect(&proxy)];
+        is_answered(&mut old, 1);
+        is_answered(&mut goes, 2);
+        proxy.set(faults);
+        let mut new = connect(&proxy);
+        for stream in [&mut old, &mut goes, &mut new] {
+            stream.write_all(&[3]).expect("an open connection");
+            is_silent(stream);
+        }
+        // A request arrives even if its sender has gone.
+        drop(goes);
+        let bytes = || received.lock().iter().filter(|byte| **byte == 3).count();
+        assert_eq!(bytes(), if is_received { 3 } else { 0 });
+        proxy.set(Faults::Fair);
+        for stream in [&mut old, &mut new] {
+            if arrives_later { expect(stream, 3) } else { is_silent(stream) }
+        }
+        is_answered(&mut connect(&proxy), 4);
+        wait_until("all arrive or are lost", || bytes() == if arrives_later { 3 } else { 0 });
     }
-    proxy.set(Faults::Fair);
-    for lost in [&mut old, &mut new] {
-        lost.write_all(&[3]).expect("an open connection");
-        is_silent(lost);
-    }
-    is_answered(&mut connect(&proxy), 4);
-    assert_eq!(*received.lock(), [1, 4]);
-}
-
-#[test]
-fn requests_that_are_held_back_arrive_even_from_who_has_gone() {
-    let (proxy, received) = echo();
-    let (mut waits, mut goes) = (connect(&proxy), connect(&proxy));
-    is_answered(&mut waits, 1);
-    is_answered(&mut goes, 2);
-    proxy.set(Faults::RequestsHeldBack);
-    waits.write_all(&[3]).expect("an open connection");
-    is_silent(&mut waits);
-    goes.write_all(&[4]).expect("an open connection");
-    drop(goes);
-    thread::sleep(A_WHILE);
-    assert_eq!(*received.lock(), [1, 2]);
-    proxy.set(Faults::Fair);
-    expect(&mut waits, 3);
-    wait_until("both arrive", || received.lock().len() == 4);
-}
-
-#[test]
-fn answers_that_are_held_back_were_given() {
-    let (proxy, received) = echo();
-    let mut stream = connect(&proxy);
-    is_answered(&mut stream, 1);
-    proxy.set(Faults::AnswersHeldBack);
-    stream.write_all(&[2]).expect("an open connection");
-    wait_until("it arrives", || *received.lock() == [1, 2]);
-    is_silent(&mut stream);
-    proxy.set(Faults::Fair);
-    expect(&mut stream, 2);
-}
-
-#[test]
-fn what_is_held_back_both_ways_arrives_later_both_ways() {
-    let (proxy, received) = echo();
-    let (mut asks, mut waits) = (connect(&proxy), connect(&proxy));
-    is_answered(&mut asks, 1);
-    is_answered(&mut waits, 2);
-    proxy.set(Faults::AnswersHeldBack);
-    waits.write_all(&[3]).expect("an open connection");
-    wait_until("it arrives", || *received.lock() == [1, 2, 3]);
-    proxy.set(Faults::HeldBack);
-    asks.write_all(&[4]).expect("an open connection");
-    is_silent(&mut asks);
-    is_silent(&mut waits);
-    assert_eq!(*received.lock(), [1, 2, 3]);
-    proxy.set(Faults::Fair);
-    expect(&mut asks, 4);
-    expect(&mut waits, 3);
 }
 
 #[test]

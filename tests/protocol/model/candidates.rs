@@ -3,9 +3,12 @@
 //! An election cannot be copied. So a state is the inputs that led to it, and whoever wants to know what comes next takes
 //! a new candidate through them; that is done once for each state and input, however many worlds the candidate stands in.
 
+use std::collections::HashMap;
+
+use foldhash::quality::FixedState;
+
 use crate::candidate::{Candidate, Facts, Input};
 use crate::coverage::Witnesses;
-use crate::hasher::Mixed;
 use crate::normal::fingerprint;
 use crate::records::Records;
 use crate::scope::Scope;
@@ -29,8 +32,8 @@ pub struct Candidates {
     scope: Scope,
     origins: Vec<Origin>,
     facts: Vec<Facts>,
-    numbers: Mixed<u128, CandidateId>,
-    outcomes: Mixed<(CandidateId, u8, Input), Outcome>,
+    numbers: HashMap<u128, CandidateId, FixedState>,
+    outcomes: HashMap<(CandidateId, u8, Input), Outcome, FixedState>,
 }
 
 impl Candidates {
@@ -39,8 +42,8 @@ impl Candidates {
             scope: scope.clone(),
             origins: Vec::new(),
             facts: Vec::new(),
-            numbers: Mixed::default(),
-            outcomes: Mixed::default(),
+            numbers: HashMap::default(),
+            outcomes: HashMap::default(),
         }
     }
 

@@ -17,7 +17,6 @@ mod candidate;
 mod candidates;
 mod clock;
 mod coverage;
-mod hasher;
 mod normal;
 mod records;
 mod scope;

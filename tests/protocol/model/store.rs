@@ -1,8 +1,10 @@
 //! One linearizable store that behaves as an API server was seen to, with every state that it has been in by number.
 
+use std::collections::HashMap;
+
+use foldhash::quality::FixedState;
 use leasehold::LeaderElectionRecord;
 
-use crate::hasher::Mixed;
 use crate::records::{Call, Records, Standing};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,13 +32,13 @@ pub enum Reply {
 pub struct Stores {
     remembers: bool,
     list: Vec<Stored>,
-    numbers: Mixed<Stored, StoreId>,
+    numbers: HashMap<Stored, StoreId, FixedState>,
 }
 
 impl Stores {
     /// `remembers`: what stood before is told to watches, and tells states apart.
     pub fn new(remembers: bool) -> Self {
-        Self { remembers, list: Vec::new(), numbers: Mixed::default() }
+        Self { remembers, list: Vec::new(), numbers: HashMap::default() }
     }
 
     pub fn empty(&mut self) -> StoreId {

@@ -206,33 +206,6 @@ fn last() {
     }
 
     #[test]
-    fn each_mutant_has_a_body_of_its_own_in_each_function_that_it_edits() {
-        let inner_and_last = [edit("7", "8"), edit("say(ONE);\n", "")];
-        let both_in_one =
-            [edit("inner() + by", "inner() - by"), edit("        fn inner() -> u8", "        fn inner() -> u16")];
-        let mut source = Source::new(TEXT);
-        source.add(1, &inner_and_last).unwrap();
-        source.add(4, &both_in_one).unwrap();
-        let mut bodies = Vec::new();
-        let switched = source.switched(|mutant, body| {
-            bodies.push((mutant, body));
-            bodies.len().to_string()
-        });
-        let count = "\n        fn inner() -> u8 {\n            7\n        }\n        inner() + by\n    ";
-        let last = "\n    say(ONE);\n";
-        let in_count = "\nmatch crate::mutant::active() {\n1 => include!(\"1\"),\n4 => include!(\"2\"),\n_ => {";
-        let in_last = "\nmatch crate::mutant::active() {\n1 => include!(\"3\"),\n_ => {";
-        let expected = TEXT
-            .replace("const fn", "fn")
-            .replace(count, &format!("{in_count}{count}}}\n}}\n"))
-            .replace(last, &format!("{in_last}{last}}}\n}}\n"));
-        assert_eq!(switched, expected);
-        assert_eq!(bodies[0], (1, format!("{{{}}}\n", count.replace('7', "8"))));
-        assert_eq!(bodies[1], (4, format!("{{{}}}\n", count.replace("u8", "u16").replace('+', "-"))));
-        assert_eq!(bodies[2], (1, "{\n    }\n".to_owned()));
-    }
-
-    #[test]
     fn what_cannot_be_a_mutant_is_told_apart() {
         let refusal = |edits: &[Edit]| {
             let why = Source::new(TEXT).add(1, edits).unwrap_err();

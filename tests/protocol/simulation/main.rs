@@ -13,7 +13,6 @@
 mod checks;
 mod clock;
 mod count;
-mod crowd;
 mod driver;
 mod faults;
 mod liveness;

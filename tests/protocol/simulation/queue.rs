@@ -1,7 +1,6 @@
 //! What is to happen, in the order of true time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use leasehold::election::StoreResponse;
 use leasehold::election::candidate::side::Side;
@@ -65,47 +64,20 @@ pub struct Sent {
     pub at: Nanos,
 }
 
-pub struct Queued {
-    pub at: Nanos,
-    number: u64,
-    pub to: Option<To>,
-    /// Boxed, for a heap moves what it holds about.
-    pub what: Box<What>,
-}
-
 #[derive(Default)]
 pub struct Queue {
-    heap: BinaryHeap<Reverse<Queued>>,
-    queued: u64,
+    /// By the time and by the order of the pushes. Boxed, because a map moves its values.
+    queued: BTreeMap<(Nanos, u64), (Option<To>, Box<What>)>,
+    pushes: u64,
 }
 
 impl Queue {
     pub fn push(&mut self, at: Nanos, to: Option<To>, what: What) {
-        self.queued += 1;
-        self.heap.push(Reverse(Queued { at, number: self.queued, to, what: Box::new(what) }));
+        self.pushes += 1;
+        self.queued.insert((at, self.pushes), (to, Box::new(what)));
     }
 
-    pub fn pop(&mut self) -> Option<Queued> {
-        self.heap.pop().map(|Reverse(queued)| queued)
-    }
-}
-
-impl PartialEq for Queued {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Queued {}
-
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Queued {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
+    pub fn pop(&mut self) -> Option<(Nanos, Option<To>, What)> {
+        self.queued.pop_first().map(|((at, _), (to, what))| (at, to, *what))
     }
 }

@@ -8,7 +8,7 @@ use crate::clock::{Nanos, SECOND};
 use crate::count::Count;
 use crate::node::Node;
 use crate::plan::{Plan, Suite, Violation};
-use crate::queue::{Queue, Queued, To, What};
+use crate::queue::{Queue, To, What};
 use crate::server::Server;
 use crate::store::Store;
 use crate::trace::trace;
@@ -85,11 +85,10 @@ impl World {
 
     /// Runs to the end of the world, or to the first violation.
     pub fn run(&mut self) -> Result<(), Violation> {
-        while let Some(Queued { at, to, what, .. }) = self.queue.pop() {
+        while let Some((at, to, what)) = self.queue.pop() {
             debug_assert!(at >= self.truth);
             self.truth = at.max(self.truth);
             self.stores.iter_mut().for_each(|store| store.now = self.truth);
-            let what = *what;
             if let What::End = what {
                 break;
             }

@@ -3,25 +3,29 @@
 //! Bytes are in base64 and 64-bit integers are texts; what is zero, false or empty is absent. etcd ignores a field that it does
 //! not know, so a misspelt comparison would succeed: the tests compare whole bodies.
 
-use std::fmt;
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde::de::{self, DeserializeOwned, Visitor};
+use serde::de::{self, DeserializeOwned};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use crate::backends::etcd::error::{Error, EtcdRefusal};
 use crate::net::json;
 
 /// What the values of an answer may take in memory. With the longest body, which is 4 MiB, that stays below 16 MiB.
 const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
 /// A key with its value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub(crate) struct KeyValue {
+    #[serde(deserialize_with = "bytes")]
     pub(crate) key: Vec<u8>,
+    #[serde(deserialize_with = "integer")]
     pub(crate) create_revision: u64,
+    #[serde(deserialize_with = "integer")]
     pub(crate) mod_revision: u64,
+    #[serde(deserialize_with = "bytes")]
     pub(crate) value: Vec<u8>,
 }
 
@@ -42,19 +46,22 @@ pub(crate) enum Txn {
     Beaten(Option<KeyValue>),
 }
 
-/// What a write is to be applied onto.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expected<'a> {
-    Absent,
-    /// All three: after lost history the same revisions may have been given again, to another value.
-    Exactly(&'a KeyValue),
-}
-
-/// A write of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Write<'a> {
-    Put(&'a [u8], &'a [u8]),
-    Delete(&'a [u8]),
+/// A write of a [guarded transaction](crate::EtcdStore::guarded_txn). The store does not put its prefix before the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EtcdOperation {
+    /// Writes a value, and replaces an existing one.
+    Put {
+        /// The whole key.
+        key: Vec<u8>,
+        /// Any bytes.
+        value: Vec<u8>,
+    },
+    /// Deletes a key if the key exists.
+    Delete {
+        /// The whole key.
+        key: Vec<u8>,
+    },
 }
 
 /// Keys that are read or watched.
@@ -87,17 +94,6 @@ pub(crate) struct EtcdEvent {
     pub(crate) kv: KeyValue,
     pub(crate) is_deletion: bool,
 }
-
-/// An error as etcd says it: a gRPC code, and a message. The HTTP status differs from version to version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EtcdRefusal {
-    pub(crate) code: u32,
-    pub(crate) message: String,
-}
-
-/// What a request is to be read as, and is not.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed(pub(crate) String);
 
 fn encode(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
@@ -135,25 +131,27 @@ pub(crate) fn range(keys: Keys<'_>) -> Value {
     body
 }
 
-/// Writes onto what is `expected` under `key`; otherwise nothing is written, and what stands there is read.
-pub(crate) fn txn(key: &[u8], expected: Expected<'_>, writes: &[Write<'_>]) -> Value {
+/// Writes if `base` is under `key`, or if the key is absent and there is no base. Otherwise etcd writes nothing and reads the key.
+///
+/// etcd compares all three parts of the base, because lost history may give the same revisions to another value.
+pub(crate) fn txn(key: &[u8], base: Option<&KeyValue>, operations: &[EtcdOperation]) -> Value {
     let key = encode(key);
     let compare = |target: &str, field: &str, value: String| json!({ "key": key, "target": target, "result": "EQUAL", field: value });
-    let compare = match expected {
-        Expected::Absent => vec![compare("CREATE", "create_revision", "0".to_owned())],
-        Expected::Exactly(kv) => vec![
+    let compare = match base {
+        None => vec![compare("CREATE", "create_revision", "0".to_owned())],
+        Some(kv) => vec![
             compare("MOD", "mod_revision", kv.mod_revision.to_string()),
             compare("CREATE", "create_revision", kv.create_revision.to_string()),
             compare("VALUE", "value", encode(&kv.value)),
         ],
     };
-    let write = |write: &Write<'_>| match write {
-        Write::Put(key, value) => json!({ "request_put": { "key": encode(key), "value": encode(value) } }),
-        Write::Delete(key) => json!({ "request_delete_range": { "key": encode(key) } }),
+    let write = |operation: &EtcdOperation| match operation {
+        EtcdOperation::Put { key, value } => json!({ "request_put": { "key": encode(key), "value": encode(value) } }),
+        EtcdOperation::Delete { key } => json!({ "request_delete_range": { "key": encode(key) } }),
     };
     json!({
         "compare": compare,
-        "success": writes.iter().map(write).collect::<Vec<_>>(),
+        "success": operations.iter().map(write).collect::<Vec<_>>(),
         "failure": [{ "request_range": { "key": key } }],
     })
 }
@@ -169,102 +167,42 @@ pub(crate) fn authenticate(name: &str, password: &str) -> Value {
     json!({ "name": name, "password": password })
 }
 
-/// A 64-bit integer, as text; etcd's are never negative.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Int(u64);
-
-impl<'de> Deserialize<'de> for Int {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Digits;
-        impl Visitor<'_> for Digits {
-            type Value = Int;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an integer of 63 bits, as text or number")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Int, E> {
-                let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-                let number = text.parse().ok().filter(|_| is_plain);
-                number.map_or_else(|| Err(E::custom("no integer")), |number| self.visit_u64(number))
-            }
-
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Int, E> {
-                match i64::try_from(number) {
-                    Ok(_) => Ok(Int(number)),
-                    Err(_) => Err(E::custom("more than 63 bits")),
-                }
-            }
-        }
-        deserializer.deserialize_any(Digits)
-    }
+/// Reads an integer of at most 63 bits, as a text or a number. etcd's integers are never negative.
+fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    let number = match value.as_str() {
+        Some(text) => text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit())),
+        None => value.as_u64(),
+    };
+    number.filter(|number| i64::try_from(*number).is_ok()).ok_or_else(|| de::Error::custom("no integer of 63 bits"))
 }
 
-/// Bytes in base64.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Bytes(Vec<u8>);
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Base64;
-        impl Visitor<'_> for Base64 {
-            type Value = Bytes;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("bytes in base64")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
-                BASE64_STANDARD.decode(text).map(Bytes).map_err(|_| E::custom("no base64"))
-            }
-        }
-        deserializer.deserialize_str(Base64)
-    }
+/// Reads bytes in base64.
+fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    BASE64_STANDARD.decode(String::deserialize(deserializer)?).map_err(|_| de::Error::custom("no base64"))
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct RawHeader {
-    revision: Int,
+    #[serde(deserialize_with = "integer")]
+    revision: u64,
 }
 
+/// The answer to a read or a transaction, or to a read within a transaction.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct RawKeyValue {
-    key: Bytes,
-    create_revision: Int,
-    mod_revision: Int,
-    value: Bytes,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct RawRange {
+struct RawResponse {
     header: RawHeader,
-    kvs: Vec<RawKeyValue>,
+    kvs: Vec<KeyValue>,
+    succeeded: bool,
+    responses: Vec<RawOperation>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct RawOperation {
-    response_range: Option<RawRange>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct RawTxn {
-    header: RawHeader,
-    succeeded: bool,
-    responses: Vec<RawOperation>,
-}
-
-#[derive(Deserialize)]
-struct RawRefusal {
-    /// As a stream of 3.4 calls it: `grpc_code`.
-    #[serde(alias = "grpc_code")]
-    code: u32,
-    #[serde(default)]
-    message: String,
+    response_range: Option<RawResponse>,
 }
 
 #[derive(Deserialize, Default)]
@@ -272,7 +210,7 @@ struct RawRefusal {
 struct RawEvent {
     #[serde(rename = "type")]
     kind: String,
-    kv: RawKeyValue,
+    kv: KeyValue,
 }
 
 #[derive(Deserialize, Default)]
@@ -281,7 +219,8 @@ struct RawWatch {
     header: RawHeader,
     created: bool,
     canceled: bool,
-    compact_revision: Int,
+    #[serde(deserialize_with = "integer")]
+    compact_revision: u64,
     cancel_reason: String,
     events: Vec<RawEvent>,
 }
@@ -289,7 +228,7 @@ struct RawWatch {
 #[derive(Deserialize)]
 struct RawLine {
     result: Option<RawWatch>,
-    error: Option<RawRefusal>,
+    error: Option<EtcdRefusal>,
 }
 
 #[derive(Deserialize)]
@@ -297,105 +236,96 @@ struct RawToken {
     token: String,
 }
 
-fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Malformed> {
-    json::read(text, LARGEST_VALUES).map_err(|unreadable| Malformed(unreadable.to_string()))
+fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
+    json::read(text, LARGEST_VALUES).map_err(Error::malformed)
 }
 
 /// Whatever speaks JSON may answer `{}`, which must not be read as an absent key: etcd says its revision, which begins at one.
-fn revision(header: &RawHeader) -> Result<u64, Malformed> {
-    match header.revision.0 {
-        0 => Err(Malformed("it names no revision".to_owned())),
+fn revision(header: &RawHeader) -> Result<u64, Error> {
+    match header.revision {
+        0 => Err(Error::malformed("it names no revision")),
         revision => Ok(revision),
     }
 }
 
-impl RawKeyValue {
-    /// What stands in the store.
-    fn existing(self) -> Result<KeyValue, Malformed> {
-        let (created, modified) = (self.create_revision.0, self.mod_revision.0);
-        match 0 < created && created <= modified {
-            true => {
-                Ok(KeyValue { key: self.key.0, create_revision: created, mod_revision: modified, value: self.value.0 })
-            }
-            false => Err(Malformed("the revisions of a key make no sense".to_owned())),
+impl KeyValue {
+    /// Checks the revisions of a key that exists.
+    fn existing(self) -> Result<Self, Error> {
+        match 0 < self.create_revision && self.create_revision <= self.mod_revision {
+            true => Ok(self),
+            false => Err(Error::malformed("the revisions of a key make no sense")),
         }
     }
 }
 
 /// What stands under the one key that was asked for.
-fn only(kvs: Vec<RawKeyValue>, key: &[u8]) -> Result<Option<KeyValue>, Malformed> {
+fn only(kvs: Vec<KeyValue>, key: &[u8]) -> Result<Option<KeyValue>, Error> {
     let mut kvs = kvs.into_iter();
-    let kv = kvs.next().map(RawKeyValue::existing).transpose()?;
+    let kv = kvs.next().map(KeyValue::existing).transpose()?;
     match kvs.next().is_none() && kv.as_ref().is_none_or(|kv| kv.key == key) {
         true => Ok(kv),
-        false => Err(Malformed("it tells of another key".to_owned())),
+        false => Err(Error::malformed("it tells of another key")),
     }
 }
 
 /// Reads the answer to [`range`].
-pub(crate) fn read_range(text: &[u8], keys: Keys<'_>) -> Result<Found, Malformed> {
-    let RawRange { header, kvs } = read(text)?;
+pub(crate) fn read_range(text: &[u8], keys: Keys<'_>) -> Result<Found, Error> {
+    let RawResponse { header, kvs, .. } = read(text)?;
     let revision = revision(&header)?;
     let kvs = match keys {
         Keys::One(key) => only(kvs, key)?.into_iter().collect(),
-        Keys::Prefix(_) => kvs.into_iter().map(RawKeyValue::existing).collect::<Result<_, _>>()?,
+        Keys::Prefix(_) => kvs.into_iter().map(KeyValue::existing).collect::<Result<_, _>>()?,
     };
     Ok(Found { revision, kvs })
 }
 
 /// Reads the answer to [`txn`] on `key`.
-pub(crate) fn read_txn(text: &[u8], key: &[u8]) -> Result<Txn, Malformed> {
-    let RawTxn { header, succeeded, responses } = read(text)?;
+pub(crate) fn read_txn(text: &[u8], key: &[u8]) -> Result<Txn, Error> {
+    let RawResponse { header, succeeded, responses, .. } = read(text)?;
     let revision = revision(&header)?;
     if succeeded {
         return Ok(Txn::Applied(revision));
     }
     let range = responses.into_iter().find_map(|operation| operation.response_range);
-    let range = range.ok_or_else(|| Malformed("it does not say what stands there instead".to_owned()))?;
+    let range = range.ok_or_else(|| Error::malformed("it does not say what stands there instead"))?;
     Ok(Txn::Beaten(only(range.kvs, key)?))
 }
 
 /// Reads a line of a watch.
-pub(crate) fn read_line(text: &[u8]) -> Result<EtcdWatchLine, Malformed> {
+pub(crate) fn read_line(text: &[u8]) -> Result<EtcdWatchLine, Error> {
     let RawLine { result, error } = read(text)?;
     if let Some(refusal) = error {
-        return Ok(EtcdWatchLine::Failed(EtcdRefusal { code: refusal.code, message: refusal.message }));
+        return Ok(EtcdWatchLine::Failed(refusal));
     }
-    let raw = result.ok_or_else(|| Malformed("it has no result".to_owned()))?;
+    let raw = result.ok_or_else(|| Error::malformed("it has no result"))?;
     // One that was refused is both created and cancelled.
     if raw.canceled {
-        return Ok(EtcdWatchLine::Canceled { is_compacted: raw.compact_revision.0 > 0, reason: raw.cancel_reason });
+        return Ok(EtcdWatchLine::Canceled { is_compacted: raw.compact_revision > 0, reason: raw.cancel_reason });
     }
     if raw.created {
         return revision(&raw.header).map(EtcdWatchLine::Created);
     }
     let event = |RawEvent { kind, kv }: RawEvent| match kind.as_str() {
         "" | "PUT" => Ok(EtcdEvent { kv: kv.existing()?, is_deletion: false }),
-        "DELETE" if kv.mod_revision.0 > 0 => {
-            let kv = KeyValue { key: kv.key.0, create_revision: 0, mod_revision: kv.mod_revision.0, value: Vec::new() };
-            Ok(EtcdEvent { kv, is_deletion: true })
+        "DELETE" if kv.mod_revision > 0 => {
+            Ok(EtcdEvent { kv: KeyValue { create_revision: 0, value: Vec::new(), ..kv }, is_deletion: true })
         }
-        _ => Err(Malformed("the type of an event is unknown".to_owned())),
+        _ => Err(Error::malformed("the type of an event is unknown")),
     };
     raw.events.into_iter().map(event).collect::<Result<_, _>>().map(EtcdWatchLine::Events)
 }
 
 /// Reads what an answer that is none of success says; `None` where it is not etcd's.
 pub(crate) fn read_refusal(text: &[u8]) -> Option<EtcdRefusal> {
-    let RawRefusal { code, message } = read(text).ok()?;
-    Some(EtcdRefusal { code, message })
+    read(text).ok()
 }
 
 /// Reads the answer to [`authenticate`]: the token.
-pub(crate) fn read_token(text: &[u8]) -> Result<String, Malformed> {
+pub(crate) fn read_token(text: &[u8]) -> Result<String, Error> {
     // What is wrong is not said: it may quote the token.
-    let wrong = || Malformed("it has no token".to_owned());
-    let RawToken { token } = read(text).map_err(|_| wrong())?;
-    if token.is_empty() { Err(wrong()) } else { Ok(token) }
+    let token = read(text).ok().map(|RawToken { token }| token).filter(|token| !token.is_empty());
+    token.ok_or_else(|| Error::malformed("it has no token"))
 }
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod properties;

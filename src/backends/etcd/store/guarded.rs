@@ -1,29 +1,11 @@
 //! Writes of the leader to the same etcd, applied only while its record stands.
 
 use crate::backends::etcd::error::Error;
-use crate::backends::etcd::message::{Expected, Txn, Write};
-use crate::backends::etcd::store::{Certainty, EtcdStore, explain, parse};
+use crate::backends::etcd::message::{EtcdOperation, Txn};
+use crate::backends::etcd::store::{EtcdStore, explain, parse};
 use crate::backends::etcd::terms::{EtcdTerm, GuardedRecord};
 use crate::leadership::guard::LeaderGuard;
 use crate::store::{CallContext, Store, StoreError, StoreErrorKind};
-
-/// A write of a [guarded transaction](EtcdStore::guarded_txn), to a key as it is: the store's prefix is not put before it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EtcdOperation {
-    /// Writes a value, whatever stands there.
-    Put {
-        /// The whole key.
-        key: Vec<u8>,
-        /// Any bytes.
-        value: Vec<u8>,
-    },
-    /// Deletes a key, if it is there.
-    Delete {
-        /// The whole key.
-        key: Vec<u8>,
-    },
-}
 
 impl EtcdOperation {
     fn key(&self) -> &[u8] {
@@ -87,13 +69,6 @@ impl EtcdStore {
         if operations.iter().any(|operation| operation.key() == newest.key) {
             return Err(rejected("it would write over the record"));
         }
-        let writes: Vec<_> = operations
-            .iter()
-            .map(|operation| match operation {
-                EtcdOperation::Put { key, value } => Write::Put(key, value),
-                EtcdOperation::Delete { key } => Write::Delete(key),
-            })
-            .collect();
         let what = self.describe(&key);
         let place = |error: &Error| explain("write a transaction guarded by", &what, error);
         // A copy whose token was refused says nothing about itself.
@@ -105,8 +80,8 @@ impl EtcdStore {
         loop {
             guard.check().map_err(|lost| not_applied(is_certain, &lost.to_string()))?;
             let path = newest.key.clone();
-            let (txn, certainty) = self.txn(&place, &path, Expected::Exactly(&newest), &writes, call)?;
-            is_certain &= matches!(certainty, Certainty::Full);
+            let (txn, is_second) = self.txn(&place, &path, Some(&newest), operations, call)?;
+            is_certain &= !is_second;
             newest = match txn {
                 Txn::Applied(revision) => return Ok(revision),
                 Txn::Beaten(None) => return Err(not_applied(is_certain, "the record is gone")),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::backends::etcd::client::{EtcdAnswer, EtcdClient, EtcdRequest};
 use crate::backends::etcd::config::EtcdConfig;
-use crate::backends::etcd::error::{Error, code};
-use crate::backends::etcd::message::{self, EtcdEvent, EtcdRefusal, Expected, KeyValue, Keys, Malformed, Txn, Write};
+use crate::backends::etcd::error::{Error, EtcdRefusal, code};
+use crate::backends::etcd::message::{self, EtcdEvent, KeyValue, Keys, Txn};
 use crate::backends::etcd::record;
 use crate::backends::etcd::terms::EtcdTerms;
 use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
@@ -18,7 +18,7 @@ use crate::util::panics::log_line;
 
 mod guarded;
 
-pub use guarded::EtcdOperation;
+pub use crate::backends::etcd::message::EtcdOperation;
 
 /// How long a watch may be silent, and at most twice that: then it is made anew, and many not at one time.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -99,20 +99,22 @@ impl EtcdStore {
         }
     }
 
-    /// Writes onto what is expected: the revision, or what stands there instead.
+    /// Writes onto `base`. Returns the outcome, and `true` if the outcome is of a second copy.
+    ///
+    /// etcd has refused the token of the first copy. A failed comparison proves nothing about that copy.
     fn txn(
         &self,
         place: &dyn Fn(&Error) -> StoreError,
         path: &[u8],
-        expected: Expected<'_>,
-        writes: &[Write<'_>],
+        base: Option<&KeyValue>,
+        operations: &[EtcdOperation],
         call: &CallContext,
-    ) -> Result<(Txn, Certainty), StoreError> {
-        let body = message::txn(path, expected, writes);
+    ) -> Result<(Txn, bool), StoreError> {
+        let body = message::txn(path, base, operations);
         let request = EtcdRequest { path: "/v3/kv/txn", body: &body, is_read: false, call };
-        let EtcdAnswer { body, is_second } = self.client.request(request).map_err(|error| place(&error))?;
-        let txn = message::read_txn(&body, path).map_err(|malformed| place(&Error::malformed(malformed.0)))?;
-        Ok((txn, if is_second { Certainty::OfTheSecondCopy } else { Certainty::Full }))
+        let answer = self.client.request(request);
+        let read = |EtcdAnswer { body, is_second }| Ok((message::read_txn(&body, path)?, is_second));
+        answer.and_then(read).map_err(|error| place(&error))
     }
 
     /// Puts a record, and answers what stands then.
@@ -129,20 +131,19 @@ impl EtcdStore {
             StoreError::new(StoreErrorKind::Rejected, format!("cannot {operation} {what}: the record: {rule}"))
         })?;
         let path = self.path(key);
-        let expected = base.map_or(Expected::Absent, Expected::Exactly);
         let place = |error: &Error| explain(operation, &what, error);
-        let writes = [Write::Put(&path, &value)];
-        match self.txn(&place, &path, expected, &writes, call)? {
+        let put = EtcdOperation::Put { key: path.clone(), value: value.clone() };
+        match self.txn(&place, &path, base, &[put], call)? {
             (Txn::Applied(revision), _) => {
                 let create_revision = base.map_or(revision, |base| base.create_revision);
                 let kv = KeyValue { key: path, create_revision, mod_revision: revision, value };
                 self.observe(key, kv)
             }
-            (Txn::Beaten(found), certainty) => {
-                let kind = match (certainty, base) {
-                    (Certainty::Full, _) => StoreErrorKind::NotApplied,
-                    (Certainty::OfTheSecondCopy, Some(_)) => StoreErrorKind::Conflict,
-                    (Certainty::OfTheSecondCopy, None) => StoreErrorKind::AlreadyExists,
+            (Txn::Beaten(found), is_second) => {
+                let kind = match (is_second, base) {
+                    (false, _) => StoreErrorKind::NotApplied,
+                    (true, Some(_)) => StoreErrorKind::Conflict,
+                    (true, None) => StoreErrorKind::AlreadyExists,
                 };
                 let stands =
                     found.map_or_else(|| "it is gone".to_owned(), |kv| format!("it is at {}", kv.mod_revision));
@@ -174,9 +175,9 @@ impl EtcdStore {
     ) -> Result<message::Found, StoreError> {
         let body = message::range(keys);
         let request = EtcdRequest { path: "/v3/kv/range", body: &body, is_read: true, call };
-        let answer = self.client.request(request).map_err(|error| explain(operation, what, &error))?;
-        message::read_range(&answer.body, keys)
-            .map_err(|Malformed(malformed)| explain(operation, what, &Error::malformed(malformed)))
+        let answer = self.client.request(request);
+        let found = answer.and_then(|answer| message::read_range(&answer.body, keys));
+        found.map_err(|error| explain(operation, what, &error))
     }
 
     /// What an event of a watch tells; nothing if it is of no record that was asked for.
@@ -203,14 +204,6 @@ impl EtcdStore {
         };
         Ok(Some(WatchEvent::Changed { key: boxed, observed }))
     }
-}
-
-/// How far a comparison that failed says that nothing was written.
-#[derive(Clone, Copy)]
-enum Certainty {
-    Full,
-    /// The first copy was sent with a token that was refused. It says nothing about that one.
-    OfTheSecondCopy,
 }
 
 fn parse(kv: KeyValue) -> Result<VersionedRecord, &'static str> {
@@ -264,14 +257,8 @@ impl Store for EtcdStore {
             ),
             false => explain("watch", &what, error),
         };
-        let path = match scope {
-            WatchScope::Key(key) => self.path(key),
-            WatchScope::All => self.prefix.clone().into_bytes(),
-        };
-        let keys = match scope {
-            WatchScope::Key(_) => Keys::One(&path),
-            WatchScope::All => Keys::Prefix(&path),
-        };
+        let path = self.path(if let WatchScope::Key(key) = scope { key } else { "" });
+        let keys = if scope == WatchScope::All { Keys::Prefix(&path) } else { Keys::One(&path) };
         let call = CallContext::new(OPENING, cancel.clone());
         let (mut after, present) = match from.and_then(Cursor::get::<u64>) {
             Some(after) => (*after, Vec::new()),

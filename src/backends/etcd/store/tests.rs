@@ -354,7 +354,10 @@ fn what_is_not_etcd_is_an_error_and_no_absent_record() {
         (301, "", Malformed),
         (403, r#"{"code":7,"message":"etcdserver: permission denied"}"#, Forbidden),
         (200, r#"{"code":7,"message":"etcdserver: permission denied"}"#, Malformed),
+        (499, "", Malformed),
+        (400, "CommonName of client sending a request", Unauthorized),
         (404, "404 page not found", NotFound),
+        (429, "", Unavailable),
         (503, "<html>", Unavailable),
     ] {
         let gateway = Gateway::new(move |_| Some((status, body.to_owned())));
@@ -436,8 +439,9 @@ fn a_guarded_transaction_is_tried_again_only_within_its_term() {
     assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
 }
 
-fn watched(line: &'static str, from: u64) -> (StoreErrorKind, usize) {
-    let gateway = Gateway::new(move |_| Some((200, line.to_owned())));
+fn watched(line: &str, from: u64) -> (StoreErrorKind, usize) {
+    let line = line.to_owned();
+    let gateway = Gateway::new(move |_| Some((200, line.clone())));
     let mut told = 0;
     let ended = store(&[&gateway]).watch(
         WatchScope::Key("jobs"),
@@ -452,11 +456,18 @@ fn watched(line: &'static str, from: u64) -> (StoreErrorKind, usize) {
 fn a_watch_that_etcd_does_not_begin_ends_with_the_reason() {
     let created = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true}}\n";
     assert_eq!(watched(created, 10), (StoreErrorKind::Expired, 0), "etcd has gone back");
-    let refused = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true,\"canceled\":true,\
-                   \"cancel_reason\":\"code = PermissionDenied desc = etcdserver: permission denied\"}}\n";
-    assert_eq!(watched(refused, 9), (StoreErrorKind::Forbidden, 0));
+    for (reason, expected) in [
+        ("code = PermissionDenied desc = etcdserver: permission denied", StoreErrorKind::Forbidden),
+        ("etcdserver: user name is empty", StoreErrorKind::Unauthorized),
+        ("rpc error: code = Unauthenticated desc = x", StoreErrorKind::Unauthorized),
+        ("etcdserver: mvcc: something else", StoreErrorKind::Unavailable),
+    ] {
+        let result = format!(r#"{{{HEADER},"created":true,"canceled":true,"cancel_reason":"{reason}"}}"#);
+        assert_eq!(watched(&format!("{{\"result\":{result}}}\n"), 9), (expected, 0), "{reason}");
+    }
     let compacted = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true}}\n\
-                     {\"result\":{\"header\":{\"revision\":\"9\"},\"canceled\":true,\"compact_revision\":\"8\"}}\n";
+                     {\"result\":{\"header\":{\"revision\":\"9\"},\"canceled\":true,\"compact_revision\":\"8\",\
+                     \"cancel_reason\":\"permission denied\"}}\n";
     assert_eq!(watched(compacted, 3), (StoreErrorKind::Expired, 1));
     let no_leader = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true}}\n\
                      {\"error\":{\"code\":14,\"message\":\"etcdserver: no leader\"}}\n";

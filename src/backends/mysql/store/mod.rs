@@ -1,19 +1,13 @@
 //! Records in a table of MySQL or MariaDB.
 
-use std::fmt;
-use std::time::Duration;
-
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::table::{MySqlTable, text};
 use crate::backends::sql;
-use crate::backends::sql::store::{SqlStore, SqlTable};
+use crate::backends::sql::store::SqlStore;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
-
-/// How long [`MySqlStore::create_table`] waits.
-const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Records in a table of MySQL 8.0 or MariaDB 10.2.4, or later ones: for electing where there is such a server anyway, or where
 /// what the leader writes is in it as well. See [`fence_sql`](Self::fence_sql) for that.
@@ -56,6 +50,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// assert!(guard.is_leader());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct MySqlStore(SqlStore<MySqlTable>);
 
 impl MySqlStore {
@@ -93,7 +88,7 @@ impl MySqlStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.0.0.create_table(&CallContext::new(SET_UP_TIMEOUT, CancelToken::new()))
+        self.0.set_up()
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
@@ -120,12 +115,6 @@ impl MySqlStore {
 }
 
 delegate_store!(impl Store for MySqlStore { self => self.0 });
-
-impl fmt::Debug for MySqlStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MySqlStore").field("location", &self.0.0.place()).finish_non_exhaustive()
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,6 @@
 //! Records in a table of PostgreSQL.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use crate::backends::postgres::changes;
 use crate::backends::postgres::client::{PostgresClient, PostgresRequest};
@@ -11,14 +9,11 @@ use crate::backends::postgres::connection::{Rows, Statement};
 use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::table;
 use crate::backends::sql;
-use crate::backends::sql::store::{SqlStore, SqlTable, WatchRequest};
+use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore, SqlTable, WatchRequest};
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
-
-/// How long [`PostgresStore::create_table`] may take.
-const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Records in a table of PostgreSQL: for electing where there is such a database and no Kubernetes. PostgreSQL 12 or later.
 ///
@@ -65,6 +60,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// assert!(guard.is_leader());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct PostgresStore(SqlStore<PostgresTable>);
 
 struct PostgresTable {
@@ -107,7 +103,7 @@ impl PostgresStore {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.0.0.create_table(&CallContext::new(SET_UP_TIMEOUT, CancelToken::new()))
+        self.0.set_up()
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
@@ -157,12 +153,15 @@ impl PostgresTable {
         &self,
         operation: &str,
         key: &str,
-        statement: Statement<'_>,
+        sql: &str,
+        parameters: &[Option<String>],
         call: &CallContext,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         let what = self.describe(WatchScope::Key(key));
         self.check_table(operation, &what, call)?;
+        let parameters: Vec<_> = parameters.iter().map(Option::as_deref).collect();
+        let statement = Statement { sql, parameters: &parameters };
         let answer = self.client.run(request(&[statement], operation == "get", call), read);
         answer.map_err(|error| self.explain(operation, &what, &error))
     }
@@ -182,10 +181,6 @@ fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a CallCon
 }
 
 impl SqlTable for PostgresTable {
-    fn name(&self) -> String {
-        self.client.location()
-    }
-
     fn location(&self) -> String {
         self.client.location()
     }
@@ -209,15 +204,13 @@ impl SqlTable for PostgresTable {
     }
 
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
-        let statement = Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] };
-        self.run("get", key, statement, call, |rows| table::only(key, table::read(rows)?))
+        let parameters = [Some(key.to_owned())];
+        self.run("get", key, table::SELECT_ONE, &parameters, call, |rows| table::only(key, table::read(rows)?))
     }
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
-        let columns = table::columns(record);
-        let parameters = [&[Some(key), record.uid.as_deref()], &columns.each_ref().map(Option::as_deref)[..]].concat();
-        let statement = Statement { sql: table::INSERT, parameters: &parameters };
-        self.run("create", key, statement, call, |rows| table::number(&rows))
+        let parameters = sql::insert_parameters(key, record);
+        self.run("create", key, table::INSERT, &parameters, call, |rows| table::number(&rows))
     }
 
     fn update(
@@ -227,14 +220,8 @@ impl SqlTable for PostgresTable {
         new: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<bool, StoreError> {
-        let (generation, writes) = sql::parts(base.version);
-        let (generation, writes) = (generation.to_string(), writes.to_string());
-        let (new, old) = (table::columns(new), table::columns(&base.record));
-        let at = [Some(key), Some(generation.as_str()), Some(writes.as_str()), base.record.uid.as_deref()];
-        let parameters =
-            [&new.each_ref().map(Option::as_deref)[..], &at, &old.each_ref().map(Option::as_deref)].concat();
-        let statement = Statement { sql: table::UPDATE, parameters: &parameters };
-        self.run("update", key, statement, call, |rows| Ok(!rows.is_empty()))
+        let parameters = sql::update_parameters(key, base, new);
+        self.run("update", key, table::UPDATE, &parameters, call, |rows| Ok(!rows.is_empty()))
     }
 
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
@@ -266,12 +253,6 @@ fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
             (StoreErrorKind::Rejected, "; its table must be the one of PostgresStore's documentation")
         }
         _ => (StoreErrorKind::Unavailable, ""),
-    }
-}
-
-impl fmt::Debug for PostgresStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStore").field("location", &self.0.0.client.location()).finish_non_exhaustive()
     }
 }
 

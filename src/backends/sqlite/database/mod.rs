@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Row as SqlRow, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
 
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
-use crate::backends::sql::{RecordRow, Records, watch_diff};
+use crate::backends::sql::{Records, watch_diff};
 use crate::backends::sqlite::file::DatabaseFile;
 use crate::backends::sqlite::signal::{CommitSignal, Waker, wake_others};
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
@@ -74,10 +74,6 @@ impl Database {
         Ok(Self { file, requests, watches, wakers: Mutex::default() })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        self.file.path()
-    }
-
     /// What is in scope and the number of its state, unless that is `seen`.
     fn read_if_changed(
         &self,
@@ -135,12 +131,8 @@ impl Database {
 }
 
 impl SqlTable for Database {
-    fn name(&self) -> String {
-        self.path().display().to_string()
-    }
-
     fn location(&self) -> String {
-        self.name()
+        self.file.path().display().to_string()
     }
 
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
@@ -153,20 +145,11 @@ impl SqlTable for Database {
     }
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
-        let (acquire_time, renew_time) = (text(&record.acquire_time), text(&record.renew_time));
-        let values = params![
-            key,
-            record.uid,
-            record.holder_identity,
-            record.lease_duration_seconds,
-            acquire_time,
-            renew_time,
-            record.lease_transitions
-        ];
+        let parameters = sql::insert_parameters(key, record);
         self.attempt(&self.requests, call, |connection| {
             // In a transaction of its own, which is over, or has failed, when this returns. No RETURNING: with a row in hand a
             // commit that fails is silent.
-            let rows = connection.prepare_cached(INSERT)?.execute(values)?;
+            let rows = connection.prepare_cached(INSERT)?.execute(params_from_iter(&parameters))?;
             let generation = (rows > 0).then(|| connection.last_insert_rowid());
             self.announce(rows);
             Ok(generation)
@@ -180,27 +163,9 @@ impl SqlTable for Database {
         new: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<bool, StoreError> {
-        let (generation, writes) = sql::parts(base.version);
-        let old = &base.record;
-        let times = [&new.acquire_time, &new.renew_time, &old.acquire_time, &old.renew_time].map(text);
-        let values = params![
-            new.holder_identity,
-            new.lease_duration_seconds,
-            times[0],
-            times[1],
-            new.lease_transitions,
-            key,
-            generation,
-            writes,
-            old.uid,
-            old.holder_identity,
-            old.lease_duration_seconds,
-            times[2],
-            times[3],
-            old.lease_transitions
-        ];
+        let parameters = sql::update_parameters(key, base, new);
         self.attempt(&self.requests, call, |connection| {
-            let rows = connection.prepare_cached(UPDATE)?.execute(values)?;
+            let rows = connection.prepare_cached(UPDATE)?.execute(params_from_iter(&parameters))?;
             self.announce(rows);
             Ok(rows > 0)
         })
@@ -287,7 +252,7 @@ fn select(connection: &Connection, scope: WatchScope<'_>) -> rusqlite::Result<Re
     }
 }
 
-fn observed(row: &SqlRow<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
+fn observed(row: &Row<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
     let time = |column| row.get::<_, Option<String>>(column).map(|time| time.map(MicroTime::from_text));
     let record = LeaderElectionRecord {
         uid: row.get(3)?,
@@ -297,13 +262,9 @@ fn observed(row: &SqlRow<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
         renew_time: time(7)?,
         lease_transitions: row.get(8)?,
     };
-    let row = RecordRow { generation: row.get(0)?, key: row.get::<_, String>(1)?.into(), writes: row.get(2)?, record };
-    let generation = row.generation;
-    row.observed().ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
-}
-
-fn text(time: &Option<MicroTime>) -> Option<&str> {
-    time.as_ref().map(MicroTime::as_str)
+    let (generation, key): (i64, String) = (row.get(0)?, row.get(1)?);
+    let observed = sql::observed(&key, generation, row.get(2)?, record);
+    observed.ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
 }
 
 /// Tries until others do not keep it out, but never beyond the call. `None` has waited for itself.

@@ -5,15 +5,11 @@ use crate::store::Store;
 use crate::util::cancel::CancelToken;
 use crate::util::sync::channel;
 
-struct Place {
-    _scratch: tempfile::TempDir,
-    path: PathBuf,
-}
-
-fn place() -> Place {
+/// Returns a database of a test's own, and its path.
+fn database() -> (Database, PathBuf, tempfile::TempDir) {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("election.db");
-    Place { _scratch: scratch, path }
+    (Database::open(&path, &call()).unwrap(), path, scratch)
 }
 
 fn call() -> CallContext {
@@ -30,8 +26,7 @@ fn a_journal_that_stays_in_another_mode_is_refused() {
 
 #[test]
 fn each_write_is_on_the_disk_before_it_is_answered() {
-    let place = place();
-    let database = Database::open(&place.path, &call()).unwrap();
+    let (database, _, _scratch) = database();
     for connection in [&database.requests, &database.watches] {
         let connection = connection.lock();
         let setting = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
@@ -41,8 +36,7 @@ fn each_write_is_on_the_disk_before_it_is_answered() {
 
 #[test]
 fn a_file_that_may_not_grow_is_an_error_that_says_so() {
-    let place = place();
-    let database = Database::open(&place.path, &call()).unwrap();
+    let (database, _, _scratch) = database();
     database.requests.lock().query_row("PRAGMA max_page_count = 1", [], |row| row.get::<_, i64>(0)).unwrap();
     let record = LeaderElectionRecord {
         uid: Some("uid".into()),
@@ -58,8 +52,7 @@ fn a_file_that_may_not_grow_is_an_error_that_says_so() {
 #[test]
 fn each_code_of_sqlite_is_a_kind_of_failure() {
     use StoreErrorKind::{Forbidden, Malformed, NotFound, Rejected, Unavailable};
-    let place = place();
-    let database = Database::open(&place.path, &call()).unwrap();
+    let (database, _, _scratch) = database();
     // The code of SQLite, its message, the kind, and whether the statement is repeated.
     for (code, message, kind, is_repeated) in [
         (13, "full", Unavailable, false),
@@ -86,8 +79,7 @@ fn each_code_of_sqlite_is_a_kind_of_failure() {
 
 #[test]
 fn what_came_too_late_is_no_answer() {
-    let place = place();
-    let database = Database::open(&place.path, &call()).unwrap();
+    let (database, _, _scratch) = database();
     let cancel = CancelToken::new();
     let cancelled = CallContext::new(Duration::from_secs(30), cancel.clone());
     let done = database.attempt(&database.requests, &cancelled, |_| {
@@ -107,10 +99,9 @@ fn what_came_too_late_is_no_answer() {
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_replaced_under_a_statement_makes_it_no_answer() {
-    let place = place();
-    let database = Database::open(&place.path, &call()).unwrap();
+    let (database, path, _scratch) = database();
     let done = database.attempt(&database.requests, &call(), |_| {
-        std::fs::remove_file(&place.path).unwrap();
+        std::fs::remove_file(&path).unwrap();
         Ok(())
     });
     assert_eq!(done.unwrap_err().kind(), StoreErrorKind::NotFound);
@@ -118,8 +109,7 @@ fn a_file_that_is_replaced_under_a_statement_makes_it_no_answer() {
 
 #[test]
 fn a_thread_that_waits_for_another_ends_with_its_call() {
-    let place = place();
-    let database = Database::open(&place.path, &call()).unwrap();
+    let (database, _, _scratch) = database();
     let held = database.requests.lock();
     let short = CallContext::new(Duration::from_millis(50), CancelToken::new());
     assert_eq!(database.select("jobs", &short).unwrap_err().kind(), StoreErrorKind::Timeout);
@@ -130,11 +120,10 @@ fn a_thread_that_waits_for_another_ends_with_its_call() {
 /// As on a system without it, or with none of its instances left.
 #[test]
 fn without_inotify_changes_of_this_process_and_of_others_are_told() {
-    let place = place();
-    let mut database = Database::open(&place.path, &call()).unwrap();
+    let (mut database, path, _scratch) = database();
     database.file.lose_wal();
     assert!(matches!(database.signal().0, CommitSignal::Polling { .. }));
-    let other = crate::backends::sqlite::store::SqliteStore::open(&place.path).unwrap();
+    let other = crate::backends::sqlite::store::SqliteStore::open(&path).unwrap();
     let record = LeaderElectionRecord { uid: Some("uid".into()), ..Default::default() };
     let (cancel, (told, tells)) = (CancelToken::new(), channel::unbounded());
     std::thread::scope(|threads| {
@@ -163,16 +152,15 @@ fn without_inotify_changes_of_this_process_and_of_others_are_told() {
 #[cfg(unix)]
 #[test]
 fn what_was_not_told_yet_is_told_as_deleted_when_its_file_is() {
-    let place = place();
-    let mut database = Database::open(&place.path, &call()).unwrap();
-    let other = crate::backends::sqlite::store::SqliteStore::open(&place.path).unwrap();
+    let (mut database, path, _scratch) = database();
+    let other = crate::backends::sqlite::store::SqliteStore::open(&path).unwrap();
     database.file.lose_wal();
     let (cancel, mut told) = (CancelToken::new(), Vec::new());
     let ended =
         database.watch(WatchRequest { scope: WatchScope::Key("jobs"), from: None, cancel: &cancel }, &mut |event| {
             if let WatchEvent::Bookmark(_) = event {
                 other.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap();
-                std::fs::remove_file(&place.path).unwrap();
+                std::fs::remove_file(&path).unwrap();
             }
             told.push(event);
         });

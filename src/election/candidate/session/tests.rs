@@ -55,6 +55,10 @@ impl Scenario {
 
     fn fails(&mut self, kind: StoreErrorKind) {
         let id = self.request().id;
+        self.answer_fails(id, kind);
+    }
+
+    fn answer_fails(&mut self, id: u64, kind: StoreErrorKind) {
         self.handle(Input::Response(id, StoreResponse::Failed(StoreError::new(kind, "made up"))));
     }
 
@@ -114,6 +118,16 @@ impl Scenario {
         self.handle(Input::Watched { received_at: self.now, change });
     }
 
+    /// Takes all effects, as texts.
+    fn texts(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.effect()).map(|effect| format!("{effect:?}")).collect()
+    }
+
+    /// How many effects contain this text. Takes all effects.
+    fn count(&mut self, text: &str) -> usize {
+        self.texts().iter().filter(|it| it.contains(text)).count()
+    }
+
     /// What is wanted, but for lines in the log.
     fn wants(&mut self) -> Vec<Effect> {
         let effects = std::iter::from_fn(|| self.effect());
@@ -152,8 +166,7 @@ fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that(
     let mut scenario = Scenario::campaigning(1, false);
     let _ = scenario.creates();
     scenario.handle(Input::Close);
-    let beaten = StoreError::new(StoreErrorKind::NotApplied, "made up");
-    scenario.handle(Input::Response(2, StoreResponse::Failed(beaten)));
+    scenario.answer_fails(2, StoreErrorKind::NotApplied);
     assert!(!scenario.candidacy.may_hold(), "it was another's");
 }
 
@@ -162,7 +175,7 @@ fn who_closes_it_while_an_acquisition_hangs_waits_until_it_was_looked_for_once()
     let mut scenario = Scenario::campaigning(1, false);
     let _ = scenario.creates();
     scenario.handle(Input::Close);
-    scenario.handle(Input::Response(2, StoreResponse::Failed(StoreError::new(StoreErrorKind::Interrupted, "made up"))));
+    scenario.answer_fails(2, StoreErrorKind::Interrupted);
     assert!(scenario.candidacy.may_hold(), "it may be ours");
     let since = scenario.now;
     let read = scenario.request();
@@ -196,10 +209,7 @@ fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_wel
             assert!(scenario.now <= runs_out, "it is not told");
             match scenario.step() {
                 Step::Wait(until) => scenario.now = until,
-                Step::Send(request) => {
-                    let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
-                    scenario.handle(Input::Response(request.id, StoreResponse::Failed(error)));
-                }
+                Step::Send(request) => scenario.answer_fails(request.id, StoreErrorKind::Unavailable),
                 Step::Finished => panic!("nobody closed it"),
             }
         }
@@ -211,10 +221,7 @@ fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_wel
 fn whom_a_campaign_waits_for_is_told_once_and_again_when_that_one_is_back() {
     for (once, lines) in [(false, [1, 0, 0, 1, 0, 1]), (true, [0; 6])] {
         let mut scenario = Scenario::campaigning(5, once);
-        let told = |scenario: &mut Scenario| {
-            let lines = std::iter::from_fn(|| scenario.effect());
-            lines.filter(|effect| format!("{effect:?}").contains("waiting until other releases")).count()
-        };
+        let told = |scenario: &mut Scenario| scenario.count("waiting until other releases");
         scenario.handle(Input::WatchOpened { from_scratch: true });
         let mut counts = Vec::new();
         for version in 1..=2 {
@@ -303,15 +310,14 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
         assert_eq!(cancelled, expected);
     }
     // An answer to another request is not one to this.
-    let late = StoreError::new(StoreErrorKind::Unavailable, "made up");
-    scenario.handle(Input::Response(renewal + 1, StoreResponse::Failed(late)));
+    scenario.answer_fails(renewal + 1, StoreErrorKind::Unavailable);
     assert!(scenario.candidacy.session().failures.last.is_none() && scenario.candidacy.session().in_flight.is_some());
 }
 
 #[test]
 fn each_event_has_its_line_and_its_level() {
     fn logs(scenario: &mut Scenario, level: &str, text: &str) {
-        let effects: Vec<_> = std::iter::from_fn(|| scenario.effect()).map(|it| format!("{it:?}")).collect();
+        let effects = scenario.texts();
         let is_there = effects.iter().any(|it| it.contains(&format!("level: {level}")) && it.contains(text));
         assert!(is_there, "{level} {text}: {effects:?}");
     }
@@ -379,7 +385,7 @@ fn a_round_ends_with_what_failed_and_an_answer_that_comes_twice_counts_once() {
     let wanted = scenario.wants();
     let [Effect::RoundOver { campaign: 5, error: Some(error) }] = &wanted[..] else { panic!("{wanted:?}") };
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
-    scenario.handle(Input::Response(1, StoreResponse::Failed(StoreError::new(StoreErrorKind::Timeout, "late"))));
+    scenario.answer_fails(1, StoreErrorKind::Timeout);
     assert!(scenario.wants().is_empty());
     scenario.handle(Input::Campaign { id: 6, once: true });
     scenario.fails(StoreErrorKind::Conflict);
@@ -434,8 +440,7 @@ fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
         let Step::Wait(until) = scenario.step() else {
             // A renewal, which is answered.
             let id = scenario.candidacy.session().in_flight.unwrap().0;
-            let error = StoreError::new(StoreErrorKind::Timeout, "made up");
-            scenario.handle(Input::Response(id, StoreResponse::Failed(error)));
+            scenario.answer_fails(id, StoreErrorKind::Timeout);
             continue;
         };
         assert!(until <= silent_at);
@@ -479,15 +484,11 @@ fn who_is_not_fit_waits_for_nobody_and_why_it_is_not_is_told() {
     scenario.hears_of_another(1);
     scenario.handle(says(false));
     scenario.handle(says(false));
-    let told = |scenario: &mut Scenario, text: &str| {
-        let lines = std::iter::from_fn(|| scenario.effect()).map(|effect| format!("{effect:?}"));
-        lines.filter(|line| line.contains(text)).count()
-    };
-    let lines: Vec<_> = std::iter::from_fn(|| scenario.effect()).map(|effect| format!("{effect:?}")).collect();
+    let lines = scenario.texts();
     let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
     assert_eq!((count("waiting until"), count("since the start: its probe says so")), (0, 1), "{lines:?}");
     scenario.handle(says(true));
-    assert_eq!(told(&mut scenario, "waiting until other releases"), 1);
+    assert_eq!(scenario.count("waiting until other releases"), 1);
 }
 
 #[test]
@@ -510,10 +511,7 @@ fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
             }
         };
         scenario.handle(Input::Response(request.id, response));
-        lines.extend(std::iter::from_fn(|| scenario.effect()).filter_map(|effect| match effect {
-            Effect::Log(notice) => Some(format!("{notice:?}")),
-            _ => None,
-        }));
+        lines.extend(scenario.texts());
     }
     let why: Vec<_> = lines.iter().filter(|line| line.contains("the work has to make progress within 3s")).collect();
     assert_eq!(why.iter().filter(|line| line.contains("Warn")).count(), 2, "{why:?}");
@@ -527,8 +525,7 @@ fn a_probe_that_flaps_is_told_of_at_warn_once_a_minute() {
     for second in 0..110 {
         scenario.now = scenario.now + Duration::from_secs(1);
         scenario.handle(says(second % 2 == 0));
-        let lines = std::iter::from_fn(|| scenario.effect()).map(|effect| format!("{effect:?}"));
-        warned += lines.filter(|line| line.contains("Warn")).count();
+        warned += scenario.count("Warn");
     }
     assert_eq!(warned, 2);
 }

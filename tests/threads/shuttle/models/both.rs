@@ -6,10 +6,9 @@ use leasehold_shuttle::explore::{explore, wait_for_all_threads};
 use leasehold_shuttle::faulty::{Faults, FaultyStore};
 use leasehold_shuttle::time::{self, Instant};
 use leasehold_shuttle::{LeaderElector, LeaderGuard, StopReason, Transition};
-use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use crate::{check_that_nothing_stale_ended, one_in};
+use crate::{check_that_nothing_stale_ended, hang_renewal, one_in, viewer};
 
 /// The primary's store, and the secondary's.
 struct Two([FaultyStore; 2]);
@@ -76,15 +75,7 @@ fn views_on_both_are_false_before_either_release_is_sent() {
         let elector = two.elector();
         let transitions = elector.transitions();
         let guard = two.lead(&elector);
-        let view = guard.leadership();
-        let viewer = thread::spawn(move || {
-            let mut over = false;
-            for _ in 0..4 {
-                let valid = view.is_leader();
-                assert!(!(over && valid), "a view was true again");
-                over |= !valid;
-            }
-        });
+        let viewer = viewer(guard.leadership());
         if one_in(3) {
             guard.step_down();
         }
@@ -107,15 +98,7 @@ fn a_hanging_renewal_of_either_does_not_hold_up_the_release_of_both() {
         let two = Two::new();
         let elector = two.elector();
         let guard = two.lead(&elector);
-        let store = two.one();
-        let renewals = store.ill_fated();
-        store.set_faults(Faults::RenewalsHang);
-        if one_in(2) {
-            renewals.recv().expect("a renewal is about to be sent");
-        } else {
-            // About when the first one is due.
-            time::sleep(Duration::from_millis(thread_rng().gen_range(1_940..2_060)));
-        }
+        hang_renewal(two.one());
         let began = Instant::now();
         let released = guard.release();
         assert!(released.is_ok(), "{released:?}");

@@ -8,7 +8,7 @@ use leasehold_shuttle::faulty::{Faults, FaultyStore};
 use leasehold_shuttle::{Error, Transition, time};
 use shuttle::thread;
 
-use crate::{check_that_nothing_stale_ended, elector, end, lead, one_in};
+use crate::{check_that_nothing_stale_ended, elector, end, lead, leading, one_in};
 
 #[test]
 fn an_elector_is_dropped_while_its_campaign_waits() {
@@ -43,9 +43,7 @@ fn an_elector_is_dropped_while_its_campaign_waits() {
 fn a_guard_outlives_its_elector() {
     explore("a guard outlives its elector", 4000, || {
         time::eager_for(Duration::ZERO);
-        let store = FaultyStore::new(Faults::Fair);
-        let elector = elector(&store);
-        let guard = lead(&elector, &store);
+        let (store, elector, guard) = leading();
         let dropper = thread::spawn(move || drop(elector));
         time::sleep(Duration::from_secs(30));
         assert!(guard.is_leader(), "{:?}", guard.check());

@@ -2,33 +2,19 @@
 
 use std::time::Duration;
 
+use leasehold_shuttle::StopReason;
 use leasehold_shuttle::explore::explore;
-use leasehold_shuttle::faulty::{Faults, FaultyStore};
+use leasehold_shuttle::faulty::Faults;
 use leasehold_shuttle::time::{self, Instant};
-use leasehold_shuttle::{Leadership, StopReason};
 use shuttle::rand::{Rng, thread_rng};
-use shuttle::thread::{self, JoinHandle};
+use shuttle::thread;
 
-use crate::{elector, end, lead, one_in};
-
-/// A thread that asks a few times: once told that the term is over, it may not be told otherwise.
-fn viewer(view: Leadership) -> JoinHandle<()> {
-    thread::spawn(move || {
-        let mut over = false;
-        for _ in 0..4 {
-            let valid = view.is_leader();
-            assert!(!(over && valid), "a view was true again");
-            over |= !valid;
-        }
-    })
-}
+use crate::{end, hang_renewal, leading, one_in, viewer};
 
 #[test]
 fn every_view_is_false_before_the_release_is_sent() {
     explore("every view is false before the release is sent", 4000, || {
-        let store = FaultyStore::new(Faults::Fair);
-        let elector = elector(&store);
-        let guard = lead(&elector, &store);
+        let (store, elector, guard) = leading();
         let viewers = [guard.leadership(), guard.leadership()].map(viewer);
         let dropped_elsewhere = thread::spawn(move || drop(guard));
         for thread in viewers.into_iter().chain([dropped_elsewhere]) {
@@ -41,9 +27,7 @@ fn every_view_is_false_before_the_release_is_sent() {
 #[test]
 fn a_step_down_ends_every_view_and_keeps_the_lease() {
     explore("a step-down ends every view and keeps the lease", 4000, || {
-        let store = FaultyStore::new(Faults::Fair);
-        let elector = elector(&store);
-        let guard = lead(&elector, &store);
+        let (store, elector, guard) = leading();
         let viewers = [guard.leadership(), guard.leadership()].map(viewer);
         guard.step_down();
         assert!(!guard.is_leader());
@@ -62,9 +46,7 @@ fn a_step_down_ends_every_view_and_keeps_the_lease() {
 #[test]
 fn the_end_of_a_term_wakes_everybody() {
     explore("the end of a term wakes everybody", 4000, || {
-        let store = FaultyStore::new(Faults::Fair);
-        let elector = elector(&store);
-        let guard = lead(&elector, &store);
+        let (store, elector, guard) = leading();
         let waiters = [guard.leadership(), guard.leadership()].map(|view| {
             thread::spawn(move || {
                 assert!(view.ended().recv().is_err());
@@ -100,17 +82,8 @@ fn the_end_of_a_term_wakes_everybody() {
 fn a_hanging_renewal_does_not_hold_up_a_release() {
     explore("a hanging renewal does not hold up a release", 4000, || {
         time::eager_for(Duration::from_millis(60));
-        let store = FaultyStore::new(Faults::Fair);
-        let elector = elector(&store);
-        let guard = lead(&elector, &store);
-        let renewals = store.ill_fated();
-        store.set_faults(Faults::RenewalsHang);
-        if one_in(2) {
-            renewals.recv().expect("a renewal is about to be sent");
-        } else {
-            // About when the first one is due.
-            time::sleep(Duration::from_millis(thread_rng().gen_range(1_940..2_060)));
-        }
+        let (store, elector, guard) = leading();
+        hang_renewal(&store);
         let began = Instant::now();
         if one_in(2) {
             let released = guard.release();
@@ -127,9 +100,7 @@ fn a_hanging_renewal_does_not_hold_up_a_release() {
 #[test]
 fn a_release_is_confirmed_only_when_the_record_is_nobodys() {
     explore("a release is confirmed only when the record is nobody's", 4000, || {
-        let store = FaultyStore::new(Faults::Fair);
-        let elector = elector(&store);
-        let guard = lead(&elector, &store);
+        let (store, elector, guard) = leading();
         store.set_faults(Faults::Foul);
         time::sleep(Duration::from_secs(thread_rng().gen_range(0..4)));
         let released = guard.release();

@@ -10,7 +10,7 @@ use leasehold_shuttle::{Error, channel, time};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use crate::{check_that_nothing_stale_ended, elector, end, one_in};
+use crate::{check_that_nothing_stale_ended, elector, end, lead, one_in};
 
 /// The withdrawal meets the answer; after it another campaign can enter at once, and nothing left over from the first can
 /// end it.
@@ -89,8 +89,7 @@ fn a_campaign_that_times_out_takes_its_guard_or_gives_it_back() {
             assert!(matches!(elector.campaign(), Err(Error::Busy)), "a guard and a campaign");
             store.attend(guard.leadership());
         }
-        let guard = elector.block_until_leader().expect("the seat is free");
-        store.attend(guard.leadership());
+        let guard = lead(&elector, &store);
         check_that_nothing_stale_ended(&guard);
         drop(guard);
         end(elector, &store);
@@ -154,8 +153,7 @@ fn a_round_that_does_not_win_leaves_nothing_behind() {
         store.give_to_another();
         let elector = elector(&store);
         assert!(elector.try_acquire().expect("no error").is_none(), "taken over too early");
-        let guard = elector.block_until_leader().expect("the seat is free");
-        store.attend(guard.leadership());
+        let guard = lead(&elector, &store);
         check_that_nothing_stale_ended(&guard);
         drop(guard);
         end(elector, &store);
@@ -222,8 +220,7 @@ fn a_campaign_that_got_an_error_acquires_nothing() {
         store.set_faults(Faults::Fair);
         time::sleep(Duration::from_secs(20));
         store.nobody_asks(false);
-        let guard = elector.block_until_leader().expect("the seat is free, and nothing is forbidden");
-        store.attend(guard.leadership());
+        let guard = lead(&elector, &store);
         drop(guard);
         end(elector, &store);
     });

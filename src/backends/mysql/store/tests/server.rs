@@ -6,9 +6,10 @@ use std::thread;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
-use crate::backends::mysql::client::{MySqlClient, MySqlStatement, Shape};
+use crate::backends::mysql::client::{MySqlClient, MySqlStatement};
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::error::Error;
+use crate::backends::mysql::session::Shape;
 use crate::backends::mysql::store::MySqlStore;
 use crate::backends::tests;
 use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step};

@@ -4,6 +4,7 @@ mod sessions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustls::ServerConfig;
@@ -74,7 +75,7 @@ impl Server {
 /// A store that takes the server's table for its own.
 fn checked(config: PostgresConfig) -> PostgresStore {
     let store = PostgresStore::new(config).unwrap();
-    store.0.0.is_checked.store(true, Ordering::Release);
+    store.0.table.is_checked.store(true, Ordering::Release);
     store
 }
 
@@ -118,7 +119,7 @@ impl Scripted for Server {
 
     fn write(&self, call: &CallContext) -> net::Error {
         let update = Statement { sql: "UPDATE", parameters: &[] };
-        match self.store().0.0.client.run(request(&[update], false, call), Ok) {
+        match self.store().0.table.client.run(request(&[update], false, call), Ok) {
             Err(Error::Net(error)) => error,
             other => panic!("{other:?}"),
         }
@@ -401,7 +402,7 @@ fn where_a_session_does_not_keep_statements_they_are_sent_as_to_one_that_is_shar
         }
     });
     let store = server.store();
-    store.0.0.client.set_has_sessions(true);
+    store.0.table.client.set_has_sessions(true);
     let base = store.get("jobs", &call()).unwrap().unwrap();
     store.update("jobs", &base, &base.record, &call()).unwrap();
     assert_eq!(server.connections(), 2);
@@ -422,7 +423,7 @@ fn what_may_have_been_committed_is_not_sent_again_for_a_statement_that_is_not_ke
                 _ => answer(&[]),
             });
             let store = server.store();
-            store.0.0.client.set_has_sessions(true);
+            store.0.table.client.set_has_sessions(true);
             let base = VersionedRecord::new(LeaderElectionRecord::default(), 1 << 31, StoreData::none());
             assert_ne!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::NotApplied);
             assert_eq!(server.connections(), 1, "{severity} {sqlstate}");

@@ -1,6 +1,6 @@
 //! Settings that are made once for a session, and transactions that turn out to have been without them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::net::interrupt::Interrupter;
@@ -60,7 +60,7 @@ fn in_a_session_of_ours_settings_stand_until_a_call_has_another_time() {
     let store = server.store();
     store.get("jobs", &CallContext::new(Duration::from_secs(60), CancelToken::new())).unwrap();
     assert_eq!(told.recv().unwrap(), (2, false), "for one transaction");
-    store.0.0.client.set_has_sessions(true);
+    store.0.table.client.set_has_sessions(true);
     let (set, stands) = ((2, true), (1, false));
     for (seconds, expected) in [
         // A watch that warms up; an attempt to take over; a release.
@@ -94,7 +94,7 @@ fn settings_that_were_made_in_a_transaction_that_failed_are_made_again() {
         }
     });
     let store = server.store();
-    store.0.0.client.set_has_sessions(true);
+    store.0.table.client.set_has_sessions(true);
     assert_eq!(kind(store.get("jobs", &call())), StoreErrorKind::Conflict);
     store.get("jobs", &call()).unwrap();
     assert!(told.recv().unwrap());
@@ -122,14 +122,14 @@ fn a_write_that_was_without_its_settings_stays_open_and_from_then_on_each_transa
             }
         });
         let store = server.store();
-        store.0.0.client.set_has_sessions(true);
+        store.0.table.client.set_has_sessions(true);
         store.get("jobs", &call()).unwrap();
         let error = write(&store).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
         for _ in 0..2 {
             write(&store).expect("with settings of its own");
             assert_eq!(server.connections(), 2, "and not on the connection that was without them");
-            store.0.0.client.set_has_sessions(true);
+            store.0.table.client.set_has_sessions(true);
         }
     }
 }
@@ -151,24 +151,24 @@ fn a_read_that_was_without_its_settings_is_asked_again_also_on_a_connection_of_t
     let all = [Statement { sql: table::SELECT_ALL, parameters: &[] }];
     for on_its_own in [false, true] {
         let store = server.store();
-        store.0.0.client.set_has_sessions(true);
+        store.0.table.client.set_has_sessions(true);
         let call = call();
         let request = request(&all, true, &call);
         let found = match on_its_own {
             true => {
                 let (interrupter, _hook) = Interrupter::hooked(call.cancel());
                 let deadline = Instant::now() + call.remaining();
-                let mut connection = store.0.0.client.connect(deadline, call.cancel(), &interrupter).unwrap();
-                store.0.0.client.run_on(&mut connection, &request, table::read)
+                let mut connection = store.0.table.client.connect(deadline, call.cancel(), &interrupter).unwrap();
+                store.0.table.client.run_on(&mut connection, &request, table::read)
             }
-            false => store.0.0.client.run(request, table::read),
+            false => store.0.table.client.run(request, table::read),
         };
         assert_eq!(found.unwrap()["other"].record.holder(), Some("a"));
     }
     // Where that does not help it is an error, and is not asked for ever.
     let server = Server::new(|said| with_proof(said, UNPROVED));
     let store = server.store();
-    store.0.0.client.set_has_sessions(true);
+    store.0.table.client.set_has_sessions(true);
     assert_eq!(kind(store.get("jobs", &call())), StoreErrorKind::Unavailable);
 }
 
@@ -183,7 +183,7 @@ fn what_has_no_proof_makes_its_settings_for_itself() {
         }
     });
     let store = server.store();
-    store.0.0.client.set_has_sessions(true);
+    store.0.table.client.set_has_sessions(true);
     store.create_table().unwrap();
     store.create_table().unwrap();
     assert_eq!(server.connections(), 1);

@@ -1,6 +1,6 @@
 //! What must hold of every answer, however it was cut or mutated on its way.
 
-use super::*;
+use crate::backends::etcd::message::*;
 
 const KEY: &[u8] = b"a";
 

@@ -1,0 +1,32 @@
+//! How connections to a database server are encrypted.
+
+use crate::net::database_url::Address;
+use crate::net::tls::config::{TlsConfig, refuse};
+use crate::net::tls::{ClientTls, TlsSettings};
+use crate::util::config_error::ConfigError;
+
+/// How connections to a database server are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TlsMode {
+    Disable,
+    /// Encryption without verification of the server.
+    Require,
+    VerifyFull,
+}
+
+impl TlsMode {
+    /// Returns the mode if the configuration names none. Traffic within this machine is plain text.
+    pub(crate) fn default_for(address: &Address) -> Self {
+        if address.is_local() { Self::Disable } else { Self::VerifyFull }
+    }
+
+    /// Returns the TLS of a client, or `None` for plain text.
+    pub(crate) fn client(self, tls: &TlsConfig, address: &Address) -> Result<Option<ClientTls>, ConfigError> {
+        let insecure = self == Self::Require;
+        let settings = TlsSettings { insecure, without_alpn: true, ..tls.settings.clone() };
+        match self {
+            Self::Disable => Ok(None),
+            _ => ClientTls::new(settings, address.host()).map(Some).map_err(|error| refuse("tls", &error)),
+        }
+    }
+}
