@@ -109,10 +109,10 @@ mod runtime;
 mod store;
 #[cfg(feature = "conformance")]
 pub mod testing;
-#[cfg(feature = "_internals")]
+#[cfg(any(feature = "_internals", feature = "cli"))]
 #[doc(hidden)]
 pub mod util;
-#[cfg(not(feature = "_internals"))]
+#[cfg(not(any(feature = "_internals", feature = "cli")))]
 mod util;
 
 #[cfg(feature = "etcd")]
@@ -127,13 +127,9 @@ pub use backends::kubernetes::{
     metadata::OwnerReference, object::ObjectStore, resource_lock::ResourceLock,
 };
 #[cfg(feature = "mysql")]
-pub use backends::mysql::config::MySqlConfig;
-#[cfg(feature = "mysql")]
-pub use backends::mysql::store::MySqlStore;
+pub use backends::mysql::{config::MySqlConfig, store::MySqlStore};
 #[cfg(feature = "postgres")]
-pub use backends::postgres::config::PostgresConfig;
-#[cfg(feature = "postgres")]
-pub use backends::postgres::store::PostgresStore;
+pub use backends::postgres::{config::PostgresConfig, store::PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use backends::sqlite::store::SqliteStore;
 pub use crossbeam_channel;

@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use env_logger::{Builder, Env, Target};
 
 use super::say::PATIENCE;
-use crate::one_line::OneLine;
+use leasehold::util::one_line::OneLine;
 
 /// So many lines may wait. Those beyond are dropped.
 const BEHIND: usize = 1024;

@@ -4,18 +4,87 @@
 //! leader.
 #![forbid(unsafe_code)]
 
-#[path = "../util/backoff.rs"]
-mod backoff;
-#[path = "mod.rs"]
-mod cli;
-#[allow(dead_code, reason = "the library's clock, and the command only reads the time")]
-#[path = "../util/clock/mod.rs"]
-mod clock;
-#[path = "../util/one_line.rs"]
-mod one_line;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` is for Linux alone"))]
+mod election;
+mod follow;
+mod log;
+mod observe;
+mod password;
+#[cfg(target_os = "linux")]
+mod run;
+mod say;
+mod wait;
 
 use std::process::ExitCode;
 
+use clap::{Parser, Subcommand};
+use say::{FAILED, Failure, failed};
+
+/// Leader election for any program, by a Kubernetes Lease, etcd or a database
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, args_override_self = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: CliCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CliCommand {
+    #[cfg(target_os = "linux")]
+    Run(Box<run::RunArgs>),
+    /// Run a command while the lease is held: on Linux alone
+    #[cfg(not(target_os = "linux"))]
+    Run {
+        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+    Observe(Box<observe::ObserveArgs>),
+    Wait(Box<wait::WaitArgs>),
+}
+
+/// What the process does, by its arguments.
 fn main() -> ExitCode {
-    cli::main()
+    #[cfg(target_os = "linux")]
+    if let Some(code) = run::hidden(std::env::args_os().skip(1)) {
+        return code;
+    }
+    let Cli { command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            say::print(&error.render().to_string(), say::PATIENCE);
+            return ExitCode::from(FAILED);
+        }
+    };
+    #[cfg(target_os = "linux")]
+    let is_quiet = matches!(&command, CliCommand::Run(run) if run.quiet);
+    #[cfg(not(target_os = "linux"))]
+    let is_quiet = false;
+    let _log = match log::StderrLog::start(is_quiet) {
+        Ok(log) => log,
+        Err(error) => return exit_by(Err(failed(format!("a thread for the log was not started: {error}")))),
+    };
+    let code = match command {
+        #[cfg(target_os = "linux")]
+        CliCommand::Run(arguments) => exit_by(run::run(*arguments)),
+        #[cfg(not(target_os = "linux"))]
+        CliCommand::Run { .. } => exit_by(Err(failed(
+            "leasehold run is for Linux, where nothing that a command has started can outlive its term; observe and wait are for \
+             every system",
+        ))),
+        CliCommand::Observe(arguments) => exit_by(observe::run(&arguments).map_err(failed)),
+        CliCommand::Wait(arguments) => exit_by(wait::run(&arguments).map_err(failed)),
+    };
+    password::end_programs();
+    code
+}
+
+fn exit_by(ended: Result<u8, Failure>) -> ExitCode {
+    ExitCode::from(ended.unwrap_or_else(|(code, message)| {
+        say::say(&message);
+        code
+    }))
 }

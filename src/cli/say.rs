@@ -8,10 +8,18 @@ use std::time::Duration;
 #[cfg(unix)]
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::one_line::OneLine;
+use leasehold::util::one_line::OneLine;
 
 /// The exit code of this program's own errors, as of env(1) and timeout(1): commands hardly ever exit with the code.
 pub const FAILED: u8 = 125;
+
+/// The exit code, and the message on stderr before the exit.
+pub type Failure = (u8, String);
+
+/// Returns the failure of an error of this program itself.
+pub fn failed(message: impl Into<String>) -> Failure {
+    (FAILED, message.into())
+}
 
 /// Writes it as a line, unless nobody takes that for a moment. To be used where there is no log, or what is said comes after it.
 pub fn say(message: &str) {
@@ -56,16 +64,11 @@ pub fn write_stdout(text: &str) -> io::Result<()> {
 }
 
 /// Returns an error if nobody reads stdout. A write returns the same error, but there may be nothing to write for long.
-#[cfg(unix)]
 pub fn check_stdout() -> io::Result<()> {
-    match poll_once(&io::stdout(), PollFlags::empty(), Duration::ZERO).contains(PollFlags::ERR) {
-        true => Err(io::ErrorKind::BrokenPipe.into()),
-        false => Ok(()),
+    #[cfg(unix)]
+    if poll_once(&io::stdout(), PollFlags::empty(), Duration::ZERO).contains(PollFlags::ERR) {
+        return Err(io::ErrorKind::BrokenPipe.into());
     }
-}
-
-#[cfg(not(unix))]
-pub fn check_stdout() -> io::Result<()> {
     Ok(())
 }
 

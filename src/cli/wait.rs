@@ -10,7 +10,7 @@ use super::election::duration;
 use super::follow::leases::{EventKind, LeaseEvent};
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::{say, write_stdout};
-use crate::one_line::OneLine;
+use leasehold::util::one_line::OneLine;
 
 /// Wait until somebody leads, and print who
 ///
@@ -56,12 +56,12 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
                     return print(holder);
                 }
             }
-            Heard::Trouble(trouble) => trouble.log(),
+            Heard::Trouble(level, trouble) => log::log!(level, "{trouble}"),
             Heard::Nothing => {}
         }
         if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
             let who = arguments.holder.as_deref().map_or("nobody has".to_owned(), |holder| format!("{holder} has not"));
-            let (lease, location) = (&arguments.lease, follower.location());
+            let (lease, location) = (&arguments.lease, &follower.location);
             let timeout = humantime::format_duration(timeout);
             say(&format!("{who} held the lease {lease} within {timeout}, in {location}"));
             return Ok(TIMED_OUT);

@@ -74,54 +74,46 @@ pub struct Settings {
 impl Config {
     /// Checks every rule and fills in every default.
     pub(crate) fn validate(&self) -> Result<Settings, ConfigError> {
-        for (field, chosen) in [
-            ("lease_duration", self.lease_duration),
-            ("renew_deadline", self.renew_deadline),
-            ("retry_period", self.retry_period),
-            ("renew_interval", self.renew_interval),
-            ("release_timeout", self.release_timeout),
-            ("progress_timeout", self.progress_timeout),
-            ("probe_timeout", self.probe_timeout),
-        ] {
+        let optional = [
+            ("lease_duration", self.lease_duration, SHORTEST),
+            ("renew_deadline", self.renew_deadline, SHORTEST),
+            ("retry_period", self.retry_period, SHORTEST),
+            ("renew_interval", self.renew_interval, SHORTEST),
+            ("release_timeout", self.release_timeout, SHORTEST),
+            ("progress_timeout", self.progress_timeout, SHORTEST),
+            ("probe_timeout", self.probe_timeout, SHORTEST),
+            ("drain_timeout", self.drain_timeout, Duration::ZERO),
+        ];
+        for (field, chosen, shortest) in optional {
             let Some(value) = chosen else { continue };
-            require(value >= SHORTEST, field, show(value), "it must be at least 1ms")?;
+            require(value >= shortest, field, show(value), "it must be at least 1ms")?;
             require(value <= LONGEST, field, show(value), "it must fit in 31 bits of seconds")?;
         }
-        let Durations { lease_duration, renew_deadline, retry_period } = self.durations()?;
-        let derived = |chosen: Option<Duration>| if chosen.is_some() { "" } else { ", which follows from what is set" };
+        let [lease_duration, renew_deadline, retry_period] = self.durations()?;
         let renew_interval = self.renew_interval.unwrap_or(retry_period.min(renew_deadline / 2).max(SHORTEST));
         let release_timeout = self.release_timeout.unwrap_or(retry_period);
+        let shown = |value: Duration, chosen: Option<Duration>| {
+            let origin = if chosen.is_some() { "" } else { ", which follows from what is set" };
+            format!("{}{origin}", show(value))
+        };
+        let deadline = shown(renew_deadline, self.renew_deadline);
+        let retry = format!("retry_period ({})", shown(retry_period, self.retry_period));
         require(
             renew_deadline < lease_duration,
             "renew_deadline",
-            format_args!("{}{}", show(renew_deadline), derived(self.renew_deadline)),
-            format_args!(
-                "it must be less than lease_duration ({}{})",
-                show(lease_duration),
-                derived(self.lease_duration)
-            ),
+            &deadline,
+            format_args!("it must be less than lease_duration ({})", shown(lease_duration, self.lease_duration)),
         )?;
         require(
             renew_deadline > retry_period.mul_f64(JITTER_FACTOR),
             "renew_deadline",
-            format_args!("{}{}", show(renew_deadline), derived(self.renew_deadline)),
-            format_args!(
-                "it must be greater than {JITTER_FACTOR} times retry_period ({}{})",
-                show(retry_period),
-                derived(self.retry_period)
-            ),
+            &deadline,
+            format_args!("it must be greater than {JITTER_FACTOR} times {retry}"),
         )?;
-        require(
-            renew_interval <= renew_deadline / 2,
-            "renew_interval",
-            show(renew_interval),
-            format_args!(
-                "it must be at most half of renew_deadline ({}{}), so that a failed renewal can be tried again",
-                show(renew_deadline),
-                derived(self.renew_deadline)
-            ),
-        )?;
-        let retry = format!("retry_period ({}{})", show(retry_period), derived(self.retry_period));
+        let rule = format_args!(
+            "it must be at most half of renew_deadline ({deadline}), so that a failed renewal can be tried again"
+        );
+        require(renew_interval <= renew_deadline / 2, "renew_interval", show(renew_interval), rule)?;
         if let Some(within) = self.progress_timeout {
             let rule = format_args!("it must be at least {retry}");
             require(within >= retry_period, "progress_timeout", show(within), rule)?;
@@ -130,19 +122,15 @@ impl Config {
             let rule = format_args!("it must be greater than {retry}, at which the probe is run");
             require(timeout > retry_period, "probe_timeout", show(timeout), rule)?;
         }
-        if let Some(limit) = self.drain_timeout {
-            require(limit <= LONGEST, "drain_timeout", show(limit), "it must fit in 31 bits of seconds")?;
-        }
         let lease_duration = published(lease_duration);
         require(
             self.no_client_go_peers || renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration,
             "renew_deadline",
-            format_args!("{}{}", show(renew_deadline), derived(self.renew_deadline)),
+            &deadline,
             format_args!(
-                "it must be at least 1s less than the published lease_duration ({}{}), because client-go compares \
+                "it must be at least 1s less than the published lease_duration ({}), because client-go compares \
                  records in whole seconds; no_client_go_peers(true) lifts this where no candidate runs client-go",
-                show(lease_duration),
-                derived(self.lease_duration)
+                shown(lease_duration, self.lease_duration)
             ),
         )?;
         let identity = self.identity.clone().unwrap_or_else(default_identity);
@@ -170,9 +158,11 @@ impl Config {
         })
     }
 
+    /// Returns the lease duration, the renew deadline and the retry period.
+    ///
     /// What is not set follows from what is, in client-go's proportions of 15 : 10 : 2, and leaves the second that
     /// client-go needs.
-    fn durations(&self) -> Result<Durations, ConfigError> {
+    fn durations(&self) -> Result<[Duration; 3], ConfigError> {
         let spare = if self.no_client_go_peers { Duration::ZERO } else { CLIENT_GO_GRANULARITY };
         let deadline_of = |lease: Duration| (lease * 2 / 3).min(published(lease).saturating_sub(spare));
         let lease_of = |deadline: Duration| (deadline * 3 / 2).max(deadline + spare).min(LONGEST);
@@ -196,14 +186,8 @@ impl Config {
             (None, None, None) => (Duration::from_secs(15), Duration::from_secs(10)),
         };
         let retry_period = self.retry_period.unwrap_or((renew_deadline / 5).max(SHORTEST));
-        Ok(Durations { lease_duration, renew_deadline, retry_period })
+        Ok([lease_duration, renew_deadline, retry_period])
     }
-}
-
-struct Durations {
-    lease_duration: Duration,
-    renew_deadline: Duration,
-    retry_period: Duration,
 }
 
 /// What is published of a lease duration: whole seconds, and never less than it is. Others wait as long as is published,

@@ -63,29 +63,21 @@ fn part(text: &str) -> Result<(u64, &str), &'static str> {
 /// Writes it as Go does.
 pub(crate) fn format(duration: Duration) -> String {
     let nanos = duration.as_nanos();
-    let decimal = |size: u128, unit: &str| {
-        let (whole, fraction) = (nanos / size, nanos % size);
-        let width = size.ilog10() as usize;
-        let fraction = if width == 0 { String::new() } else { format!(".{fraction:0width$}") };
-        format!("{whole}{}{unit}", fraction.trim_end_matches('0').trim_end_matches('.'))
+    let (size, unit) = match nanos {
+        0 => return "0s".to_owned(),
+        1..1_000 => (1_u128, "ns"),
+        1_000..1_000_000 => (1_000, "µs"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
     };
-    match nanos {
-        0 => "0s".to_owned(),
-        1..1_000 => decimal(1, "ns"),
-        1_000..1_000_000 => decimal(1_000, "µs"),
-        1_000_000..1_000_000_000 => decimal(1_000_000, "ms"),
-        _ => {
-            let (minutes, left) = (duration.as_secs() / 60, Duration::from_nanos((nanos % 60_000_000_000) as u64));
-            let seconds = left.as_secs();
-            let fraction = format!(".{:09}", left.subsec_nanos());
-            let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
-            match (minutes / 60, minutes % 60) {
-                (0, 0) => format!("{seconds}{fraction}s"),
-                (0, minutes) => format!("{minutes}m{seconds}{fraction}s"),
-                (hours, minutes) => format!("{hours}h{minutes}m{seconds}{fraction}s"),
-            }
-        }
-    }
+    let minutes = match (duration.as_secs() / 3_600, duration.as_secs() / 60 % 60) {
+        (0, 0) => String::new(),
+        (0, minutes) => format!("{minutes}m"),
+        (hours, minutes) => format!("{hours}h{minutes}m"),
+    };
+    let (rest, width) = (nanos % 60_000_000_000, size.ilog10() as usize);
+    let decimal = format!("{}.{:0width$}", rest / size, rest % size);
+    format!("{minutes}{}{unit}", decimal.trim_end_matches('0').trim_end_matches('.'))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The elector: what a user holds of the dedicated thread.
 
+use std::io;
 use std::time::Duration;
 
 use crate::election::candidate::candidacy::Candidacy;
-use crate::election::candidate::side::Side;
 use crate::election::settings::Settings;
 use crate::leadership::campaign::Campaign;
 use crate::leadership::campaign::slot::{CampaignSlot, Delivery};
@@ -12,14 +12,14 @@ use crate::leadership::fitness::Fitness;
 use crate::leadership::guard::{LeaderGuard, Leadership};
 use crate::leadership::handle::{Command, Link};
 use crate::observe::health::HealthCheck;
+use crate::observe::observations::Observations;
 use crate::observe::observer::Observer;
-use crate::observe::status::{Observations, Status};
+use crate::observe::status::Status;
 use crate::observe::transition::{Subscriptions, Transitions};
-use crate::runtime::dedicated::{self, Watched};
+use crate::runtime::dedicated;
 use crate::runtime::observing::Observing;
-use crate::runtime::probing::{Probe, Probing};
+use crate::runtime::probing::{self, Probe};
 use crate::runtime::state::{Asked, SharedParts};
-use crate::runtime::watcher::Watcher;
 use crate::store::entry::Entry;
 use crate::util::config_error::random_seed;
 use crate::util::log_fields::LogFields;
@@ -82,46 +82,32 @@ impl LeaderElector {
         secondary: Option<Entry>,
         fields: LogFields,
         Asking { observers, probe, fitness }: &Asking,
-    ) -> Result<Self, Error> {
-        let (sender, commands) = channel::unbounded();
-        let settings = Arc::new(settings);
+    ) -> io::Result<Self> {
+        let (settings, (sender, commands)) = (Arc::new(settings), channel::unbounded());
         let second = secondary.as_ref().map(|_| random_seed());
         let candidacy = Candidacy::new(Arc::clone(&settings), random_seed(), second);
         let (name, namespace) = (primary.key().to_owned(), primary.namespace());
+        let entries: Vec<_> = std::iter::once(primary).chain(secondary).collect();
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
-        let drains = settings.lease_duration.max(settings.drain_timeout.unwrap_or_default());
-        let health = HealthCheck::new(settings.lease_duration, drains, 1 + usize::from(secondary.is_some()));
-        let watched = |(entry, side): (Entry, Side)| {
-            let watcher = Watcher::spawn(entry.clone(), side, Arc::clone(&link), health.clone(), &settings)?;
-            let fields = LogFields::new(entry.describe(), &settings.identity);
-            Ok(Watched { entry, watcher, fields })
-        };
-        let entries = std::iter::once(primary).chain(secondary).zip(Side::BOTH);
-        let records = entries.map(watched).collect::<Result<_, _>>().map_err(Error::Thread)?;
         let shared = SharedParts {
             link: Arc::clone(&link),
             pending: Arc::new(CampaignSlot::default()),
             subscriptions: Arc::new(Subscriptions::default()),
-            health: health.clone(),
-            observations: Arc::new(Observations::new(&settings)),
+            observations: Arc::new(Observations::new(&settings, entries.len())),
         };
-        let observers = observers
-            .iter()
-            .map(|observer| Observing::spawn(Arc::clone(observer), fields.clone()))
-            .collect::<Result<_, _>>()
-            .map_err(Error::Thread)?;
-        let probing = |probe: &Probe| Probing::spawn(Arc::clone(probe), settings.retry_period, Arc::clone(&link));
-        let probing = probe.as_ref().map(probing).transpose().map_err(Error::Thread)?;
+        let observing = |observer: &Arc<dyn Observer>| Observing::spawn(Arc::clone(observer), fields.clone());
+        let observers = observers.iter().map(observing).collect::<Result<_, _>>()?;
+        let probing = |probe: &Probe| probing::spawn(Arc::clone(probe), settings.retry_period, Arc::clone(&link));
+        let probing = probe.as_ref().map(probing).transpose()?;
         if let Some(fitness) = fitness {
             fitness.tell(&link);
             // What was said before that.
             link.leave(Command::FitnessSet);
         }
         let asked = Asked { probing, fitness: fitness.clone(), changes: 0 };
-        let (description, settings) = (fields.described.clone(), Arc::clone(&settings));
-        let elector = Self { name, namespace, description, settings, shared: shared.clone() };
-        let drivers = dedicated::drivers(candidacy, records, commands, observers, asked, shared, fields);
-        dedicated::spawn(drivers).map_err(Error::Thread)?;
+        let drivers = dedicated::drivers(candidacy, entries, commands, observers, asked, shared.clone(), &settings)?;
+        let elector = Self { name, namespace, description: fields.described, settings, shared };
+        dedicated::spawn(drivers)?;
         Ok(elector)
     }
 
@@ -302,8 +288,7 @@ impl LeaderElector {
             Some(until) => campaign.receiver().recv_deadline(until).ok(),
             None => campaign.receiver().recv().ok(),
         };
-        let [last_error, _] = self.shared.health.last_errors();
-        match (answer, last_error) {
+        match (answer, self.shared.observations.last_error()) {
             (None, Some(error)) => Err(Error::Store(error)),
             (None, None) if !self.shared.observations.is_fit() => Err(Error::Unfit),
             (answer, _) => answer.transpose(),
@@ -377,14 +362,12 @@ impl LeaderElector {
 
     /// What it is about and how it fares, at this moment; without I/O.
     pub fn status(&self) -> Status {
-        let SharedParts { observations, health, .. } = &self.shared;
-        let names = (self.name.as_str(), self.description.as_str());
-        observations.status(names, &self.settings, health)
+        self.shared.observations.status((&self.name, &self.description), &self.settings)
     }
 
     /// A handle for a liveness probe, as [`HealthCheck`] shows it.
     pub fn health_check(&self) -> HealthCheck {
-        self.shared.health.clone()
+        HealthCheck::new(Arc::clone(&self.shared.observations), &self.settings)
     }
 }
 

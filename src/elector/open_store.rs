@@ -63,8 +63,8 @@ pub fn open_store_with(
     password: Option<PasswordSource>,
     may_create: bool,
 ) -> Result<Box<dyn Store>, ConfigError> {
-    let (scheme, rest) =
-        url.split_once("://").ok_or_else(|| refuse(format!("this is no URL; there are {STORE_URLS}")))?;
+    let parts = url.split_once("://").filter(|(scheme, _)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    let (scheme, rest) = parts.ok_or_else(|| refuse(format!("this is no URL; there are {STORE_URLS}")))?;
     match scheme {
         #[cfg(feature = "etcd")]
         "etcd" | "etcds" => {
@@ -107,10 +107,7 @@ pub fn open_store_with(
         "etcd" | "etcds" | "sqlite" | "postgres" | "postgresql" | "mysql" => Err(refuse(format!(
             "there is no such store as {scheme}:// in this program; it is built without that feature"
         ))),
-        _ if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-            Err(refuse(format!("there is no such store as {scheme}://; there are {STORE_URLS}")))
-        }
-        _ => Err(refuse(format!("this is no URL; there are {STORE_URLS}"))),
+        _ => Err(refuse(format!("there is no such store as {scheme}://; there are {STORE_URLS}"))),
     }
 }
 

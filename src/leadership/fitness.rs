@@ -62,11 +62,13 @@ impl Fitness {
         is_odd(self.0.changes.load(Ordering::SeqCst))
     }
 
-    /// What it says by now, and whether it has said no since it was asked before, with how often it had changed by then.
-    pub(crate) fn ask(&self, before: &mut u64) -> FlagReading {
+    /// Returns what the program reported since `before`, the number of changes at the last call: `false` if it was unfit at any time,
+    /// then `true` if it is fit now.
+    pub(crate) fn ask(&self, before: &mut u64) -> impl Iterator<Item = bool> + use<> {
         let changes = self.0.changes.load(Ordering::SeqCst);
         let since = changes.wrapping_sub(std::mem::replace(before, changes));
-        FlagReading { is_fit: is_odd(changes), said_no: since > 1 || !is_odd(changes) }
+        let said_no = since > 1 || !is_odd(changes);
+        [said_no.then_some(false), is_odd(changes).then_some(true)].into_iter().flatten()
     }
 
     /// From now on this elector is told when it is set.
@@ -75,13 +77,6 @@ impl Fitness {
         electors.retain(|elector| elector.strong_count() > 0);
         electors.push(Arc::downgrade(link));
     }
-}
-
-/// What a program has said.
-pub(crate) struct FlagReading {
-    pub(crate) is_fit: bool,
-    /// Also if it has taken that back meanwhile.
-    pub(crate) said_no: bool,
 }
 
 fn is_odd(changes: u64) -> bool {
@@ -106,8 +101,8 @@ mod tests {
     fn a_no_that_is_taken_back_at_once_is_a_no() {
         let (fitness, mut before) = (Fitness::new(), 0);
         let mut ask = |fitness: &Fitness| {
-            let FlagReading { is_fit, said_no } = fitness.ask(&mut before);
-            (is_fit, said_no)
+            let said: Vec<_> = fitness.ask(&mut before).collect();
+            (said.contains(&true), said.contains(&false))
         };
         assert_eq!(ask(&fitness), (false, true), "not known");
         fitness.set(true);

@@ -6,6 +6,7 @@ use std::process;
 use std::time::Duration;
 
 use crate::election::Change;
+use crate::election::candidate::session::Input;
 use crate::election::candidate::side::Side;
 use crate::election::drain::DrainLimit;
 use crate::leadership::error::Error;
@@ -14,6 +15,7 @@ use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::clock::Moment;
 use crate::util::log_fields::LogFields;
+use crate::util::on_drop::OnDrop;
 use crate::util::panics::caught;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
@@ -26,21 +28,11 @@ thread_local! {
     static IS_RUNTIME: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this lives an elector runs on this thread, for a moment or for good: it waits for no release, of whatever elector.
-pub(crate) struct AsRuntime {
-    was_one: bool,
-}
-
-impl AsRuntime {
-    pub(crate) fn begin() -> Self {
-        Self { was_one: IS_RUNTIME.with(|it| it.replace(true)) }
-    }
-}
-
-impl Drop for AsRuntime {
-    fn drop(&mut self) {
-        IS_RUNTIME.with(|it| it.set(self.was_one));
-    }
+/// Marks this thread as one that runs an elector, until the value is dropped. Such a thread waits for no release of any elector.
+#[must_use]
+pub(crate) fn as_runtime() -> OnDrop<impl Fn()> {
+    let was_one = IS_RUNTIME.with(|it| it.replace(true));
+    OnDrop(move || IS_RUNTIME.with(|it| it.set(was_one)))
 }
 
 /// Where an elector finds what it was told.
@@ -51,14 +43,8 @@ pub(crate) trait Inbox: Send + Sync {
 
 /// What an elector is told.
 pub(crate) enum Command {
-    Campaign {
-        id: u64,
-        once: bool,
-    },
-    Withdraw(u64),
-    StepDown(DrainLimit),
-    /// What a probe said.
-    Probed(bool),
+    /// An input of the candidacy that is about no side.
+    Input(Input),
     /// The program has said something else about its fitness.
     FitnessSet,
     GuardGone {
@@ -165,7 +151,7 @@ impl Link {
     /// Ends this term, and tells the elector how it is renewed from then on. In a forked child nothing.
     pub(crate) fn step_down(&self, term: &Term, limit: DrainLimit) {
         if !self.is_forked() {
-            term.step_down(limit, || self.leave(Command::StepDown(limit)));
+            term.step_down(limit, || self.leave(Command::Input(Input::StepDown(limit))));
             self.work_off();
         }
     }
@@ -182,7 +168,7 @@ impl Link {
         }
         if let Some(inbox) = self.inbox.get().and_then(Weak::upgrade) {
             // Guards that are dropped when a request is cancelled, for instance.
-            let _as_runtime = AsRuntime::begin();
+            let _as_runtime = as_runtime();
             inbox.work_off();
         }
     }
@@ -195,12 +181,7 @@ impl Link {
 
     /// Tells the elector that the guard is gone, and waits until the record is not ours any more.
     pub(crate) fn release(&self) -> Result<(), Error> {
-        if IS_RUNTIME.with(Cell::get) {
-            // Waiting here may be waiting for ourselves, and holds up whatever else this thread has to do.
-            self.release_later();
-            return Ok(());
-        }
-        let released = self.wait_for(|ack| Command::GuardGone { ack: Some(ack), at: clock::now() });
+        let released = self.wait_for(|ack| Command::GuardGone { ack, at: clock::now() });
         self.free_seat();
         released
     }
@@ -208,10 +189,7 @@ impl Link {
     /// Tells the elector that no campaign will come any more, and waits until it holds nothing that nobody has a guard for.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        match IS_RUNTIME.with(Cell::get) {
-            true => self.tell(Command::Close { ack: None }),
-            false => drop(self.wait_for(|ack| Command::Close { ack: Some(ack) })),
-        }
+        let _ = self.wait_for(|ack| Command::Close { ack });
     }
 
     /// Releases a term that nobody took. Waits for the release only if the elector has been dropped: no later drop waits.
@@ -223,11 +201,16 @@ impl Link {
         }
     }
 
-    fn wait_for(&self, command: impl FnOnce(Sender<ReleaseAck>) -> Command) -> Result<(), Error> {
+    fn wait_for(&self, command: impl FnOnce(Option<Sender<ReleaseAck>>) -> Command) -> Result<(), Error> {
+        if IS_RUNTIME.with(Cell::get) {
+            // This thread may itself have to send the release, and it has other work.
+            self.tell(command(None));
+            return Ok(());
+        }
         // Before anything else: whatever happens here, the elector knows.
         let began = Instant::now();
         let (ack, acks) = channel::unbounded();
-        self.tell(command(ack));
+        self.tell(command(Some(ack)));
         let left = || self.release_timeout.saturating_sub(began.elapsed());
         loop {
             match acks.recv_timeout(left()) {

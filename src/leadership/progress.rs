@@ -3,10 +3,10 @@
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::election::deadline::Deadline;
+use crate::leadership::term::{Stamp, Term};
 use crate::util::clock;
 use crate::util::clock::Moment;
-use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 
 /// The progress of one of several workers: of all that there are, the one that is furthest behind counts. Made by
 /// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
@@ -42,28 +42,11 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 /// ```
 #[must_use = "a handle that is dropped does not count"]
 pub struct ProgressHandle {
-    work: Arc<TermWork>,
+    term: Arc<Term>,
     stamp: Arc<Stamp>,
 }
 
-/// When one of several workers last made progress.
-struct Stamp {
-    at: AtomicU64,
-    /// Its handle was dropped by a panic.
-    is_abandoned: AtomicBool,
-}
-
-/// The work of a term, and the stamps of its handles.
-pub(crate) struct TermWork {
-    deadline: Arc<Deadline>,
-    stamps: Mutex<Vec<Arc<Stamp>>>,
-}
-
-impl TermWork {
-    pub(crate) fn new(deadline: Arc<Deadline>) -> Self {
-        Self { deadline, stamps: Mutex::default() }
-    }
-
+impl Term {
     /// What makes progress now, and is no handle: it counts where there is none. Whether the term is valid.
     pub(crate) fn report_progress(&self) -> bool {
         let now = clock::now();
@@ -90,12 +73,12 @@ impl TermWork {
 }
 
 impl ProgressHandle {
-    pub(crate) fn new(work: Arc<TermWork>) -> Self {
+    pub(crate) fn new(term: Arc<Term>) -> Self {
         let now = clock::now();
         let stamp = Arc::new(Stamp { at: AtomicU64::new(now.as_nanos()), is_abandoned: AtomicBool::new(false) });
-        work.stamps.lock().push(Arc::clone(&stamp));
-        work.judge(now);
-        Self { work, stamp }
+        term.stamps.lock().push(Arc::clone(&stamp));
+        term.judge(now);
+        Self { term, stamp }
     }
 
     /// This worker makes progress. Whether the term is valid, as [`LeaderGuard::is_leader`](crate::LeaderGuard::is_leader) says.
@@ -103,7 +86,7 @@ impl ProgressHandle {
     pub fn report(&self) -> bool {
         let now = clock::now();
         self.stamp.at.store(now.as_nanos(), Ordering::SeqCst);
-        self.work.judge(now)
+        self.term.judge(now)
     }
 }
 
@@ -112,8 +95,8 @@ impl Drop for ProgressHandle {
         if std::thread::panicking() {
             self.stamp.is_abandoned.store(true, Ordering::SeqCst);
         } else {
-            self.work.stamps.lock().retain(|other| !Arc::ptr_eq(other, &self.stamp));
-            self.work.judge(clock::now());
+            self.term.stamps.lock().retain(|other| !Arc::ptr_eq(other, &self.stamp));
+            self.term.judge(clock::now());
         }
     }
 }

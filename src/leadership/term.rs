@@ -7,12 +7,11 @@ use std::time::Duration;
 use crate::election::deadline::Deadline;
 use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
-use crate::leadership::progress::{ProgressHandle, TermWork};
 use crate::util::clock;
 use crate::util::clock::Moment;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender};
-use crate::util::sync::{Arc, Mutex};
+use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 
 /// The term is over, and why, for `?` in protected work.
 ///
@@ -36,13 +35,21 @@ pub struct TermEnded {
 
 /// What guard, views and the elector's thread share of one term.
 pub(crate) struct Term {
-    deadline: Arc<Deadline>,
+    pub(crate) deadline: Arc<Deadline>,
     fencing_token: u64,
     lost: Receiver<Infallible>,
     /// Dropped at the end of the term, which is what disconnects `lost`.
     end: Mutex<Option<Sender<Infallible>>>,
     told: Mutex<StepDownNotice>,
-    work: Arc<TermWork>,
+    /// The stamps of the progress handles.
+    pub(super) stamps: Mutex<Vec<Arc<Stamp>>>,
+}
+
+/// When one of several workers last made progress.
+pub(super) struct Stamp {
+    pub(super) at: AtomicU64,
+    /// Its handle was dropped by a panic.
+    pub(super) is_abandoned: AtomicBool,
 }
 
 /// What the elector has been told of a step-down.
@@ -57,9 +64,8 @@ enum StepDownNotice {
 impl Term {
     pub(crate) fn new(deadline: Arc<Deadline>, fencing_token: u64) -> Self {
         let (sender, lost) = channel::bounded(0);
-        let work = Arc::new(TermWork::new(Arc::clone(&deadline)));
         let (end, told) = (Mutex::new(Some(sender)), Mutex::new(StepDownNotice::Nothing));
-        Self { deadline, fencing_token, lost, end, told, work }
+        Self { deadline, fencing_token, lost, end, told, stamps: Mutex::default() }
     }
 
     /// Ends the term for every view, and wakes who waits for that. The first reason stands, and is given back; a term
@@ -82,18 +88,10 @@ impl Term {
         }
     }
 
-    /// Before the guard goes.
+    /// Ends the term before its guard goes.
     pub(crate) fn close(&self) {
+        self.end(StopReason::Released);
         *self.told.lock() = StepDownNotice::Closed;
-    }
-
-    /// The work makes progress. Whether the term is valid.
-    pub(crate) fn report_progress(&self) -> bool {
-        self.work.report_progress()
-    }
-
-    pub(crate) fn progress_handle(&self) -> ProgressHandle {
-        ProgressHandle::new(Arc::clone(&self.work))
     }
 
     /// When the work made progress last, where it has to.

@@ -3,6 +3,7 @@
 pub(crate) mod health;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics_observer;
+pub(crate) mod observations;
 pub(crate) mod observer;
 pub(crate) mod status;
 pub(crate) mod transition;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::election::stop_reason::StopReason;
+use crate::leadership::term::Term;
 use crate::store::{StoreErrorKind, StoreOperation};
+use crate::util::sync::Arc;
 
 /// Is told what an elector does, in order, on a thread of its own: see
 /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
@@ -30,33 +32,24 @@ use crate::store::{StoreErrorKind, StoreOperation};
 ///     }
 /// }
 /// ```
+#[expect(unused_variables, reason = "the default of each method ignores its argument")]
 pub trait Observer: Send + Sync + 'static {
     /// A term began, with this fencing token.
-    fn on_started_leading(&self, fencing_token: u64) {
-        let _ = fencing_token;
-    }
+    fn on_started_leading(&self, fencing_token: u64) {}
 
     /// The term ended, and why.
-    fn on_stopped_leading(&self, reason: &StopReason) {
-        let _ = reason;
-    }
+    fn on_stopped_leading(&self, reason: &StopReason) {}
 
     /// Another candidate leads than before, which may be this one; `None` when nobody does. Of an identity of more than 1,024
     /// bytes it is the beginning.
-    fn on_new_leader(&self, leader: Option<&str>) {
-        let _ = leader;
-    }
+    fn on_new_leader(&self, leader: Option<&str>) {}
 
     /// A write has prolonged the term; it took so long from before it was sent until this elector knew, from the answer or
     /// from the watch.
-    fn on_renewed(&self, latency: Duration) {
-        let _ = latency;
-    }
+    fn on_renewed(&self, latency: Duration) {}
 
     /// The store has answered a request, or has not.
-    fn on_request(&self, outcome: &RequestOutcome) {
-        let _ = outcome;
-    }
+    fn on_request(&self, outcome: &RequestOutcome) {}
 
     /// A watch is open: changes are told, and not polled.
     fn on_watch_opened(&self) {}
@@ -65,9 +58,7 @@ pub trait Observer: Send + Sync + 'static {
     fn on_watch_lost(&self) {}
 
     /// This candidate has become fit to lead, or unfit.
-    fn on_fitness(&self, is_fit: bool) {
-        let _ = is_fit;
-    }
+    fn on_fitness(&self, is_fit: bool) {}
 }
 
 /// What became of a request to the store.
@@ -86,16 +77,20 @@ pub struct RequestOutcome {
 }
 
 /// What an observer is told.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Fact {
-    StartedLeading(u64),
+    StartedLeading(Arc<Term>),
     StoppedLeading(StopReason),
     NewLeader(Option<String>),
     Renewed(Duration),
     Request(RequestOutcome),
     WatchOpened,
     WatchLost,
-    Fitness(bool),
+    Fitness {
+        is_fit: bool,
+        /// The time before a fit candidate may acquire.
+        pause: Duration,
+    },
 }
 
 /// What waits for an observer must not fill the memory, whatever is in a record.
@@ -108,14 +103,14 @@ impl Fact {
 
     pub(crate) fn tell(&self, observer: &dyn Observer) {
         match self {
-            Self::StartedLeading(fencing_token) => observer.on_started_leading(*fencing_token),
+            Self::StartedLeading(term) => observer.on_started_leading(term.fencing_token()),
             Self::StoppedLeading(reason) => observer.on_stopped_leading(reason),
             Self::NewLeader(leader) => observer.on_new_leader(leader.as_deref()),
             Self::Renewed(latency) => observer.on_renewed(*latency),
             Self::Request(outcome) => observer.on_request(outcome),
             Self::WatchOpened => observer.on_watch_opened(),
             Self::WatchLost => observer.on_watch_lost(),
-            Self::Fitness(is_fit) => observer.on_fitness(*is_fit),
+            Self::Fitness { is_fit, .. } => observer.on_fitness(*is_fit),
         }
     }
 }

@@ -6,8 +6,9 @@ use std::io;
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::session::Input;
 use crate::election::candidate::side::Side;
+use crate::election::settings::Settings;
 use crate::election::{Operation, Step, StoreRequest, StoreResponse};
-use crate::leadership::handle::{AsRuntime, Command, Inbox};
+use crate::leadership::handle::{Command, Inbox, as_runtime};
 use crate::runtime::lines::Lines;
 use crate::runtime::observing::Observing;
 use crate::runtime::state::{Asked, Deferred, ElectorState, SharedParts};
@@ -24,13 +25,6 @@ use crate::util::sync::{Arc, Mutex, thread};
 
 /// A thread needs little: its deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
-
-/// A record of an elector's, and who watches it.
-pub(crate) struct Watched {
-    pub(crate) entry: Entry,
-    pub(crate) watcher: Watcher,
-    pub(crate) fields: LogFields,
-}
 
 /// The thread that sends the requests about one record.
 pub(crate) struct Driver {
@@ -68,35 +62,37 @@ pub(crate) fn spawn(drivers: Vec<Driver>) -> io::Result<()> {
 
 const NAMES: [&str; 2] = ["leasehold", "leasehold-2"];
 
-/// What the threads of an elector are to run, one for each of its records.
+/// Starts the watches of an elector. Returns what its other threads are to run, one for each of its records.
 pub(crate) fn drivers(
     candidacy: Candidacy,
-    records: Vec<Watched>,
+    entries: Vec<Entry>,
     commands: Receiver<Command>,
     observers: Vec<Observing>,
     asked: Asked,
     shared: SharedParts,
-    fields: LogFields,
-) -> Vec<Driver> {
+    settings: &Settings,
+) -> io::Result<Vec<Driver>> {
     let link = Arc::clone(&shared.link);
-    let lines = Arc::new(Lines::new(fields, records.iter().map(|record| record.fields.clone()).collect()));
-    let state = Mutex::new(ElectorState::new(candidacy, observers, asked, shared, records.len(), Arc::clone(&lines)));
-    let (mut of_records, mut threads) = (Vec::new(), Vec::new());
-    for Watched { entry, watcher, .. } in records {
+    let of_records = entries.iter().map(|entry| LogFields::new(entry.describe(), &settings.identity)).collect();
+    let lines = Arc::new(Lines::new(link.log_fields(None), of_records));
+    let (mut records, mut threads) = (Vec::new(), Vec::new());
+    for (entry, side) in entries.into_iter().zip(Side::BOTH) {
+        let watcher =
+            Watcher::spawn(entry.clone(), side, Arc::clone(&link), Arc::clone(&shared.observations), settings)?;
         let (wake, woken) = channel::bounded(1);
-        of_records.push(OfRecord { watcher, wake });
-        threads.push((entry, woken));
+        records.push(OfRecord { watcher, wake });
+        threads.push((entry, side, woken));
     }
-    let core = Arc::new(Core { commands, state, lines, records: of_records });
+    let state = Mutex::new(ElectorState::new(candidacy, observers, asked, shared, records.len(), Arc::clone(&lines)));
+    let core = Arc::new(Core { commands, state, lines, records });
     link.set_inbox(Arc::<Core>::downgrade(&core));
-    let threads = threads.into_iter().zip(Side::BOTH);
-    let driver = |((entry, woken), side)| Driver { core: Arc::clone(&core), side, entry, woken, has_finished: false };
-    threads.map(driver).collect()
+    let driver = |(entry, side, woken)| Driver { core: Arc::clone(&core), side, entry, woken, has_finished: false };
+    Ok(threads.into_iter().map(driver).collect())
 }
 
 impl Driver {
     fn run(mut self) {
-        let _as_runtime = AsRuntime::begin();
+        let _as_runtime = as_runtime();
         while self.send_or_wait() {}
     }
 
@@ -223,12 +219,13 @@ mod tests {
     use super::*;
     use crate::election::deadline::Deadline;
     use crate::election::progress::ProgressLimit;
-    use crate::election::settings::{Config, Settings};
+    use crate::election::settings::Config;
     use crate::election::stop_reason::StopReason;
     use crate::leadership::campaign::slot::Delivery;
     use crate::leadership::guard::LeaderGuard;
-    use crate::leadership::handle::tests::{fields, link};
+    use crate::leadership::handle::tests::link;
     use crate::observe::health::HealthCheck;
+    use crate::observe::observations::Observations;
     use crate::observe::transition::{Transition, Transitions};
     use crate::runtime::tests::entry;
 
@@ -238,33 +235,23 @@ mod tests {
 
     /// One whose thread is this test.
     fn driver() -> Driver {
-        drivers_of(Candidacy::new(settings(), 1, None), &[Side::Primary]).pop().unwrap()
+        drivers_of(Candidacy::new(settings(), 1, None), 1).pop().unwrap()
     }
 
-    fn drivers_of(candidacy: Candidacy, sides: &[Side]) -> Vec<Driver> {
+    fn drivers_of(candidacy: Candidacy, records: usize) -> Vec<Driver> {
         let settings = settings();
         let (link, commands) = link();
-        let health = HealthCheck::new(settings.lease_duration, settings.lease_duration, sides.len());
-        let record = |side: &Side| {
-            let (entry, link) = (entry(), Arc::clone(&link));
-            let watcher = Watcher::spawn(entry.clone(), *side, link, health.clone(), &settings).unwrap();
-            Watched { entry, watcher, fields: fields() }
-        };
-        let records = sides.iter().map(record).collect();
-        let shared = SharedParts {
-            link: Arc::clone(&link),
-            pending: Arc::default(),
-            subscriptions: Arc::default(),
-            health: health.clone(),
-            observations: Arc::default(),
-        };
-        drivers(candidacy, records, commands, Vec::new(), Asked::default(), shared, fields())
+        let (pending, subscriptions) = (Arc::default(), Arc::default());
+        let observations = Arc::new(Observations::new(&settings, records));
+        let shared = SharedParts { link, pending, subscriptions, observations };
+        let entries = vec![entry(); records];
+        drivers(candidacy, entries, commands, Vec::new(), Asked::default(), shared, &settings).unwrap()
     }
 
     /// By itself it would look again in a retry period.
     #[test]
     fn whoever_gives_the_other_thread_something_to_do_wakes_it() {
-        let drivers = drivers_of(Candidacy::new(settings(), 1, Some(2)), &Side::BOTH);
+        let drivers = drivers_of(Candidacy::new(settings(), 1, Some(2)), 2);
         drivers.iter().for_each(|it| _ = it.woken.try_recv());
         drivers[0].core.work(|state| state.handle(Side::Primary, Input::SetFit(true)));
         assert!(drivers.iter().all(|it| it.woken.try_recv().is_ok()));
@@ -298,7 +285,7 @@ mod tests {
         driver.core.wake_all();
         guard.step_down();
         let left = driver.core.commands.try_iter();
-        assert_eq!(left.filter(|it| matches!(it, Command::StepDown(_))).count(), 1);
+        assert_eq!(left.filter(|it| matches!(it, Command::Input(Input::StepDown(_)))).count(), 1);
         assert!(!driver.send_or_wait());
         guard.forget();
         drop(driver);
@@ -316,8 +303,8 @@ mod tests {
         let stalled = Arc::new(ProgressLimit::new(now, Duration::ZERO));
         let over = Deadline::new(now).limited_by(Some(stalled));
         driver.core.state.lock().offer(Some(id), Arc::new(over), 7);
-        assert_eq!(shared.health.check(), Ok(()));
-        let status = shared.observations.status(("jobs", "jobs"), &settings(), &shared.health);
+        assert_eq!(HealthCheck::new(Arc::clone(&shared.observations), &settings()).check(), Ok(()));
+        let status = shared.observations.status(("jobs", "jobs"), &settings());
         assert_eq!(status.since_progress, None);
     }
 

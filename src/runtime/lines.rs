@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use log::LevelFilter;
 
 use crate::election::candidate::notice::LogRecord;
-use crate::leadership::handle::{AsRuntime, ReleaseAck};
+use crate::leadership::handle::{ReleaseAck, as_runtime};
 use crate::util::log_fields::LogFields;
 use crate::util::sync::channel::Sender;
 use crate::util::sync::{Arc, Mutex, thread};
@@ -59,7 +59,7 @@ impl Lines {
     }
 
     fn log_here(&self) {
-        let _as_runtime = AsRuntime::begin();
+        let _as_runtime = as_runtime();
         while let Some(item) = self.next() {
             match item {
                 Item::LogRecord(LogRecord { about, token, notice }) => {

@@ -20,13 +20,11 @@ use crate::leadership::fitness::Fitness;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::{Cancellation, Command, Link, ReleaseAck};
 use crate::leadership::term::Term;
-use crate::observe::health::HealthCheck;
+use crate::observe::observations::Observations;
 use crate::observe::observer::{Fact, RequestOutcome};
-use crate::observe::status::Observations;
 use crate::observe::transition::Subscriptions;
 use crate::runtime::lines::{Item, Lines};
 use crate::runtime::observing::Observing;
-use crate::runtime::probing::Probing;
 use crate::store::{StoreError, StoreOperation};
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
@@ -40,7 +38,6 @@ pub(crate) struct SharedParts {
     pub(crate) link: Arc<Link>,
     pub(crate) pending: Arc<CampaignSlot>,
     pub(crate) subscriptions: Arc<Subscriptions>,
-    pub(crate) health: HealthCheck,
     pub(crate) observations: Arc<Observations>,
 }
 
@@ -69,7 +66,8 @@ pub(crate) struct ElectorState {
 /// Who says whether the candidate is fit.
 #[derive(Default)]
 pub(crate) struct Asked {
-    pub(crate) probing: Option<Probing>,
+    /// The thread of the probe ends when this is dropped.
+    pub(crate) probing: Option<Sender<Infallible>>,
     pub(crate) fitness: Option<Fitness>,
     /// How often that had changed when it was asked last.
     pub(crate) changes: u64,
@@ -177,30 +175,22 @@ impl ElectorState {
         // What a user says is of no side.
         let of_user = Side::Primary;
         match command {
-            Command::Campaign { id, once } => self.handle(of_user, Input::Campaign { id, once }),
-            Command::Withdraw(id) => self.handle(of_user, Input::Withdraw(id)),
-            Command::StepDown(limit) => self.handle(of_user, Input::StepDown(limit)),
-            Command::Probed(is_fit) => self.handle(of_user, Input::Fitness(FitnessSource::Probe, is_fit)),
+            Command::Input(input) => self.handle(of_user, input),
             Command::FitnessSet => {
                 // What it says by now: of two that set it the one that came last may have told first.
                 let Asked { fitness: Some(fitness), changes, .. } = &mut self.asked else { return };
-                let said = fitness.ask(changes);
-                if said.said_no {
-                    self.handle(of_user, Input::Fitness(FitnessSource::Program, false));
-                }
-                if said.is_fit {
-                    self.handle(of_user, Input::Fitness(FitnessSource::Program, true));
+                for is_fit in fitness.ask(changes) {
+                    self.handle(of_user, Input::Fitness(FitnessSource::Program, is_fit));
                 }
             }
             Command::GuardGone { ack, at } => {
-                self.shared.health.guard_gone();
                 self.shared.observations.guard_gone();
                 self.releasing = ack;
                 self.handle(of_user, Input::GuardGone { at });
             }
             Command::Close { ack } => self.close(ack),
             Command::Watched { side, received_at, change, taken } => {
-                self.shared.health.heard(side);
+                self.shared.observations.heard(side);
                 self.handle(side, Input::Watched { received_at, change });
                 let _ = taken.try_send(self.cancellation(side));
             }
@@ -260,17 +250,11 @@ impl ElectorState {
                     self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
                 }
                 Effect::NotFit { campaign } => self.fail(campaign, Error::Unfit),
-                Effect::Fitness { is_fit, pause } => {
-                    self.shared.observations.fitness(is_fit, pause);
-                    self.observe(&Fact::Fitness(is_fit));
-                }
-                Effect::Renewed(latency) => {
-                    self.shared.health.renewed(latency);
-                    self.observe(&Fact::Renewed(latency));
-                }
+                Effect::Fitness { is_fit, pause } => self.observe(&Fact::Fitness { is_fit, pause }),
+                Effect::Renewed(latency) => self.observe(&Fact::Renewed(latency)),
                 Effect::TermEnded(reason) => self.term_ended(reason),
                 Effect::CoverLost(reason) => {
-                    self.shared.health.cover_lost();
+                    self.shared.observations.cover_lost();
                     let why = reason.map_or_else(|| "its time to wind down is over".to_owned(), |it| it.to_string());
                     let line = format!(
                         "not renewed any more, for its term has ended: {why}; others lead when the lease has run out"
@@ -279,20 +263,16 @@ impl ElectorState {
                 }
                 Effect::Released => {
                     self.term = None;
-                    self.shared.observations.term(None);
+                    self.shared.observations.released();
                     if !self.is_awaited_to_close {
                         self.tell_released();
                     }
                 }
                 Effect::CancelAt(request, at, behind) => self.cancel_at(side, request, at, behind),
                 Effect::Leader(leader) => {
-                    if leader.as_deref() != Some(self.candidacy.identity()) {
-                        self.shared.health.superseded();
-                    }
-                    self.shared.health.holder_changed();
-                    self.shared.observations.leader(leader.clone(), self.candidacy.leader_until());
-                    let has_twin = self.candidacy.has_twin();
-                    self.log(None, Notice::of_leader(leader.clone(), self.candidacy.identity(), has_twin));
+                    let (identity, has_twin) = (self.candidacy.identity(), self.candidacy.has_twin());
+                    self.shared.observations.leader(leader.clone(), self.candidacy.leader_until(), identity);
+                    self.log(None, Notice::of_leader(leader.clone(), identity, has_twin));
                     self.observe(&Fact::new_leader(leader.as_deref()));
                     self.shared.subscriptions.new_leader(leader);
                 }
@@ -305,7 +285,7 @@ impl ElectorState {
                     );
                     self.observe(&Fact::new_leader(None));
                 }
-                Effect::WritesRefused(error) => self.shared.health.write_failed(side, &error),
+                Effect::WritesRefused(error) => self.shared.observations.write_failed(side, &error),
                 Effect::RestartWatch => self.deferred.restart_watch.push(side),
                 Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), notice),
             }
@@ -347,7 +327,7 @@ impl ElectorState {
         error: Option<&StoreError>,
     ) {
         let failure = error.map(StoreError::kind);
-        self.shared.health.answered(side, operation, error);
+        self.shared.observations.answered(side, operation, error);
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
         self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
     }
@@ -364,16 +344,13 @@ impl ElectorState {
         self.token = Some(fencing_token);
         let text = format!("started leading, fencing token {fencing_token}");
         self.log(None, Notice::of_event(Level::Info, LogEvent::StartedLeading, text));
-        self.shared.health.guard_made(&deadline);
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
-        self.shared.observations.term(Some(Arc::clone(&term)));
-        self.observe(&Fact::StartedLeading(fencing_token));
+        self.observe(&Fact::StartedLeading(Arc::clone(&term)));
         self.shared.subscriptions.started(fencing_token);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // Between the question above and here the campaign may have been withdrawn.
         if let Err(Unsent { guard, key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
-            self.shared.health.guard_gone();
             self.shared.observations.guard_gone();
             guard.into_iter().for_each(LeaderGuard::forget);
             if key.is_some() {
@@ -391,9 +368,6 @@ impl ElectorState {
         let reason = term.end(reason);
         self.log(None, Notice::of_end(&reason));
         self.token = None;
-        if reason != StopReason::Released {
-            self.shared.health.term_ended(&reason);
-        }
         self.observe(&Fact::StoppedLeading(reason.clone()));
         self.shared.subscriptions.stopped(reason);
     }
@@ -409,7 +383,7 @@ impl ElectorState {
             }
         }
         if panicked {
-            self.shared.health.thread_panicked();
+            self.shared.observations.thread_panicked();
         }
         self.observers.clear();
         drop(self.asked.probing.take());

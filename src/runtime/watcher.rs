@@ -7,8 +7,8 @@ use crate::election::Change;
 use crate::election::candidate::side::Side;
 use crate::election::candidate::watch_plan::{Ended, WatchPlan};
 use crate::election::settings::Settings;
-use crate::leadership::handle::{AsRuntime, Command, Link};
-use crate::observe::health::HealthCheck;
+use crate::leadership::handle::{Command, Link, as_runtime};
+use crate::observe::observations::Observations;
 use crate::store::entry::Entry;
 use crate::store::{StoreError, WatchEvent};
 use crate::util::cancel::CancelToken;
@@ -16,7 +16,7 @@ use crate::util::clock;
 use crate::util::config_error::random_seed;
 use crate::util::log_fields::LogFields;
 use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{Arc, Instant, Mutex, thread};
 
 /// It needs little: the deepest stack is a TLS handshake.
@@ -36,14 +36,8 @@ struct WatchThread {
     wake: Receiver<()>,
     current: Arc<Mutex<CancelToken>>,
     plan: WatchPlan,
-    health: HealthCheck,
+    observations: Arc<Observations>,
     fields: LogFields,
-}
-
-#[derive(PartialEq)]
-enum Pause {
-    Over,
-    ElectorGone,
 }
 
 impl Watcher {
@@ -51,7 +45,7 @@ impl Watcher {
         entry: Entry,
         side: Side,
         link: Arc<Link>,
-        health: HealthCheck,
+        observations: Arc<Observations>,
         settings: &Settings,
     ) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
@@ -64,7 +58,7 @@ impl Watcher {
             wake: woken,
             current: Arc::clone(&current),
             plan: WatchPlan::new(settings.retry_period, random_seed()),
-            health,
+            observations,
             fields,
         };
         thread::Builder::new().name("leasehold-watch".into()).stack_size(STACK_SIZE).spawn(move || watching.run())?;
@@ -105,21 +99,17 @@ impl Drop for Watcher {
 
 impl WatchThread {
     fn run(mut self) {
-        let _as_runtime = AsRuntime::begin();
+        let _as_runtime = as_runtime();
         let mut pause = Duration::ZERO;
         loop {
-            if self.pause(pause) == Pause::ElectorGone {
+            if !self.pause(pause) {
                 return;
             }
             let stop = CancelToken::new();
             *self.current.lock() = stop.clone();
             // What came since the wait has stopped the watch before this one.
-            loop {
-                match self.wake.try_recv() {
-                    Ok(()) => self.plan.restart(),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return,
-                }
+            if !self.pause(Duration::ZERO) {
+                return;
             }
             let ended = self.watch(&stop);
             let Ended { pause: next, notice } = self.plan.ended(clock::now(), ended.as_ref().copied());
@@ -133,24 +123,25 @@ impl WatchThread {
         }
     }
 
-    fn pause(&mut self, pause: Duration) -> Pause {
+    /// Waits for `pause`. Returns `false` if the elector is gone.
+    fn pause(&mut self, pause: Duration) -> bool {
         let began = Instant::now();
         loop {
             match self.wake.recv_timeout(pause.saturating_sub(began.elapsed())) {
                 Ok(()) => self.plan.restart(),
-                Err(RecvTimeoutError::Timeout) => return Pause::Over,
-                Err(RecvTimeoutError::Disconnected) => return Pause::ElectorGone,
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
     }
 
     fn watch(&mut self, stop: &CancelToken) -> Result<(), StoreError> {
-        let Self { entry, link, side, plan, health, fields, .. } = self;
+        let Self { entry, link, side, plan, observations, fields, .. } = self;
         let side = *side;
         let begin = plan.begin(clock::now());
         entry.watch(begin.as_ref(), stop, &mut |event| {
             let received_at = clock::now();
-            health.contact(side);
+            observations.contact(side);
             if let WatchEvent::Opened = event {
                 return link.tell(Command::WatchOpened { side, from_scratch: begin.is_none() });
             }
@@ -180,6 +171,7 @@ impl WatchThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::election::settings::Config;
     use crate::leadership::handle::tests::{fields, link};
     use crate::runtime::tests::entry;
     use crate::store::Cursor;
@@ -194,16 +186,16 @@ mod tests {
             wake: woken,
             current: Arc::default(),
             plan: WatchPlan::new(Duration::from_secs(2), 1),
-            health: HealthCheck::new(Duration::ZERO, Duration::ZERO, 1),
+            observations: Arc::new(Observations::new(&Config::default().validate().unwrap(), 1)),
             fields: fields(),
         };
         watching.plan.progress(Cursor::new(7_u64));
         wake.send(()).unwrap();
         let began = Instant::now();
-        assert!(watching.pause(Duration::from_millis(100)) == Pause::Over);
+        assert!(watching.pause(Duration::from_millis(100)));
         assert!(began.elapsed() >= Duration::from_millis(100), "{:?}", began.elapsed());
         assert!(watching.plan.begin(clock::now()).is_none());
         drop(wake);
-        assert!(watching.pause(Duration::from_secs(3_600)) == Pause::ElectorGone);
+        assert!(!watching.pause(Duration::from_secs(3_600)));
     }
 }

@@ -25,7 +25,6 @@ impl Backoff {
     }
 
     /// Returns `true` if the next pause is the first one.
-    #[allow(dead_code, reason = "the command compiles this file too")]
     pub fn is_reset(&self) -> bool {
         self.doublings == 0
     }

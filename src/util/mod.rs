@@ -1,6 +1,6 @@
 //! Helpers that know nothing of elections, stores or networks: clock, locks, cancellation, panics, and text for logs.
 
-pub(crate) mod backoff;
+pub mod backoff;
 pub(crate) mod cancel;
 pub mod clock;
 pub(crate) mod config_error;
@@ -8,7 +8,7 @@ pub(crate) mod log_fields;
 #[cfg(feature = "kubernetes")]
 pub(crate) mod names;
 pub(crate) mod on_drop;
-pub(crate) mod one_line;
+pub mod one_line;
 pub(crate) mod panics;
 pub(crate) mod prometheus;
 pub(crate) mod sync;

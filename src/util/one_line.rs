@@ -5,19 +5,11 @@ use std::fmt::{self, Display, Write};
 /// Displays a text in one line. Invisible characters are escaped as in Rust.
 pub struct OneLine<T>(pub T);
 
-struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
-
 impl<T: Display> Display for OneLine<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(Escaping(f), "{}", self.0)
-    }
-}
-
-impl Write for Escaping<'_, '_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        text.chars().try_for_each(|one| match is_seen(one) {
-            true => self.0.write_char(one),
-            false => write!(self.0, "{}", one.escape_debug()),
+        self.0.to_string().chars().try_for_each(|one| match is_seen(one) {
+            true => f.write_char(one),
+            false => write!(f, "{}", one.escape_debug()),
         })
     }
 }

@@ -7,3 +7,8 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
 pub(crate) use std::time::Instant;
 pub(crate) use std::{thread, thread_local};
+
+/// Unlocks, and hands the lock to the thread that waits the longest.
+pub(crate) fn unlock_fair<T>(guard: parking_lot::MutexGuard<'_, T>) {
+    parking_lot::MutexGuard::unlock_fair(guard);
+}

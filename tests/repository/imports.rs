@@ -21,7 +21,7 @@ const LAYERS: [&str; 12] = [
     "elector",    // the builder and the elector
     "testing",    // the API server in memory, and the conformance suite
     "fuzzing",    // targets
-    "cli",        // the command, which has only what the library gives to every program
+    "cli",        // the command: the public API, and `util`
 ];
 
 /// Modules by their names, as in `kubernetes::auth::exec`, and what they import.
@@ -129,7 +129,11 @@ fn read(directory: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) 
         if ["tests", "properties"].contains(&stem.as_str()) {
             continue;
         }
-        let module = if stem == "mod" { prefix.trim_end_matches("::").to_owned() } else { format!("{prefix}{stem}") };
+        let module = if ["mod", "main"].contains(&&*stem) {
+            prefix.trim_end_matches("::").to_owned()
+        } else {
+            format!("{prefix}{stem}")
+        };
         match path.is_dir() {
             true => read(&path, &format!("{module}::"), sources),
             false if path.extension().is_some_and(|it| it == "rs") => {

@@ -12,6 +12,7 @@ use super::lease::LeaseKind;
 use super::metadata::Metadata;
 use super::object::{Codec, ObjectStore};
 use crate::backends::kubernetes::client::Client;
+use crate::backends::kubernetes::client::config::choice::Choice;
 use crate::backends::kubernetes::events::EventRecorder;
 use crate::store::Store;
 use crate::util::config_error::ConfigError;
@@ -43,6 +44,15 @@ pub enum ResourceLock {
     ConfigMapsLeases,
     /// `endpointsleases`: Endpoints and a Lease at once.
     EndpointsLeases,
+}
+
+/// The cluster of an election, and what holds its record there.
+#[derive(Clone, Default)]
+pub(crate) struct ObjectChoice {
+    pub(crate) cluster: Choice,
+    pub(crate) lock: ResourceLock,
+    pub(crate) metadata: Metadata,
+    pub(crate) events: bool,
 }
 
 /// The store of one kind of object that an election takes place on, and the recorder of the candidate's events.

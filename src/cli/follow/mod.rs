@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use leasehold::Store;
+use log::Level;
 
-use crate::clock::{self, Now};
-use crate::one_line::OneLine;
+use leasehold::util::clock::{self, Now};
+use leasehold::util::one_line::OneLine;
 use leases::{LeaseEvent, Leases, Which};
 use watching::{CurrentWatch, FollowMessage, FollowThread};
 
 pub use place::FollowArgs;
-pub use watching::Trouble;
 
 /// So many updates may wait. Then the store is read no further.
 const BEHIND: usize = 64;
@@ -26,16 +26,18 @@ const BEHIND: usize = 64;
 /// What is known of the leases that are followed, and what is yet to be heard.
 pub struct Follower {
     updates: Receiver<FollowMessage>,
-    leases: Leases,
+    pub leases: Leases,
     /// By the leases that are followed: `None` of all.
     watches: BTreeMap<Option<Box<str>>, CurrentWatch>,
-    location: String,
+    /// Where the records are.
+    pub location: String,
 }
 
 /// What there is to tell.
 pub enum Heard {
     Events(Vec<LeaseEvent>),
-    Trouble(Trouble),
+    /// A line to log, and its level.
+    Trouble(Level, String),
     Nothing,
 }
 
@@ -50,12 +52,10 @@ impl Follower {
             store.check_key(name).map_err(|error| format!("{name:?} cannot be a lease: {}", error.rule()))?;
         }
         let location = store.location().unwrap_or_else(|| "this store".to_owned());
-        let keys = match names.is_empty() {
-            true => vec![None],
-            false => names.iter().map(|name| Some(Box::from(&**name))).collect(),
-        };
+        let all = names.is_empty().then_some(None);
+        let keys = names.iter().map(|name| Some(Box::from(&**name))).chain(all);
         // One that is named twice is followed once.
-        let watches: BTreeMap<_, _> = keys.into_iter().map(|key| (key, CurrentWatch::default())).collect();
+        let watches: BTreeMap<_, _> = keys.map(|key| (key, CurrentWatch::default())).collect();
         let (tell, updates) = bounded(BEHIND);
         for (key, current) in &watches {
             let watching = FollowThread::new(Arc::clone(&store), key.as_deref(), current.clone(), tell.clone());
@@ -64,15 +64,6 @@ impl Follower {
         }
         let which = if names.is_empty() { which_of_all } else { Which::Named };
         Ok(Self { updates, leases: Leases::new(which), watches, location })
-    }
-
-    pub fn leases(&self) -> &Leases {
-        &self.leases
-    }
-
-    /// Where the records are.
-    pub fn location(&self) -> &str {
-        &self.location
     }
 
     /// Waits for something to tell, at most for `patience`.
@@ -84,7 +75,7 @@ impl Follower {
         let expiry = self.leases.next_expiry().map_or(Duration::MAX, |expiry| expiry.since(clock::now()));
         let events = match self.updates.recv_timeout(patience.min(expiry)) {
             Ok(FollowMessage::Update(update, at)) => self.leases.apply(update, at),
-            Ok(FollowMessage::Trouble(trouble)) => return Ok(Heard::Trouble(trouble)),
+            Ok(FollowMessage::Trouble(level, trouble)) => return Ok(Heard::Trouble(level, trouble)),
             Ok(FollowMessage::Failed(why)) => return Err(OneLine(&why).to_string()),
             // Only now: an update that waits was received in time.
             Err(RecvTimeoutError::Timeout) => self.expire(),
@@ -102,14 +93,5 @@ impl Follower {
             watch.into_iter().for_each(CurrentWatch::restart);
         }
         events
-    }
-}
-
-impl Trouble {
-    pub fn log(&self) {
-        match self {
-            Self::Begins(why) => log::warn!("{why}"),
-            Self::Ends(what) => log::info!("{what}"),
-        }
     }
 }

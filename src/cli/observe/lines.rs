@@ -7,13 +7,13 @@ use leasehold::{LeaderElectionRecord, MicroTime};
 use serde::Serialize;
 
 use super::super::follow::leases::{EventKind, LeaseEvent};
-use crate::one_line::{OneLine, is_seen};
+use leasehold::util::one_line::{OneLine, is_seen};
 
 #[derive(Serialize)]
 struct EventLine<'a> {
     time: &'a str,
     lease: &'a str,
-    event: &'static str,
+    event: EventKind,
     holder: Option<&'a str>,
     previous_holder: Option<&'a str>,
     version: Option<u64>,
@@ -33,7 +33,7 @@ pub fn json(event: &LeaseEvent) -> String {
     let line = EventLine {
         time: time.as_str(),
         lease: key,
-        event: what.name(),
+        event: *what,
         holder: lease.holder(),
         previous_holder: previous_holder.as_deref(),
         version: lease.version,
@@ -94,7 +94,7 @@ mod tests {
 
     use super::super::super::follow::leases::{Leases, Update, Which};
     use super::*;
-    use crate::clock::{Moment, Now};
+    use leasehold::util::clock::{Moment, Now};
 
     fn events(record: LeaderElectionRecord) -> Vec<LeaseEvent> {
         let mut leases = Leases::new(Which::All);

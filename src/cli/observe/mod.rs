@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::{check_stdout, write_stdout};
-use crate::clock::Now;
+use leasehold::util::clock::Now;
 use table::LeaseTable;
 
 /// Show who leads, live
@@ -60,13 +60,15 @@ const TICK: Duration = Duration::from_secs(1);
 pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
     let mut follower = Follower::start(store, &arguments.leases, which)?;
-    let mut output = match LeaseTable::in_terminal().filter(|_| !arguments.json) {
-        Some(table) => Output::Table(table),
-        None => Output::Lines { json: arguments.json },
-    };
+    let mut table = LeaseTable::in_terminal().filter(|_| !arguments.json);
     loop {
-        let heard = follower.next(output.patience())?;
-        match output.show(&heard, &follower) {
+        let is_old = table.as_ref().is_some_and(|table| table.is_old);
+        let heard = follower.next(if is_old { Duration::ZERO } else { TICK })?;
+        let shown = match &mut table {
+            Some(table) => draw(table, &heard, &follower),
+            None => print(&heard, arguments.json),
+        };
+        match shown {
             Ok(()) => {}
             // Whoever read it has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(0),
@@ -75,36 +77,25 @@ pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
     }
 }
 
-enum Output {
-    Table(LeaseTable),
-    Lines { json: bool },
+fn draw(table: &mut LeaseTable, heard: &Heard, follower: &Follower) -> io::Result<()> {
+    let Heard::Trouble(level, trouble) = heard else {
+        return table.update(matches!(heard, Heard::Nothing), follower, Now::read());
+    };
+    table.clear()?;
+    log::log!(*level, "{trouble}");
+    table.draw(follower, Now::read())
 }
 
-impl Output {
-    fn patience(&self) -> Duration {
-        match self {
-            Self::Table(table) if table.is_old() => Duration::ZERO,
-            _ => TICK,
+fn print(heard: &Heard, is_json: bool) -> io::Result<()> {
+    match heard {
+        Heard::Events(events) => {
+            let line = if is_json { lines::json } else { lines::plain };
+            write_stdout(&events.iter().map(line).collect::<String>())
         }
-    }
-
-    fn show(&mut self, heard: &Heard, follower: &Follower) -> io::Result<()> {
-        match (self, heard) {
-            (Self::Table(table), Heard::Trouble(trouble)) => {
-                table.clear()?;
-                trouble.log();
-                table.draw(follower, Now::read())
-            }
-            (Self::Table(table), heard) => table.update(matches!(heard, Heard::Nothing), follower, Now::read()),
-            (Self::Lines { json }, Heard::Events(events)) => {
-                let line = if *json { lines::json } else { lines::plain };
-                write_stdout(&events.iter().map(line).collect::<String>())
-            }
-            (Self::Lines { .. }, Heard::Trouble(trouble)) => {
-                trouble.log();
-                Ok(())
-            }
-            (Self::Lines { .. }, Heard::Nothing) => check_stdout(),
+        Heard::Trouble(level, trouble) => {
+            log::log!(*level, "{trouble}");
+            Ok(())
         }
+        Heard::Nothing => check_stdout(),
     }
 }

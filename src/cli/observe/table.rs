@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::super::follow::Follower;
 use super::super::follow::leases::LeaseView;
 use super::super::say::write_stdout;
-use crate::clock::{Moment, Now};
-use crate::one_line::OneLine;
+use leasehold::util::clock::{Moment, Now};
+use leasehold::util::one_line::OneLine;
 
 /// How often it is drawn at most, while more is to be heard.
 const BUSY: Duration = Duration::from_millis(100);
@@ -23,7 +23,7 @@ pub struct LeaseTable {
     lines: usize,
     drawn: Option<Instant>,
     /// Something was heard since then.
-    is_old: bool,
+    pub is_old: bool,
 }
 
 impl LeaseTable {
@@ -35,10 +35,6 @@ impl LeaseTable {
             drawn: None,
             is_old: true,
         })
-    }
-
-    pub fn is_old(&self) -> bool {
-        self.is_old
     }
 
     /// Draws it when nothing more is to be heard for now, and now and then where that does not come.
@@ -60,9 +56,9 @@ impl LeaseTable {
 
     pub fn draw(&mut self, follower: &Follower, now: Now) -> io::Result<()> {
         let (height, width) = size().unwrap_or((24, 80));
-        let mut lines = rows(follower.leases().iter(), now.local);
+        let mut lines = rows(follower.leases.iter(), now.local);
         if lines.len() == 1 {
-            lines = vec![format!("no leases yet in {}", OneLine(follower.location()))];
+            lines = vec![format!("no leases yet in {}", OneLine(&follower.location))];
         }
         // The line after it is the cursor's.
         let room = height.saturating_sub(1).max(1);

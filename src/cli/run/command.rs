@@ -15,7 +15,7 @@ use super::messages::CommandEnd;
 /// How `leasehold run` exits, where it is not as the command did: as env(1) and timeout(1), and by `EX_TEMPFAIL` of sysexits.h.
 pub const NOT_ACQUIRED: u8 = 75;
 pub const TERM_ENDED: u8 = 124;
-const NOT_EXECUTABLE: u8 = 126;
+pub const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 pub fn not_started(error: &io::Error) -> u8 {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::say::say;
 use super::command;
-use super::messages::{Environment, GuardianLink, Received};
+use super::messages::{Environment, GuardianLink};
 use super::times::boot_time;
 
 /// What the guardian starts it by, with its own number.
@@ -33,7 +33,7 @@ pub struct Begin {
 
 /// A process that waits to become a command. To be started by a guardian's main thread: it is killed when that ends.
 pub struct Prepared {
-    pid: Pid,
+    pub pid: Pid,
     link: GuardianLink,
 }
 
@@ -46,10 +46,6 @@ impl Prepared {
         // It is reaped with all others.
         let child = command.stdin(Stdio::from(theirs)).process_group(0).spawn()?;
         Ok(Self { pid: Pid::from_child(&child), link })
-    }
-
-    pub fn pid(&self) -> Pid {
-        self.pid
     }
 
     /// Has it become the command.
@@ -110,18 +106,9 @@ fn wait(parent: Pid) -> io::Result<Option<(Begin, Option<OwnedFd>)>> {
     if getppid() != Some(parent) {
         return Ok(None);
     }
-    let link = GuardianLink::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
-    loop {
-        link.wait()?;
-        match link.receive::<Begin>()? {
-            Received::Message(begin, stdin) => {
-                if let Some(group) = begin.group {
-                    setpgid(None, Pid::from_raw(group))?;
-                }
-                return Ok(Some((begin, stdin)));
-            }
-            Received::Nothing => {}
-            Received::Closed => return Ok(None),
-        }
+    let told = GuardianLink::new(fcntl_dupfd_cloexec(io::stdin(), 3)?).next::<Begin>()?;
+    if let Some(group) = told.as_ref().and_then(|(begin, _)| begin.group) {
+        setpgid(None, Pid::from_raw(group))?;
     }
+    Ok(told)
 }

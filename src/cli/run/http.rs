@@ -1,10 +1,9 @@
 //! What a cluster asks by HTTP: who leads, whether this process is well, whether it is ready, and its metrics.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -66,7 +65,7 @@ impl CommandWork {
 /// What to listen on.
 #[derive(Debug, Clone)]
 pub struct Listen {
-    text: String,
+    pub text: String,
     /// The first that can be had.
     addresses: Vec<SocketAddr>,
 }
@@ -86,12 +85,6 @@ impl FromStr for Listen {
     }
 }
 
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
 /// More than ask at a time. Who comes then is not answered.
 const MOST_CONNECTIONS: usize = 32;
 
@@ -105,7 +98,6 @@ struct StatusServer {
     /// It ends with the supervisor, which waits for that.
     elector: Weak<LeaderElector>,
     work: Arc<CommandWork>,
-    connections: AtomicUsize,
 }
 
 /// Answers there from now on, for as long as the process lives.
@@ -116,7 +108,7 @@ struct StatusServer {
 pub fn serve(listen: &Listen, elector: &Arc<LeaderElector>, work: Arc<CommandWork>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(&*listen.addresses)?;
     let address = listener.local_addr()?;
-    let server = Arc::new(StatusServer { elector: Arc::downgrade(elector), work, connections: AtomicUsize::new(0) });
+    let server = Arc::new(StatusServer { elector: Arc::downgrade(elector), work });
     thread::Builder::new().name("http".into()).spawn(move || {
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
@@ -124,17 +116,10 @@ pub fn serve(listen: &Listen, elector: &Arc<LeaderElector>, work: Arc<CommandWor
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
-            if server.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
-                server.connections.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let answering = Arc::clone(&server);
-            let answer = move || {
-                let _ = answering.answer(connection);
-                answering.connections.fetch_sub(1, Ordering::Relaxed);
-            };
-            if thread::Builder::new().name("http".into()).spawn(answer).is_err() {
-                server.connections.fetch_sub(1, Ordering::Relaxed);
+            // Each thread that answers has a clone.
+            if Arc::strong_count(&server) <= MOST_CONNECTIONS {
+                let answering = Arc::clone(&server);
+                let _ = thread::Builder::new().name("http".into()).spawn(move || answering.answer(connection));
             }
         }
     })?;

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -55,9 +55,9 @@ pub enum GuardianReport {
     Started {
         pid: i32,
     },
-    /// The command was not started, by this error of the system's.
+    /// The command was not started: the exit code, and the cause.
     NotStarted {
-        code: Option<i32>,
+        code: u8,
         error: String,
     },
     /// The command was told to end, because the term was not renewed.
@@ -102,15 +102,6 @@ const LONGEST: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct GuardianLink(OwnedFd);
 
-/// What came over a link.
-#[derive(Debug)]
-pub enum Received<T> {
-    Message(T, Option<OwnedFd>),
-    Nothing,
-    /// The other process is gone.
-    Closed,
-}
-
 impl GuardianLink {
     pub fn new(end: OwnedFd) -> Self {
         Self(end)
@@ -137,12 +128,23 @@ impl GuardianLink {
         retry(|| sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, flags)).map(drop)
     }
 
-    /// Waits until something can be received.
-    pub fn wait(&self) -> io::Result<()> {
-        retry(|| poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None)).map(drop)
+    /// Waits for a message. `None` when the other process is gone.
+    pub fn next<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+        loop {
+            wait_for(&mut [PollFd::new(&self.0, PollFlags::IN)], None)?;
+            match self.receive() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return received,
+            }
+        }
     }
 
-    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
+    /// Receives a message. `None` when the other process is gone.
+    ///
+    /// # Errors
+    ///
+    /// Returns `WouldBlock` if there is no message, or the error of the system.
+    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         let mut buffer = vec![0; LONGEST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -150,23 +152,31 @@ impl GuardianLink {
         let received = retry(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut buffer)], &mut control, flags));
         let length = match received {
             Ok(received) if received.bytes > 0 => received.bytes,
-            Ok(_) => return Ok(Received::Closed),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+            Ok(_) => return Ok(None),
             // It has died with something of ours unread.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(Received::Closed),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
             Err(error) => return Err(error),
         };
         let attached = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        Ok(Received::Message(serde_json::from_slice(&buffer[..length])?, attached))
+        Ok(Some((serde_json::from_slice(&buffer[..length])?, attached)))
     }
 }
 
 impl AsFd for GuardianLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Waits until one of the streams is ready, at most for `timeout`, or until a signal comes.
+pub fn wait_for(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match poll(polled, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -189,12 +199,12 @@ mod tests {
     fn a_message_arrives_whole_with_what_is_attached_and_the_end_is_noticed() {
         let (one, other) = GuardianLink::pair().expect("a pair");
         let other = GuardianLink::new(other);
-        assert!(matches!(other.receive::<Order>(), Ok(Received::Nothing)));
+        assert!(other.receive::<Order>().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
         one.send(&Order { number: 1, what: OrderKind::Kill }, Some(writer.as_fd())).expect("it fits");
         one.send(&Order { number: 2, what: OrderKind::Stop { is_told: true } }, None).expect("it fits");
         drop(writer);
-        let Ok(Received::Message(Order { number: 1, what: OrderKind::Kill }, Some(attached))) = other.receive() else {
+        let Ok(Some((Order { number: 1, what: OrderKind::Kill }, Some(attached)))) = other.receive() else {
             panic!("the first one")
         };
         std::fs::File::from(attached).write_all(b"through").expect("written");
@@ -202,15 +212,13 @@ mod tests {
         reader.read_to_string(&mut text).expect("read");
         assert_eq!(text, "through");
         drop(one);
-        assert!(matches!(other.receive(), Ok(Received::Message(Order { number: 2, .. }, None))), "before it ended");
+        assert!(matches!(other.receive(), Ok(Some((Order { number: 2, .. }, None)))), "before it ended");
         // Another test may start a process, which has a copy of the closed end for a moment.
-        other.wait().expect("the end");
-        assert!(matches!(other.receive::<Order>(), Ok(Received::Closed)));
+        assert!(matches!(other.next::<Order>(), Ok(None)));
         let (one, other) = GuardianLink::pair().expect("a pair");
         one.send(&GuardianReport::Gone, None).expect("it fits");
         drop(other);
-        one.wait().expect("the end");
-        assert!(matches!(one.receive::<GuardianReport>(), Ok(Received::Closed)), "it has not read all");
+        assert!(matches!(one.next::<GuardianReport>(), Ok(None)), "it has not read all");
     }
 
     #[test]

@@ -28,15 +28,16 @@ use leasehold::{Fitness, Observer};
 use rustix::process::{getpid, set_child_subreaper};
 
 use super::election::{ElectionArgs, by_flags, duration, positive_duration};
-use super::say::say;
+use super::say::Failure;
 use guardian::{Guarded, Guardian};
 use http::Listen;
 use probe::{Judge, Probe};
 use progress::ProgressSource;
 use supervisor::{OnLoss, Plan, Supervisor};
+use term::Means;
 use times::Times;
 
-use crate::backoff::Backoff;
+use leasehold::util::backoff::Backoff;
 
 /// Run a command while the lease is held
 ///
@@ -94,20 +95,6 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// What is said on stderr before the exit, and the code.
-type Failure = (u8, String);
-
-/// The exit code.
-pub fn main(arguments: RunArgs) -> ExitCode {
-    match run(arguments) {
-        Ok(code) => ExitCode::from(code),
-        Err((code, message)) => {
-            say(&message);
-            ExitCode::from(code)
-        }
-    }
-}
-
 /// What a process of ours does that is none of the user's to start.
 pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let name = arguments.next()?;
@@ -117,7 +104,10 @@ pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
     (name == exec::NAME).then(|| exec::main(arguments))
 }
 
-fn run(arguments: RunArgs) -> Result<u8, Failure> {
+/// # Errors
+///
+/// Returns the exit code of an error, and the message on stderr.
+pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     fn failed(error: impl Into<Box<dyn std::error::Error>>) -> Failure {
         (command::FAILED, by_flags(&*error.into()))
     }
@@ -132,7 +122,7 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     if let Some(probe) = &arguments.probe {
         let timeout = arguments.probe_timeout.unwrap_or(settings.retry_period);
         let probe = Probe::new(probe, timeout).map_err(failed)?;
-        command::check(probe.program().as_ref()).map_err(|(_, message)| failed(format!("--probe {message}")))?;
+        command::check(probe.arguments[0].as_ref()).map_err(|(_, message)| failed(format!("--probe {message}")))?;
         let fitness = Fitness::new();
         builder = builder.fitness(&fitness);
         judge = Some((probe, fitness));
@@ -155,7 +145,7 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let work = Arc::default();
     if let Some(listen) = arguments.http {
         let address = http::serve(&listen, &elector, Arc::clone(&work))
-            .map_err(|error| failed(format!("--http {listen}: {error}")))?;
+            .map_err(|error| failed(format!("--http {}: {error}", listen.text)))?;
         log::info!("answers on http://{address}");
     }
     let progress = arguments.progress.zip(arguments.progress_timeout);
@@ -167,10 +157,11 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     }
     let judge = judge.map(|(probe, fitness)| Judge::start(probe, settings.retry_period, fitness)).transpose();
     let judge = judge.map_err(failed)?;
-    let plan = Plan { guarded, times, restart, on_loss, progress, wait: arguments.wait };
-    Supervisor { plan, elector, guardian, signals, renewals, judge, work, backoff: Backoff::default() }
-        .run()
-        .map_err(failed)
+    let plan = Plan { guarded, restart, on_loss, progress, wait: arguments.wait };
+    let retry_period = settings.retry_period;
+    let drain_timeout = settings.drain_timeout.unwrap_or(settings.renew_deadline);
+    let means = Means { guardian, signals, renewals, judge, times, retry_period, drain_timeout };
+    Supervisor { plan, elector, means, work, backoff: Backoff::default() }.run().map_err(failed)
 }
 
 /// Tells the supervisor that its term goes on.

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never, unbounded};
 use leasehold::Fitness;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use super::super::password::STORE_VARIABLE;
+use super::messages::wait_for;
 
 /// What a probe says, and what the election is told of that: while a command runs, not before it has ended, for until then its lease is
 /// renewed.
@@ -66,7 +66,7 @@ impl Judge {
 pub struct Probe {
     /// As the user gave it.
     text: String,
-    arguments: Vec<String>,
+    pub arguments: Vec<String>,
     timeout: Duration,
     /// What was killed and does not end, such as whoever waits for a disk: no other is started beside it.
     hangs: Option<Child>,
@@ -83,10 +83,6 @@ impl Probe {
         let arguments = arguments
             .ok_or_else(|| format!("--probe {text:?}: give a program and its arguments, quoted as for a shell"))?;
         Ok(Self { text: text.to_owned(), arguments, timeout, hangs: None, last: None })
-    }
-
-    pub fn program(&self) -> &str {
-        &self.arguments[0]
     }
 
     /// Whether it says yes.
@@ -153,10 +149,7 @@ impl Probe {
             let left = if has_ended { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
             let mut polled = vec![PollFd::new(&process, PollFlags::IN)];
             polled.extend(errors.as_ref().map(|errors| PollFd::new(errors, PollFlags::IN)));
-            match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            wait_for(&mut polled, Some(left))?;
             let has_said = polled.get(1).is_some_and(|errors| !errors.revents().is_empty());
             let was_ended = has_ended;
             has_ended |= !polled[0].revents().is_empty();

@@ -54,15 +54,13 @@ impl Watchdog {
             let last = Arc::clone(&last);
             move |is_made: bool| *last.lock() = is_made.then(Instant::now)
         };
-        let missing = match source {
-            ProgressSource::File(path) => format!("{} has not changed", path.display()),
-            ProgressSource::Notify => "no WATCHDOG=1 has come".to_owned(),
-        };
         let watcher = thread::Builder::new().name("progress".into());
-        match source {
+        let missing = match source {
             ProgressSource::File(path) => {
+                let missing = format!("{} has not changed", path.display());
                 let path = path.clone();
                 watcher.spawn(move || watch_file(&path, pause(within), &stopped, progress))?;
+                missing
             }
             ProgressSource::Notify => {
                 // In no directory: there may be none that can be written, and nothing is left behind.
@@ -74,8 +72,9 @@ impl Watchdog {
                 // It would be ours, where a service manager watches us.
                 environment.push(("WATCHDOG_PID".to_owned(), None));
                 watcher.spawn(move || hear(&socket, &stopped, progress))?;
+                "no WATCHDOG=1 has come".to_owned()
             }
-        }
+        };
         Ok(Self { last, within, missing, was_overdue: false, environment, _stop: stop })
     }
 

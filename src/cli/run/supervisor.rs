@@ -16,8 +16,7 @@ use super::probe::Judge;
 use super::progress::{ProgressSource, Watchdog};
 use super::signals::{self, Caught};
 use super::term::{self, Means, TICKS, TermOutcome, Why, between_ticks};
-use super::times::Times;
-use crate::backoff::Backoff;
+use leasehold::util::backoff::Backoff;
 
 /// What to do after a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -31,7 +30,6 @@ pub enum OnLoss {
 /// What a supervisor goes by.
 pub struct Plan {
     pub guarded: Guarded,
-    pub times: Times,
     pub restart: bool,
     pub on_loss: OnLoss,
     pub progress: Option<(ProgressSource, Duration)>,
@@ -42,10 +40,7 @@ pub struct Plan {
 pub struct Supervisor {
     pub plan: Plan,
     pub elector: Arc<LeaderElector>,
-    pub guardian: Guardian,
-    pub signals: Receiver<Caught>,
-    pub renewals: Receiver<()>,
-    pub judge: Option<Judge>,
+    pub means: Means,
     pub work: Arc<CommandWork>,
     pub backoff: Backoff,
 }
@@ -66,24 +61,24 @@ impl Supervisor {
             if !outcome.is_gone {
                 // What is left of it acts as if the lease were ours: it must not be released, but run out. The guardian goes on trying.
                 std::mem::forget(guard);
-                std::mem::forget(self.guardian);
+                std::mem::forget(self.means.guardian);
                 return Err(
                     "something of the command is left that cannot be killed: see what it waits for, or whose it is"
                         .into(),
                 );
             }
-            self.judge.iter_mut().for_each(Judge::tell);
+            self.means.judge.iter_mut().for_each(Judge::tell);
             let is_last = self.is_last(&outcome);
             if is_last.is_some() {
                 // Meanwhile: there is nothing left to guard.
-                self.guardian.dismiss();
+                self.means.guardian.dismiss();
             }
             self.release(guard, is_last.is_some());
             if let Some(code) = is_last {
                 return Ok(code);
             }
             if matches!(outcome.why, Some(Why::GuardianLost(_))) {
-                self.guardian = Guardian::start(&self.plan.guarded)?;
+                self.means.guardian = Guardian::start(&self.plan.guarded)?;
             }
             // Who has lost the lease need not wait: others have it, or it is to be held again as soon as that can be.
             if matches!(outcome.why, None | Some(Why::NoProgress(_) | Why::GuardianLost(_))) {
@@ -98,20 +93,20 @@ impl Supervisor {
 
     /// A term, or the code to exit with.
     fn campaign(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
-        self.guardian.prepare();
+        self.means.guardian.prepare();
         if self.plan.wait.is_some_and(|wait| wait.is_zero()) {
             return self.try_once();
         }
-        self.judge.iter_mut().for_each(Judge::tell);
+        self.means.judge.iter_mut().for_each(Judge::tell);
         let campaign = self.elector.campaign()?;
         let given_up = self.plan.wait.map_or_else(never, after);
-        let ticks = tick(between_ticks(self.elector.settings().retry_period));
+        let ticks = tick(between_ticks(self.means.retry_period));
         loop {
-            let guardian = self.guardian.reports.clone();
+            let guardian = self.means.guardian.reports.clone();
             let told = select! {
                 recv(campaign.receiver()) -> won => return Ok(Ok(won??)),
                 recv(self.verdicts()) -> verdict => {
-                    if let Some(judge) = &mut self.judge {
+                    if let Some(judge) = &mut self.means.judge {
                         judge.hear(verdict.ok());
                         judge.tell();
                     }
@@ -123,11 +118,11 @@ impl Supervisor {
                         None => self.not_acquired().map(Err),
                     };
                 }
-                recv(self.signals) -> caught => Ok(self.told(caught?)),
-                recv(ticks) -> _ => self.guardian.order(OrderKind::Ping).and_then(|()| self.guardian.tick(TICKS)).map(|()| None),
+                recv(self.means.signals) -> caught => Ok(self.told(caught?)),
+                recv(ticks) -> _ => self.means.guardian.order(OrderKind::Ping).and_then(|()| self.means.guardian.tick(TICKS)).map(|()| None),
                 recv(guardian) -> report => match report {
                     Ok(GuardianReport::Acknowledged(number)) => {
-                        self.guardian.acknowledged(number);
+                        self.means.guardian.acknowledged(number);
                         Ok(None)
                     }
                     Ok(GuardianReport::AskedToStop) => Ok(Some(SIGTERM)),
@@ -140,16 +135,16 @@ impl Supervisor {
                 Ok(Some(signal)) => return Ok(Err(by_signal(signal))),
                 Err(Lost(why)) => {
                     log::warn!("the guardian is lost, and another is started: {why}");
-                    self.guardian.kill(self.drain_timeout());
-                    self.guardian = Guardian::start(&self.plan.guarded)?;
-                    self.guardian.prepare();
+                    self.means.guardian.kill(self.means.drain_timeout);
+                    self.means.guardian = Guardian::start(&self.plan.guarded)?;
+                    self.means.guardian.prepare();
                 }
             }
         }
     }
 
     fn try_once(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
-        if let Some(judge) = &mut self.judge {
+        if let Some(judge) = &mut self.means.judge {
             judge.wait();
             judge.tell();
         }
@@ -167,7 +162,7 @@ impl Supervisor {
     }
 
     fn verdicts(&self) -> Receiver<bool> {
-        self.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone())
+        self.means.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone())
     }
 
     /// The exit code after the wait: 75 only if another candidate holds the lease or the probe fails, else an error.
@@ -192,7 +187,7 @@ impl Supervisor {
     /// While no command runs: the signal, if it is to end us.
     fn told(&self, caught: Caught) -> Option<i32> {
         if caught.signal == SIGCHLD {
-            self.guardian.reap_adopted();
+            self.means.guardian.reap_adopted();
         }
         let ends_us = caught.ends_us();
         if ends_us {
@@ -202,25 +197,10 @@ impl Supervisor {
     }
 
     fn lead(&mut self, guard: &LeaderGuard) -> Result<TermOutcome, Error> {
-        let watchdog =
-            self.plan.progress.as_ref().map(|(source, within)| Watchdog::start(source, *within)).transpose()?;
-        let environment = watchdog.as_ref().map(|watchdog| watchdog.environment.clone()).unwrap_or_default();
+        let progress = self.plan.progress.as_ref();
+        let watchdog = progress.map(|(source, within)| Watchdog::start(source, *within)).transpose()?;
         self.work.begins();
-        let (retry_period, drain_timeout) = (self.elector.settings().retry_period, self.drain_timeout());
-        let outcome = term::lead(
-            guard,
-            Means {
-                guardian: &mut self.guardian,
-                signals: &self.signals,
-                renewals: &self.renewals,
-                judge: self.judge.as_mut(),
-                watchdog,
-                times: self.plan.times,
-                retry_period,
-                drain_timeout,
-                environment,
-            },
-        );
+        let outcome = term::lead(guard, &mut self.means, watchdog);
         self.work.ended(outcome.end.filter(|_| outcome.why.is_none()));
         match (&outcome.why, &outcome.end) {
             (None, Some(end)) => {
@@ -243,9 +223,7 @@ impl Supervisor {
         match why {
             Some(Why::NotStarted { code, error }) => {
                 log::error!("the command cannot be started: {error}");
-                let error =
-                    code.map_or_else(|| std::io::Error::other(error.clone()), std::io::Error::from_raw_os_error);
-                Some(command::not_started(&error))
+                Some(*code)
             }
             // It is over with this elector.
             Some(Why::Lost(StopReason::ElectorPanicked)) => Some(command::FAILED),
@@ -273,12 +251,7 @@ impl Supervisor {
     /// Gives others the time to take over. The code to exit with, if a signal comes that is to end us.
     fn pause(&self, pause: Duration) -> Option<u8> {
         log::info!("campaigns again in {}", humantime::format_duration(pause));
-        signals::ended_by(&self.signals, pause, || self.guardian.reap_adopted())
-    }
-
-    fn drain_timeout(&self) -> Duration {
-        let settings = self.elector.settings();
-        settings.drain_timeout.unwrap_or(settings.renew_deadline)
+        signals::ended_by(&self.means.signals, pause, || self.means.guardian.reap_adopted())
     }
 }
 

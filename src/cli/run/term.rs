@@ -13,25 +13,23 @@ use rustix::termios::{isatty, tcgetpgrp};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
 use super::guardian::{Guardian, Lost};
-use super::messages::{CommandEnd, Environment, GuardianReport, OrderKind, signal_name};
+use super::messages::{CommandEnd, GuardianReport, OrderKind, signal_name};
 use super::probe::Judge;
 use super::progress::Watchdog;
 use super::signals::Caught;
 use super::times::{Times, boot_time};
 
-/// What a term is led with.
-pub struct Means<'a> {
-    pub guardian: &'a mut Guardian,
-    pub signals: &'a Receiver<Caught>,
+/// The parts of the supervisor that each term uses.
+pub struct Means {
+    pub guardian: Guardian,
+    pub signals: Receiver<Caught>,
     /// A message each time that the lease was renewed.
-    pub renewals: &'a Receiver<()>,
-    pub judge: Option<&'a mut Judge>,
-    pub watchdog: Option<Watchdog>,
+    pub renewals: Receiver<()>,
+    pub judge: Option<Judge>,
     pub times: Times,
     pub retry_period: Duration,
     /// For how long what cannot be killed is waited for.
     pub drain_timeout: Duration,
-    pub environment: Environment,
 }
 
 /// Why a command was ended; the first reason counts.
@@ -49,8 +47,8 @@ pub enum Why {
     NoProgress(String),
     /// The guardian does not answer.
     GuardianLost(String),
-    /// It was not started.
-    NotStarted { code: Option<i32>, error: String },
+    /// The command was not started: the exit code, and the cause.
+    NotStarted { code: u8, error: String },
 }
 
 impl fmt::Display for Why {
@@ -99,7 +97,8 @@ fn group_of_terminal() -> Option<i32> {
 }
 
 struct CommandTerm<'a> {
-    means: Means<'a>,
+    means: &'a mut Means,
+    watchdog: Option<Watchdog>,
     guard: &'a LeaderGuard,
     /// Whether the command gets what the terminal sends to our process group.
     is_of_group: bool,
@@ -109,10 +108,10 @@ struct CommandTerm<'a> {
 }
 
 /// Runs the command for as long as the term goes on. When this returns with nothing of it left, the guard may be dropped.
-pub fn lead(guard: &LeaderGuard, means: Means<'_>) -> TermOutcome {
+pub fn lead(guard: &LeaderGuard, means: &mut Means, watchdog: Option<Watchdog>) -> TermOutcome {
     let outcome = TermOutcome { why: None, told: None, end: None, is_gone: false };
     let mut term =
-        CommandTerm { means, guard, is_of_group: false, outcome, killing_since: None, kill_ordered_at: None };
+        CommandTerm { means, watchdog, guard, is_of_group: false, outcome, killing_since: None, kill_ordered_at: None };
     if let Err(Lost(why)) = term.run() {
         log::error!("the guardian is lost, and is ended with all that it guards: {why}");
         // The guardian is not there to end it in time: nothing prolongs the term any more.
@@ -179,9 +178,9 @@ impl CommandTerm<'_> {
         let group = group_of_terminal();
         self.is_of_group = group.is_some();
         let valid_until = self.valid_until();
-        let (times, mut environment) = (self.means.times, std::mem::take(&mut self.means.environment));
+        let mut environment = self.watchdog.as_ref().map_or_else(Vec::new, |watchdog| watchdog.environment.clone());
         environment.push(("LEASEHOLD_FENCING_TOKEN".to_owned(), Some(self.guard.fencing_token().to_string())));
-        let what = OrderKind::Start { times, valid_until, group, environment };
+        let what = OrderKind::Start { times: self.means.times, valid_until, group, environment };
         let stdin = io::stdin();
         self.means.guardian.order_with(what, Some(stdin.as_fd()))
     }
@@ -281,7 +280,7 @@ impl CommandTerm<'_> {
     fn look(&mut self) -> Result<bool, Lost> {
         self.extend()?;
         self.means.guardian.tick(TICKS)?;
-        if let Some(missed) = self.means.watchdog.as_mut().and_then(Watchdog::missed) {
+        if let Some(missed) = self.watchdog.as_mut().and_then(Watchdog::missed) {
             self.stop(Why::NoProgress(missed), false)?;
         }
         let is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.drain_timeout);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::Settings;
 use serde::{Deserialize, Serialize};
 
-use crate::clock;
+use leasehold::util::clock;
 
 /// Returns the time since the machine was started. The time includes suspend, and all processes of a machine share the clock.
 pub fn boot_time() -> Duration {

@@ -15,7 +15,7 @@ pub struct Failures {
     renew_deadline: Duration,
     operations: [FailureTracker; StoreOperation::ALL.len()],
     /// The last failure that no success has followed.
-    last: Option<StoreError>,
+    pub(super) last: Option<StoreError>,
     /// The last failure, if it is permanent, and when it happened.
     refusal: Option<(Moment, StoreError)>,
 }
@@ -66,14 +66,6 @@ impl Persistence {
     }
 }
 
-impl FailureTracker {
-    /// Whether it has been refused for three renew deadlines, at least once in each of them. Who loses a race is refused, too,
-    /// but not so often.
-    fn is_refused_for_long(&mut self, now: Moment, renew_deadline: Duration) -> bool {
-        self.refused.note(now, renew_deadline) >= renew_deadline * 3
-    }
-}
-
 impl Failures {
     pub(crate) fn new(renew_deadline: Duration) -> Self {
         Self { renew_deadline, operations: Default::default(), last: None, refusal: None }
@@ -102,7 +94,9 @@ impl Failures {
             tracker.failing = None;
         }
         if is_repeated || error.kind().is_beaten() || error.kind() == Interrupted {
-            let is_refused = error.kind().is_beaten() && tracker.is_refused_for_long(now, self.renew_deadline);
+            // Candidates that lose races are refused too, but not once in each of three renew deadlines.
+            let is_refused =
+                error.kind().is_beaten() && tracker.refused.note(now, self.renew_deadline) >= self.renew_deadline * 3;
             let notice = is_refused.then(|| tracker.log.failed(now, error.kind())).flatten().map(|level| {
                 Notice::of_error(
                     level,
@@ -136,11 +130,6 @@ impl Failures {
         Failed { notice, is_permanent, refused: None }
     }
 
-    /// The last failure, if no success has followed it.
-    pub(crate) fn last(&self) -> Option<&StoreError> {
-        self.last.as_ref()
-    }
-
     /// The last failure, if it is permanent and happened at `since` or later.
     pub(crate) fn refusal(&self, since: Moment) -> Option<&StoreError> {
         self.refusal.as_ref().filter(|(at, _)| *at >= since).map(|(_, error)| error)
@@ -160,11 +149,6 @@ impl Failures {
     /// What has failed until now is another's affair.
     pub(crate) fn count_anew(&mut self) {
         self.operations.iter_mut().for_each(|it| it.failing = None);
-    }
-
-    /// What a round of requests that is over has failed of, if it has.
-    pub(crate) fn take_last(&mut self) -> Option<StoreError> {
-        self.last.take()
     }
 }
 
@@ -280,9 +264,9 @@ mod tests {
         let mut failures = Failures::new(RENEW_DEADLINE);
         failures.failed(at(0), StoreOperation::Get, &error(StoreErrorKind::Unavailable));
         failures.failed(at(1), StoreOperation::Get, &error(StoreErrorKind::Conflict));
-        assert_eq!(failures.take_last().map(|error| error.kind()), Some(StoreErrorKind::Unavailable));
+        assert_eq!(failures.last.take().map(|error| error.kind()), Some(StoreErrorKind::Unavailable));
         failures.failed(at(2), StoreOperation::Get, &error(StoreErrorKind::Timeout));
         failures.succeeded(at(3), StoreOperation::Update);
-        assert!(failures.take_last().is_none());
+        assert!(failures.last.take().is_none());
     }
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::thread::Builder;
 
+use crate::election::candidate::session::Input;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::{Command, Link};
@@ -100,7 +101,7 @@ impl CampaignSlot {
         let once = matches!(delivery, Delivery::Round(_));
         state.waiting = Some(Waiting { id, delivery, decided: Vec::new() });
         // In the order in which they come here: what ends a campaign is not to be heard before it.
-        link.leave(Command::Campaign { id, once });
+        link.leave(Command::Input(Input::Campaign { id, once }));
         drop(state);
         link.work_off();
         Ok(id)
@@ -108,7 +109,7 @@ impl CampaignSlot {
 
     /// Takes campaign `id` out, unanswered. `None` if it was answered before.
     pub(crate) fn withdraw(&self, id: u64, link: &Link) -> Option<Waiting> {
-        let waiting = self.0.lock().end(id, link).inspect(|_| link.leave(Command::Withdraw(id)));
+        let waiting = self.0.lock().end(id, link).inspect(|_| link.leave(Command::Input(Input::Withdraw(id))));
         if waiting.is_some() {
             link.work_off();
         }
@@ -174,7 +175,7 @@ impl CampaignSlot {
             let mut state = self.0.lock();
             before(&mut state);
             let id = state.last_id;
-            let waiting = state.end(id, link).inspect(|_| link.leave(Command::Withdraw(id)));
+            let waiting = state.end(id, link).inspect(|_| link.leave(Command::Input(Input::Withdraw(id))));
             waiting.map(|waiting| waiting.answer(Err(error)))
         };
         if answered.is_some() {

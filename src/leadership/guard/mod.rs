@@ -6,7 +6,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::election::drain::DrainLimit;
-use crate::election::stop_reason::StopReason;
 use crate::leadership::error::Error;
 use crate::leadership::handle::{LOGGED_WITHIN, Link};
 use crate::leadership::progress::ProgressHandle;
@@ -207,7 +206,7 @@ impl LeaderGuard {
 
     /// A handle for the progress of one of several workers: see [`ProgressHandle`].
     pub fn progress_handle(&self) -> ProgressHandle {
-        self.term.progress_handle()
+        ProgressHandle::new(Arc::clone(&self.term))
     }
 
     /// As after a panic of the work.
@@ -236,7 +235,6 @@ impl LeaderGuard {
         if self.link.is_forked() {
             return Err(Error::Forked);
         }
-        self.term.end(StopReason::Released);
         self.term.close();
         self.is_held = false;
         self.link.release()
@@ -249,7 +247,6 @@ impl LeaderGuard {
 
     /// Releases a term that nobody took.
     pub(crate) fn abandon(mut self) {
-        self.term.end(StopReason::Released);
         self.term.close();
         self.is_held = false;
         self.link.release_untaken();
@@ -261,7 +258,6 @@ impl Drop for LeaderGuard {
         if self.link.is_forked() {
             return;
         }
-        self.term.end(StopReason::Released);
         self.term.close();
         if self.is_held
             && let Err(error) = self.link.release()
@@ -359,7 +355,7 @@ impl Leadership {
 
     /// See [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
     pub fn progress_handle(&self) -> ProgressHandle {
-        self.term.progress_handle()
+        ProgressHandle::new(Arc::clone(&self.term))
     }
 
     /// See [`LeaderGuard::step_down`](crate::LeaderGuard::step_down): whoever has a view can end the term, and the guard stays with
@@ -393,6 +389,7 @@ impl RefUnwindSafe for Leadership {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::election::candidate::session::Input;
     use crate::election::deadline::Deadline;
     use crate::leadership::handle::Command;
     use crate::leadership::handle::tests::link;
@@ -410,11 +407,16 @@ mod tests {
         for _ in 0..3 {
             guard.step_down();
         }
-        assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(DrainLimit::AsSet)]));
+        assert!(matches!(
+            commands.try_iter().collect::<Vec<_>>()[..],
+            [Command::Input(Input::StepDown(DrainLimit::AsSet))]
+        ));
         guard.step_down_within(Duration::ZERO);
         guard.step_down();
         let limit = DrainLimit::Within(Duration::ZERO);
-        assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(told)] if told == limit));
+        assert!(
+            matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::Input(Input::StepDown(told))] if told == limit)
+        );
         let view = guard.leadership();
         guard.forget();
         view.step_down_within(Duration::ZERO);
@@ -428,7 +430,10 @@ mod tests {
             let panic = || -> () { std::panic::resume_unwind(Box::new("as planned")) };
             let scope = || guard.scope(|scope| if in_thread { drop(scope.spawn(panic)) } else { panic() });
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(scope)).is_err());
-            assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(DrainLimit::Bounded)]));
+            assert!(matches!(
+                commands.try_iter().collect::<Vec<_>>()[..],
+                [Command::Input(Input::StepDown(DrainLimit::Bounded))]
+            ));
             guard.forget();
         }
     }

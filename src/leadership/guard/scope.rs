@@ -4,6 +4,7 @@ use std::fmt;
 use std::thread::ScopedJoinHandle;
 
 use crate::leadership::guard::LeaderGuard;
+use crate::util::on_drop::OnDrop;
 
 /// Spawns threads that borrow the guard, inside [`LeaderGuard::scope`].
 ///
@@ -75,12 +76,14 @@ impl LeaderGuard {
     /// Like `std::thread::scope`: with `work`'s own panic, or when a spawned thread panicked and was not joined. Either
     /// steps the term down at once, so that nobody leads on beside dead workers.
     pub fn scope<'env, T>(&'env self, work: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
-        std::thread::scope(|scope| {
-            let unfinished = StepDownUnlessFinished { guard: self, finished: false };
-            let result = work(Scope { scope, guard: self });
-            unfinished.finish();
-            result
-        })
+        std::thread::scope(|scope| self.step_down_unless_finished(|| work(Scope { scope, guard: self })))
+    }
+
+    fn step_down_unless_finished<T>(&self, work: impl FnOnce() -> T) -> T {
+        let unfinished = OnDrop(|| self.step_down_after_panic());
+        let result = work();
+        std::mem::forget(unfinished);
+        result
     }
 }
 
@@ -99,12 +102,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// ```
     pub fn spawn<T: Send + 'scope>(&self, work: impl FnOnce() -> T + Send + 'scope) -> ScopedJoinHandle<'scope, T> {
         let guard = self.guard;
-        self.scope.spawn(move || {
-            let unfinished = StepDownUnlessFinished { guard, finished: false };
-            let result = work();
-            unfinished.finish();
-            result
-        })
+        self.scope.spawn(move || guard.step_down_unless_finished(work))
     }
 
     /// The guard whose scope this is.
@@ -116,24 +114,5 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope").field("guard", self.guard).finish()
-    }
-}
-
-struct StepDownUnlessFinished<'guard> {
-    guard: &'guard LeaderGuard,
-    finished: bool,
-}
-
-impl StepDownUnlessFinished<'_> {
-    fn finish(mut self) {
-        self.finished = true;
-    }
-}
-
-impl Drop for StepDownUnlessFinished<'_> {
-    fn drop(&mut self) {
-        if !self.finished {
-            self.guard.step_down_after_panic();
-        }
     }
 }

@@ -1,7 +1,9 @@
 //! A status in one line, for people.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::time::Duration;
+
+use humantime::FormattedDuration;
 
 use super::Status;
 use crate::election::candidate::notice::TWIN;
@@ -11,51 +13,48 @@ impl fmt::Display for Status {
     /// One line, whatever others have written into the record, such as `lease default/jobs: pod-1 leads, which is this candidate,
     /// for another 9s, with fencing token 7; heard of the store 1s ago`. For people: it may change.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        OneLine(format_args!("{}", Text(self))).fmt(f)
+        let mut text = String::new();
+        self.write_text(&mut text)?;
+        OneLine(text).fmt(f)
     }
 }
 
-/// As it is.
-struct Text<'a>(&'a Status);
-
-impl fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(status) = self;
-        let identity = &status.settings.identity;
-        write!(f, "{}: ", status.record)?;
-        match &status.leader {
-            _ if status.is_leader => {
-                write!(f, "{identity} leads, which is this candidate, for another {}", Seconds(status.remaining))?;
-                if let Some(token) = status.fencing_token {
+impl Status {
+    /// Writes the text as it is, with the line breaks of names.
+    fn write_text(&self, f: &mut String) -> fmt::Result {
+        let identity = &self.settings.identity;
+        write!(f, "{}: ", self.record)?;
+        match &self.leader {
+            _ if self.is_leader => {
+                write!(f, "{identity} leads, which is this candidate, for another {}", seconds(self.remaining))?;
+                if let Some(token) = self.fencing_token {
                     write!(f, ", with fencing token {token}")?;
                 }
             }
-            Some(leader) if status.leader_lease_expired => {
-                write!(f, "nobody leads; the lease of {leader} has run out")?
-            }
-            Some(leader) if leader == identity && status.has_twin => write!(f, "{leader} holds it{TWIN}")?,
+            Some(leader) if self.leader_lease_expired => write!(f, "nobody leads; the lease of {leader} has run out")?,
+            Some(leader) if leader == identity && self.has_twin => write!(f, "{leader} holds it{TWIN}")?,
             Some(leader) if leader == identity => {
                 write!(f, "{leader} holds it, which is this candidate, whose term is over")?
             }
             Some(leader) => write!(f, "{leader} leads; this candidate is {identity}")?,
             None => write!(f, "nobody leads; this candidate is {identity}")?,
         }
-        match status.last_contact {
-            Some(since) => write!(f, "; heard of the store {} ago", Seconds(since))?,
+        match self.last_contact {
+            Some(since) => write!(f, "; heard of the store {} ago", seconds(since))?,
             None => f.write_str("; not heard of the store yet")?,
         }
-        match (&status.failed_write, &status.last_error) {
+        match (&self.failed_write, &self.last_error) {
             (Some(error), _) => write!(f, "; the last write failed: {error}")?,
             (None, Some(error)) => write!(f, "; the last read failed: {error}")?,
             (None, None) => {}
         }
-        if let Some(unfit_for) = status.unfit_for {
-            write!(f, "; not fit to lead for {}", Seconds(unfit_for))?;
+        if let Some(unfit_for) = self.unfit_for {
+            write!(f, "; not fit to lead for {}", seconds(unfit_for))?;
         }
-        if let Some(left) = status.may_acquire_in {
-            write!(f, "; fit to lead again, and may do so in {}", Seconds(left))?;
+        if let Some(left) = self.may_acquire_in {
+            write!(f, "; fit to lead again, and may do so in {}", seconds(left))?;
         }
-        match (status.is_running, status.is_watching) {
+        match (self.is_running, self.is_watching) {
             (false, _) => f.write_str("; it has ended"),
             (true, false) => f.write_str("; without a watch"),
             (true, true) => Ok(()),
@@ -64,12 +63,8 @@ impl fmt::Display for Text<'_> {
 }
 
 /// In whole seconds: what is less is over before it is read.
-struct Seconds(Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_duration(Duration::from_secs(self.0.as_secs())).fmt(f)
-    }
+fn seconds(duration: Duration) -> FormattedDuration {
+    humantime::format_duration(Duration::from_secs(duration.as_secs()))
 }
 
 #[cfg(test)]

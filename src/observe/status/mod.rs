@@ -3,13 +3,7 @@
 use std::time::Duration;
 
 use crate::election::settings::Settings;
-use crate::leadership::term::Term;
-use crate::observe::health::HealthCheck;
-use crate::observe::observer::Fact;
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};
-use crate::util::clock;
-use crate::util::clock::Moment;
-use crate::util::sync::{Arc, Mutex};
 
 mod display;
 mod prometheus;
@@ -82,7 +76,7 @@ pub struct Status {
     pub is_running: bool,
     /// What has been counted since the start.
     pub counters: Counters,
-    has_twin: bool,
+    pub(super) has_twin: bool,
 }
 
 /// What an elector has counted since it was started.
@@ -101,8 +95,8 @@ pub struct Counters {
     pub watches_opened: u64,
     /// Watches that ended or were refused.
     pub watches_lost: u64,
-    requests: [u64; StoreOperation::ALL.len()],
-    failures: [u64; StoreErrorKind::ALL.len()],
+    pub(super) requests: [u64; StoreOperation::ALL.len()],
+    pub(super) failures: [u64; StoreErrorKind::ALL.len()],
 }
 
 /// How often something took how long.
@@ -125,7 +119,7 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    fn add(&mut self, took: Duration) {
+    pub(super) fn add(&mut self, took: Duration) {
         let place = Self::BOUNDS_MS.partition_point(|bound| Duration::from_millis(*bound) < took);
         self.counts[place] += 1;
         self.sum = self.sum.saturating_add(took);
@@ -142,148 +136,5 @@ impl Counters {
     /// candidate was faster.
     pub fn failures(&self, kind: StoreErrorKind) -> u64 {
         self.failures[kind as usize]
-    }
-
-    pub(crate) fn count(&mut self, fact: &Fact) {
-        match fact {
-            Fact::StartedLeading(_) => self.terms += 1,
-            Fact::StoppedLeading(reason) => self.terms_lost += u64::from(!reason.was_asked_for()),
-            Fact::NewLeader(_) | Fact::Fitness(_) => {}
-            Fact::Renewed(latency) => self.renewals.add(*latency),
-            Fact::Request(outcome) => {
-                self.requests[outcome.operation as usize] += 1;
-                if let Some(kind) = outcome.failure {
-                    self.failures[kind as usize] += 1;
-                }
-                self.slow_paths += u64::from(outcome.is_slow_path);
-            }
-            Fact::WatchOpened => self.watches_opened += 1,
-            Fact::WatchLost => self.watches_lost += 1,
-        }
-    }
-}
-
-/// What an elector's threads note for its status.
-#[derive(Default)]
-pub(crate) struct Observations(Mutex<StatusState>);
-
-#[derive(Default)]
-struct StatusState {
-    counters: Counters,
-    term: Option<Arc<Term>>,
-    has_twin: bool,
-    /// Whom the record names, and when that lease runs out: of one moment.
-    leader: Option<String>,
-    leader_until: Option<Moment>,
-    is_watching: bool,
-    has_ended: bool,
-    /// Since when it is not fit, while it is not.
-    unfit_since: Option<Moment>,
-    /// From when it may acquire, having become fit again.
-    may_acquire_at: Option<Moment>,
-    /// Whether the guard of the term is gone, though its record is ours yet.
-    is_released: bool,
-}
-
-impl StatusState {
-    fn leader_lease_expired(&self, now: Moment) -> bool {
-        self.leader_until.is_some_and(|until| until <= now)
-    }
-
-    fn last_progress(&self) -> Option<Moment> {
-        self.term.as_ref().filter(|_| !self.is_released)?.last_progress()
-    }
-}
-
-impl Observations {
-    /// Of a candidate that is not known to be fit, if somebody is asked.
-    pub(crate) fn new(settings: &Settings) -> Self {
-        let observations = Self::default();
-        observations.fitness(!settings.is_judged(), Duration::ZERO);
-        observations
-    }
-
-    /// Whether it is fit has changed; if it is, for how long it has to wait.
-    pub(crate) fn fitness(&self, is_fit: bool, pause: Duration) {
-        let (now, mut state) = (clock::now(), self.0.lock());
-        state.unfit_since = (!is_fit).then_some(now);
-        state.may_acquire_at = is_fit.then_some(now + pause);
-    }
-
-    pub(crate) fn is_fit(&self) -> bool {
-        self.0.lock().unfit_since.is_none()
-    }
-
-    pub(crate) fn note(&self, fact: &Fact) {
-        self.0.lock().counters.count(fact);
-    }
-
-    /// Whether all that is to be watched is.
-    pub(crate) fn watching(&self, is_watching: bool) {
-        self.0.lock().is_watching = is_watching;
-    }
-
-    pub(crate) fn term(&self, term: Option<Arc<Term>>) {
-        let mut state = self.0.lock();
-        (state.term, state.is_released) = (term, false);
-    }
-
-    pub(crate) fn guard_gone(&self) {
-        self.0.lock().is_released = true;
-    }
-
-    /// Notes when the lease of the present leader expires, or has expired (`None` if that is unknown), and whether another
-    /// process wrote the record under this candidate's identity.
-    pub(crate) fn leader_until(&self, until: Option<Moment>, has_twin: bool) {
-        let mut state = self.0.lock();
-        (state.leader_until, state.has_twin) = (until, has_twin);
-    }
-
-    /// The record names another than before, or nobody.
-    pub(crate) fn leader(&self, leader: Option<String>, until: Option<Moment>) {
-        let mut state = self.0.lock();
-        (state.leader, state.leader_until) = (leader, until);
-    }
-
-    pub(crate) fn valid_term(&self) -> Option<Arc<Term>> {
-        self.0.lock().term.clone().filter(|term| term.is_valid())
-    }
-
-    pub(crate) fn ended(&self) {
-        self.0.lock().has_ended = true;
-    }
-
-    /// Whom the record names, if that lease has not run out.
-    pub(crate) fn current_leader(&self) -> Option<String> {
-        let state = self.0.lock();
-        state.leader.clone().filter(|_| !state.leader_lease_expired(clock::now()))
-    }
-
-    pub(crate) fn status(&self, (name, record): (&str, &str), settings: &Settings, health: &HealthCheck) -> Status {
-        let (last_contact, [last_error, failed_write]) = (health.since_contact(), health.last_errors());
-        let now = clock::now();
-        let state = self.0.lock();
-        let remaining = state.term.as_ref().map_or(Duration::ZERO, |term| term.remaining());
-        Status {
-            name: name.to_owned(),
-            record: record.to_owned(),
-            settings: settings.clone(),
-            leader: state.leader.clone(),
-            leader_lease_expired: state.leader_lease_expired(now),
-            is_leader: !remaining.is_zero(),
-            remaining,
-            fencing_token: state.term.as_ref().map(|term| term.fencing_token()),
-            last_contact,
-            last_error,
-            failed_write,
-            has_twin: state.has_twin,
-            is_fit: state.unfit_since.is_none(),
-            unfit_for: state.unfit_since.map(|since| now.since(since)),
-            may_acquire_in: state.may_acquire_at.map(|at| at.since(now)).filter(|left| !left.is_zero()),
-            since_progress: state.last_progress().map(|at| now.since(at)),
-            is_watching: state.is_watching && !state.has_ended,
-            is_running: !state.has_ended,
-            counters: state.counters.clone(),
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Histogram, Status};
 use crate::store::{StoreErrorKind, StoreOperation};
-use crate::util::prometheus::Escaped;
+use crate::util::prometheus::escaped;
 
 impl Status {
     /// Writes it as metrics in the text format of Prometheus, each with the labels `name`, `record` and
@@ -46,7 +46,7 @@ impl Status {
     ) -> fmt::Result {
         let with_labels = |status: &'a Status| {
             let [name, record, identity] =
-                [&status.name, &status.record, &status.settings.identity].map(|it| Escaped(it));
+                [&status.name, &status.record, &status.settings.identity].map(|it| escaped(it));
             (format!("name=\"{name}\",record=\"{record}\",identity=\"{identity}\""), status)
         };
         let statuses: Vec<_> = statuses.into_iter().map(with_labels).collect();

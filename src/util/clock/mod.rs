@@ -51,7 +51,7 @@ pub struct Now {
 
 impl Now {
     /// Reads both clocks, the local one first: a writer's validity must not begin late.
-    pub(crate) fn read() -> Self {
+    pub fn read() -> Self {
         let local = now();
         Self { local, wall: SystemTime::now() }
     }
@@ -59,13 +59,13 @@ impl Now {
 
 /// Reads the local clock. On Linux this is one vDSO call, as cheap as `Instant::now()`.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "openbsd"))]
-pub(crate) fn now() -> Moment {
+pub fn now() -> Moment {
     read(rustix::time::ClockId::Boottime)
 }
 
 /// Reads the local clock. `CLOCK_MONOTONIC` counts sleep on Apple's systems, where `Instant` does not.
 #[cfg(target_vendor = "apple")]
-pub(crate) fn now() -> Moment {
+pub fn now() -> Moment {
     read(rustix::time::ClockId::Monotonic)
 }
 
@@ -79,7 +79,7 @@ fn read(clock: rustix::time::ClockId) -> Moment {
 
 /// Reads the local clock. The performance counter under `Instant` counts suspend on Windows.
 #[cfg(windows)]
-pub(crate) fn now() -> Moment {
+pub fn now() -> Moment {
     use std::sync::OnceLock;
     use std::time::Instant;
     static ORIGIN: OnceLock<Instant> = OnceLock::new();

@@ -51,6 +51,10 @@ impl<T> Mutex<T> {
     }
 }
 
+pub(crate) fn unlock_fair<T>(guard: MutexGuard<'_, T>) {
+    drop(guard);
+}
+
 /// Threads that are counted: a model ends only when all of those that the elector started have ended.
 pub(crate) mod thread {
     use std::io;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::channel::{self, Receiver};
 use crate::election::candidate::side::Side;
 use crate::leadership::handle::{Command, Link};
-use crate::observe::health::HealthCheck;
+use crate::observe::observations::Observations;
 use crate::runtime::watcher::Watcher;
 use crate::store::entry::Entry;
 use crate::util::log_fields::LogFields;
@@ -24,8 +24,9 @@ impl Watched {
         let entry = Entry::new(store, "jobs");
         let fields = LogFields::new(entry.describe(), "me");
         let link = Arc::new(Link::new(tell, settings.release_timeout, fields));
-        let health = HealthCheck::new(settings.lease_duration, settings.lease_duration, 1);
-        let watcher = Watcher::spawn(entry, Side::Primary, link, health, &settings).expect("threads cost nothing here");
+        let observations = Arc::new(Observations::new(&settings, 1));
+        let watcher =
+            Watcher::spawn(entry, Side::Primary, link, observations, &settings).expect("threads cost nothing here");
         Self { watcher, told }
     }
 

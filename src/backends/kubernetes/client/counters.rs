@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::util::prometheus::Escaped;
+use crate::util::prometheus::escaped;
 
 /// How often a client's credentials and certificates were renewed since it was made, at the moment that
 /// [`Client::counters`](super::Client::counters) was called.
@@ -69,7 +69,7 @@ impl ClientCounters {
         for (name, help, value) in METRICS {
             writeln!(out, "# HELP leasehold_client_{name}_total {help}\n# TYPE leasehold_client_{name}_total counter")?;
             for counters in &counters {
-                let (server, value) = (Escaped(&counters.server), value(counters));
+                let (server, value) = (escaped(&counters.server), value(counters));
                 writeln!(out, "leasehold_client_{name}_total{{server=\"{server}\"}} {value}")?;
             }
         }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use leasehold::LeaderElectionRecord;
 
-use crate::clock::{Moment, Now};
+use leasehold::util::clock::{Moment, Now};
+use serde::Serialize;
 
 /// What a store has told of the leases that are followed.
 #[derive(Debug)]
@@ -35,7 +36,8 @@ pub enum Update {
     },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EventKind {
     NewLeader,
     Renewed,
@@ -43,19 +45,6 @@ pub enum EventKind {
     Expired,
     Deleted,
     Unheld,
-}
-
-impl EventKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NewLeader => "new_leader",
-            Self::Renewed => "renewed",
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Deleted => "deleted",
-            Self::Unheld => "unheld",
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,7 +125,7 @@ impl Leases {
     pub fn apply(&mut self, update: Update, at: Now) -> Vec<LeaseEvent> {
         match update {
             Update::Opened { key, from_scratch } => {
-                for lease in self.of_watch(key.as_deref()) {
+                for (_, lease) in self.of_watch(key.as_deref()) {
                     lease.known = 0;
                     lease.is_told &= !from_scratch;
                 }
@@ -153,8 +142,7 @@ impl Leases {
                 (!leases.is_known(&key, version)).then(|| leases.is_gone(key, Some(version), at)).flatten()
             }),
             Update::ToldAll { key } => {
-                let is_of = |its: &str| key.as_deref().is_none_or(|key| key == its);
-                let untold = self.leases.iter().filter(|(key, lease)| is_of(key) && !lease.is_told);
+                let untold = self.of_watch(key.as_deref()).filter(|(_, lease)| !lease.is_told);
                 let untold: Vec<_> = untold.map(|(key, _)| key.clone()).collect();
                 untold.into_iter().filter_map(|key| self.is_gone(key, None, at)).collect()
             }
@@ -182,8 +170,8 @@ impl Leases {
         expired.into_iter().chain(change(self, key)).collect()
     }
 
-    fn of_watch(&mut self, of: Option<&str>) -> impl Iterator<Item = &mut LeaseView> {
-        self.leases.iter_mut().filter(move |(key, _)| of.is_none_or(|of| of == &***key)).map(|(_, lease)| lease)
+    fn of_watch(&mut self, of: Option<&str>) -> impl Iterator<Item = (&Box<str>, &mut LeaseView)> {
+        self.leases.iter_mut().filter(move |(key, _)| of.is_none_or(|of| of == &***key))
     }
 
     /// Whether that or something later was told already: events may come late, and twice.
@@ -199,6 +187,11 @@ impl Leases {
         if self.of == Which::AllRecords && !has_fields {
             return self.is_gone(key, Some(version), at);
         }
+        let same = self.leases.get_mut(&key).filter(|lease| lease.record.as_ref() == Some(&record));
+        if let Some(lease) = same {
+            (lease.version, lease.known, lease.is_told) = (Some(version), version, true);
+            return None;
+        }
         let previous = self.leases.get(&key);
         let was = previous.and_then(|lease| lease.record.as_ref());
         let previous_holder = was.and_then(LeaderElectionRecord::holder).filter(|was| Some(*was) != record.holder());
@@ -209,16 +202,19 @@ impl Leases {
             (Some(was), None) => was.holder().is_some().then_some(EventKind::Released),
             (None, None) => previous.is_none().then_some(EventKind::Unheld),
         };
-        let is_changed = was != Some(&record);
-        let renewals =
-            previous.map_or(0, |lease| lease.renewals) + u64::from(is_changed && what == Some(EventKind::Renewed));
-        let received = previous.filter(|_| !is_changed).map_or(at.local, |lease| lease.received);
-        let has_expired = previous.is_some_and(|lease| !is_changed && lease.has_expired);
-        let (record, known) = (Some(record), version);
-        let lease = LeaseView { record, version: Some(version), renewals, has_expired, received, known, is_told: true };
+        let renewals = previous.map_or(0, |lease| lease.renewals) + u64::from(what == Some(EventKind::Renewed));
+        let (record, received) = (Some(record), at.local);
+        let lease = LeaseView {
+            record,
+            version: Some(version),
+            renewals,
+            has_expired: false,
+            received,
+            known: version,
+            is_told: true,
+        };
         self.leases.insert(key.clone(), lease.clone());
-        let what = what.filter(|_| is_changed)?;
-        Some(LeaseEvent { at, key, what, previous_holder, lease })
+        Some(LeaseEvent { at, key, what: what?, previous_holder, lease })
     }
 
     /// There is no such record. `None` where it is not known with which version that came.

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use leasehold::MicroTime;
 
+use super::EventKind::*;
 use super::*;
 
 /// The wall clock is a minute ahead of the local one.
@@ -41,8 +42,8 @@ fn opened(from_scratch: bool) -> Update {
 }
 
 /// What it says, to whom it was, and to whom it is.
-fn said(events: &[LeaseEvent]) -> Vec<(&'static str, Option<&str>, Option<&str>)> {
-    events.iter().map(|event| (event.what.name(), event.previous_holder.as_deref(), event.lease.holder())).collect()
+fn said(events: &[LeaseEvent]) -> Vec<(EventKind, Option<&str>, Option<&str>)> {
+    events.iter().map(|event| (event.what, event.previous_holder.as_deref(), event.lease.holder())).collect()
 }
 
 #[test]
@@ -50,22 +51,22 @@ fn terms_renewals_releases_and_deletions_are_told_once_each() {
     let mut leases = Leases::new(Which::Named);
     assert!(leases.apply(Update::Opened { key: Some("jobs".into()), from_scratch: true }, at(0)).is_empty());
     let mut tell = |update, seconds| leases.apply(update, at(seconds));
-    assert_eq!(said(&tell(read(None), 0)), [("unheld", None, None)]);
-    assert_eq!(said(&tell(changed(held("a", 0, 1), 5), 1)), [("new_leader", None, Some("a"))]);
+    assert_eq!(said(&tell(read(None), 0)), [(Unheld, None, None)]);
+    assert_eq!(said(&tell(changed(held("a", 0, 1), 5), 1)), [(NewLeader, None, Some("a"))]);
     assert_eq!(said(&tell(changed(held("a", 0, 1), 5), 2)), [], "twice");
     let renewed = tell(changed(held("a", 0, 2), 6), 3);
-    assert_eq!(said(&renewed), [("renewed", None, Some("a"))]);
+    assert_eq!(said(&renewed), [(Renewed, None, Some("a"))]);
     assert_eq!((renewed[0].lease.renewals, renewed[0].lease.version, renewed[0].at), (1, Some(6), at(3)));
     assert_eq!(said(&tell(changed(held("a", 0, 1), 5), 4)), [], "late");
-    assert_eq!(said(&tell(changed(held("b", 1, 3), 7), 5)), [("new_leader", Some("a"), Some("b"))]);
-    assert_eq!(said(&tell(changed(free(), 8), 6)), [("released", Some("b"), None)]);
-    assert_eq!(said(&tell(changed(held("b", 2, 4), 9), 7)), [("new_leader", None, Some("b"))], "the same one again");
+    assert_eq!(said(&tell(changed(held("b", 1, 3), 7), 5)), [(NewLeader, Some("a"), Some("b"))]);
+    assert_eq!(said(&tell(changed(free(), 8), 6)), [(Released, Some("b"), None)]);
+    assert_eq!(said(&tell(changed(held("b", 2, 4), 9), 7)), [(NewLeader, None, Some("b"))], "the same one again");
     let deleted = tell(Update::Deleted { key: "jobs".into(), version: 10 }, 8);
-    assert_eq!(said(&deleted), [("deleted", Some("b"), None)]);
+    assert_eq!(said(&deleted), [(Deleted, Some("b"), None)]);
     assert_eq!((deleted[0].lease.version, &deleted[0].lease.record, deleted[0].lease.renewals), (Some(10), &None, 1));
     assert_eq!(said(&tell(Update::Deleted { key: "jobs".into(), version: 10 }, 8)), []);
     assert_eq!(said(&tell(changed(held("b", 2, 4), 9), 8)), [], "late");
-    assert_eq!(said(&tell(changed(held("b", 0, 5), 11), 9)), [("new_leader", None, Some("b"))]);
+    assert_eq!(said(&tell(changed(held("b", 0, 5), 11), 9)), [(NewLeader, None, Some("b"))]);
 }
 
 #[test]
@@ -79,18 +80,18 @@ fn a_lease_runs_out_by_the_local_clock_once_and_only_a_change_of_its_record_help
     assert_eq!(leases.next_expiry(), Some(at(25).local));
     assert_eq!(said(&leases.expire(at(24))), []);
     let expired = leases.expire(at(29));
-    assert_eq!(said(&expired), [("expired", None, Some("a"))]);
+    assert_eq!(said(&expired), [(Expired, None, Some("a"))]);
     assert_eq!((expired[0].at, expired[0].lease.remaining(at(29).local)), (at(25), Some(Duration::ZERO)));
     assert_eq!((said(&leases.expire(at(99))), leases.next_expiry()), (vec![], None));
     assert_eq!(said(&leases.apply(changed(held("a", 0, 1), 7), at(99))), []);
     let renewed = leases.apply(changed(held("a", 0, 2), 8), at(100));
-    assert_eq!(said(&renewed), [("renewed", None, Some("a"))]);
+    assert_eq!(said(&renewed), [(Renewed, None, Some("a"))]);
     assert!(!renewed[0].lease.has_expired && leases.next_expiry() == Some(at(115).local));
     // Nobody was told in time: both, and in order.
     let late = leases.apply(changed(held("b", 1, 3), 9), at(120));
-    assert_eq!(said(&late), [("expired", None, Some("a")), ("new_leader", Some("a"), Some("b"))]);
+    assert_eq!(said(&late), [(Expired, None, Some("a")), (NewLeader, Some("a"), Some("b"))]);
     assert_eq!((late[0].at, late[1].at), (at(115), at(120)));
-    assert_eq!(said(&leases.apply(changed(free(), 10), at(121))), [("released", Some("b"), None)]);
+    assert_eq!(said(&leases.apply(changed(free(), 10), at(121))), [(Released, Some("b"), None)]);
     assert_eq!(leases.next_expiry(), None);
 }
 
@@ -102,8 +103,8 @@ fn records_of_others_may_lack_fields() {
         renew_time: Some(MicroTime::from_text(renewed)),
         ..LeaderElectionRecord::default()
     };
-    assert_eq!(said(&leases.apply(changed(record("x"), 1), at(0))), [("new_leader", None, Some("node-1"))]);
-    assert_eq!(said(&leases.apply(changed(record("y"), 2), at(1))), [("renewed", None, Some("node-1"))]);
+    assert_eq!(said(&leases.apply(changed(record("x"), 1), at(0))), [(NewLeader, None, Some("node-1"))]);
+    assert_eq!(said(&leases.apply(changed(record("y"), 2), at(1))), [(Renewed, None, Some("node-1"))]);
     assert_eq!((said(&leases.expire(at(1_000_000))), leases.next_expiry()), (vec![], None), "it does not say when");
     for seconds in [0, -1] {
         let record = LeaderElectionRecord { lease_duration_seconds: Some(seconds), ..record("z") };
@@ -111,7 +112,7 @@ fn records_of_others_may_lack_fields() {
         assert_eq!(leases.next_expiry(), None);
     }
     let other = Update::Changed { key: "other".into(), record: LeaderElectionRecord::default(), version: 1 };
-    assert_eq!(said(&leases.apply(other, at(3))), [("unheld", None, None)]);
+    assert_eq!(said(&leases.apply(other, at(3))), [(Unheld, None, None)]);
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn of_all_those_that_are_deleted_are_forgotten_also_when_the_watch_began_anew() 
     assert_eq!(leases.iter().len(), 3);
     assert_eq!(
         said(&leases.apply(Update::Deleted { key: "a".into(), version: 2 }, at(1))),
-        [("deleted", Some("a"), None)]
+        [(Deleted, Some("a"), None)]
     );
     assert_eq!(leases.iter().len(), 2);
     // One that goes on where it ended tells only what is new.
@@ -135,7 +136,7 @@ fn of_all_those_that_are_deleted_are_forgotten_also_when_the_watch_began_anew() 
     leases.apply(opened(true), at(3));
     assert_eq!(said(&leases.apply(told("b", 1), at(3))), [], "it is as it was");
     assert_eq!(leases.iter().len(), 2, "the other may still be told of");
-    assert_eq!(said(&leases.apply(Update::ToldAll { key: None }, at(4))), [("deleted", Some("c"), None)]);
+    assert_eq!(said(&leases.apply(Update::ToldAll { key: None }, at(4))), [(Deleted, Some("c"), None)]);
     assert_eq!(leases.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["b"]);
 }
 
@@ -147,9 +148,9 @@ fn versions_may_begin_anew_with_a_watch_and_with_a_read() {
     leases.apply(Update::Opened { key: Some("other".into()), from_scratch: true }, at(1));
     assert_eq!(said(&leases.apply(changed(held("b", 1, 2), 7), at(1))), [], "that is another's watch");
     leases.apply(Update::Opened { key: Some("jobs".into()), from_scratch: true }, at(1));
-    assert_eq!(said(&leases.apply(changed(held("b", 1, 2), 7), at(1))), [("new_leader", Some("a"), Some("b"))]);
-    assert_eq!(said(&leases.apply(read(Some((held("c", 2, 3), 3))), at(2))), [("new_leader", Some("b"), Some("c"))]);
-    assert_eq!(said(&leases.apply(read(None), at(3))), [("deleted", Some("c"), None)]);
+    assert_eq!(said(&leases.apply(changed(held("b", 1, 2), 7), at(1))), [(NewLeader, Some("a"), Some("b"))]);
+    assert_eq!(said(&leases.apply(read(Some((held("c", 2, 3), 3))), at(2))), [(NewLeader, Some("b"), Some("c"))]);
+    assert_eq!(said(&leases.apply(read(None), at(3))), [(Deleted, Some("c"), None)]);
     assert_eq!(said(&leases.apply(read(None), at(4))), []);
     leases.apply(Update::Opened { key: Some("jobs".into()), from_scratch: true }, at(5));
     assert_eq!(said(&leases.apply(Update::ToldAll { key: Some("jobs".into()) }, at(5))), []);
@@ -161,7 +162,7 @@ fn an_object_without_a_record_is_no_lease_where_most_have_none() {
     let nothing = || LeaderElectionRecord { uid: Some("u".into()), ..LeaderElectionRecord::default() };
     assert_eq!(said(&leases.apply(changed(nothing(), 1), at(0))), []);
     assert_eq!(leases.iter().len(), 0);
-    assert_eq!(said(&leases.apply(changed(held("a", 0, 1), 2), at(0))), [("new_leader", None, Some("a"))]);
-    assert_eq!(said(&leases.apply(changed(nothing(), 3), at(0))), [("deleted", Some("a"), None)]);
+    assert_eq!(said(&leases.apply(changed(held("a", 0, 1), 2), at(0))), [(NewLeader, None, Some("a"))]);
+    assert_eq!(said(&leases.apply(changed(nothing(), 3), at(0))), [(Deleted, Some("a"), None)]);
     assert_eq!(leases.iter().len(), 0);
 }

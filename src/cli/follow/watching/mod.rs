@@ -9,13 +9,14 @@ use leasehold::{
     CallContext, CancelToken, Cursor, LeaderElectionRecord, Store, StoreError, StoreErrorKind, VersionedRecord,
     WatchEvent, WatchScope,
 };
+use log::Level;
 use parking_lot::Mutex;
 
 use super::leases::Update;
-use crate::backoff::Backoff;
-use crate::clock::Now;
+use leasehold::util::backoff::Backoff;
+use leasehold::util::clock::Now;
 
-/// How often a store that cannot watch is read, and how long a watch lasts that works.
+/// A watch that works lasts longer than this.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -28,16 +29,10 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// What the thread tells.
 pub enum FollowMessage {
     Update(Update, Now),
-    Trouble(Trouble),
+    /// A level of the log, and a line: the store cannot be followed for now, or is followed again.
+    Trouble(Level, String),
     /// What cannot mend by itself.
     Failed(String),
-}
-
-/// Why the store cannot be followed for now, or that it can be again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
-    Begins(String),
-    Ends(String),
 }
 
 /// The watch that stands, and when it began.
@@ -55,26 +50,11 @@ impl CurrentWatch {
     }
 }
 
-/// Nobody hears it any more.
-struct Gone;
-
-/// Why a watch is to end.
+/// The reason why the thread ends, or a watch.
 enum Stop {
+    /// Nobody receives the messages.
     Gone,
-    Unread(StoreError),
-}
-
-/// How a watch has ended.
-enum WatchEnd {
-    InOrder,
-    ForAnother,
     Failed(StoreError),
-}
-
-impl From<Gone> for Stop {
-    fn from(_: Gone) -> Self {
-        Self::Gone
-    }
 }
 
 pub struct FollowThread {
@@ -111,34 +91,29 @@ impl FollowThread {
 
     /// Until nobody hears it any more.
     pub fn run(mut self) {
-        let _: Result<(), Gone> = self.follow();
-    }
-
-    fn follow(&mut self) -> Result<(), Gone> {
-        loop {
-            let began = Instant::now();
-            let ended = self.watch()?;
-            if self.has_told && began.elapsed() > RETRY_PERIOD {
-                self.backoff.reset();
-            }
-            let pause = match ended {
-                WatchEnd::ForAnother => Duration::ZERO,
-                WatchEnd::InOrder if began.elapsed() > RETRY_PERIOD => Duration::ZERO,
-                WatchEnd::InOrder => self.back_off(),
-                WatchEnd::Failed(error) if error.kind() == StoreErrorKind::Unsupported => {
-                    return match self.key.clone() {
-                        Some(key) => self.poll(&key),
-                        None => self.send(FollowMessage::Failed(cannot_watch(&*self.store, &error))),
-                    };
-                }
-                WatchEnd::Failed(error) => self.failed(&error)?,
-            };
+        while let Ok(pause) = self.follow() {
             sleep(pause);
         }
     }
 
-    /// One watch, until it ends.
-    fn watch(&mut self) -> Result<WatchEnd, Gone> {
+    /// Follows one watch until it ends. Returns the pause before the next one.
+    fn follow(&mut self) -> Result<Duration, Stop> {
+        let began = Instant::now();
+        let ended = self.watch();
+        let has_lasted = began.elapsed() > RETRY_PERIOD;
+        if self.has_told && has_lasted {
+            self.backoff.reset();
+        }
+        match ended {
+            Ok(is_replaced) if is_replaced || has_lasted => Ok(Duration::ZERO),
+            Ok(_) => Ok(self.back_off()),
+            Err(Stop::Failed(error)) => self.failed(&error),
+            Err(Stop::Gone) => Err(Stop::Gone),
+        }
+    }
+
+    /// Watches until the watch ends. Returns `true` if another watch takes its place at once.
+    fn watch(&mut self) -> Result<bool, Stop> {
         let (store, key, from) = (Arc::clone(&self.store), self.key.clone(), self.from.clone());
         let scope = key.as_deref().map_or(WatchScope::All, WatchScope::Key);
         let cancel = CancelToken::new();
@@ -153,14 +128,11 @@ impl FollowThread {
                 cancel.cancel();
             }
         });
-        match (stop, ended) {
-            (Some(Stop::Gone), _) => Err(Gone),
-            (Some(Stop::Unread(error)), _) if error.kind() != StoreErrorKind::Interrupted => {
-                Ok(WatchEnd::Failed(error))
-            }
-            _ if cancel.is_cancelled() => Ok(WatchEnd::ForAnother),
-            (_, Ok(())) => Ok(WatchEnd::InOrder),
-            (_, Err(error)) => Ok(WatchEnd::Failed(error)),
+        match stop {
+            Some(Stop::Failed(error)) if error.kind() == StoreErrorKind::Interrupted => Ok(true),
+            Some(stop) => Err(stop),
+            None if cancel.is_cancelled() => Ok(true),
+            None => ended.map(|()| false).map_err(Stop::Failed),
         }
     }
 
@@ -173,7 +145,7 @@ impl FollowThread {
                 // Of a record that is not there a watch tells nothing, and from now on nothing is missed.
                 if let Some(key) = key {
                     let call = CallContext::new(READ_TIMEOUT, cancel.clone());
-                    let found = self.store.get(&key, &call).map_err(Stop::Unread)?.map(parts);
+                    let found = self.store.get(&key, &call).map_err(Stop::Failed)?.map(parts);
                     self.tell(Update::Read { key, found })?;
                 }
                 self.has_worked = true;
@@ -192,46 +164,29 @@ impl FollowThread {
         Ok(())
     }
 
-    /// For a store that cannot watch.
-    fn poll(&mut self, key: &str) -> Result<(), Gone> {
-        loop {
-            let call = CallContext::new(READ_TIMEOUT, CancelToken::new());
-            let pause = match self.store.get(key, &call) {
-                Ok(found) => {
-                    self.has_worked = true;
-                    self.backoff.reset();
-                    self.tell(Update::Read { key: key.into(), found: found.map(parts) })?;
-                    RETRY_PERIOD
-                }
-                Err(error) => self.failed(&error)?,
-            };
-            sleep(pause);
-        }
-    }
-
     /// It works: one that opens and tells nothing does not.
-    fn tell(&mut self, update: Update) -> Result<(), Gone> {
+    fn tell(&mut self, update: Update) -> Result<(), Stop> {
         self.has_told = true;
         if self.trouble.take().is_some() {
             let what = match &self.key {
                 Some(key) => self.store.describe(key),
                 None => self.store.location().unwrap_or_else(|| "the store".to_owned()),
             };
-            self.send(FollowMessage::Trouble(Trouble::Ends(format!("{what} is followed again"))))?;
+            self.send(FollowMessage::Trouble(Level::Info, format!("{what} is followed again")))?;
         }
         self.update(update)
     }
 
-    fn update(&self, update: Update) -> Result<(), Gone> {
+    fn update(&self, update: Update) -> Result<(), Stop> {
         self.send(FollowMessage::Update(update, Now::read()))
     }
 
-    fn send(&self, message: FollowMessage) -> Result<(), Gone> {
-        self.tell.send(message).map_err(|_| Gone)
+    fn send(&self, message: FollowMessage) -> Result<(), Stop> {
+        self.tell.send(message).map_err(|_| Stop::Gone)
     }
 
     /// How long to wait after that.
-    fn failed(&mut self, error: &StoreError) -> Result<Duration, Gone> {
+    fn failed(&mut self, error: &StoreError) -> Result<Duration, Stop> {
         if error.kind() == StoreErrorKind::Expired {
             self.from = None;
             return Ok(self.back_off());
@@ -239,11 +194,11 @@ impl FollowThread {
         let why = error.to_string();
         if !self.has_worked && !error.is_transient() {
             self.send(FollowMessage::Failed(why))?;
-            return Err(Gone);
+            return Err(Stop::Gone);
         }
         if self.trouble.as_ref() != Some(&why) {
             self.trouble = Some(why.clone());
-            self.send(FollowMessage::Trouble(Trouble::Begins(format!("{why}; trying again until it works"))))?;
+            self.send(FollowMessage::Trouble(Level::Warn, format!("{why}; trying again until it works")))?;
         }
         Ok(self.back_off().max(error.retry_after().unwrap_or_default()))
     }
@@ -254,11 +209,6 @@ impl FollowThread {
         // Those who lost one server must not come back together.
         pause.mul_f64(0.5 + 0.5 * fastrand::f64())
     }
-}
-
-fn cannot_watch(store: &dyn Store, error: &StoreError) -> String {
-    let place = store.location().map_or_else(String::new, |location| format!(" in {location}"));
-    format!("all leases{place} cannot be followed at once: {error}; name the leases")
 }
 
 /// Without the rest of the object, which may be large.

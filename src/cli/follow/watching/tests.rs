@@ -118,10 +118,10 @@ impl Followed {
     }
 
     /// The next that is no update.
-    fn trouble(&self) -> Result<Trouble, String> {
+    fn trouble(&self) -> Result<(Level, String), String> {
         loop {
             match self.told.recv_timeout(SOON).expect("it tells") {
-                FollowMessage::Trouble(trouble) => return Ok(trouble),
+                FollowMessage::Trouble(level, trouble) => return Ok((level, trouble)),
                 FollowMessage::Failed(why) => return Err(why),
                 FollowMessage::Update(..) => {}
             }
@@ -143,8 +143,8 @@ fn what_keeps_it_from_following_is_told_once_and_so_is_its_end() {
     let store = Failing::new(&kinds, &[]);
     let followed = follow(&store, Some("jobs"));
     let why = "Unavailable: do something; trying again until it works".to_owned();
-    assert_eq!(followed.trouble(), Ok(Trouble::Begins(why)));
-    assert_eq!(followed.trouble(), Ok(Trouble::Ends("jobs in memory is followed again".to_owned())));
+    assert_eq!(followed.trouble(), Ok((Level::Warn, why)));
+    assert_eq!(followed.trouble(), Ok((Level::Info, "jobs in memory is followed again".to_owned())));
     assert_eq!(followed.record(), ("jobs".into(), None));
     store.make("jobs");
     assert_eq!(followed.record(), ("jobs".into(), Some("a".into())));
@@ -163,8 +163,8 @@ fn what_cannot_mend_ends_it_at_the_start_alone() {
     store.watches.lock().push_back(StoreErrorKind::Forbidden);
     followed.end_watch();
     let why = "Forbidden: do something; trying again until it works".to_owned();
-    assert_eq!(followed.trouble(), Ok(Trouble::Begins(why)));
-    assert!(matches!(followed.trouble(), Ok(Trouble::Ends(_))));
+    assert_eq!(followed.trouble(), Ok((Level::Warn, why)));
+    assert!(matches!(followed.trouble(), Ok((Level::Info, _))));
 }
 
 #[test]
@@ -188,22 +188,6 @@ fn a_watch_goes_on_where_one_has_ended_unless_that_is_forgotten() {
     followed.end_watch();
     assert_eq!(followed.record(), ("one".into(), Some("a".into())));
     assert_eq!(*store.began.lock(), [true, false, false, true]);
-}
-
-#[test]
-fn a_store_that_cannot_watch_is_read_again_and_again_for_a_lease_that_is_named() {
-    let store = Failing::new(&[StoreErrorKind::Unsupported], &[StoreErrorKind::Timeout]);
-    let followed = follow(&store, Some("jobs"));
-    let why = "Timeout: do something; trying again until it works".to_owned();
-    assert_eq!(followed.trouble(), Ok(Trouble::Begins(why)));
-    assert!(matches!(followed.trouble(), Ok(Trouble::Ends(_))));
-    assert_eq!(followed.record(), ("jobs".into(), None));
-    store.make("jobs");
-    assert_eq!(followed.record(), ("jobs".into(), Some("a".into())));
-    drop(followed);
-    let followed = follow(&Failing::new(&[StoreErrorKind::Unsupported], &[]), None);
-    let why = followed.trouble().expect_err("it does not mend");
-    assert_eq!(why, "all leases cannot be followed at once: Unsupported: do something; name the leases", "{why}");
 }
 
 #[test]

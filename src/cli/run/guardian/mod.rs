@@ -17,7 +17,7 @@ use rustix::process::Pid;
 
 use super::super::password::STORE_VARIABLE;
 use super::descendants;
-use super::messages::{GuardianLink, GuardianReport, Order, OrderKind, Received};
+use super::messages::{GuardianLink, GuardianReport, Order, OrderKind};
 
 /// How long a process of ours may take to begin, or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -167,20 +167,13 @@ impl Drop for Guardian {
 
 fn listen(link: &GuardianLink, sender: &Sender<GuardianReport>) {
     loop {
-        if let Err(error) = link.wait() {
-            return log::error!("the guardian cannot be heard: {error}");
-        }
-        loop {
-            match link.receive() {
-                Ok(Received::Message(report, _)) => {
-                    if sender.send(report).is_err() {
-                        return;
-                    }
-                }
-                Ok(Received::Nothing) => break,
-                Ok(Received::Closed) => return,
-                Err(error) => return log::error!("the guardian cannot be heard: {error}"),
-            }
+        let report = match link.next() {
+            Ok(Some((report, _))) => report,
+            Ok(None) => return,
+            Err(error) => return log::error!("the guardian cannot be heard: {error}"),
+        };
+        if sender.send(report).is_err() {
+            return;
         }
     }
 }

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process, set_child_subreaper};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -18,7 +18,7 @@ use signal_hook::low_level::pipe;
 
 use super::super::super::say::{print, say};
 use super::super::exec::{Begin, Prepared};
-use super::super::messages::{CommandEnd, GuardianLink, GuardianReport, Order, OrderKind, Received};
+use super::super::messages::{CommandEnd, GuardianLink, GuardianReport, Order, OrderKind, wait_for};
 use super::super::signals::not_ignored;
 use super::super::times::{KillSchedule, KillStep, boot_time};
 use super::super::{command, descendants};
@@ -135,24 +135,21 @@ impl GuardianProcess {
         let descriptors = [self.timer.as_fd(), self.children.as_fd(), self.signals.as_fd()];
         let descriptors = descriptors.into_iter().chain(self.link.as_ref().map(AsFd::as_fd));
         let mut polled: Vec<_> = descriptors.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)).collect();
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        match poll(&mut polled, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        wait_for(&mut polled, timeout)
     }
 
     /// What the supervisor says, as long as it says anything.
     fn hear(&mut self) -> io::Result<()> {
         while let Some(link) = &self.link {
-            match link.receive::<Order>()? {
-                Received::Message(Order { number, what }, stdin) => {
+            match link.receive::<Order>() {
+                Ok(Some((Order { number, what }, stdin))) => {
                     self.has_asked = false;
                     self.obey(what, stdin);
                     self.report(&GuardianReport::Acknowledged(number));
                 }
-                Received::Nothing => break,
-                Received::Closed => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+                Ok(None) => {
                     self.link = None;
                     let is_news = self.running.as_ref().is_some_and(|running| !running.schedule.is_terminated());
                     self.stop(false);
@@ -181,14 +178,14 @@ impl GuardianProcess {
                         self.report(&GuardianReport::Started { pid: pid.as_raw_nonzero().get() });
                     }
                     Err(error) => {
-                        let (code, error) = (error.raw_os_error(), error.to_string());
+                        let (code, error) = (command::not_started(&error), error.to_string());
                         self.report(&GuardianReport::NotStarted { code, error });
                     }
                 }
             }
             (OrderKind::Start { .. }, Some(_)) => {
                 let error = "another command is not gone yet".to_owned();
-                self.report(&GuardianReport::NotStarted { code: None, error });
+                self.report(&GuardianReport::NotStarted { code: command::NOT_EXECUTABLE, error });
             }
             (OrderKind::Valid { until }, Some(running)) => running.schedule.extend(until),
             (OrderKind::Stop { is_told }, _) => self.stop(is_told),
@@ -207,11 +204,11 @@ impl GuardianProcess {
         // Somebody may have ended the one that waits.
         let prepared = self.prepared.take().filter(|prepared| prepared.begin(begin, stdin).is_ok());
         if let Some(prepared) = prepared {
-            return Ok(prepared.pid());
+            return Ok(prepared.pid);
         }
         let started = Prepared::start(&self.arguments)?;
         started.begin(begin, stdin)?;
-        Ok(started.pid())
+        Ok(started.pid)
     }
 
     /// Tells the command to end, once.
@@ -224,7 +221,7 @@ impl GuardianProcess {
     fn reap(&mut self) {
         let Some(running) = &mut self.running else {
             let prepared = &mut self.prepared;
-            descendants::reap_all(|pid, _| drop(prepared.take_if(|prepared| prepared.pid() == pid)));
+            descendants::reap_all(|pid, _| drop(prepared.take_if(|prepared| prepared.pid == pid)));
             return;
         };
         let mut end = None;

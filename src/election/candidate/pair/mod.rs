@@ -262,23 +262,23 @@ impl Pair {
     /// Goes on with a campaign when what it waits for has come, or does not come. True if there was anything to do.
     fn go_on(&mut self, now: Moment) -> bool {
         let Some(Wanted { id, once, since }) = self.wanted() else { return false };
-        let refusal = [&self.primary, &self.secondary].into_iter().find_map(|it| it.failures().refusal(since));
+        let refusal = [&self.primary, &self.secondary].into_iter().find_map(|it| it.failures.refusal(since));
         if let Some(error) = refusal.cloned() {
             self.give_up_campaign(now);
             self.effects.push_back((Side::Primary, Effect::Refuse { campaign: id, error }));
             return true;
         }
-        let failures = self.secondary.failures();
+        let failures = &self.secondary.failures;
         match &self.stage {
             Stage::Waiting(wanted, at) => match failures.of(StoreOperation::Get) {
                 // During a pause that the store asked for, no read follows an earlier failure.
-                Some((failed_at, error)) if once && (failed_at >= since || self.secondary.is_paused(now)) => {
+                Some((failed_at, error)) if once && (failed_at >= since || self.secondary.election.is_paused(now)) => {
                     let over = Effect::RoundOver { campaign: id, error: Some(error.clone()) };
                     self.stage = Stage::Observing;
                     self.effects.push_back((Side::Secondary, over));
                     true
                 }
-                None if now >= *at && self.secondary.has_observed() && self.may_acquire => {
+                None if now >= *at && self.secondary.election.has_observed() && self.may_acquire => {
                     self.stage = Stage::First(*wanted);
                     self.tell(now, Side::Primary, Input::Campaign { id, once });
                     true
@@ -290,7 +290,7 @@ impl Pair {
                 let line = "given back for a lease duration: the secondary has failed for a renew deadline";
                 self.effects.push_back((Side::Primary, Effect::Log(Notice::new(Level::Warn, line))));
                 self.give_up_campaign(now);
-                self.stage = Stage::Waiting(wanted, now + self.secondary.settings().lease_duration);
+                self.stage = Stage::Waiting(wanted, now + self.secondary.settings.lease_duration);
                 true
             }
             _ => false,
@@ -327,7 +327,7 @@ impl Pair {
             self.effects.push_back((Side::Primary, Effect::TermEnded(reason)));
         }
         // Half of the time is left for the primary, should the secondary's release get no answer.
-        let primary_at = Some(gone_at + self.secondary.settings().release_timeout / 2);
+        let primary_at = Some(gone_at + self.secondary.settings.release_timeout / 2);
         self.release = Some(Release { gone_at, primary_at, owed: [true; 2] });
         self.tell(now, Side::Secondary, Input::GuardGone { at: gone_at });
         // It looks when its time has come.
@@ -406,7 +406,7 @@ impl Pair {
             (Side::Primary, Stage::First(wanted)) if campaign == Some(wanted.id) => {
                 let wanted @ Wanted { id, once, .. } = *wanted;
                 self.stage = Stage::Second(wanted, deadline);
-                self.secondary.failures_mut().count_anew();
+                self.secondary.failures.count_anew();
                 if let ([_, Some(holder)], [_, false]) = (&self.leaders, self.expired) {
                     let line = format!("held, while {holder} holds the secondary, which is waited for");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
@@ -424,7 +424,7 @@ impl Pair {
                 let primary = Arc::clone(primary);
                 let until = now + primary.remaining(now).min(deadline.remaining(now));
                 let limit = self.progress_timeout.map(|within| {
-                    let Settings { renew_deadline, .. } = self.secondary.settings();
+                    let renew_deadline = self.secondary.settings.renew_deadline;
                     let until = deadline.runs_out_at().as_nanos();
                     // When the write was sent that won.
                     let sent_at = until.saturating_sub(u64::try_from(renew_deadline.as_nanos()).unwrap_or(u64::MAX));
@@ -449,7 +449,7 @@ impl Pair {
 
     /// What was won of both would have had to make progress already. Acquired again at once it would be so again, for ever.
     fn too_late(&mut self, now: Moment, wanted: Wanted, took: Duration) {
-        let retry_period = self.secondary.settings().retry_period;
+        let retry_period = self.secondary.settings.retry_period;
         let line = Notice::too_late(took, self.progress_timeout.unwrap_or_default());
         self.effects.push_back((Side::Secondary, Effect::Log(line)));
         self.give_both_back(now);

@@ -24,11 +24,12 @@ use crate::util::sync::Arc;
 /// is drained after each of them.
 #[derive(Debug)]
 pub struct Session {
-    election: Election,
-    failures: Failures,
+    pub(super) election: Election,
+    /// How its requests have fared.
+    pub(super) failures: Failures,
     /// Of other processes with our identity.
     conflicts: FailureLog,
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
     /// The campaign that waits for a term.
     campaign: Option<u64>,
     /// Whether that is for one round, and nothing is waited for.
@@ -282,30 +283,6 @@ impl Session {
         self.election.has_twin()
     }
 
-    /// How its requests have fared.
-    pub(crate) fn failures(&self) -> &Failures {
-        &self.failures
-    }
-
-    pub(crate) fn failures_mut(&mut self) -> &mut Failures {
-        &mut self.failures
-    }
-
-    /// Returns `true` if the store asked for a pause that has not ended.
-    pub(crate) fn is_paused(&self, now: Moment) -> bool {
-        self.election.is_paused(now)
-    }
-
-    /// Whether it knows what stands in the store, if that is nothing.
-    pub(crate) fn has_observed(&self) -> bool {
-        self.election.has_observed()
-    }
-
-    /// What it runs by.
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// Who this candidate is in the record.
     pub fn identity(&self) -> &str {
         &self.settings.identity
@@ -359,7 +336,7 @@ impl Session {
                 ElectionEvent::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
                 ElectionEvent::TermEnded(reason) => {
                     // What failed more than once in a minute has not been told at `warn` each time, and cost a term now.
-                    if let (StopReason::Expired, Some(error)) = (&reason, self.failures.last()) {
+                    if let (StopReason::Expired, Some(error)) = (&reason, &self.failures.last) {
                         let notice = Notice::of_error(Level::Warn, "the last attempt failed", error);
                         self.effects.push_back(Effect::Log(notice));
                     }
@@ -373,7 +350,7 @@ impl Session {
                 }
                 ElectionEvent::Released => Effect::Released,
                 ElectionEvent::RoundOver => {
-                    let error = self.failures.take_last();
+                    let error = self.failures.last.take();
                     let Some(campaign) = self.campaign.take() else { continue };
                     Effect::RoundOver { campaign, error }
                 }

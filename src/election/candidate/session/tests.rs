@@ -311,9 +311,7 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
     }
     // An answer to another request is not one to this.
     scenario.answer_fails(renewal + 1, StoreErrorKind::Unavailable);
-    assert!(
-        scenario.candidacy.session().failures().last().is_none() && scenario.candidacy.session().in_flight.is_some()
-    );
+    assert!(scenario.candidacy.session().failures.last.is_none() && scenario.candidacy.session().in_flight.is_some());
 }
 
 #[test]

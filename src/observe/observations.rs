@@ -1,0 +1,286 @@
+//! What an elector's threads observe, for its status and its health.
+
+use std::time::Duration;
+
+use crate::election::candidate::side::Side;
+use crate::election::settings::Settings;
+use crate::election::stop_reason::StopReason;
+use crate::leadership::term::Term;
+use crate::observe::observer::Fact;
+use crate::observe::status::{Counters, Status};
+use crate::store::{StoreError, StoreErrorKind, StoreOperation};
+use crate::util::clock;
+use crate::util::clock::Moment;
+use crate::util::sync::{Arc, Mutex};
+
+/// What an elector's threads have observed.
+pub(crate) struct Observations(pub(super) Mutex<ObservationState>);
+
+#[derive(Default)]
+pub(super) struct ObservationState {
+    counters: Counters,
+    /// The term whose record has this candidate as its holder.
+    term: Option<Arc<Term>>,
+    /// The term whose guard is not dropped.
+    pub(super) guarded: Option<Arc<Term>>,
+    /// When the end of this term was first noticed.
+    pub(super) ended: Option<Moment>,
+    /// Since when the record of this term is no longer renewed, while its work drains.
+    pub(super) cover_lost: Option<Moment>,
+    /// When the record was last written that names this candidate. `None` after another holder is found there, or the guard is dropped.
+    pub(super) renewed: Option<Moment>,
+    /// The last contact with the store of each record.
+    contact: Vec<Option<Moment>>,
+    /// Why the last read of each record failed, until a read is answered or a watch reports a change.
+    failed_reads: Vec<Option<StoreError>>,
+    /// Since when writes of each record fail and why the last one did, until a write succeeds.
+    pub(super) failed_writes: Vec<Option<(Moment, StoreError)>>,
+    pub(super) started: Moment,
+    pub(super) panicked: bool,
+    has_twin: bool,
+    /// The holder in the record, and when its lease expires.
+    leader: Option<String>,
+    leader_until: Option<Moment>,
+    is_watching: bool,
+    has_ended: bool,
+    /// Since when the candidate is unfit, while it is.
+    unfit_since: Option<Moment>,
+    /// When a candidate that is fit again may acquire.
+    may_acquire_at: Option<Moment>,
+}
+
+impl Observations {
+    /// Creates the observations of an elector on this number of records. A candidate with a probe or a flag starts unfit.
+    pub(crate) fn new(settings: &Settings, records: usize) -> Self {
+        let now = clock::now();
+        Self(Mutex::new(ObservationState {
+            contact: vec![None; records],
+            failed_reads: vec![None; records],
+            failed_writes: vec![None; records],
+            started: now,
+            unfit_since: settings.is_judged().then_some(now),
+            ..ObservationState::default()
+        }))
+    }
+
+    pub(crate) fn note(&self, fact: &Fact) {
+        let (now, state) = (clock::now(), &mut *self.0.lock());
+        let counters = &mut state.counters;
+        match fact {
+            Fact::StartedLeading(term) => {
+                counters.terms += 1;
+                (state.term, state.guarded) = (Some(Arc::clone(term)), Some(Arc::clone(term)));
+                (state.ended, state.cover_lost, state.renewed) = (None, None, Some(now));
+            }
+            Fact::StoppedLeading(reason) => {
+                counters.terms_lost += u64::from(!reason.was_asked_for());
+                // If the guard is already dropped, the end needs no attention.
+                if *reason != StopReason::Released && state.guarded.is_some() {
+                    state.ended.get_or_insert(now);
+                }
+                if !matches!(reason, StopReason::Released | StopReason::Expired) {
+                    state.renewed = None;
+                }
+            }
+            Fact::Renewed(ago) => {
+                counters.renewals.add(*ago);
+                let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
+                if state.guarded.is_some() {
+                    state.renewed = Some(Moment::from_nanos(now.as_nanos().saturating_sub(ago)));
+                }
+            }
+            Fact::Request(outcome) => {
+                counters.requests[outcome.operation as usize] += 1;
+                outcome.failure.into_iter().for_each(|kind| counters.failures[kind as usize] += 1);
+                counters.slow_paths += u64::from(outcome.is_slow_path);
+            }
+            Fact::WatchOpened => counters.watches_opened += 1,
+            Fact::WatchLost => counters.watches_lost += 1,
+            Fact::Fitness { is_fit, pause } => {
+                state.unfit_since = (!is_fit).then_some(now);
+                state.may_acquire_at = is_fit.then_some(now + *pause);
+            }
+            Fact::NewLeader(_) => {}
+        }
+    }
+
+    /// The record of an ended term is no longer renewed, while its work drains.
+    pub(crate) fn cover_lost(&self) {
+        let mut state = self.0.lock();
+        if state.guarded.is_some() {
+            state.cover_lost.get_or_insert_with(clock::now);
+        }
+    }
+
+    pub(crate) fn guard_gone(&self) {
+        let mut state = self.0.lock();
+        (state.guarded, state.ended, state.cover_lost, state.renewed) = (None, None, None, None);
+    }
+
+    /// The record no longer has this candidate as its holder.
+    pub(crate) fn released(&self) {
+        self.0.lock().term = None;
+    }
+
+    /// The record names another holder than before, or none. A write of some candidate has succeeded, so only an error that lasts
+    /// still keeps this candidate from writing.
+    pub(crate) fn leader(&self, leader: Option<String>, until: Option<Moment>, identity: &str) {
+        let mut state = self.0.lock();
+        if leader.as_deref() != Some(identity) {
+            state.renewed = None;
+        }
+        for failed in &mut state.failed_writes {
+            failed.take_if(|(_, error)| error.is_transient());
+        }
+        (state.leader, state.leader_until) = (leader, until);
+    }
+
+    /// Notes when the lease of the present leader expires, or has expired (`None` if that is unknown), and whether another
+    /// process wrote the record under this candidate's identity.
+    pub(crate) fn leader_until(&self, until: Option<Moment>, has_twin: bool) {
+        let mut state = self.0.lock();
+        (state.leader_until, state.has_twin) = (until, has_twin);
+    }
+
+    /// Notes whether all records are watched.
+    pub(crate) fn watching(&self, is_watching: bool) {
+        self.0.lock().is_watching = is_watching;
+    }
+
+    /// The store has sent something.
+    pub(crate) fn contact(&self, side: Side) {
+        self.0.lock().contact[side as usize] = Some(clock::now());
+    }
+
+    /// A watch has reported a change of a record.
+    pub(crate) fn heard(&self, side: Side) {
+        self.0.lock().failed_reads[side as usize] = None;
+    }
+
+    /// The store has answered a request about a record, or has not.
+    pub(crate) fn answered(&self, side: Side, operation: StoreOperation, error: Option<&StoreError>) {
+        let is_read = operation == StoreOperation::Get;
+        // A store that refuses a write because another write was faster has answered.
+        match error.filter(|error| !error.kind().is_beaten()) {
+            // This elector interrupted the request.
+            Some(error) if error.kind() == StoreErrorKind::Interrupted => {}
+            Some(error) if is_read => self.0.lock().failed_reads[side as usize] = Some(error.clone()),
+            Some(error) => self.write_failed(side, error),
+            None => {
+                self.contact(side);
+                self.heard(side);
+                self.0.lock().failed_writes[side as usize].take_if(|_| !is_read && error.is_none());
+            }
+        }
+    }
+
+    pub(crate) fn write_failed(&self, side: Side, error: &StoreError) {
+        let failed = &mut self.0.lock().failed_writes[side as usize];
+        failed.get_or_insert_with(|| (clock::now(), error.clone())).1 = error.clone();
+    }
+
+    pub(crate) fn thread_panicked(&self) {
+        self.0.lock().panicked = true;
+    }
+
+    pub(crate) fn ended(&self) {
+        self.0.lock().has_ended = true;
+    }
+
+    pub(crate) fn is_fit(&self) -> bool {
+        self.0.lock().unfit_since.is_none()
+    }
+
+    pub(crate) fn valid_term(&self) -> Option<Arc<Term>> {
+        self.0.lock().term.clone().filter(|term| term.is_valid())
+    }
+
+    /// Returns the holder in the record, if its lease has not expired.
+    pub(crate) fn current_leader(&self) -> Option<String> {
+        let state = self.0.lock();
+        state.leader.clone().filter(|_| !state.leader_lease_expired(clock::now()))
+    }
+
+    /// Returns why the last read failed, or else the last write.
+    pub(crate) fn last_error(&self) -> Option<StoreError> {
+        self.0.lock().last_errors()[0].cloned()
+    }
+
+    pub(crate) fn status(&self, (name, record): (&str, &str), settings: &Settings) -> Status {
+        let (now, state) = (clock::now(), self.0.lock());
+        let remaining = state.term.as_ref().map_or(Duration::ZERO, |term| term.remaining());
+        let last_progress = state.guarded.as_ref().and_then(|term| term.last_progress());
+        let [last_error, failed_write] = state.last_errors().map(Option::<&StoreError>::cloned);
+        Status {
+            name: name.to_owned(),
+            record: record.to_owned(),
+            settings: settings.clone(),
+            leader: state.leader.clone(),
+            leader_lease_expired: state.leader_lease_expired(now),
+            is_leader: !remaining.is_zero(),
+            remaining,
+            fencing_token: state.term.as_ref().map(|term| term.fencing_token()),
+            last_contact: state.oldest_contact().map(|at| now.since(at)),
+            last_error,
+            failed_write,
+            has_twin: state.has_twin,
+            is_fit: state.unfit_since.is_none(),
+            unfit_for: state.unfit_since.map(|since| now.since(since)),
+            may_acquire_in: state.may_acquire_at.map(|at| at.since(now)).filter(|left| !left.is_zero()),
+            since_progress: last_progress.map(|at| now.since(at)),
+            is_watching: state.is_watching && !state.has_ended,
+            is_running: !state.has_ended,
+            counters: state.counters.clone(),
+        }
+    }
+}
+
+impl ObservationState {
+    fn leader_lease_expired(&self, now: Moment) -> bool {
+        self.leader_until.is_some_and(|until| until <= now)
+    }
+
+    /// `None` if no store of a record has been in contact yet.
+    pub(super) fn oldest_contact(&self) -> Option<Moment> {
+        self.contact.iter().copied().min().flatten()
+    }
+
+    /// Why the last read failed, or else the last write; and why the last write failed.
+    fn last_errors(&self) -> [Option<&StoreError>; 2] {
+        let write = self.failed_writes.iter().flatten().next().map(|(_, error)| error);
+        [self.failed_reads.iter().flatten().next().or(write), write]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::settings::Config;
+
+    #[test]
+    fn failed_write_is_kept_until_a_write_succeeds() {
+        use StoreErrorKind::{Conflict, Forbidden, Interrupted, Malformed, Unavailable};
+        use StoreOperation::{Create, Get, Update};
+        let observations = Observations::new(&Config::default().validate().unwrap(), 2);
+        let errors = || observations.0.lock().last_errors().map(|error| error.map(StoreError::kind));
+        let after = |operation, failed: Option<StoreErrorKind>| {
+            let error = failed.map(|kind| StoreError::new(kind, "made up"));
+            observations.answered(Side::Secondary, operation, error.as_ref());
+            errors()
+        };
+        for kind in [Unavailable, Forbidden] {
+            assert_eq!(after(Update, Some(kind)), [Some(kind), Some(kind)]);
+            assert_eq!(after(Get, Some(Malformed)), [Some(Malformed), Some(kind)]);
+            assert_eq!(after(Get, Some(Interrupted)), [Some(Malformed), Some(kind)]);
+            assert_eq!(after(Create, Some(Conflict)), [Some(kind), Some(kind)], "the store answers");
+            after(Get, Some(Malformed));
+            assert_eq!(after(Get, None), [Some(kind), Some(kind)]);
+            observations.heard(Side::Secondary);
+            assert_eq!(errors(), [Some(kind), Some(kind)]);
+            observations.leader(Some("a".to_owned()), None, "me");
+            let kept = Some(Forbidden).filter(|_| kind == Forbidden);
+            assert_eq!(errors(), [kept, kept], "another candidate may write");
+        }
+        assert_eq!(after(Create, None), [None, None]);
+    }
+}
