@@ -108,8 +108,8 @@ fn run_candidate(name: &str, api_server: &str, journal: &str) -> Result<(), Box<
 fn write_while_leading(guard: &LeaderGuard, name: &str, journal: &str) -> Result<(), Box<dyn Error>> {
     let mut number = 0;
     loop {
-        if let Err(lost) = guard.check() {
-            println!("stops: {lost}");
+        if let Err(ended) = guard.check() {
+            println!("stops: {ended}");
             return Ok(());
         }
         println!("has checked that it leads");

@@ -42,9 +42,9 @@ impl Job {
             select! {
                 recv(ticks) -> _ => match self.run(guard) {
                     Ok(()) => drop(self.runs.fetch_add(1, Ordering::Relaxed)),
-                    Err(lost) => {
+                    Err(ended) => {
                         self.left.fetch_add(1, Ordering::Relaxed);
-                        println!("{} is left unfinished: {lost}", self.name);
+                        println!("{} is left unfinished: {ended}", self.name);
                     }
                 },
                 recv(guard.ended()) -> _ => return,

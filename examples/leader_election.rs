@@ -90,7 +90,7 @@ fn candidate(
         };
         print(elector, "started_leading", Stamp::now(), json!({ "fencing_token": guard.fencing_token() }))?;
         let told_to_end = lead(elector, &guard, &transitions, shutdown, heartbeat)?;
-        let reason = guard.check().err().map_or(StopReason::Released, |lost| lost.reason);
+        let reason = guard.check().err().map_or(StopReason::Released, |ended| ended.reason);
         print(elector, "stopped_leading", Stamp::now(), json!({ "reason": reason.to_string() }))?;
         drop(guard);
         if told_to_end {

@@ -168,8 +168,8 @@ fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership, progress: &
         };
         // The check comes right before the write, and the token goes along with it: a store that remembers the highest
         // token it has seen can refuse what was already past this check when the lease was lost.
-        if let Err(lost) = leadership.check() {
-            println!("worker {number} leaves job {job}: {lost}");
+        if let Err(ended) = leadership.check() {
+            println!("worker {number} leaves job {job}: {ended}");
             return;
         }
         println!("worker {number} does job {job} with fencing token {}", leadership.fencing_token());

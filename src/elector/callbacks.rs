@@ -155,8 +155,8 @@ impl LeaderElector {
                 _ if is_stopped => RunOutcome::Stopped,
                 Ok(()) => RunOutcome::WorkReturned,
                 // By the work itself, which had nothing left to do.
-                Err(lost) if lost.reason == StopReason::SteppedDown => RunOutcome::WorkReturned,
-                Err(lost) => RunOutcome::Lost(lost.reason),
+                Err(ended) if ended.reason == StopReason::SteppedDown => RunOutcome::WorkReturned,
+                Err(ended) => RunOutcome::Lost(ended.reason),
             }
         });
         drop(guard);

@@ -26,10 +26,10 @@ use crate::util::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Fitness(Arc<FlagState>);
+pub struct Fitness(Arc<FitnessState>);
 
 #[derive(Default)]
-struct FlagState {
+struct FitnessState {
     /// How often it has changed: it is fit where that is odd.
     changes: AtomicU64,
     electors: Mutex<Vec<Weak<Link>>>,

@@ -11,10 +11,10 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 /// The progress of one of several workers: of all that there are, the one that is furthest behind counts. Made by
 /// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
 ///
-/// Several workers that share one stamp hide one that hangs: with a handle each the term ends when any of them makes no progress
+/// Several workers that report as one hide one that hangs: with a handle each the term ends when any of them makes no progress
 /// for [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout). A worker that has nothing to do is to say so by
-/// [`stamp`](Self::stamp), too, or drop its handle. While there are handles
-/// [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress) stamps nothing. A handle that is dropped by a panic counts on, so that
+/// [`report`](Self::report), too, or drop its handle. While there are handles
+/// [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress) counts nothing. A handle that is dropped by a panic counts on, so that
 /// the term ends.
 ///
 /// # Examples
@@ -103,7 +103,7 @@ impl Drop for ProgressHandle {
 
 impl fmt::Debug for ProgressHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Progress").finish_non_exhaustive()
+        f.debug_struct("ProgressHandle").finish_non_exhaustive()
     }
 }
 

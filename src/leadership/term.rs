@@ -37,8 +37,8 @@ pub struct TermEnded {
 pub(crate) struct Term {
     pub(crate) deadline: Arc<Deadline>,
     fencing_token: u64,
-    lost: Receiver<Infallible>,
-    /// Dropped at the end of the term, which is what disconnects `lost`.
+    ended: Receiver<Infallible>,
+    /// Dropped at the end of the term, which is what disconnects `ended`.
     end: Mutex<Option<Sender<Infallible>>>,
     told: Mutex<StepDownNotice>,
     /// The stamps of the progress handles.
@@ -63,9 +63,9 @@ enum StepDownNotice {
 
 impl Term {
     pub(crate) fn new(deadline: Arc<Deadline>, fencing_token: u64) -> Self {
-        let (sender, lost) = channel::bounded(0);
+        let (sender, ended) = channel::bounded(0);
         let (end, told) = (Mutex::new(Some(sender)), Mutex::new(StepDownNotice::Nothing));
-        Self { deadline, fencing_token, lost, end, told, stamps: Mutex::default() }
+        Self { deadline, fencing_token, ended, end, told, stamps: Mutex::default() }
     }
 
     /// Ends the term for every view, and wakes who waits for that. The first reason stands, and is given back; a term
@@ -119,7 +119,7 @@ impl Term {
     }
 
     pub(crate) fn ended(&self) -> &Receiver<Infallible> {
-        &self.lost
+        &self.ended
     }
 }
 

@@ -33,7 +33,7 @@ pub struct HealthCheck {
     observations: Arc<Observations>,
     lease_duration: Duration,
     /// How long a term may be over before its guard goes.
-    drains: Duration,
+    drain_limit: Duration,
     /// As client-go judges, if that is asked for.
     tolerance: Option<Duration>,
 }
@@ -76,8 +76,8 @@ pub enum Unhealthy {
 
 impl HealthCheck {
     pub(crate) fn new(observations: Arc<Observations>, settings: &Settings) -> Self {
-        let drains = settings.lease_duration.max(settings.drain_timeout.unwrap_or_default());
-        Self { observations, lease_duration: settings.lease_duration, drains, tolerance: None }
+        let drain_limit = settings.lease_duration.max(settings.drain_timeout.unwrap_or_default());
+        Self { observations, lease_duration: settings.lease_duration, drain_limit, tolerance: None }
     }
 
     /// One that judges as client-go's `HealthzAdaptor` does: unhealthy when this candidate leads by the record, and has
@@ -133,7 +133,7 @@ impl HealthCheck {
             (None, Some(ended), _) => {
                 let over_for = now.since(ended);
                 let is_uncovered = state.cover_lost.is_some_and(|at| now.since(at) > self.lease_duration);
-                if over_for > self.drains || is_uncovered {
+                if over_for > self.drain_limit || is_uncovered {
                     Err(Unhealthy::GuardNotDropped { over_for })
                 } else {
                     Ok(())

@@ -255,7 +255,7 @@ impl ElectorState {
                 Effect::TermEnded(reason) => self.term_ended(reason),
                 Effect::CoverLost(reason) => {
                     self.shared.observations.cover_lost();
-                    let why = reason.map_or_else(|| "its time to wind down is over".to_owned(), |it| it.to_string());
+                    let why = reason.map_or_else(|| "the time to drain is over".to_owned(), |it| it.to_string());
                     let line = format!(
                         "not renewed any more, for its term has ended: {why}; others lead when the lease has run out"
                     );
@@ -276,7 +276,7 @@ impl ElectorState {
                     self.observe(&Fact::new_leader(leader.as_deref()));
                     self.shared.subscriptions.new_leader(leader);
                 }
-                Effect::LeaderHasRunOut => {
+                Effect::LeaderLeaseExpired => {
                     // Of our own, too: what is unhealthy about that stays so.
                     self.shared.subscriptions.new_leader(None);
                     self.log(

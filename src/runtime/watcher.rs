@@ -157,7 +157,7 @@ impl WatchThread {
             match event {
                 WatchEvent::Changed { observed, .. } => tell(Change::Written(observed)),
                 WatchEvent::Deleted { version, .. } => tell(Change::Deleted { version }),
-                WatchEvent::Bookmark(cursor) => plan.progress(cursor),
+                WatchEvent::Bookmark(cursor) => plan.bookmark(cursor),
                 WatchEvent::Opened => {}
             }
             // After the change, because a logger may hang.
@@ -189,7 +189,7 @@ mod tests {
             observations: Arc::new(Observations::new(&Config::default().validate().unwrap(), 1)),
             fields: fields(),
         };
-        watching.plan.progress(Cursor::new(7_u64));
+        watching.plan.bookmark(Cursor::new(7_u64));
         wake.send(()).unwrap();
         let began = Instant::now();
         assert!(watching.pause(Duration::from_millis(100)));

@@ -45,7 +45,7 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 ///   whole record of `base` with what stands there as well: the same version may have been given again;
 /// - what was written is what is read, the times to the last digit: a record that comes back changed is another's.
 ///
-/// A panic in a request ends the elector that made it, and its term with [`StopReason::ElectorPanicked`](crate::StopReason); one
+/// A panic in a request ends the elector that made it, and its term with [`StopReason::ElectorPanicked`](crate::StopReason::ElectorPanicked); one
 /// in a watch ends the watch, and the key is polled from then on.
 ///
 /// `Arc<S>` and `Box<dyn Store>` are stores too. [`MemoryStore`](crate::MemoryStore) is one to start from, or for tests. Whether

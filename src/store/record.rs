@@ -73,7 +73,7 @@ pub struct VersionedRecord {
     /// promise (KEP-5504).
     pub version: u64,
     /// What its store wants back when this becomes the base of an update.
-    pub opaque: StoreData,
+    pub data: StoreData,
 }
 
 /// What a [`Store`](crate::Store) wants back when an observation becomes the base of an update: the fields and labels
@@ -84,8 +84,8 @@ pub struct VersionedRecord {
 /// ```
 /// use leasehold::StoreData;
 ///
-/// let opaque = StoreData::new(String::from("labels"));
-/// assert_eq!(opaque.get::<String>().map(String::as_str), Some("labels"));
+/// let data = StoreData::new(String::from("labels"));
+/// assert_eq!(data.get::<String>().map(String::as_str), Some("labels"));
 /// assert!(StoreData::none().get::<String>().is_none());
 /// ```
 #[derive(Clone, Default)]
@@ -160,8 +160,8 @@ impl fmt::Debug for MicroTime {
 
 impl VersionedRecord {
     /// An observation of `record` at `version`.
-    pub fn new(record: LeaderElectionRecord, version: u64, opaque: StoreData) -> Self {
-        Self { record, version, opaque }
+    pub fn new(record: LeaderElectionRecord, version: u64, data: StoreData) -> Self {
+        Self { record, version, data }
     }
 }
 

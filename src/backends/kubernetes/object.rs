@@ -184,7 +184,7 @@ impl<C: Codec> ObjectStore<C> {
 
     /// The object as it was observed, with this record in it, and with what all objects are to have.
     fn replacement(&self, base: &VersionedRecord, record: &LeaderElectionRecord) -> Value {
-        let mut object = base.opaque.get::<Value>().cloned().unwrap_or_else(|| json!({}));
+        let mut object = base.data.get::<Value>().cloned().unwrap_or_else(|| json!({}));
         self.metadata.write(&mut object);
         // The uid turns a PUT to an object that was deleted meanwhile into a conflict; without it, it creates one.
         object["metadata"]["uid"] = json!(base.record.uid);

@@ -50,7 +50,7 @@ fn check_lease(input: &[u8]) {
 
 /// A record is written back as it was read, beside all else that the object holds.
 fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &VersionedRecord) {
-    let VersionedRecord { record, version, opaque } = observed;
+    let VersionedRecord { record, version, data } = observed;
     assert!(*version > 0);
     assert!(record.uid.as_ref().is_some_and(|uid| !uid.is_empty()));
     let wait = record.lease_duration_or(Duration::from_secs(15));
@@ -58,7 +58,7 @@ fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &VersionedRecord) {
     let next = next_record(record);
     for record in [record, &next] {
         let written = leases.replacement(observed, record);
-        assert_eq!(others(&written), others(opaque.get().expect("the object")));
+        assert_eq!(others(&written), others(data.get().expect("the object")));
         let again =
             leases.read(NAME, &respond(written.to_string().as_bytes())).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((&again.record, again.version), (record, *version));

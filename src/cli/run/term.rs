@@ -130,8 +130,8 @@ impl CommandTerm<'_> {
     fn run(&mut self) -> Result<(), Lost> {
         self.start()?;
         let ticks = tick(between_ticks(self.means.retry_period));
-        let (reports, lost) = (self.means.guardian.reports.clone(), self.guard.ended().clone());
-        let mut lost = &lost;
+        let (reports, ended) = (self.means.guardian.reports.clone(), self.guard.ended().clone());
+        let mut ended = &ended;
         let over = never();
         let mut verdicts = self.means.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone());
         loop {
@@ -142,8 +142,8 @@ impl CommandTerm<'_> {
                         return Ok(());
                     }
                 }
-                recv(lost) -> _ => {
-                    lost = &over;
+                recv(ended) -> _ => {
+                    ended = &over;
                     self.lose()?;
                 }
                 recv(self.means.renewals) -> _ => self.extend()?,
@@ -237,7 +237,7 @@ impl CommandTerm<'_> {
 
     /// The term is over, or has been ended.
     fn lose(&mut self) -> Result<(), Lost> {
-        let reason = self.guard.check().err().map_or(StopReason::SteppedDown, |lost| lost.reason);
+        let reason = self.guard.check().err().map_or(StopReason::SteppedDown, |ended| ended.reason);
         self.kill(Why::Lost(reason))
     }
 

@@ -67,7 +67,7 @@ impl WatchPlan {
     }
 
     /// The next one may begin there.
-    pub fn progress(&mut self, cursor: Cursor) {
+    pub fn bookmark(&mut self, cursor: Cursor) {
         self.from = Some(cursor);
     }
 
@@ -162,7 +162,7 @@ mod tests {
     impl Scenario {
         fn new(retry_period: Duration) -> Self {
             let mut plan = WatchPlan::new(retry_period, 7);
-            plan.progress(Cursor::new(7_u64));
+            plan.bookmark(Cursor::new(7_u64));
             Self { plan, now: Moment::from_nanos(1_000_000_000) }
         }
 

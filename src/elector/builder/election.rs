@@ -122,8 +122,8 @@ impl LeaderElectorBuilder {
     ///     .no_client_go_peers(true);
     /// assert!(builder.validate().is_ok());
     /// ```
-    pub fn no_client_go_peers(mut self, only: bool) -> Self {
-        self.config.no_client_go_peers = only;
+    pub fn no_client_go_peers(mut self, no_peers: bool) -> Self {
+        self.config.no_client_go_peers = no_peers;
         self
     }
 }

@@ -8,13 +8,13 @@ use crate::runtime::probing::SharedProbe;
 use crate::util::sync::Arc;
 
 impl LeaderElectorBuilder {
-    /// Ends a term whose work says nothing of [`progress`](crate::LeaderGuard::report_progress) for so long: a worker that hangs does not
+    /// Ends a term whose work does not [report progress](crate::LeaderGuard::report_progress) for so long: a worker that hangs does not
     /// lead for ever, because the elector's thread is healthy. At least the retry period. Default: it need not say so.
     ///
     /// The term is valid until the earlier of what its renewals cover and `within` after the last progress, to the very moment,
     /// also when every other thread is stopped. From then on it is not renewed either, and nothing is released while the guard
     /// exists: the lease runs out, and another that is fit leads a lease duration after it has heard of the last renewal. The work
-    /// has to call `progress` instead of `is_leader`, or the term ends each time. The first progress is the
+    /// has to call `report_progress` instead of `is_leader`, or the term ends each time. The first progress is the
     /// acquisition itself, so a guard that nobody takes ends, too.
     ///
     /// # Examples

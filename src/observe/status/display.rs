@@ -31,7 +31,7 @@ impl Status {
                     write!(f, ", with fencing token {token}")?;
                 }
             }
-            Some(leader) if self.leader_lease_expired => write!(f, "nobody leads; the lease of {leader} has run out")?,
+            Some(leader) if self.leader_lease_expired => write!(f, "nobody leads; the lease of {leader} has expired")?,
             Some(leader) if leader == identity && self.has_twin => write!(f, "{leader} holds it{TWIN}")?,
             Some(leader) if leader == identity => {
                 write!(f, "{leader} holds it, which is this candidate, whose term is over")?
@@ -88,7 +88,7 @@ mod tests {
         assert!(status.to_string().starts_with("jobs in memory: other leads; this candidate is me; heard"));
         status.leader_lease_expired = true;
         status.last_contact = None;
-        let expected = "jobs in memory: nobody leads; the lease of other has run out; not heard of the store yet";
+        let expected = "jobs in memory: nobody leads; the lease of other has expired; not heard of the store yet";
         assert_eq!(status.to_string(), expected);
         status.leader = Some("x\n[INFO] y".to_owned());
         assert!(status.to_string().contains(r"the lease of x\n[INFO] y has"), "{status}");

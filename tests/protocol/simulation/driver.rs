@@ -370,7 +370,7 @@ impl World {
                 Effect::IdentityConflict(_)
                 | Effect::Log(_)
                 | Effect::Leader(_)
-                | Effect::LeaderHasRunOut
+                | Effect::LeaderLeaseExpired
                 | Effect::Fitness { .. }
                 | Effect::WritesRefused(_)
                 | Effect::CoverLost(_)

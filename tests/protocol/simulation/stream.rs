@@ -145,7 +145,7 @@ impl Watcher {
     fn tells(&mut self, version: u64) {
         self.after = self.after.max(Some(version));
         self.plan.told();
-        self.plan.progress(Cursor::new(self.after.unwrap_or_default()));
+        self.plan.bookmark(Cursor::new(self.after.unwrap_or_default()));
         self.openings.told = true;
     }
 }

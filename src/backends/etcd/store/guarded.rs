@@ -78,7 +78,7 @@ impl EtcdStore {
             StoreError::new(kind, format!("cannot write a transaction guarded by {what}: {why}"))
         };
         loop {
-            guard.check().map_err(|lost| not_applied(is_certain, &lost.to_string()))?;
+            guard.check().map_err(|ended| not_applied(is_certain, &ended.to_string()))?;
             let path = newest.key.clone();
             let (txn, is_second) = self.txn(&place, &path, Some(&newest), operations, call)?;
             is_certain &= !is_second;

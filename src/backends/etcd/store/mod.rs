@@ -235,7 +235,7 @@ impl Store for EtcdStore {
         record: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        let Some(base) = base.opaque.get::<KeyValue>() else {
+        let Some(base) = base.data.get::<KeyValue>() else {
             let message = format!("cannot update {}: its base is of another store", self.describe(key));
             return Err(StoreError::new(StoreErrorKind::Rejected, message));
         };

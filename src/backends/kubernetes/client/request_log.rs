@@ -44,7 +44,7 @@ impl ApiRequestLog {
             Ok(answer) => answer,
             Err(error) => {
                 log_line!(
-                    debug, target: CLIENT, request = place, duration_ms = took;
+                    debug, target: CLIENT, request = place, duration_ms = took, error = error.to_string().as_str();
                     "kubernetes: {place}: no answer in {took} ms: {error}"
                 );
                 return;

@@ -376,7 +376,7 @@ impl Pair {
                     (self.leaders[side as usize], self.expired[side as usize]) = (leader, false);
                     self.judge_leader(side);
                 }
-                Effect::LeaderHasRunOut => {
+                Effect::LeaderLeaseExpired => {
                     self.expired[side as usize] = true;
                     self.judge_leader(side);
                 }
@@ -531,7 +531,7 @@ impl Pair {
             self.effects.push_back((side, Effect::Leader(leader)));
         }
         if has_expired && (is_another || !had_expired) {
-            self.effects.push_back((side, Effect::LeaderHasRunOut));
+            self.effects.push_back((side, Effect::LeaderLeaseExpired));
         }
     }
 }

@@ -1,5 +1,6 @@
-//! One candidacy without I/O, thread or channel: an election, and all that a runtime decides around it. Whoever drives it is
-//! told what to do, and says what has happened; a simulation does that as well as threads do.
+//! The session of one record, without I/O, threads or channels: an election, and all that a runtime decides around it.
+//!
+//! A driver performs the effects of a session and feeds it with inputs. Threads and simulations are such drivers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 
-/// A candidacy. What [`handle`](Self::handle) and [`next`](Self::next) make of it comes out of [`effect`](Self::effect), which
-/// is drained after each of them.
+/// The session of one record. [`effect`](Self::effect) returns the effects of [`handle`](Self::handle) and [`next`](Self::next), and must be drained
+/// after each of these calls.
 #[derive(Debug)]
 pub struct Session {
     pub(super) election: Election,
@@ -39,7 +40,7 @@ pub struct Session {
     /// Whom the record names.
     leader: Option<String>,
     /// Whether it was told that its lease has run out.
-    has_run_out: bool,
+    lease_expired: bool,
     /// Whether it was told that it is waited for.
     is_awaited: bool,
     may_acquire: bool,
@@ -157,7 +158,7 @@ pub enum Effect {
     /// The record names another than before, or nobody; or it is renewed after its lease had run out.
     Leader(Option<String>),
     /// The lease of whoever leads has run out on our clock.
-    LeaderHasRunOut,
+    LeaderLeaseExpired,
     /// Conflicts have refused each write for three renew deadlines.
     WritesRefused(StoreError),
     /// The watch is to be given up for one that begins with what is there.
@@ -184,7 +185,7 @@ impl Session {
             is_round: false,
             in_flight: None,
             leader: None,
-            has_run_out: false,
+            lease_expired: false,
             is_awaited: false,
             may_acquire,
             effects: VecDeque::new(),
@@ -250,7 +251,7 @@ impl Session {
         match &mut step {
             Step::Send(request) => self.in_flight = Some((request.id, request.operation.kind())),
             Step::Wait(until) => {
-                let runs_out = self.leader_until().filter(|_| !self.has_run_out).map(|at| at.max(now.local));
+                let runs_out = self.leader_until().filter(|_| !self.lease_expired).map(|at| at.max(now.local));
                 *until = runs_out.map_or(*until, |at| at.min(*until));
             }
             Step::Finished => {}
@@ -326,7 +327,7 @@ impl Session {
         while let Some(event) = self.election.event() {
             let effect = match event {
                 ElectionEvent::Leader(leader) => {
-                    (self.has_run_out, self.is_awaited) = (false, false);
+                    (self.lease_expired, self.is_awaited) = (false, false);
                     self.leader.clone_from(&leader);
                     Effect::Leader(leader)
                 }
@@ -378,15 +379,15 @@ impl Session {
             };
             self.effects.push_back(effect);
         }
-        let has_run_out = self.leader_until().is_some_and(|until| until <= now);
-        if has_run_out != self.has_run_out && self.leader.is_some() {
-            (self.has_run_out, self.is_awaited) = (has_run_out, false);
-            self.effects.push_back(match has_run_out {
-                true => Effect::LeaderHasRunOut,
+        let lease_expired = self.leader_until().is_some_and(|until| until <= now);
+        if lease_expired != self.lease_expired && self.leader.is_some() {
+            (self.lease_expired, self.is_awaited) = (lease_expired, false);
+            self.effects.push_back(match lease_expired {
+                true => Effect::LeaderLeaseExpired,
                 false => Effect::Leader(self.leader.clone()),
             });
         }
-        let leader = self.leader.as_ref().filter(|leader| !has_run_out && **leader != self.settings.identity);
+        let leader = self.leader.as_ref().filter(|leader| !lease_expired && **leader != self.settings.identity);
         if let Some(leader) =
             leader.filter(|_| self.campaign.is_some() && !self.is_round && !self.is_awaited && self.may_acquire)
         {

@@ -205,7 +205,7 @@ fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_wel
         scenario.hears_of_another(version);
         assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(leader))] if leader == "other"));
         let runs_out = scenario.now + Duration::from_secs(15);
-        while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderHasRunOut)) {
+        while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderLeaseExpired)) {
             assert!(scenario.now <= runs_out, "it is not told");
             match scenario.step() {
                 Step::Wait(until) => scenario.now = until,

@@ -549,7 +549,7 @@ fn somebody_leads_when_both_records_name_the_same() {
     scenario.pass(3_601 * SECOND);
     let expired = |scenario: &Scenario| scenario.pair.leader_until().is_some_and(|until| until < scenario.now);
     assert!(expired(&scenario));
-    assert_eq!(scenario.count(|effect| matches!(effect, Effect::LeaderHasRunOut)), 1);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::LeaderLeaseExpired)), 1);
     scenario.give_to(Secondary, "two");
     assert!(expired(&scenario) && leaders(&mut scenario).is_empty(), "the lease of the primary is not renewed");
     scenario.give_to(Primary, "two");
