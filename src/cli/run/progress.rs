@@ -128,34 +128,34 @@ fn hear(socket: &UnixDatagram, stopped: &Receiver<()>, progress: impl Fn(bool)) 
 
 #[cfg(test)]
 mod tests {
+    use crossbeam_channel::unbounded;
+
     use super::*;
 
-    const WITHIN: Duration = Duration::from_millis(200);
-
-    /// Looks as often as a supervisor does, until it is overdue.
-    fn overdue_after(watchdog: &mut Watchdog, mut each: impl FnMut(usize)) -> usize {
-        for look in 0..600 {
-            each(look);
-            if watchdog.missed().is_some() {
-                return look;
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
-        panic!("never overdue")
-    }
+    /// Longer than anything takes here.
+    const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_file_that_changes_is_progress_and_one_that_stays_is_none_whatever_its_time() {
+    fn file_is_progress_while_it_changes_whatever_its_time() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let in_a_year = SystemTime::now() + Duration::from_secs(31_536_000);
         file.as_file().set_modified(in_a_year).expect("its time");
-        let mut watchdog = Watchdog::start(&ProgressSource::File(file.path().to_owned()), WITHIN).expect("a thread");
-        let looks = overdue_after(&mut watchdog, |look| {
-            if look < 30 {
-                fs::write(file.path(), format!("{look:>look$}")).expect("written");
-            }
+        let ((told, progress), (stop, stopped)) = (unbounded(), bounded(0));
+        let path = file.path().to_owned();
+        let watcher = thread::spawn(move || {
+            watch_file(&path, Duration::from_millis(5), &stopped, move |is_made| told.send(is_made).expect("a test"));
         });
-        assert!(looks > 30, "{looks}");
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(progress.try_iter().count(), 0, "it has not changed");
+        let mut text = String::new();
+        for _ in 0..3 {
+            while progress.recv_timeout(Duration::from_millis(10)).is_err() {
+                text.push(' ');
+                fs::write(file.path(), &text).expect("written");
+            }
+        }
+        drop(stop);
+        watcher.join().expect("no panic");
     }
 
     #[test]
@@ -171,27 +171,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_as_to_systemd_is_progress() {
-        let mut watchdog = Watchdog::start(&ProgressSource::Notify, WITHIN).expect("a socket");
+    fn notifications_to_systemd_are_progress() {
+        let ((told, progress), (_stop, stopped)) = (unbounded(), bounded(0));
+        let (socket, command) = UnixDatagram::pair().expect("sockets");
+        for text in ["STATUS=busy\nWATCHDOG=1", "READY=1", "STATUS=WATCHDOG=1", "WATCHDOG=trigger"] {
+            command.send(text.as_bytes()).expect("sent");
+        }
+        hear(&socket, &stopped, move |is_made| told.send(is_made).expect("a test"));
+        assert_eq!(progress.iter().collect::<Vec<_>>(), [true, true, false]);
+    }
+
+    #[test]
+    fn missed_progress_is_reported_at_two_looks_until_there_is_some() {
+        let mut watchdog = Watchdog::start(&ProgressSource::Notify, LONG).expect("a socket");
         let [(_, Some(name)), (_, Some(micros)), (_, None)] = &watchdog.environment[..] else {
             panic!("{:?}", watchdog.environment)
         };
-        assert_eq!(micros, "200000");
+        assert_eq!(micros, "60000000");
         let there = SocketAddr::from_abstract_name(name.strip_prefix('@').expect("abstract")).expect("a name");
-        let socket = UnixDatagram::unbound().expect("a socket");
-        let looks = overdue_after(&mut watchdog, |look| {
-            let said = ["STATUS=busy\nWATCHDOG=1", "READY=1", "STATUS=WATCHDOG=1"][(look / 15).min(2)];
-            socket.send_to_addr(said.as_bytes(), &there).expect("sent");
-        });
-        assert!(looks > 30, "{looks}");
-        let mut watchdog = Watchdog::start(&ProgressSource::Notify, Duration::MAX).expect("a socket");
-        let name = watchdog.environment[0].1.clone().expect("a name");
-        let there = SocketAddr::from_abstract_name(name.strip_prefix('@').expect("abstract")).expect("a name");
+        let command = UnixDatagram::unbound().expect("a socket");
+        let wait_for = |watchdog: &mut Watchdog, text: &str, is_over: fn(Option<String>) -> bool| {
+            command.send_to_addr(text.as_bytes(), &there).expect("sent");
+            let began = Instant::now();
+            while !is_over(watchdog.missed()) {
+                assert!(began.elapsed() < LONG, "{text} has no effect");
+                thread::sleep(Duration::from_millis(5));
+            }
+        };
         assert_eq!(watchdog.missed(), None);
-        let mut late = Watchdog::start(&ProgressSource::Notify, Duration::ZERO).expect("a socket");
-        assert!(late.missed().is_none() && late.missed().is_some(), "at two looks");
-        socket.send_to_addr(b"WATCHDOG=trigger", &there).expect("sent");
-        overdue_after(&mut watchdog, |_| ());
-        assert!(watchdog.missed().is_some_and(|missed| missed.contains("WATCHDOG=trigger")));
+        *watchdog.last.lock() = Instant::now().checked_sub(2 * LONG);
+        assert!(watchdog.missed().is_none() && watchdog.missed().is_some_and(|it| it.contains("WATCHDOG=1")));
+        wait_for(&mut watchdog, "WATCHDOG=1", |missed| missed.is_none());
+        wait_for(&mut watchdog, "WATCHDOG=trigger", |missed| missed.is_some_and(|it| it.contains("WATCHDOG=trigger")));
     }
 }
