@@ -9,6 +9,9 @@ use env_logger::{Builder, Env, Target};
 use super::say::PATIENCE;
 use leasehold::util::one_line::OneLine;
 
+/// The target of the log lines of the command, for filters.
+pub const COMMAND: &str = "leasehold::command";
+
 /// So many lines may wait. Those beyond are dropped.
 const BEHIND: usize = 1024;
 

@@ -10,6 +10,7 @@ use super::election::duration;
 use super::follow::leases::{EventKind, LeaseEvent};
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::{say, write_stdout};
+use crate::log::COMMAND;
 use leasehold::util::one_line::OneLine;
 
 /// Wait until somebody leads, and print who
@@ -56,7 +57,7 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
                     return print(holder);
                 }
             }
-            Heard::Trouble(level, trouble) => log::log!(level, "{trouble}"),
+            Heard::Trouble(level, trouble) => log::log!(target: COMMAND, level, "{trouble}"),
             Heard::Nothing => {}
         }
         if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {

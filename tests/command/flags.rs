@@ -218,10 +218,16 @@ fn who_is_to_be_quiet_says_nothing_but_warnings() {
 #[test]
 fn what_is_said_is_chosen_by_a_variable_of_our_own() {
     let arena = Arena::on_a_file(LONG);
-    for (variable, says) in [("RUST_LOG", true), ("LEASEHOLD_LOG", false)] {
+    for (variable, filter, of_election, of_command) in [
+        ("RUST_LOG", "other=debug", true, true),
+        ("LEASEHOLD_LOG", "other=debug", false, false),
+        ("LEASEHOLD_LOG", "leasehold::election=info", true, false),
+        ("LEASEHOLD_LOG", "leasehold::command=info", false, true),
+    ] {
         let mut command = arena.command(&["--", "true"]);
-        let ended = Run::of(command.env(variable, "other=debug").stdin(Stdio::null())).end();
-        assert_eq!(ended.errors.contains("started leading"), says, "{variable}: {}", ended.errors);
+        let ended = Run::of(command.env(variable, filter).stdin(Stdio::null())).end();
+        let has = (ended.errors.contains("started leading"), ended.errors.contains("the command runs"));
+        assert_eq!(has, (of_election, of_command), "{variable}={filter}: {}", ended.errors);
     }
 }
 

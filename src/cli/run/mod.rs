@@ -37,6 +37,7 @@ use supervisor::{OnLoss, Plan, Supervisor};
 use term::Means;
 use times::Times;
 
+use crate::log::COMMAND;
 use leasehold::util::backoff::Backoff;
 
 /// Run a command while the lease is held
@@ -146,13 +147,13 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     if let Some(listen) = arguments.http {
         let address = http::serve(&listen, &elector, Arc::clone(&work))
             .map_err(|error| failed(format!("--http {}: {error}", listen.text)))?;
-        log::info!("answers on http://{address}");
+        log::info!(target: COMMAND, "answers on http://{address}");
     }
     let progress = arguments.progress.zip(arguments.progress_timeout);
     if let Some((ProgressSource::File(path), _)) = &progress {
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         if directory.is_some_and(|directory| !directory.is_dir()) {
-            log::warn!("--progress {}: its directory is not there yet", path.display());
+            log::warn!(target: COMMAND, "--progress {}: its directory is not there yet", path.display());
         }
     }
     let judge = judge.map(|(probe, fitness)| Judge::start(probe, settings.retry_period, fitness)).transpose();

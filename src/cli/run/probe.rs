@@ -13,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 
 use super::super::password::STORE_VARIABLE;
 use super::messages::wait_for;
+use crate::log::COMMAND;
 
 /// What a probe says, and what the election is told of that: while a command runs, not before it has ended, for until then its lease is
 /// renewed.
@@ -97,13 +98,13 @@ impl Probe {
         let is_fit = said.is_ok();
         if self.last.as_ref() != Some(&said) {
             match &said {
-                Ok(()) => log::info!("--probe '{}': this replica is fit to lead", self.text),
+                Ok(()) => log::info!(target: COMMAND, "--probe '{}': this replica is fit to lead", self.text),
                 Err(why) => {
                     let last_words = String::from_utf8_lossy(&last_words);
                     let last_line = last_words.lines().rfind(|line| !line.trim().is_empty());
                     let colon = if last_line.is_some() { ": " } else { "" };
                     let last_line = last_line.unwrap_or_default();
-                    log::warn!("--probe '{}': this replica is not fit to lead: {why}{colon}{last_line}", self.text);
+                    log::warn!(target: COMMAND, "--probe '{}': this replica is not fit to lead: {why}{colon}{last_line}", self.text);
                 }
             }
             self.last = Some(said);

@@ -16,6 +16,7 @@ use super::probe::Judge;
 use super::progress::{ProgressSource, Watchdog};
 use super::signals::{self, Caught};
 use super::term::{self, Means, TICKS, TermOutcome, Why, between_ticks};
+use crate::log::COMMAND;
 use leasehold::util::backoff::Backoff;
 
 /// What to do after a term.
@@ -134,7 +135,7 @@ impl Supervisor {
                 Ok(None) => {}
                 Ok(Some(signal)) => return Ok(Err(by_signal(signal))),
                 Err(Lost(why)) => {
-                    log::warn!("the guardian is lost, and another is started: {why}");
+                    log::warn!(target: COMMAND, "the guardian is lost, and another is started: {why}");
                     self.means.guardian.kill(self.means.drain_timeout);
                     self.means.guardian = Guardian::start(&self.plan.guarded)?;
                     self.means.guardian.prepare();
@@ -176,9 +177,9 @@ impl Supervisor {
             return Err(format!("{what}: {error}").into());
         }
         match holder {
-            _ if !is_fit => log::warn!("{what}: this replica is not fit to lead"),
+            _ if !is_fit => log::warn!(target: COMMAND, "{what}: this replica is not fit to lead"),
             _ if status.last_contact.is_none() => return Err(format!("{what}: its store has not answered").into()),
-            Some(holder) => log::warn!("{what}: {holder} holds it"),
+            Some(holder) => log::warn!(target: COMMAND, "{what}: {holder} holds it"),
             None => return Err(format!("{what}: nobody holds it, and no write has succeeded").into()),
         }
         Ok(command::NOT_ACQUIRED)
@@ -191,7 +192,7 @@ impl Supervisor {
         }
         let ends_us = caught.ends_us();
         if ends_us {
-            log::info!("{} has come, and no command runs", signal_name(caught.signal));
+            log::info!(target: COMMAND, "{} has come, and no command runs", signal_name(caught.signal));
         }
         ends_us.then_some(caught.signal)
     }
@@ -205,10 +206,12 @@ impl Supervisor {
         match (&outcome.why, &outcome.end) {
             (None, Some(end)) => {
                 let level = if end.exit_code() == 0 { Level::Info } else { Level::Warn };
-                log::log!(level, "the command has ended by itself, {end}");
+                log::log!(target: COMMAND, level, "the command has ended by itself, {end}");
             }
-            (Some(why), Some(end)) => log::info!("the command has ended, {end}; it was ended because {why}"),
-            (Some(why), None) => log::info!("the command was ended because {why}"),
+            (Some(why), Some(end)) => {
+                log::info!(target: COMMAND, "the command has ended, {end}; it was ended because {why}")
+            }
+            (Some(why), None) => log::info!(target: COMMAND, "the command was ended because {why}"),
             (None, None) => {}
         }
         Ok(outcome)
@@ -222,7 +225,7 @@ impl Supervisor {
         }
         match why {
             Some(Why::NotStarted { code, error }) => {
-                log::error!("the command cannot be started: {error}");
+                log::error!(target: COMMAND, "the command cannot be started: {error}");
                 Some(*code)
             }
             // It is over with this elector.
@@ -235,7 +238,7 @@ impl Supervisor {
     /// Releases the lease; before we exit it waits until that is known, or the lease has run out.
     fn release(&self, guard: LeaderGuard, is_last: bool) {
         let Err(error) = guard.release() else { return };
-        log::warn!("{}: {error}", self.elector.status().record);
+        log::warn!(target: COMMAND, "{}: {error}", self.elector.status().record);
         let until = Instant::now() + self.elector.settings().renew_deadline;
         let is_ours = || {
             let status = self.elector.status();
@@ -250,7 +253,7 @@ impl Supervisor {
 
     /// Gives others the time to take over. The code to exit with, if a signal comes that is to end us.
     fn pause(&self, pause: Duration) -> Option<u8> {
-        log::info!("campaigns again in {}", humantime::format_duration(pause));
+        log::info!(target: COMMAND, "campaigns again in {}", humantime::format_duration(pause));
         signals::ended_by(&self.means.signals, pause, || self.means.guardian.reap_adopted())
     }
 }

@@ -18,6 +18,7 @@ use super::probe::Judge;
 use super::progress::Watchdog;
 use super::signals::Caught;
 use super::times::{Times, boot_time};
+use crate::log::COMMAND;
 
 /// The parts of the supervisor that each term uses.
 pub struct Means {
@@ -113,7 +114,7 @@ pub fn lead(guard: &LeaderGuard, means: &mut Means, watchdog: Option<Watchdog>) 
     let mut term =
         CommandTerm { means, watchdog, guard, is_of_group: false, outcome, killing_since: None, kill_ordered_at: None };
     if let Err(Lost(why)) = term.run() {
-        log::error!("the guardian is lost, and is ended with all that it guards: {why}");
+        log::error!(target: COMMAND, "the guardian is lost, and is ended with all that it guards: {why}");
         // The guardian is not there to end it in time: nothing prolongs the term any more.
         guard.step_down_within(Duration::ZERO);
         let reason = Why::GuardianLost(why);
@@ -201,14 +202,14 @@ impl CommandTerm<'_> {
     fn hear(&mut self, report: GuardianReport) -> Result<bool, Lost> {
         match report {
             GuardianReport::Acknowledged(number) => self.means.guardian.acknowledged(number),
-            GuardianReport::Started { pid } => log::info!("the command runs, as process {pid}"),
+            GuardianReport::Started { pid } => log::info!(target: COMMAND, "the command runs, as process {pid}"),
             GuardianReport::NotStarted { code, error } => {
                 self.outcome.why = Some(Why::NotStarted { code, error });
                 self.outcome.is_gone = true;
                 return Ok(true);
             }
             GuardianReport::Terminated => {
-                log::warn!("the lease is not renewed: the command was told to end");
+                log::warn!(target: COMMAND, "the lease is not renewed: the command was told to end");
                 self.outcome.why.get_or_insert(Why::NotRenewed);
             }
             GuardianReport::Killing { processes } => {
@@ -219,9 +220,13 @@ impl CommandTerm<'_> {
                 }
                 match &self.outcome.why {
                     _ if processes == 0 => {}
-                    None => log::info!("killed what the command has left behind: processes: {processes}"),
+                    None => {
+                        log::info!(target: COMMAND, "killed what the command has left behind: processes: {processes}")
+                    }
                     Some(_) if self.kill_ordered_at.is_some() => {}
-                    Some(_) => log::warn!("killed what has not ended in its time: processes: {processes}"),
+                    Some(_) => {
+                        log::warn!(target: COMMAND, "killed what has not ended in its time: processes: {processes}")
+                    }
                 }
             }
             GuardianReport::Ended(end) => self.outcome.end = Some(end),
@@ -250,7 +255,7 @@ impl CommandTerm<'_> {
         if self.outcome.why.is_none() {
             let stop_timeout = humantime::format_duration(self.means.times.stop_timeout);
             let level = if matches!(why, Why::Told(_)) { Level::Info } else { Level::Warn };
-            log::log!(level, "the command is told to end, and has {stop_timeout} for that: {why}");
+            log::log!(target: COMMAND, level, "the command is told to end, and has {stop_timeout} for that: {why}");
             self.outcome.why = Some(why);
             return self.means.guardian.order(OrderKind::Stop { is_told });
         }
@@ -258,7 +263,7 @@ impl CommandTerm<'_> {
     }
 
     fn kill(&mut self, why: Why) -> Result<(), Lost> {
-        log::warn!("the command is ended: {why}");
+        log::warn!(target: COMMAND, "the command is ended: {why}");
         self.outcome.why.get_or_insert(why);
         self.kill_ordered_at = Some(Instant::now());
         self.means.guardian.order(OrderKind::Kill)
@@ -285,8 +290,7 @@ impl CommandTerm<'_> {
         }
         let is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.drain_timeout);
         if is_stuck {
-            log::error!(
-                "something of the command cannot be killed: the lease is left to run out, and must not be taken by hand before that ends"
+            log::error!(target: COMMAND, "something of the command cannot be killed: the lease is left to run out, and must not be taken by hand before that ends"
             );
         }
         Ok(is_stuck)

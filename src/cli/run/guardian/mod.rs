@@ -18,6 +18,7 @@ use rustix::process::Pid;
 use super::super::password::STORE_VARIABLE;
 use super::descendants;
 use super::messages::{GuardianLink, GuardianReport, Order, OrderKind};
+use crate::log::COMMAND;
 
 /// How long a process of ours may take to begin, or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -131,7 +132,7 @@ impl Guardian {
                     descendants::kill(&left);
                     descendants::reap(&left);
                 }
-                Err(error) => log::warn!("what is left of the command is not known: /proc: {error}"),
+                Err(error) => log::warn!(target: COMMAND, "what is left of the command is not known: /proc: {error}"),
             }
             thread::sleep(ROUND);
         }
@@ -170,7 +171,7 @@ fn listen(link: &GuardianLink, sender: &Sender<GuardianReport>) {
         let report = match link.next() {
             Ok(Some((report, _))) => report,
             Ok(None) => return,
-            Err(error) => return log::error!("the guardian cannot be heard: {error}"),
+            Err(error) => return log::error!(target: COMMAND, "the guardian cannot be heard: {error}"),
         };
         if sender.send(report).is_err() {
             return;
