@@ -28,7 +28,7 @@ pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + S
 /// | URL | store | feature |
 /// |---|---|---|
 /// | `etcd://HOST:PORT,…/PREFIX`, `etcds://…` | [`EtcdStore`](crate::EtcdStore) | `etcd` |
-/// | `sqlite:///DIRECTORY/FILE`, `sqlite://RELATIVE/FILE` | [`SqliteStore`](crate::SqliteStore) | `sqlite` |
+/// | `sqlite:///DIRECTORY/FILE`, `sqlite://RELATIVE/FILE` (without `?`, `#` and `%`) | [`SqliteStore`](crate::SqliteStore) | `sqlite` |
 /// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | [`PostgresStore`](crate::PostgresStore) | `postgres` |
 /// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | [`MySqlStore`](crate::MySqlStore) | `mysql` |
 ///
@@ -47,7 +47,7 @@ pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + S
 /// # Errors
 ///
 /// Returns [`ConfigError`] if the URL is invalid, if the feature of the store is missing, or if SQLite's file cannot be opened. The
-/// error does not contain the URL, which may contain a password.
+/// error does not contain the URL, which may contain a password, except for the path of a `sqlite://` URL.
 pub fn open_store(url: &str) -> Result<Box<dyn Store>, ConfigError> {
     open_store_with(url, None, true)
 }
@@ -77,15 +77,20 @@ pub fn open_store_with(
         }
         #[cfg(feature = "sqlite")]
         "sqlite" if password.is_some() => Err(refuse("sqlite:// has no password")),
+        // Another tool would read a parameter or an escape. Two processes would then elect in two files.
+        #[cfg(feature = "sqlite")]
+        "sqlite" if rest.contains(['?', '#', '%']) => {
+            Err(refuse("sqlite:// has no parameters and no escapes: the path must not contain `?`, `#` or `%`"))
+        }
         // A path after three slashes is absolute, a path after two is relative.
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             if !may_create && !Path::new(rest).exists() {
-                return Err(refuse(format!("there is no file {rest}")));
+                return Err(unusable(format!("there is no file {rest}")));
             }
             let is_found = rest.starts_with('/') || Path::new(rest).exists();
             let relative = if is_found { "" } else { "; an absolute path has three slashes before it" };
-            Ok(Box::new(SqliteStore::open(rest).map_err(|error| refuse(format!("{error}{relative}")))?))
+            Ok(Box::new(SqliteStore::open(rest).map_err(|error| unusable(format!("{error}{relative}")))?))
         }
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => {
@@ -116,6 +121,11 @@ fn refuse(rule: impl fmt::Display) -> ConfigError {
     ConfigError::new("store URL", "invalid", rule)
 }
 
+#[cfg(feature = "sqlite")]
+fn unusable(cause: impl fmt::Display) -> ConfigError {
+    ConfigError::new("store", "unusable", cause)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +153,10 @@ mod tests {
         assert!(open_store_with(&url, None, false).is_err() && !path.exists());
         assert!(open_store_with(&url, Some(Arc::new(|_| Ok(String::new()))), true).is_err() && !path.exists());
         assert!(open_store(&url).is_ok() && path.exists());
+        for other in ["?mode=ro", "#1", "%20"] {
+            let error = open_store(&format!("{url}{other}")).err().expect("refused").to_string();
+            assert!(error.contains("must not contain"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(scratch.path()).expect("a directory").count(), 1, "no other file");
     }
 }

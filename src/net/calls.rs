@@ -13,7 +13,6 @@
 //! | What is `maybe_sent`? | `false` if no byte of the request was written. A refusal and a late success count as sent. | `U::refused_or_late_call_counts_as_sent`, `B::error_reports_if_the_request_may_have_been_sent` |
 
 use std::cell::Cell;
-use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -54,7 +53,9 @@ pub(crate) trait CallConnection {
 }
 
 /// The error of a client, as the rules for a call need it.
-pub(crate) trait CallError: From<Error> + Display {
+///
+/// Its text is not needed: the text of a server may quote what is secret, and each client knows how to remove that.
+pub(crate) trait CallError: From<Error> {
     /// Whether a cancelled call still returns an answer that is complete.
     const ANSWER_OUTLIVES_CANCEL: bool = false;
 
@@ -81,6 +82,8 @@ pub(crate) struct ActiveCall {
 /// How a request may use connections.
 pub(crate) struct Exchange<'a, C> {
     pub(crate) pool: &'a Pool<C>,
+    /// The server or the request, for the log.
+    pub(crate) place: &'a str,
     /// Connections with older versions are not used.
     pub(crate) versions: Versions,
     /// A read changes nothing, so the client may send it again.
@@ -99,7 +102,7 @@ impl ActiveCall {
     /// `is_undone` returns `true` if an error proves that the server has not applied the request and a repetition may succeed.
     pub(crate) fn exchange<C: CallConnection, T, E: CallError>(
         &self,
-        Exchange { pool, versions, is_read }: Exchange<'_, C>,
+        Exchange { pool, place, versions, is_read }: Exchange<'_, C>,
         used: &mut Option<C>,
         open: impl Fn() -> Result<C, E>,
         mut run: impl FnMut(&mut C) -> Result<T, E>,
@@ -126,7 +129,8 @@ impl ActiveCall {
             let is_broken = matches!(error.net_kind(), Some(NetErrorKind::Io | NetErrorKind::ConnectionClosed));
             let is_repeated = (is_read && is_broken) || is_undone(&connection, error);
             if is_repeated && !self.interrupter.is_interrupted() {
-                log_line!(debug, target: CLIENT, "{error}; trying once more on a new connection");
+                let why = if is_broken { "the connection broke" } else { "the server did not run the request" };
+                log_line!(debug, target: CLIENT, "{place}: {why}, trying once more on a new connection");
                 connection = open()?;
                 answer = run(&mut connection);
             }
@@ -266,12 +270,6 @@ mod tests {
         }
     }
 
-    impl<const OUTLIVES: bool> Display for TestFailure<OUTLIVES> {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(f, "{self:?}")
-        }
-    }
-
     impl<const OUTLIVES: bool> CallError for TestFailure<OUTLIVES> {
         const ANSWER_OUTLIVES_CANCEL: bool = OUTLIVES;
 
@@ -377,7 +375,7 @@ mod tests {
         let (call, used) = (ActiveCall::begin(LONG, &CancelToken::new()), std::cell::RefCell::new(Vec::new()));
         let mut kept = None;
         let answer: TestOutcome = call.exchange(
-            Exchange { pool: &pool, versions, is_read },
+            Exchange { pool: &pool, place: "a test", versions, is_read },
             &mut kept,
             || Ok(Numbered(2 + used.borrow().len(), versions)),
             |connection| {

@@ -129,7 +129,10 @@ impl EtcdConfig {
         let in_clear = |endpoint: &&Endpoint| !endpoint.is_https() && !endpoint.is_loopback();
         match self.endpoints.iter().find(in_clear).filter(|_| self.user.is_some()) {
             Some(endpoint) => {
-                let rule = format!("it would go in clear to {}; use https, or leave it out", endpoint.url());
+                let rule = format!(
+                    "it would go in clear to {}; use https (`etcds://` in the URL of a store), or leave it out",
+                    endpoint.url()
+                );
                 Err(ConfigError::new("password", "set", rule))
             }
             None => Ok(()),

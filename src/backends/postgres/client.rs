@@ -90,7 +90,7 @@ impl PostgresClient {
         let (deadline, mut used) = (call.deadline, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let answer = call.exchange(
-            Exchange { pool: &self.idle, versions, is_read: request.is_read },
+            Exchange { pool: &self.idle, place: &self.location(), versions, is_read: request.is_read },
             &mut used,
             || self.connect(deadline, request.call.cancel(), &call.interrupter),
             |connection| self.ask(connection, &request, deadline),
@@ -207,5 +207,6 @@ impl PostgresClient {
 fn without_settings() -> net::Error {
     let detail = "the transaction was without the settings that this library makes: a pooler, or a trigger on the table, has \
                   changed synchronous_commit, client_min_messages or lock_timeout";
-    net::Error::new(NetErrorKind::Io, detail)
+    // Not `Io`: another connection through the same pooler or trigger has no better settings.
+    net::Error::new(NetErrorKind::Connect, detail)
 }

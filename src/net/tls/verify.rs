@@ -33,7 +33,7 @@ pub(crate) fn trust_these(
     let signs = !signers.is_empty();
     let store = if signs { signers } else { store };
     if ignored > 0 {
-        log_line!(warn, target: TLS, "kubernetes: {ignored} of the cluster's CA certificates cannot be used and are ignored");
+        log_line!(warn, target: TLS, "tls: {ignored} of the configured CA certificates cannot be used and are ignored");
     }
     let authorities = TheseAuthorities { signed: signed_by(store)?, signs, themselves: authorities };
     Ok(Some(Arc::new(ServerVerifier { authorities: Some(authorities), provider: provider() })))

@@ -74,6 +74,7 @@ pub(super) struct OpenedStream {
     pub(super) answer: http::Response<ureq::Body>,
     /// Holds the agent: its connection must stay registered for the interrupt until the body has been read.
     pub(super) handle: Arc<AgentHandle>,
+    pub(super) credentials: Credentials,
 }
 
 /// Versions of certificate files: those for the server, and those for the proxy.
@@ -209,7 +210,12 @@ impl Client {
         let (shared, call, mut used) = (&*self.shared, ActiveCall::begin(request.timeout, cancel), None);
         let result = shared.repeat_when_rejected(&attempt, &call.interrupter, |credentials| {
             let versions = shared.versions(credentials);
-            let exchange = Exchange { pool: &shared.idle, versions, is_read: request.method == Method::Get };
+            let exchange = Exchange {
+                pool: &shared.idle,
+                place: &attempt.place,
+                versions,
+                is_read: request.method == Method::Get,
+            };
             let open = || shared.new_handle(credentials, &call.interrupter, Opening::default());
             let run = |handle: &mut Arc<AgentHandle>| shared.exchange(&attempt, credentials, handle);
             call.exchange(exchange, &mut used, open, run, |_, _| false)
@@ -235,7 +241,7 @@ impl Client {
             let began = Instant::now();
             let answer = agent.run(call).map_err(|e| ClientError::from(from_ureq(e)));
             self.shared.log.note(&attempt.place, began, &answer, credentials);
-            accept(answer?, credentials).map(|answer| OpenedStream { answer, handle })
+            accept(answer?, credentials).map(|answer| OpenedStream { answer, handle, credentials: credentials.clone() })
         });
         opening.finish();
         result.map_err(|e| attempt.explain(e, interrupter))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::error::ClientError;
 use super::request::Request;
+use crate::backends::kubernetes::client::auth::Credentials;
 use crate::backends::kubernetes::client::http_client::{Client, OpenedStream};
 use crate::net::MAX_WAIT;
 use crate::net::interrupt::Interrupter;
@@ -16,6 +17,8 @@ use crate::util::cancel::CancelToken;
 /// Dropping it closes the connection.
 pub struct Stream {
     lines: LineStream,
+    /// The server may quote them.
+    credentials: Credentials,
     place: String,
 }
 
@@ -56,16 +59,18 @@ impl Client {
     pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &CancelToken) -> Result<Stream, ClientError> {
         let (interrupter, hook) = Interrupter::hooked(cancel);
         let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
-        let OpenedStream { answer, handle } = self.open(&request, silence, &interrupter)?;
+        let OpenedStream { answer, handle, credentials } = self.open(&request, silence, &interrupter)?;
         Ok(Stream {
             lines: LineStream::new(answer.into_body(), handle, interrupter, hook),
+            credentials,
             place: format!("{} {} (stream)", request.method, request.path),
         })
     }
 }
 
 impl Stream {
-    /// Waits for the next line and returns it without its line end; `None` when the server has ended the stream.
+    /// Waits for the next line and returns it without its line end; `None` when the server has ended the stream. Credentials of this client in a line
+    /// are overwritten by asterisks.
     ///
     /// # Errors
     ///
@@ -73,7 +78,9 @@ impl Stream {
     /// line of more than 4 MiB, [`ErrorKind::Malformed`](crate::backends::kubernetes::client::ErrorKind::Malformed) when the stream ends inside a line, or what a broken
     /// connection is. The stream is over after an error, and answers `None` from then on.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
-        self.lines.next_line().map_err(|e| ClientError::from(e.during(&self.place)))
+        let mut line = self.lines.next_line().map_err(|e| ClientError::from(e.during(&self.place)))?;
+        line.iter_mut().for_each(|line| self.credentials.redact(line));
+        Ok(line)
     }
 }
 

@@ -34,6 +34,14 @@ fn lines_come_whole_however_they_are_cut() {
 }
 
 #[test]
+fn echoed_credential_is_not_in_a_line() {
+    let server = serve(vec![lines(&["{\"message\":\"no sesame-sesame\"}\n", ""])]);
+    let client = Client::new(server.config().with_token("sesame-sesame")).unwrap();
+    let mut stream = open(&client, LONG, LONG, &CancelToken::new()).unwrap();
+    assert_eq!(stream.next_line().unwrap().unwrap(), b"{\"message\":\"no *************\"}");
+}
+
+#[test]
 fn a_stream_that_ends_inside_a_line_or_breaks_is_an_error_once() {
     for (script, kind) in [(lines(&["{\"a\"", ""]), ErrorKind::Malformed), (lines(&["{\"a\""]), ErrorKind::Io)] {
         let server = serve(vec![script]);
