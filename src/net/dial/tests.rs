@@ -2,10 +2,11 @@ use std::collections::HashMap;
 use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
 
-use crossbeam_channel::{Receiver, never};
+use crossbeam_channel::never;
 use parking_lot::Mutex;
 
 use super::*;
+use crate::net::tests::Slow;
 
 /// Longer than anything takes here.
 const LONG: Duration = Duration::from_secs(60);
@@ -19,26 +20,6 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     while !holds() {
         assert!(began.elapsed() < LONG, "not within {LONG:?}: {what}");
         thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Blocks where it is told to until the test lets go of the sender, whatever is cancelled.
-struct Slow {
-    in_look_up: bool,
-    hold: Receiver<()>,
-}
-
-impl Network for Slow {
-    fn look_up(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        if self.in_look_up {
-            let _ = self.hold.recv();
-        }
-        Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
-    }
-
-    fn connect(&self, _: SocketAddr, _: Duration, _: &Cancelled) -> io::Result<TcpStream> {
-        let _ = self.hold.recv();
-        Err(io::ErrorKind::TimedOut.into())
     }
 }
 
@@ -251,19 +232,8 @@ fn an_interrupt_or_the_deadline_ends_all_attempts() {
 
 #[test]
 fn attempts_count_among_what_may_be_under_way() {
-    /// Deaf to everything but the end of the test.
-    struct Deaf(Receiver<()>);
-    impl Network for Deaf {
-        fn look_up(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
-            Ok(Addresses::new(&["192.0.2.1", "192.0.2.2"]).all)
-        }
-        fn connect(&self, _: SocketAddr, _: Duration, _: &Cancelled) -> io::Result<TcpStream> {
-            let _ = self.0.recv();
-            Err(io::ErrorKind::TimedOut.into())
-        }
-    }
     let (hold_open, hold) = bounded(0);
-    let dialer = Dialer::new(Deaf(hold));
+    let dialer = Dialer::new(Slow { in_look_up: false, hold });
     wait_until("it refuses to start another", || {
         let interrupter = Interrupter::new();
         let soon = Instant::now() + Duration::from_millis(5);
@@ -275,15 +245,21 @@ fn attempts_count_among_what_may_be_under_way() {
     wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
 }
 
+/// A listener that accepts no connection. After its queue is full, each connection attempt waits.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-#[test]
-fn a_connect_that_is_no_longer_wanted_ends() {
+fn deaf_listener() -> (std::os::fd::OwnedFd, SocketAddr) {
     use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
     let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     listen(&listener, 0).unwrap();
     let address = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
-    // Nobody accepts: once the queue is full, whoever comes is kept waiting.
+    (listener, address)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn a_connect_that_is_no_longer_wanted_ends() {
+    let (_listener, address) = deaf_listener();
     let mut queue = Vec::new();
     let cancelled = Cancelled::default();
     let connect = |timeout| System.connect(address, timeout, &cancelled);
@@ -306,15 +282,12 @@ fn a_connect_that_is_no_longer_wanted_ends() {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[test]
 fn a_connect_to_an_address_ends_with_the_interrupt_and_takes_no_thread() {
-    use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
-    let deaf = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    bind(&deaf, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    listen(&deaf, 0).unwrap();
-    let port = SocketAddr::try_from(getsockname(&deaf).unwrap()).unwrap().port();
+    let (_listener, address) = deaf_listener();
     let dialer = Dialer::new(System);
-    let dial = |within, interrupter: &Interrupter| dialer.dial("127.0.0.1", port, Instant::now() + within, interrupter);
+    let dial = |within, interrupter: &Interrupter| {
+        dialer.dial("127.0.0.1", address.port(), Instant::now() + within, interrupter)
+    };
     let mut queue = Vec::new();
-    // Nobody accepts: once the queue is full, whoever comes is kept waiting.
     let late = loop {
         match dial(Duration::from_millis(200), &Interrupter::new()) {
             Ok(waiting) => queue.push(waiting),

@@ -4,9 +4,15 @@ pub(crate) mod certificates;
 #[cfg(feature = "_http")]
 mod failures;
 
+use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use crossbeam_channel::Receiver;
 use tempfile::TempDir;
+
+use crate::net::dial::{Cancelled, Network};
 
 /// A directory that goes with the test. A killed test leaves its directory, so no later process may get the same name.
 pub(crate) struct Scratch(TempDir);
@@ -24,5 +30,25 @@ impl Scratch {
         let path = self.path().join(name);
         std::fs::write(&path, content).unwrap();
         path
+    }
+}
+
+/// A host of two addresses. Blocks until the test drops the sender, even if the attempt is canceled.
+pub(crate) struct Slow {
+    pub(crate) in_look_up: bool,
+    pub(crate) hold: Receiver<()>,
+}
+
+impl Network for Slow {
+    fn look_up(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if self.in_look_up {
+            let _ = self.hold.recv();
+        }
+        Ok(["192.0.2.1", "192.0.2.2"].map(|ip| SocketAddr::new(ip.parse().unwrap(), port)).to_vec())
+    }
+
+    fn connect(&self, _: SocketAddr, _: Duration, _: &Cancelled) -> io::Result<TcpStream> {
+        let _ = self.hold.recv();
+        Err(io::ErrorKind::TimedOut.into())
     }
 }

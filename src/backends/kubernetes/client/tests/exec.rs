@@ -1,10 +1,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::server::{Script, Server, ok, script, serve};
+use super::server::{Server, accepts, ok, serve};
 use super::{LONG, put};
 use crate::backends::kubernetes::client::{Client, ErrorKind, Kubeconfig};
 use crate::net::tests::Scratch;
+use crate::net::tests::certificates::authority;
 
 /// A kubeconfig whose plugin is this shell script.
 fn kubeconfig(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> String {
@@ -41,18 +42,6 @@ fn print(status: &str) -> String {
 fn counted(scratch: &Scratch, rest: &str) -> String {
     let directory = scratch.path().display();
     format!("echo x >> {directory}/log; n=$(wc -l < {directory}/log | tr -d ' ')\n{rest}")
-}
-
-/// Accepts the token of the second run alone.
-fn accepts_the_second_token() -> Script {
-    script(|c| {
-        while let Some(request) = c.request() {
-            match request.contains("Bearer t2") {
-                true => c.answer("200 OK", "{}"),
-                false => c.answer("401 Unauthorized", ""),
-            }
-        }
-    })
 }
 
 #[test]
@@ -126,7 +115,7 @@ fn runs_of_a_plugin_are_counted_and_so_are_those_that_bring_nothing() {
 #[test]
 fn a_401_runs_the_plugin_again() {
     let scratch = Scratch::new();
-    let server = serve(vec![accepts_the_second_token()]);
+    let server = serve(vec![accepts("Bearer t2")]);
     let client = client(&scratch, &server, &counted(&scratch, &print("{\"token\":\"t'$n'\"}")), "");
     put(&client, LONG).unwrap();
     put(&client, LONG).unwrap();
@@ -222,11 +211,7 @@ fn a_plugin_that_fails_is_left_alone_for_a_moment() {
 #[test]
 fn a_plugin_that_fails_does_not_hide_a_401() {
     let scratch = Scratch::new();
-    let server = serve(vec![script(|c| {
-        while c.request().is_some() {
-            c.answer("401 Unauthorized", "");
-        }
-    })]);
+    let server = serve(vec![accepts("Bearer t2")]);
     let body = counted(&scratch, &format!("[ $n = 1 ] || exit 7\n{}", print("{\"token\":\"t1\"}")));
     let client = client(&scratch, &server, &body, "");
     // The second finds the plugin in its pause.
@@ -241,7 +226,7 @@ fn a_plugin_that_fails_does_not_hide_a_401() {
 #[test]
 fn a_401_is_waited_out_up_to_the_deadline_of_the_request() {
     let scratch = Scratch::new();
-    let server = serve(vec![accepts_the_second_token()]);
+    let server = serve(vec![accepts("Bearer t2")]);
     let (directory, token) = (scratch.path().display(), print("{\"token\":\"t'$n'\"}"));
     let waits = format!("while [ $n = 2 ] && [ ! -e {directory}/go ]; do sleep 0.05; done\n{token}");
     let body = counted(&scratch, &waits);
@@ -256,9 +241,9 @@ fn a_401_is_waited_out_up_to_the_deadline_of_the_request() {
 #[test]
 fn a_plugin_is_not_run_beside_a_client_certificate() {
     let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
-    let (chain, key) = certificate();
-    scratch.file("chain.pem", chain);
-    scratch.file("key.pem", key);
+    let leaf = authority().leaf("jane");
+    scratch.file("chain.pem", leaf.pem);
+    scratch.file("key.pem", leaf.key.serialize_pem());
     let body = counted(&scratch, &print("{\"token\":\"sesame\"}"));
     let text = kubeconfig(&scratch, &server, &body, "")
         .replace("user: { exec:", "user: { client-certificate: chain.pem, client-key: key.pem, exec:");
@@ -272,9 +257,9 @@ fn a_plugin_is_not_run_beside_a_client_certificate() {
 #[test]
 fn a_certificate_with_the_key_of_another_is_a_failure_of_the_plugin_and_not_the_last_it_gives() {
     let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
-    let ((chain, key), (_, other_key)) = (certificate(), certificate());
-    for (run, key) in [("1", other_key), ("2", key)] {
-        let status = serde_json::json!({ "clientCertificateData": chain, "clientKeyData": key });
+    let (leaf, other) = (authority().leaf("jane"), authority().leaf("jane"));
+    for (run, key) in [("1", &other.key), ("2", &leaf.key)] {
+        let status = serde_json::json!({ "clientCertificateData": leaf.pem, "clientKeyData": key.serialize_pem() });
         let credential = serde_json::json!({
             "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status,
         });
@@ -288,10 +273,4 @@ fn a_certificate_with_the_key_of_another_is_a_failure_of_the_plugin_and_not_the_
     // It is run again after the pause.
     put(&client, LONG).unwrap();
     assert_eq!(starts(&scratch), 2);
-}
-
-fn certificate() -> (String, String) {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let params = rcgen::CertificateParams::new(vec!["jane".to_owned()]).unwrap();
-    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use parking_lot::Mutex;
 
-use super::server::{closes_after, ok, raw, script, serve, silent};
+use super::server::{Script, Server, accepts, closes_after, ok, raw, script, serve, silent};
 use super::{LONG, get, get_until, put, put_until};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
-use crate::net::dial::{Cancelled, Network};
-use crate::net::tests::Scratch;
+use crate::net::tests::{Scratch, Slow};
 use crate::util::cancel::CancelToken;
 
 #[test]
@@ -203,19 +202,9 @@ fn to_cancel_ends_a_body_that_ends_with_the_connection() {
 
 #[test]
 fn to_cancel_ends_a_hanging_connect_with_nothing_sent() {
-    struct Hanging(crossbeam_channel::Receiver<()>);
-    impl Network for Hanging {
-        fn look_up(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-            Ok(vec![([127, 0, 0, 1], port).into()])
-        }
-        fn connect(&self, _: SocketAddr, _: Duration, _: &Cancelled) -> io::Result<TcpStream> {
-            let _ = self.0.recv();
-            Err(io::ErrorKind::TimedOut.into())
-        }
-    }
     let (hold_open, hold) = bounded(0);
     let config = ClientConfig::new("http://api.invalid").unwrap();
-    let client = Client::with_network(config, Hanging(hold)).unwrap();
+    let client = Client::with_network(config, Slow { in_look_up: false, hold }).unwrap();
     let cancel = CancelToken::new();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| put_until(&client, LONG, &cancel));
@@ -328,14 +317,7 @@ fn a_connection_the_server_has_closed_is_not_used_again() {
 
 #[test]
 fn a_get_survives_a_stale_connection_and_a_write_is_never_sent_twice() {
-    let closes_on_second = || {
-        script(|c| {
-            c.request();
-            c.answer("200 OK", "{}");
-            c.request();
-        })
-    };
-    let server = serve(vec![closes_on_second(), ok("{}")]);
+    let server = serve(vec![closes_after(1, "", false), ok("{}")]);
     let client = server.client();
     get(&client, LONG).unwrap();
     get(&client, LONG).unwrap();
@@ -343,7 +325,7 @@ fn a_get_survives_a_stale_connection_and_a_write_is_never_sent_twice() {
         assert!(server.next().starts_with("GET"));
     }
 
-    let server = serve(vec![closes_on_second(), ok("{}")]);
+    let server = serve(vec![closes_after(1, "", false), ok("{}")]);
     let client = server.client();
     put(&client, LONG).unwrap();
     let error = put(&client, LONG).unwrap_err();
@@ -356,7 +338,7 @@ fn a_get_survives_a_stale_connection_and_a_write_is_never_sent_twice() {
 
 /// How a connection is closed under a request: after so many answers, and with this much of another. And what the
 /// request ends with.
-pub(super) const CLOSED: [(usize, &str, ErrorKind); 7] = [
+const CLOSED: [(usize, &str, ErrorKind); 7] = [
     (1, "", ErrorKind::ConnectionClosed),
     (3, "", ErrorKind::ConnectionClosed),
     (0, "", ErrorKind::Io),
@@ -366,35 +348,31 @@ pub(super) const CLOSED: [(usize, &str, ErrorKind); 7] = [
     (1, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", ErrorKind::Io),
 ];
 
-#[test]
-fn a_used_connection_that_is_closed_without_a_word_is_told_from_one_that_breaks() {
+pub(super) fn check_closed(goodbye: bool, start: impl Fn(Script) -> (Client, Server)) {
     for (answers, part, kind) in CLOSED {
-        let server = serve(vec![closes_after(answers, part, false)]);
-        let client = server.client();
+        let (client, _server) = start(closes_after(answers, part, goodbye));
         for _ in 0..answers {
             put(&client, LONG).unwrap();
         }
         let error = put(&client, LONG).unwrap_err();
-        assert_eq!(error.kind(), &kind, "after {answers} answers and {part:?}: {error}");
+        assert_eq!(error.kind(), &kind, "goodbye {goodbye}, after {answers} answers and {part:?}: {error}");
         assert!(error.maybe_sent());
     }
+}
+
+#[test]
+fn a_used_connection_that_is_closed_without_a_word_is_told_from_one_that_breaks() {
+    check_closed(false, |script| {
+        let server = serve(vec![script]);
+        (server.client(), server)
+    });
 }
 
 #[test]
 fn a_401_reads_the_token_again_and_repeats_once() {
     let scratch = Scratch::new();
     let token = scratch.file("token", "old");
-    let picky = || {
-        script(|c| {
-            while let Some(request) = c.request() {
-                match request.contains("Bearer new") {
-                    true => c.answer("200 OK", "{}"),
-                    false => c.answer("401 Unauthorized", "{\"kind\":\"Status\",\"reason\":\"Unauthorized\"}"),
-                }
-            }
-        })
-    };
-    let server = serve(vec![picky()]);
+    let server = serve(vec![accepts("Bearer new")]);
     let client = Client::new(server.config().with_token_file(&token)).unwrap();
     // Nothing newer there: the rejection is the answer, after one request.
     let error = put(&client, LONG).unwrap_err();

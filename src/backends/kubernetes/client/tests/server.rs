@@ -220,6 +220,18 @@ pub(super) fn ok(body: &'static str) -> Script {
     })
 }
 
+/// Answers requests that contain this text, and 401 to other requests.
+pub(super) fn accepts(text: &'static str) -> Script {
+    script(move |c| {
+        while let Some(request) = c.request() {
+            match request.contains(text) {
+                true => c.answer("200 OK", "{}"),
+                false => c.answer("401 Unauthorized", "{\"kind\":\"Status\",\"reason\":\"Unauthorized\"}"),
+            }
+        }
+    })
+}
+
 /// Reads a request and sends this, whatever it is.
 pub(super) fn raw(text: impl Into<String>) -> Script {
     let text = text.into();

@@ -1,8 +1,8 @@
 use rcgen::KeyPair;
 
 use super::certificates::{config, kind, tls_server};
-use super::http::CLOSED;
-use super::server::{closes_after, ok, raw, script, serve, serve_with};
+use super::http::check_closed;
+use super::server::{ok, raw, script, serve, serve_with};
 use super::{LONG, get, put};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
 use crate::net::tests::certificates::{authority, server_config};
@@ -51,16 +51,10 @@ fn a_used_connection_that_is_closed_without_a_word_is_told_from_one_that_breaks_
     let ours = authority();
     let leaf = ours.leaf("127.0.0.1");
     for goodbye in [false, true] {
-        for (answers, part, kind) in CLOSED {
-            let server = tls_server(&leaf, vec![closes_after(answers, part, goodbye)]);
-            let client = Client::new(config(&server, &ours.pem)).unwrap();
-            for _ in 0..answers {
-                put(&client, LONG).unwrap();
-            }
-            let error = put(&client, LONG).unwrap_err();
-            assert_eq!(error.kind(), &kind, "goodbye {goodbye}, after {answers} answers and {part:?}: {error}");
-            assert!(error.maybe_sent());
-        }
+        check_closed(goodbye, |script| {
+            let server = tls_server(&leaf, vec![script]);
+            (Client::new(config(&server, &ours.pem)).unwrap(), server)
+        });
     }
 }
 
