@@ -1,45 +1,20 @@
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use super::*;
-use crate::net::tests::Scratch;
-use crate::net::tests::certificates::{Leaf, authority};
-use crate::net::tls::{Clock, IdentitySource};
-use crate::util::clock::Moment;
+use crate::net::tests::certificates::{Files, Leaf, authority};
+use crate::net::tls::IdentitySource;
 
-/// Files that rotate, and a clock that goes when it is told to.
-struct Disk {
-    scratch: Scratch,
-    seconds: Arc<AtomicU64>,
-}
-
-impl Disk {
-    fn new() -> Self {
-        Disk { scratch: Scratch::new(), seconds: Arc::new(AtomicU64::new(1)) }
-    }
-
+impl Files {
     fn source(&self, name: &str, content: &str) -> PemSource {
         PemSource::read(&self.scratch.file(name, content)).unwrap()
     }
 
-    fn write(&self, name: &str, content: &str) -> PathBuf {
-        self.scratch.file(name, content)
-    }
-
-    fn identity(&self, leaf: &Leaf) -> Option<IdentitySource> {
+    fn identity_source(&self, leaf: &Leaf) -> Option<IdentitySource> {
         let key = self.source("tls.key", &leaf.key.serialize_pem());
         Some(IdentitySource { chain: self.source("tls.crt", &leaf.pem), key })
     }
 
     fn tls(&self, ca: Option<PemSource>, identity: Option<IdentitySource>) -> ClientTls {
-        let seconds = Arc::clone(&self.seconds);
-        let clock = Clock::new(move || Moment::from_nanos(0) + Duration::from_secs(seconds.load(Ordering::SeqCst)));
-        ClientTls::new(TlsSettings { ca, identity, clock, ..TlsSettings::default() }, "127.0.0.1").unwrap()
-    }
-
-    fn wait(&self, seconds: u64) {
-        self.seconds.fetch_add(seconds, Ordering::SeqCst);
+        let settings = TlsSettings { ca, identity, clock: self.clock(), ..TlsSettings::default() };
+        ClientTls::new(settings, "127.0.0.1").unwrap()
     }
 }
 
@@ -49,108 +24,108 @@ fn config(tls: &ClientTls) -> Arc<ClientConfig> {
 
 #[test]
 fn unchanged_files_keep_the_configuration_and_its_sessions() {
-    let (disk, ours) = (Disk::new(), authority());
-    let tls = disk.tls(Some(disk.source("ca.crt", &ours.pem)), disk.identity(&ours.leaf("jane")));
+    let (files, ours) = (Files::new(), authority());
+    let tls = files.tls(Some(files.source("ca.crt", &ours.pem)), files.identity_source(&ours.leaf("jane")));
     let before = config(&tls);
     for _ in 0..3 {
-        disk.wait(60);
+        files.wait(60);
         assert_eq!(tls.refresh(), 0);
         assert!(!tls.has_newer_identity(0) && !tls.has_newer_after(Some(NetErrorKind::TlsVerification), 0));
         // Written, but with the same in it.
-        disk.write("ca.crt", &ours.pem);
+        files.scratch.file("ca.crt", &ours.pem);
         assert!(Arc::ptr_eq(&before, &config(&tls)));
     }
 }
 
 #[test]
 fn a_file_is_read_again_when_it_is_a_minute_old_and_not_before() {
-    let (disk, ours, other) = (Disk::new(), authority(), authority());
-    let tls = disk.tls(Some(disk.source("ca.crt", &ours.pem)), disk.identity(&ours.leaf("jane")));
+    let (files, ours, other) = (Files::new(), authority(), authority());
+    let tls = files.tls(Some(files.source("ca.crt", &ours.pem)), files.identity_source(&ours.leaf("jane")));
     let first = config(&tls);
-    disk.write("ca.crt", &other.pem);
-    disk.wait(59);
+    files.scratch.file("ca.crt", &other.pem);
+    files.wait(59);
     assert_eq!(tls.refresh(), 0);
     assert!(Arc::ptr_eq(&first, &config(&tls)));
-    disk.wait(1);
+    files.wait(1);
     assert_eq!(tls.refresh(), 1);
     let second = config(&tls);
     assert!(!Arc::ptr_eq(&first, &second), "what was trusted before can still be resumed");
-    disk.identity(&ours.leaf("jane"));
-    disk.wait(60);
+    files.identity(&ours.leaf("jane"));
+    files.wait(60);
     assert_eq!((tls.refresh(), tls.version()), (2, 2));
     assert!(!Arc::ptr_eq(&second, &config(&tls)));
 }
 
 #[test]
 fn after_a_rejection_only_what_was_rejected_is_read_at_once() {
-    let (disk, ours, other) = (Disk::new(), authority(), authority());
-    let tls = disk.tls(Some(disk.source("ca.crt", &ours.pem)), disk.identity(&ours.leaf("jane")));
-    disk.identity(&ours.leaf("jane"));
+    let (files, ours, other) = (Files::new(), authority(), authority());
+    let tls = files.tls(Some(files.source("ca.crt", &ours.pem)), files.identity_source(&ours.leaf("jane")));
+    files.identity(&ours.leaf("jane"));
     assert!(!tls.has_newer_after(Some(NetErrorKind::TlsVerification), 0));
     assert!(tls.has_newer_identity(0));
     assert!(!tls.has_newer_identity(1), "that one was used already");
-    disk.write("ca.crt", &other.pem);
+    files.scratch.file("ca.crt", &other.pem);
     assert!(!tls.has_newer_identity(1));
     assert!(tls.has_newer_after(Some(NetErrorKind::TlsVerification), 1));
 }
 
 #[test]
 fn half_a_rotation_is_none() {
-    let (disk, ours) = (Disk::new(), authority());
+    let (files, ours) = (Files::new(), authority());
     let (one, two) = (ours.leaf("jane"), ours.leaf("jane"));
-    let tls = disk.tls(Some(disk.source("ca.crt", &ours.pem)), disk.identity(&one));
+    let tls = files.tls(Some(files.source("ca.crt", &ours.pem)), files.identity_source(&one));
     let before = config(&tls);
-    disk.write("tls.crt", &two.pem);
-    disk.wait(60);
+    files.scratch.file("tls.crt", &two.pem);
+    files.wait(60);
     assert_eq!(tls.refresh(), 0);
     assert!(!tls.has_newer_identity(0) && Arc::ptr_eq(&before, &config(&tls)));
-    disk.write("tls.key", &two.key.serialize_pem());
+    files.scratch.file("tls.key", two.key.serialize_pem());
     assert!(tls.has_newer_identity(0));
 }
 
 #[test]
 fn what_cannot_be_used_leaves_the_other_part_its_rotation() {
-    let (disk, ours, other) = (Disk::new(), authority(), authority());
-    let tls = disk.tls(Some(disk.source("ca.crt", &ours.pem)), disk.identity(&ours.leaf("jane")));
+    let (files, ours, other) = (Files::new(), authority(), authority());
+    let tls = files.tls(Some(files.source("ca.crt", &ours.pem)), files.identity_source(&ours.leaf("jane")));
     let before = config(&tls);
     for unusable in ["", "-----BEGIN CERTIFICATE-----\n!", &ours.leaf("jane").key.serialize_pem()] {
-        disk.write("ca.crt", unusable);
+        files.scratch.file("ca.crt", unusable);
         assert!(!tls.has_newer_after(Some(NetErrorKind::TlsVerification), 0));
     }
-    std::fs::remove_file(disk.scratch.path().join("ca.crt")).unwrap();
-    disk.wait(60);
+    std::fs::remove_file(files.scratch.path().join("ca.crt")).unwrap();
+    files.wait(60);
     assert_eq!(tls.refresh(), 0);
     assert!(Arc::ptr_eq(&before, &config(&tls)));
-    disk.identity(&ours.leaf("jane"));
-    disk.wait(60);
+    files.identity(&ours.leaf("jane"));
+    files.wait(60);
     assert_eq!(tls.refresh(), 1);
-    disk.write("ca.crt", &other.pem);
-    disk.wait(60);
+    files.scratch.file("ca.crt", &other.pem);
+    files.wait(60);
     assert_eq!(tls.refresh(), 2);
 }
 
 #[test]
 fn what_stands_in_the_configuration_itself_never_changes() {
-    let (disk, ours) = (Disk::new(), authority());
+    let (files, ours) = (Files::new(), authority());
     let leaf = ours.leaf("jane");
     let key = PemSource::inline(leaf.key.serialize_pem());
     let identity = IdentitySource { chain: PemSource::inline(leaf.pem.as_bytes()), key };
-    let tls = disk.tls(Some(PemSource::inline(ours.pem.as_bytes())), Some(identity));
-    disk.wait(600);
+    let tls = files.tls(Some(PemSource::inline(ours.pem.as_bytes())), Some(identity));
+    files.wait(600);
     assert_eq!(tls.refresh(), 0);
     assert!(!tls.has_newer_after(Some(NetErrorKind::TlsVerification), 0) && !tls.has_newer_identity(0));
 }
 
 #[test]
 fn files_are_named_where_they_break_a_rule() {
-    let (disk, ours) = (Disk::new(), authority());
-    let mut identity = disk.identity(&ours.leaf("jane")).unwrap();
-    identity.key = disk.source("other.key", &ours.leaf("jane").key.serialize_pem());
+    let (files, ours) = (Files::new(), authority());
+    let mut identity = files.identity_source(&ours.leaf("jane")).unwrap();
+    identity.key = files.source("other.key", &ours.leaf("jane").key.serialize_pem());
     let settings =
         |identity| TlsSettings { ca: Some(PemSource::inline(ours.pem.as_bytes())), identity, ..TlsSettings::default() };
     let error = ClientTls::new(settings(Some(identity)), "127.0.0.1").err().unwrap().to_string();
     assert!(error.contains("tls.crt") && error.contains("other.key"), "{error}");
-    let empty = TlsSettings { ca: Some(disk.source("empty.crt", "")), ..TlsSettings::default() };
+    let empty = TlsSettings { ca: Some(files.source("empty.crt", "")), ..TlsSettings::default() };
     let error = ClientTls::new(empty, "127.0.0.1").err().unwrap().to_string();
     assert!(error.contains("empty.crt"), "{error}");
 }
