@@ -52,23 +52,25 @@ impl Plugin {
             fs::write(self.path("ca.pem"), pem).expect("a file");
             "certificate-authority: ca.pem"
         });
-        let text = format!(
-            "current-context: c\n\
-             clusters: [{{ name: k, cluster: {{ server: '{}', {} }} }}]\n\
-             contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
-             users: [{{ name: u, user: {{ exec: {{ apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, \
-             args: ['{}'], env: [{{ name: PASSWORD, value: value-of-a-variable }}] }} }} }}]\n",
-            server.url(),
-            ca.unwrap_or_default(),
-            self.path("plugin.sh").display(),
-        );
-        let kubeconfig = Kubeconfig::from_text(&text, self.directory.path()).expect("a kubeconfig");
-        kubeconfig.client_config(None).expect("a configuration")
+        config(self.directory.path(), &server.url(), ca.unwrap_or_default())
     }
 
     fn client(&self, server: &ApiServer) -> Client {
         Client::new(self.config(server)).expect("a client")
     }
+}
+
+fn config(directory: &Path, server: &str, ca: &str) -> ClientConfig {
+    let text = format!(
+        "current-context: c\n\
+         clusters: [{{ name: k, cluster: {{ server: '{server}', {ca} }} }}]\n\
+         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
+         users: [{{ name: u, user: {{ exec: {{ apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, \
+         args: ['{}'], env: [{{ name: PASSWORD, value: value-of-a-variable }}] }} }} }}]\n",
+        directory.join("plugin.sh").display(),
+    );
+    let kubeconfig = Kubeconfig::from_text(&text, directory).expect("a kubeconfig");
+    kubeconfig.client_config(None).expect("a configuration")
 }
 
 /// A shell command that prints an `ExecCredential`.
@@ -275,14 +277,7 @@ fn one_request_in_a_process_of_its_own() {
     else {
         return;
     };
-    let user = format!(
-        "{{ exec: {{ apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: ['{directory}/plugin.sh'] }} }}"
-    );
-    let text = format!(
-        "current-context: c\nclusters: [{{ name: k, cluster: {{ server: '{server}' }} }}]\n\
-         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\nusers: [{{ name: u, user: {user} }}]\n"
-    );
-    let config = Kubeconfig::from_text(&text, ".").and_then(|file| file.client_config(None)).expect("a configuration");
+    let config = config(Path::new(&directory), &server, "");
     let config = match mode.as_str() {
         "inherit" => config.with_exec_stderr(ExecStderr::Inherit),
         "discard" => config.with_exec_stderr(ExecStderr::Discard),
