@@ -19,7 +19,7 @@ use crate::support::postgres::Postgres;
 use crate::support::proxy::{Faults, Proxy};
 use crate::support::run::{Ended, Run};
 use crate::support::sql::SqlServer;
-use crate::support::{SOON, wait_until};
+use crate::support::{SOON, wait_for, wait_until};
 
 /// In which nothing runs out during a test.
 const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
@@ -254,12 +254,8 @@ fn what_is_said_is_nobodys_to_wait_for() {
             let mut child =
                 command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(writer).spawn().expect("it starts");
             drop(command);
-            let mut ended = None;
-            wait_until(&format!("{flags:?} ends"), || {
-                ended = child.try_wait().expect("a child of ours");
-                ended.is_some()
-            });
-            assert_eq!(ended.and_then(|ended| ended.code()), Some(code), "{flags:?}, full: {is_full}");
+            let ended = wait_for(&format!("{flags:?} ends"), || child.try_wait().expect("a child of ours"));
+            assert_eq!(ended.code(), Some(code), "{flags:?}, full: {is_full}");
         };
         command(&["--", "/nonexistent"], 127);
         command(&["--", "/etc/passwd"], 126);

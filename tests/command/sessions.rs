@@ -3,36 +3,24 @@
 use std::fs;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::support::command::{Arena, children};
 use crate::support::run::Run;
-use crate::support::{SOON, skip, wait_or_explain, wait_until};
+use crate::support::{SOON, skip, wait_for, wait_or_explain, wait_until};
 
 /// In which nothing runs out during a test.
 const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=100ms"];
 
 /// As the first process of a namespace, as in a container.
-fn first_of_a_namespace(command: &Command) -> Option<Command> {
+fn first_of_a_namespace(arena: &Arena, flags: &[&str]) -> Option<Command> {
     if !geteuid().is_root() {
         skip("this is not root", "every test of a process that is the first", "run it as root");
         return None;
     }
-    let mut unshare = Command::new("unshare");
-    unshare
-        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
-        .arg(command.get_program())
-        .args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => unshare.env(name, value),
-            None => unshare.env_remove(name),
-        };
-    }
-    unshare.stdin(Stdio::null());
-    Some(unshare)
+    Some(arena.command_under(&["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"], flags))
 }
 
 #[test]
@@ -46,8 +34,8 @@ fn as_the_first_process_it_takes_care_of_orphans_and_ends_when_it_is_told_to() {
         done"#;
     // Its orphans are the first process's, and not the guardian's.
     let probe = "--probe=sh -c '(sleep 0.05 &) ; (sleep 0.01 &) ; true'";
-    let command = arena.command(&[probe, "--probe-timeout=30s", "--", "sh", "-c", script]);
-    let Some(mut unshare) = first_of_a_namespace(&command) else { return };
+    let flags = [probe, "--probe-timeout=30s", "--", "sh", "-c", script];
+    let Some(mut unshare) = first_of_a_namespace(&arena, &flags) else { return };
     let run = Run::of(&mut unshare);
     wait_until("it works for a while", || run.out().lines().count() > 12);
     // One may have ended just then, and nobody has had the time to see to it.
@@ -62,8 +50,8 @@ fn as_the_first_process_it_takes_care_of_orphans_and_ends_when_it_is_told_to() {
 #[test]
 fn as_the_first_process_it_ends_as_its_command_does_with_all_that_is_left() {
     let arena = Arena::on_a_file(LONG);
-    let command = arena.command(&["--", "sh", "-c", "setsid sleep 1000 & exit 5"]);
-    let Some(mut unshare) = first_of_a_namespace(&command) else { return };
+    let flags = ["--", "sh", "-c", "setsid sleep 1000 & exit 5"];
+    let Some(mut unshare) = first_of_a_namespace(&arena, &flags) else { return };
     Run::of(&mut unshare).ends_with(5);
     arena.assert_nothing_is_left();
 }
@@ -74,10 +62,8 @@ fn where_proc_is_of_another_namespace_nothing_is_run() {
         return skip("this is not root", "the test of a namespace without its own /proc", "run it as root");
     }
     let arena = Arena::on_a_file(LONG);
-    let command = arena.command(&["--", "echo", "works"]);
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--pid", "--fork", "--kill-child", "sh", "-c", "\"$@\"; exit $?", "sh"]);
-    let ended = Run::of(unshare.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null())).end();
+    let unshare = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "\"$@\"; exit $?", "sh"];
+    let ended = Run::of(&mut arena.command_under(&unshare, &["--", "echo", "works"])).end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{}", ended.errors);
     assert!(ended.errors.contains("it is of another PID namespace"), "{}", ended.errors);
 }
@@ -85,10 +71,8 @@ fn where_proc_is_of_another_namespace_nothing_is_run() {
 #[test]
 fn after_nohup_neither_of_both_ends_by_sighup() {
     let arena = Arena::on_a_file(LONG);
-    let mut nohup = Command::new("nohup");
-    let command = arena.command(&["--", "sh", "-c", "echo $$; sleep 1000; echo no more"]);
-    nohup.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
-    let run = Run::of(&mut nohup);
+    let flags = ["--", "sh", "-c", "echo $$; sleep 1000; echo no more"];
+    let run = Run::of(&mut arena.command_under(&["nohup"], &flags));
     wait_until("it works", || !run.out().is_empty());
     let pid = run.out().trim().parse().ok().and_then(Pid::from_raw).expect("a number");
     for _ in 0..3 {
@@ -106,12 +90,8 @@ fn in_a_pipe_its_command_ends_when_nobody_reads() {
     let mut supervisor =
         arena.command(&["--", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
     drop(supervisor.stdout.take());
-    let until = Instant::now() + SOON;
-    while supervisor.try_wait().expect("a child of ours").is_none() {
-        assert!(Instant::now() < until, "it does not end");
-        thread::sleep(Duration::from_millis(5));
-    }
-    assert_eq!(supervisor.wait().expect("a child of ours").code(), Some(141), "by SIGPIPE");
+    let ended = wait_for("it ends", || supervisor.try_wait().expect("a child of ours"));
+    assert_eq!(ended.code(), Some(141), "by SIGPIPE");
     arena.assert_nothing_is_left();
 }
 

@@ -49,7 +49,7 @@ impl Alternation<'_> {
                 End::Told => {
                     leader.signal(Signal::TERM);
                     let end = leader.end();
-                    assert_eq!(end.code, Some(0), "{}", end.complaints);
+                    assert_eq!(end.code, Some(0), "{}", end.errors);
                 }
             }
             standby.wait_for("leading");

@@ -140,8 +140,8 @@ pub fn hands_over(stage: &Stage, signal: Signal, holder: impl Fn() -> Option<Str
     let stopped = leader.wait_for("stopped_leading");
     assert_eq!(stopped.reason.as_deref(), Some("its guard was released or dropped"));
     let end = leader.end();
-    assert_eq!(end.code, Some(0), "{}", end.complaints);
-    assert_eq!(end.complaints, "", "nothing to complain of");
+    assert_eq!(end.code, Some(0), "{}", end.errors);
+    assert_eq!(end.errors, "", "nothing to complain of");
     // The process waited for its release: not even now does the record show it.
     assert_ne!(holder().as_deref(), Some("a"));
     let second = standby.wait_for("started_leading");
@@ -226,7 +226,7 @@ fn five_candidates_survive_whatever_befalls_their_leaders(cluster: &Cluster) {
         } else {
             leader.signal(Signal::TERM);
             let end = leader.end();
-            assert_eq!(end.code, Some(0), "{}", end.complaints);
+            assert_eq!(end.code, Some(0), "{}", end.errors);
         }
         candidates.push(stage.candidate(&format!("candidate-{}", 5 + round)));
     }
@@ -245,10 +245,10 @@ fn who_may_nothing_is_told_what_to_grant(cluster: &Cluster) {
     flags.extend(["--kubeconfig", kubeconfig.to_str().expect("a path in UTF-8")]);
     flags.extend(SHORT);
     let end = run(&flags);
-    assert_eq!(end.code, Some(1), "{}", end.complaints);
+    assert_eq!(end.code, Some(1), "{}", end.errors);
     // Beside the log, which warns as soon as the first request is refused.
-    let lines: Vec<_> = end.complaints.lines().filter(|line| line.starts_with("leader_election: ")).collect();
-    assert_eq!(lines.len(), 1, "{}", end.complaints);
+    let lines: Vec<_> = end.errors.lines().filter(|line| line.starts_with("leader_election: ")).collect();
+    assert_eq!(lines.len(), 1, "{}", end.errors);
     for word in ["`get`", "`leases`", "coordination.k8s.io", NAMESPACE, &cluster.lease, "403"] {
         assert!(lines[0].contains(word), "{word} is missing in {}", lines[0]);
     }
@@ -265,19 +265,13 @@ fn what_cannot_be_used_is_said_in_one_line() {
     };
     let server = ApiServer::start().expect("an in-memory server");
     let good = write("good", &server.kubeconfig("anybody"));
-    let malformed = write("malformed", "apiVersion: v1\nclusters: {{{\n");
-    let missing = dir.path().join("missing").to_str().expect("a path in UTF-8").to_owned();
+    let malformed = format!("--kubeconfig={}", write("malformed", "apiVersion: v1\nclusters: {{{\n"));
+    let missing = format!("--kubeconfig={}", dir.path().join("missing").display());
 
-    let with = |more: &[&str]| {
-        let mut flags = vec!["--kubeconfig".to_owned(), good.clone()];
-        flags.extend(more.iter().map(|&flag| flag.to_owned()));
-        flags
-    };
-    let named =
-        |more: &[&str]| [with(&["--lease-lock-name", "x"]), more.iter().map(|&s| s.to_owned()).collect()].concat();
-    let lease = "--lease-lock-name=x".to_owned();
+    let (lease, good) = ("--lease-lock-name=x", format!("--kubeconfig={good}"));
+    let named = |more: &[&'static str]| [&[lease, &good], more].concat();
     for (what, flags, words) in [
-        ("no name", with(&[]), &["--lease-lock-name", "missing"][..]),
+        ("no name", vec![&*good], &["--lease-lock-name", "missing"][..]),
         ("no duration", named(&["--lease-duration", "soon"]), &["--lease-duration", "soon", "15s"]),
         ("a duration without unit", named(&["--retry-period", "2"]), &["--retry-period", "15s"]),
         ("a negative duration", named(&["--renew-deadline=-5s"]), &["--renew-deadline", "-5s"]),
@@ -290,16 +284,15 @@ fn what_cannot_be_used_is_said_in_one_line() {
         ),
         ("an unknown flag", named(&["--lease-durations", "1s"]), &["--lease-durations"]),
         ("a word too many", named(&["please"]), &["please"]),
-        ("no such kubeconfig", vec![lease.clone(), format!("--kubeconfig={missing}")], &["missing"]),
-        ("a malformed kubeconfig", vec![lease.clone(), format!("--kubeconfig={malformed}")], &["malformed", "line"]),
-        ("no cluster at all", vec![lease.clone()], &["KUBECONFIG"]),
+        ("no such kubeconfig", vec![lease, &missing], &["missing"]),
+        ("a malformed kubeconfig", vec![lease, &malformed], &["malformed", "line"]),
+        ("no cluster at all", vec![lease], &["KUBECONFIG"]),
     ] {
-        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
         let end = run(&flags);
-        assert_eq!(end.code, Some(2), "{what}: {}", end.complaints);
-        assert_eq!(end.complaints.lines().count(), 1, "{what}: {}", end.complaints);
+        assert_eq!(end.code, Some(2), "{what}: {}", end.errors);
+        assert_eq!(end.errors.lines().count(), 1, "{what}: {}", end.errors);
         for word in words {
-            assert!(end.complaints.contains(word), "{what}: {word} is missing in {}", end.complaints);
+            assert!(end.errors.contains(word), "{what}: {word} is missing in {}", end.errors);
         }
     }
     assert!(server.requests().is_empty(), "what cannot be used does not get as far as the server");

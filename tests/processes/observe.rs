@@ -48,12 +48,8 @@ impl Running {
             || format!("{what}: not in {}\n{}", run.out(), run.errors()),
             || {
                 let out = run.out();
-                found = out
-                    .lines()
-                    .enumerate()
-                    .skip(seen)
-                    .find(|(_, line)| is_wanted(line))
-                    .map(|(at, it)| (at, it.to_owned()));
+                let mut lines = out.lines().enumerate().skip(seen);
+                found = lines.find(|(_, line)| is_wanted(line)).map(|(at, line)| (at, line.to_owned()));
                 found.is_some()
             },
         );

@@ -2,8 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
-use std::thread;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -21,58 +20,26 @@ on_both_servers! {
     programs_in_c_and_python_lead_and_release,
 }
 
-/// A process, and what it has printed so far.
-struct Program {
-    run: Run,
+fn start(mut command: Command, cluster: &Cluster) -> Run {
+    Run::of(command.env("KUBECONFIG", cluster.kubeconfig("admin")))
 }
 
-impl Program {
-    fn start(mut command: Command, cluster: &Cluster) -> Self {
-        Self { run: Run::of(command.env("KUBECONFIG", cluster.kubeconfig("admin"))) }
-    }
-
-    fn of(name: &'static str, arguments: &[&str], cluster: &Cluster) -> Self {
-        let mut command = example(name);
-        command.args(arguments);
-        Self::start(command, cluster)
-    }
-
-    fn printed(&self) -> String {
-        self.run.out() + &self.run.errors()
-    }
-
-    fn says(&self, text: &str) -> bool {
-        self.printed().contains(text)
-    }
-
-    /// Returns the rest of the line after this text.
-    fn after(&self, text: &str) -> String {
-        wait_until(text, || self.says(text));
-        let printed = self.printed();
-        printed.split_once(text).and_then(|(_, rest)| rest.lines().next()).expect("it was there").to_owned()
-    }
-
-    fn terminate(&self) {
-        self.run.signal(Signal::TERM);
-    }
-
-    /// Waits until the process has ended and all of its output is read.
-    fn end(&mut self) -> ExitStatus {
-        self.run.status()
-    }
+fn program(name: &'static str, arguments: &[&str], cluster: &Cluster) -> Run {
+    let mut command = example(name);
+    command.args(arguments);
+    start(command, cluster)
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!("---- a program had printed\n{}", self.printed());
-        }
-    }
+/// Returns the rest of the line after this text.
+fn after(program: &Run, text: &str) -> String {
+    program.wait_for_out(text);
+    let printed = program.out();
+    printed.split_once(text).and_then(|(_, rest)| rest.lines().next()).expect("it was there").to_owned()
 }
 
 fn job_runners_hand_over_when_they_are_told_to_end(cluster: &Cluster) {
-    let mut runners = ["", ""].map(|_| Program::of("job_runner", &["127.0.0.1:0"], cluster));
-    let addresses = runners.each_ref().map(|runner| runner.after("metrics at http://"));
+    let mut runners = ["", ""].map(|_| program("job_runner", &["127.0.0.1:0"], cluster));
+    let addresses = runners.each_ref().map(|runner| after(runner, "metrics at http://"));
     let leads = |at: usize| {
         get(&addresses[at], "/metrics")
             .lines()
@@ -90,40 +57,37 @@ fn job_runners_hand_over_when_they_are_told_to_end(cluster: &Cluster) {
         metrics.lines().any(|line| line.starts_with("job_runs_total{job=\"rollup\"}") && !line.ends_with(" 0"))
     });
     assert!(get(&addresses[other], "/metrics").contains("job_runs_total{job=\"rollup\"} 0"));
-    runners[first].terminate();
-    assert!(runners[first].end().success());
-    assert!(runners[first].says("ended\n"));
+    runners[first].signal(Signal::TERM);
+    assert!(runners[first].status().success(), "{}", runners[first].errors());
+    assert!(runners[first].out().contains("ended\n"));
     // The lease is of fifteen seconds, and its release is known at once.
     wait_until("the other leads", || leads(other));
-    runners[other].terminate();
-    assert!(runners[other].end().success());
+    runners[other].signal(Signal::TERM);
+    assert!(runners[other].status().success(), "{}", runners[other].errors());
 }
 
 fn shards_are_shared_out_equally_among_those_who_live(cluster: &Cluster) {
-    let mut programs = [Program::of("shards", &["4", "2"], cluster), Program::of("shards", &["4", "2"], cluster)];
+    let programs = ["", ""].map(|_| program("shards", &["4", "2"], cluster));
     // How many each has now: what it has taken less what it has given up.
-    let share = |program: &Program| {
-        let printed = program.printed();
+    let share = |program: &Run| {
+        let printed = program.out();
         printed.matches("leads shard").count() - printed.matches("gives up shard").count()
     };
     wait_until("each has its half", || programs.each_ref().map(share) == [2, 2]);
-    programs[0].terminate();
-    assert!(programs[0].end().success());
-    wait_until("the other has them all", || share(&programs[1]) == 4);
-    programs[1].terminate();
-    assert!(programs[1].end().success());
+    let [first, second] = programs;
+    first.terminates_with(0);
+    wait_until("the other has them all", || share(&second) == 4);
+    second.terminates_with(0);
 }
 
 fn a_leader_whose_work_hangs_ends_and_another_leads(cluster: &Cluster) {
-    let mut hanging = Program::of("watchdog", &["0"], cluster);
-    hanging.after("leads, with token ");
-    let mut standby = Program::of("watchdog", &[], cluster);
-    wait_until("it waits", || standby.says(": waiting until "));
-    assert_eq!(hanging.end().code(), Some(1));
-    assert!(hanging.says("its work should have made progress"));
-    standby.after("leads, with token ");
-    standby.terminate();
-    assert!(standby.end().success());
+    let hanging = program("watchdog", &["0"], cluster);
+    hanging.wait_for_out("leads, with token ");
+    let standby = program("watchdog", &[], cluster);
+    standby.wait_for_error(": waiting until ");
+    assert!(hanging.ends_with(1).errors.contains("its work should have made progress"));
+    standby.wait_for_out("leads, with token ");
+    standby.terminates_with(0);
 }
 
 fn programs_in_c_and_python_lead_and_release(cluster: &Cluster) {
@@ -138,10 +102,10 @@ fn programs_in_c_and_python_lead_and_release(cluster: &Cluster) {
     in_python.arg(directory.join("main.py")).arg(&library);
     let mut tokens = Vec::new();
     for command in [Command::new(program), in_python] {
-        let mut program = Program::start(command, cluster);
-        assert!(program.end().success());
-        assert!(program.says("released\n"));
-        tokens.push(program.after("leads, with token ").parse::<u64>().expect("a number"));
+        let mut program = start(command, cluster);
+        assert!(program.status().success(), "{}", program.errors());
+        assert!(program.out().contains("released\n"));
+        tokens.push(after(&program, "leads, with token ").parse::<u64>().expect("a number"));
     }
     assert!(tokens[0] > 0 && tokens[1] > tokens[0]);
 }

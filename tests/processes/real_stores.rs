@@ -42,15 +42,15 @@ fn a_url_that_cannot_be_used_is_refused_and_its_password_is_not_shown() {
     let urls = ["postgres:me:X@h/d", "postgras://me:X@h/d", "postgres://me:X@h/d?sslmode=X", "postgresql://X"];
     for url in urls.map(|url| url.replace('X', PASSWORD)) {
         let end = run(&["--lease-lock-name=jobs", "--store", &url]);
-        assert_eq!(end.code, Some(2), "{url}: {}", end.complaints);
-        assert!(end.complaints.starts_with("leader_election: "), "{url}: {}", end.complaints);
-        assert!(!end.complaints.contains(PASSWORD), "{url}: {}", end.complaints);
+        assert_eq!(end.code, Some(2), "{url}: {}", end.errors);
+        assert!(end.errors.starts_with("leader_election: "), "{url}: {}", end.errors);
+        assert!(!end.errors.contains(PASSWORD), "{url}: {}", end.errors);
     }
     // The server reports a missing database to the candidate.
     if let Some(postgres) = Postgres::shared() {
         let end = run(&["--lease-lock-name=jobs", "--store", &postgres.url("postgres", "no_such_database")]);
-        assert_eq!(end.code, Some(1), "{}", end.complaints);
-        assert!(end.complaints.contains("create it, or name another one in the URL"), "{}", end.complaints);
-        assert!(!end.complaints.contains(PASSWORD), "{}", end.complaints);
+        assert_eq!(end.code, Some(1), "{}", end.errors);
+        assert!(end.errors.contains("create it, or name another one in the URL"), "{}", end.errors);
+        assert!(!end.errors.contains(PASSWORD), "{}", end.errors);
     }
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::cluster::{Cluster, NAMESPACE};
 use super::run::Run;
-use super::{SOON, marked, scratch, wait_until};
+use super::{SOON, marked, scratch, wait_for};
 
 /// Where several `leasehold run` compete for one lease, and what their commands write.
 pub struct Arena {
@@ -82,6 +82,15 @@ impl Arena {
         command
     }
 
+    /// Returns the same command, started by another program with its arguments.
+    pub fn command_under(&self, program: &[&str], flags: &[&str]) -> Command {
+        let command = self.command(flags);
+        let mut outer = untouched(program[0]);
+        outer.args(&program[1..]).arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+        self.mark(&mut outer);
+        outer
+    }
+
     /// What this starts is found by that.
     pub fn mark(&self, command: &mut Command) {
         command.env(MARK, &self.mark);
@@ -93,11 +102,7 @@ impl Arena {
 
     /// With no signal ignored: whoever runs the tests may have had some.
     pub fn run_with_signals(&self, flags: &[&str]) -> Run {
-        let command = self.command(flags);
-        let mut env = Command::new("env");
-        env.arg("--default-signal").arg(command.get_program()).args(command.get_args());
-        self.mark(&mut env);
-        Run::of(env.stdin(Stdio::null()))
+        Run::of(&mut self.command_under(&["env", "--default-signal"], flags))
     }
 
     /// A command that writes stamps, of these kinds.
@@ -143,12 +148,7 @@ impl Arena {
     }
 
     pub fn wait_for_stamp(&self, what: &str, wanted: impl Fn(&Stamp) -> bool) -> Stamp {
-        let mut found = None;
-        wait_until(what, || {
-            found = self.stamps().into_iter().find(&wanted);
-            found.is_some()
-        });
-        found.expect("it was waited for")
+        wait_for(what, || self.stamps().into_iter().find(&wanted))
     }
 
     /// That no two commands work at a time, and that tokens grow. Gives how many have worked.
@@ -211,7 +211,11 @@ impl Stamp {
 
 /// The command, untouched by what the environment says of clusters and logs.
 pub fn leasehold() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    untouched(env!("CARGO_BIN_EXE_leasehold"))
+}
+
+fn untouched(program: &str) -> Command {
+    let mut command = Command::new(program);
     for variable in
         ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HOME", "LEASEHOLD_LOG", "LEASEHOLD_STORE"]
     {
@@ -252,22 +256,12 @@ fn line(pid: Pid) -> String {
 impl Run {
     /// The guardian, which is the only one that the supervisor starts.
     pub fn guardian(&self) -> Pid {
-        let mut found = None;
-        wait_until("a guardian", || {
-            found = children(self.pid).first().copied();
-            found.is_some()
-        });
-        found.expect("it was waited for")
+        wait_for("a guardian", || children(self.pid).first().copied())
     }
 
     /// What waits to become the command when it is to start.
     pub fn prepared(&self) -> Pid {
         let guardian = self.guardian();
-        let mut found = None;
-        wait_until("a process that waits", || {
-            found = children(guardian).into_iter().find(|&child| is_prepared(child));
-            found.is_some()
-        });
-        found.expect("it was waited for")
+        wait_for("a process that waits", || children(guardian).into_iter().find(|&child| is_prepared(child)))
     }
 }

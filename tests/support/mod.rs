@@ -54,6 +54,16 @@ pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_within(SOON, what, holds);
 }
 
+/// Waits until `find` returns a value.
+pub fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+    let mut found = None;
+    wait_until(what, || {
+        found = find();
+        found.is_some()
+    });
+    found.expect("it was waited for")
+}
+
 pub fn wait_within(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
     wait_or_explain(limit, || what.to_owned(), holds);
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::SOON;
 use super::cluster::NAMESPACE;
 use super::exclusion::History;
-use super::run::Run;
+use super::run::{Ended, Run};
 
 /// One line that a candidate printed.
 #[derive(Clone, Debug, Deserialize)]
@@ -185,13 +185,6 @@ pub struct Candidate {
     heard: Cell<usize>,
 }
 
-/// How a candidate ended.
-pub struct End {
-    /// `None` when a signal ended it.
-    pub code: Option<i32>,
-    pub complaints: String,
-}
-
 impl Deref for Candidate {
     type Target = Run;
 
@@ -246,9 +239,8 @@ impl Candidate {
     }
 
     /// Waits for it to end by itself.
-    pub fn end(self) -> End {
-        let ended = self.run.end();
-        End { code: ended.code, complaints: ended.errors }
+    pub fn end(self) -> Ended {
+        self.run.end()
     }
 }
 
@@ -257,10 +249,8 @@ fn lines_of(said: &Said, born: usize, id: &str) -> Vec<Line> {
 }
 
 /// Runs the example with these flags alone, until it ends.
-pub fn run(flags: &[&str]) -> End {
-    let mut command = example("leader_election");
-    command.args(flags);
-    Candidate::spawn("whoever", command, &Arc::default()).end()
+pub fn run(flags: &[&str]) -> Ended {
+    Run::of(example("leader_election").args(flags).stdin(Stdio::null())).end()
 }
 
 /// An example's program, untouched by what the environment says of clusters and logs.

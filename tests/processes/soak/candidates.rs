@@ -186,7 +186,7 @@ impl<'a> Candidates<'a> {
             let candidate = candidate.unwrap_or_else(|| panic!("{leader:?} is no candidate any more"));
             candidate.signal(Signal::TERM);
             let end = candidate.end();
-            assert_eq!(end.code, Some(0), "{}", end.complaints);
+            assert_eq!(end.code, Some(0), "{}", end.errors);
         }
     }
 }

@@ -33,7 +33,7 @@ fn tell_to_end(candidates: &Candidates, rng: &mut Rng) {
         let listens = !candidate.lines().is_empty();
         candidate.signal(Signal::TERM);
         let end = candidate.end();
-        assert!(end.code == Some(0) || !listens && end.code.is_none(), "{:?}: {}", end.code, end.complaints);
+        assert!(end.code == Some(0) || !listens && end.code.is_none(), "{:?}: {}", end.code, end.errors);
     });
 }
 

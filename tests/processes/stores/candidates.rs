@@ -207,7 +207,7 @@ impl<S> Candidates<S> {
         let candidate = self.vacate(place);
         candidate.signal(Signal::TERM);
         let end = candidate.end();
-        assert_eq!(end.code, Some(0), "{}", end.complaints);
+        assert_eq!(end.code, Some(0), "{}", end.errors);
     }
 
     pub fn kill(&mut self, place: usize) {
