@@ -43,7 +43,8 @@ pub enum RecordPlace {
     Store(Box<dyn Store>),
 }
 
-type Error = Box<dyn std::error::Error>;
+/// An error of `leasehold` itself, not of the program that `leasehold` runs.
+pub type Error = Box<dyn std::error::Error>;
 
 /// Which record, and how it is campaigned for.
 #[derive(Debug, Args)]

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::backends::kubernetes::resource_lock::ResourceLock;
@@ -229,7 +228,9 @@ fn truth(text: &str) -> Option<bool> {
 
 /// As text, in Go's syntax.
 mod duration {
-    use super::*;
+    use serde::de::Error as _;
+
+    use super::{Deserialize, Deserializer, Duration, Serializer, go_duration};
 
     pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&go_duration::format(*duration))

@@ -18,7 +18,7 @@ use crate::observe::status::Status;
 use crate::observe::transition::{Subscriptions, Transitions};
 use crate::runtime::dedicated;
 use crate::runtime::observing::Observing;
-use crate::runtime::probing::{self, Probe};
+use crate::runtime::probing::{self, SharedProbe};
 use crate::runtime::state::{Asked, SharedParts};
 use crate::store::entry::Entry;
 use crate::util::config_error::random_seed;
@@ -70,7 +70,7 @@ pub struct LeaderElector {
 #[derive(Clone, Default)]
 pub(crate) struct Asking {
     pub(crate) observers: Vec<Arc<dyn Observer>>,
-    pub(crate) probe: Option<Probe>,
+    pub(crate) probe: Option<Arc<SharedProbe>>,
     pub(crate) fitness: Option<Fitness>,
 }
 
@@ -97,7 +97,8 @@ impl LeaderElector {
         };
         let observing = |observer: &Arc<dyn Observer>| Observing::spawn(Arc::clone(observer), fields.clone());
         let observers = observers.iter().map(observing).collect::<Result<_, _>>()?;
-        let probing = |probe: &Probe| probing::spawn(Arc::clone(probe), settings.retry_period, Arc::clone(&link));
+        let probing =
+            |probe: &Arc<SharedProbe>| probing::spawn(Arc::clone(probe), settings.retry_period, Arc::clone(&link));
         let probing = probe.as_ref().map(probing).transpose()?;
         if let Some(fitness) = fitness {
             fitness.tell(&link);

@@ -15,10 +15,7 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{Arc, AtomicU64, Instant, Mutex, Ordering, thread, unlock_fair};
 
-/// What says whether a candidate is fit. Clones of a builder share it.
-pub(crate) type Probe = Arc<SharedProbe>;
-
-/// A probe that several electors share. One run answers all electors that have waited for it.
+/// A probe that clones of a builder and their electors share. One run answers all electors that have waited for it.
 pub(crate) struct SharedProbe {
     /// The number of runs that have begun.
     runs: AtomicU64,
@@ -65,13 +62,13 @@ impl SharedProbe {
 }
 
 /// Starts the thread that runs a probe. The thread ends after the run under way when the sender is dropped.
-pub(crate) fn spawn(probe: Probe, period: Duration, link: Arc<Link>) -> io::Result<Sender<Infallible>> {
+pub(crate) fn spawn(probe: Arc<SharedProbe>, period: Duration, link: Arc<Link>) -> io::Result<Sender<Infallible>> {
     let (end, ended) = channel::bounded(0);
     thread::Builder::new().name("leasehold-probe".into()).spawn(move || run(&probe, period, &link, &ended))?;
     Ok(end)
 }
 
-fn run(probe: &Probe, period: Duration, link: &Link, ended: &Receiver<Infallible>) {
+fn run(probe: &SharedProbe, period: Duration, link: &Link, ended: &Receiver<Infallible>) {
     loop {
         let began = Instant::now();
         let said = probe.ask();

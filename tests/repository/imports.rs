@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// The folders of `src`, from the ground up. A folder imports only itself and folders before it.
 const LAYERS: [&str; 12] = [
@@ -29,7 +28,7 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
 fn no_two_files_import_each_other() {
-    let imports = imports();
+    let imports = imports_of(&sources());
     let reaches = |from: &str| {
         let (mut found, mut next) = (BTreeSet::new(), vec![from.to_owned()]);
         while let Some(module) = next.pop() {
@@ -42,48 +41,16 @@ fn no_two_files_import_each_other() {
 }
 
 #[test]
-fn no_import_goes_up() {
-    for (module, imported) in imports() {
-        for other in imported {
-            assert!(layer(&other) <= layer(&module), "{module} imports {other}, which is in a higher layer");
-        }
-    }
-}
-
-#[test]
-fn no_backend_imports_another() {
-    let backend = |module: &str| {
-        let name = module.strip_prefix("backends::").map(|rest| split(rest)[0].clone());
-        name.filter(|name| !["sql", "password", "record_fields"].contains(&name.as_str()))
-    };
-    for (module, imported) in imports() {
-        let Some(own) = backend(&module) else { continue };
-        let foreign = imported.iter().find(|other| backend(other).is_some_and(|name| name != own));
-        assert_eq!(foreign, None, "imported by {module}");
-    }
+fn no_file_has_a_forbidden_import() {
+    assert_eq!(violations(&sources()), Vec::<String>::new());
 }
 
 #[test]
 fn each_folder_is_in_one_layer_and_lib_stands_beside_them() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let entries = fs::read_dir(src).expect("a directory").map(|it| it.expect("an entry").file_name());
-    let mut entries: Vec<_> = entries.map(|it| it.to_string_lossy().into_owned()).collect();
-    let mut expected: Vec<_> = LAYERS.iter().map(|it| (*it).to_owned()).chain(["lib.rs".to_owned()]).collect();
-    entries.sort();
-    expected.sort();
-    assert_eq!(entries, expected);
-}
-
-#[test]
-fn library_logs_where_a_panic_of_the_logger_is_caught() {
-    let mut sources = sources();
-    // The command's logger does not panic, and the server for tests is not in a program.
-    sources.retain(|module, _| !["cli", "testing"].iter().any(|it| module.starts_with(it)));
-    let bare = ["error", "warn", "info", "debug", "trace", "log"].map(|level| format!("log::{level}!("));
-    let is_bare = |line: &&str| !line.trim_start().starts_with("//") && bare.iter().any(|it| line.contains(it));
-    for (module, text) in sources {
-        assert_eq!(text.lines().find(is_bare), None, "{module} does not use `log_line!`");
-    }
+    let entries: BTreeSet<_> = entries.map(|it| it.to_string_lossy().into_owned()).collect();
+    assert_eq!(entries, LAYERS.iter().chain(&["lib.rs"]).map(|it| (*it).to_owned()).collect());
 }
 
 #[test]
@@ -102,16 +69,59 @@ fn a_round_and_its_files_are_found() {
     assert!(names("e").is_empty(), "tests may import anything");
 }
 
-fn layer(module: &str) -> usize {
-    let folder = &split(module)[0];
-    LAYERS.iter().position(|it| it == folder).unwrap_or_else(|| panic!("{module} is in no layer"))
+#[test]
+fn every_form_of_a_forbidden_import_is_found() {
+    let found = |text: &str| {
+        let files = ["backends", "backends::mysql::client", "elector::builder", "net::tls", "lib"];
+        let mut sources: BTreeMap<_, _> = files.map(|it| (it.to_owned(), String::new())).into();
+        sources.insert("backends::postgres::wire".to_owned(), text.to_owned());
+        violations(&sources)
+    };
+    for text in [
+        "fn f() { crate::LeaderElector::builder() }",
+        "pub(crate) use crate::elector::builder::X;",
+        "fn f() { self::super::super::mysql::client::x() }",
+        "mod inner { use super::super::super::mysql::client; }",
+        "macro_rules! m { () => { assert!($crate::elector::builder::X) } }",
+        "use crate::net; fn f() { net::tls::x() }",
+        "use super::super::sql::*;",
+        "extern crate self as root;",
+        "#[cfg_attr(unix, path = \"../mysql/client.rs\")] mod client;",
+        "include!(\"../mysql/client.rs\");",
+        "struct S { #[serde(with = \"crate :: elector::builder\")] it: u8 }",
+        "use log::{Level, warn};",
+        "fn f() { ::log::warn! {} }",
+        "#[cfg(all(test_x, unix))] use crate::elector::builder::X;",
+    ] {
+        assert!(!found(text).is_empty(), "{text}");
+    }
+    let text = "//! [`crate::LeaderElector`]\n use crate::net::tls; pub(in crate::backends) use tls::X; use log::Level;
+        enum Kind { A } use Kind::*; #[cfg(all(unix, test))] mod tests { use crate::*; }";
+    assert_eq!(found(text), Vec::<String>::new());
 }
 
-fn imports() -> Imports {
-    let mut sources = sources();
-    // The front door opens onto everything.
-    sources.remove("lib");
-    imports_of(&sources)
+/// Returns the forbidden imports: of higher layers, of other backends, of macros that log without catching the logger's panics,
+/// and those that hide the imported file.
+fn violations(sources: &BTreeMap<String, String>) -> Vec<String> {
+    let backend = |module: &str| {
+        let name = module.strip_prefix("backends::").map(|rest| split(rest)[0].clone());
+        name.filter(|name| !["sql", "password", "record_fields"].contains(&name.as_str()))
+    };
+    let mut violations: Vec<_> = scan(sources).into_values().flat_map(|scan| scan.refused).collect();
+    for (module, imported) in imports_of(sources) {
+        for other in imported {
+            let is_foreign = backend(&module).zip(backend(&other)).is_some_and(|(own, other)| own != other);
+            if is_foreign || layer(&other) > layer(&module) {
+                violations.push(format!("{module} imports {other}"));
+            }
+        }
+    }
+    violations
+}
+
+fn layer(module: &str) -> usize {
+    let folder = module.split("::").next();
+    LAYERS.iter().position(|it| Some(*it) == folder).unwrap_or_else(|| panic!("{module} is in no layer"))
 }
 
 /// The texts of the library's modules, without the tests, by the names of the modules.
@@ -125,14 +135,11 @@ fn read(directory: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) 
     for entry in fs::read_dir(directory).expect("a directory") {
         let path = entry.expect("an entry").path();
         let stem = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        // They may import anything.
-        if ["tests", "properties"].contains(&stem.as_str()) {
-            continue;
-        }
-        let module = if ["mod", "main"].contains(&&*stem) {
-            prefix.trim_end_matches("::").to_owned()
-        } else {
-            format!("{prefix}{stem}")
+        let module = match &*stem {
+            // They may import anything.
+            "tests" | "properties" => continue,
+            "mod" | "main" => prefix.trim_end_matches("::").to_owned(),
+            _ => format!("{prefix}{stem}"),
         };
         match path.is_dir() {
             true => read(&path, &format!("{module}::"), sources),
@@ -144,126 +151,208 @@ fn read(directory: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) 
     }
 }
 
-fn imports_of(sources: &BTreeMap<String, String>) -> Imports {
-    let mut files = BTreeMap::new();
-    for (module, text) in sources {
-        let mut paths = Paths { module: split(module), ..Paths::default() };
-        paths.visit_file(&syn::parse_file(text).unwrap_or_else(|error| panic!("{module}: {error}")));
-        files.insert(module.clone(), paths);
-    }
-    let resolved = |module: &String, paths: &Paths| {
-        let found = paths.used.iter().filter_map(|path| resolve(path, &files));
-        found.filter(|it| it != module).collect()
-    };
-    files.iter().map(|(module, paths)| (module.clone(), resolved(module, paths))).collect()
+pub fn scan(sources: &BTreeMap<String, String>) -> BTreeMap<String, Scan> {
+    sources.iter().map(|(module, text)| (module.clone(), Scan::of(module, text))).collect()
 }
 
-/// The file that a path leads to, also by what others pass on.
-fn resolve(path: &[String], files: &BTreeMap<String, Paths>) -> Option<String> {
-    let length = (1..=path.len()).rev().find(|&length| files.contains_key(&path[..length].join("::")))?;
-    let module = path[..length].join("::");
-    let passed_on = path.get(length).and_then(|name| files[&module].passed_on.get(name));
-    match passed_on.and_then(|path| resolve(path, files)) {
-        Some(other) if other != module => Some(other),
-        _ => Some(module),
+fn imports_of(sources: &BTreeMap<String, String>) -> Imports {
+    let mut scans = scan(sources);
+    // `lib` re-exports every layer. `Scan` refuses paths through its re-exports.
+    scans.remove("lib");
+    let aliases = scans.values().flat_map(|scan| scan.aliases.clone()).collect();
+    let resolved = |module: &String, scan: &Scan| {
+        let found = scan.used.iter().filter_map(|path| resolve(path, &aliases, &scans));
+        found.filter(|it| it != module).collect()
+    };
+    scans.iter().map(|(module, scan)| (module.clone(), resolved(module, scan))).collect()
+}
+
+/// Returns the file that a path leads to. Follows the imports and re-exports of other files.
+fn resolve(path: &[String], aliases: &Aliases, files: &BTreeMap<String, Scan>) -> Option<String> {
+    let mut starts = (1..=path.len()).map(|length| path.split_at(length));
+    if let Some((target, rest)) = starts.find_map(|(start, rest)| Some((aliases.get(start)?, rest))) {
+        return resolve(&[target, rest].concat(), aliases, files);
     }
+    (1..=path.len()).rev().map(|length| path[..length].join("::")).find(|module| files.contains_key(module))
 }
 
 fn split(module: &str) -> Vec<String> {
     module.split("::").map(str::to_owned).collect()
 }
 
-/// The paths in a file, from the root of the library.
+/// Appends the tokens, including the tokens in groups. `::` is one token.
+fn flat(tokens: TokenStream, found: &mut Vec<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Bracket => ("[", "]"),
+                    _ => ("{", "}"),
+                };
+                found.push(open.to_owned());
+                flat(group.stream(), found);
+                found.push(close.to_owned());
+            }
+            TokenTree::Punct(it) if it.as_char() == ':' && found.last().is_some_and(|it| it == ":") => {
+                *found.last_mut().expect("a colon") += ":";
+            }
+            other => found.push(other.to_string().trim_start_matches("r#").to_owned()),
+        }
+    }
+}
+
+/// Returns `true` if the condition of a `cfg` is `test` or `all(…)` with `test` in the list.
+fn requires_test(condition: &[&str]) -> bool {
+    match condition {
+        [only] => *only == "test",
+        ["all", "(", list @ .., ")"] if !list.contains(&"any") => list.split(|it| *it == ",").any(requires_test),
+        _ => false,
+    }
+}
+
+/// Returns `true` if the tokens begin with an import without a path: the name of a file, or a path in a string.
+fn evades(words: &[&str]) -> bool {
+    let text = words[0].replace(' ', "");
+    match words {
+        ["path", "=", file, ..] => file.ends_with(".rs\"") && *file != "\"properties.rs\"",
+        _ => text == "include" || text.contains("crate::") || text.contains("super::"),
+    }
+}
+
+/// The full paths of names that modules import, with the paths of the imported items.
+type Aliases = BTreeMap<Vec<String>, Vec<String>>;
+
+/// The paths and types in a file, including its macros. A syntax tree would not contain the paths in macros.
 #[derive(Default)]
-struct Paths {
+pub struct Scan {
     module: Vec<String>,
-    /// How deep in modules within the file.
-    depth: usize,
-    children: BTreeSet<String>,
+    /// The open braces: the name of a module within the file, or `None` for other braces.
+    scopes: Vec<Option<String>>,
     used: Vec<Vec<String>>,
-    /// Names that the file only passes on, and where they come from.
-    passed_on: BTreeMap<String, Vec<String>>,
+    aliases: Aliases,
+    refused: Vec<String>,
+    pub types: Vec<String>,
 }
 
-impl Paths {
-    fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
-        let supers = path.iter().take_while(|it| *it == "super").count();
-        match path.first()?.as_str() {
-            "crate" => Some(path[1..].to_vec()),
-            "self" => Some([&self.module[..], &path[1..]].concat()),
-            "super" if supers <= self.depth => None,
-            "super" => {
-                let up = self.module.len().checked_sub(supers - self.depth)?;
-                Some([&self.module[..up], &path[supers..]].concat())
+impl Scan {
+    fn of(module: &str, text: &str) -> Self {
+        let mut tokens = Vec::new();
+        flat(text.parse().unwrap_or_else(|error| panic!("{module}: {error}")), &mut tokens);
+        let words: &[_] = &tokens.iter().map(String::as_str).collect::<Vec<_>>();
+        let mut scan = Self { module: split(module), ..Self::default() };
+        let mut at = 0;
+        while at < words.len() {
+            at = match &words[at..] {
+                ["#", "[", "cfg", ..] if requires_test(&words[at + 4..closed(words, at + 3) - 1]) => {
+                    item_end(words, closed(words, at + 1))
+                }
+                ["pub", "(", "crate" | "self" | "super" | "in", ..] => closed(words, at + 1),
+                ["use", ..] => scan.tree(words, at + 1, &[], Some(at > 0 && ["pub", ")"].contains(&words[at - 1]))),
+                ["crate" | "super", ..] | [_, "::", ..] if is_name(words[at]) => scan.tree(words, at, &[], None),
+                ["mod", name, "{", ..] => {
+                    scan.scopes.push(Some((*name).to_owned()));
+                    at + 3
+                }
+                // The traits of other crates choose these names.
+                ["type", "Err" | "Item" | "Out" | "Output" | "Target" | "Value", "=", ..] => at + 2,
+                ["struct" | "enum" | "trait" | "union" | "type", name, ..] if is_name(name) => {
+                    scan.types.push((*name).to_owned());
+                    at + 2
+                }
+                ["doc", "=", text, ..] if text.contains('"') => at + 3,
+                rest => {
+                    match rest[0] {
+                        "{" => scan.scopes.push(None),
+                        "}" => _ = scan.scopes.pop(),
+                        word if evades(rest) => scan.refused.push(format!("{module}: {word}")),
+                        _ => {}
+                    }
+                    at + 1
+                }
             }
-            child if self.children.contains(child) => Some([&self.module[..], path].concat()),
-            _ => None,
         }
+        scan
     }
 
-    fn leaves(tree: &UseTree, before: &[String], found: &mut Vec<(Vec<String>, String)>) {
-        let with = |name: String| [before, &[name]].concat();
-        match tree {
-            UseTree::Path(it) => Self::leaves(&it.tree, &with(it.ident.to_string()), found),
-            UseTree::Name(it) if it.ident == "self" => {
-                found.push((before.to_vec(), before.last().cloned().unwrap_or_default()));
+    /// Reads the path, or the tree of paths, that begins at `at`, and returns the position after the path.
+    ///
+    /// `passes_on` is `None` outside `use`, and `Some(true)` in `pub use`.
+    fn tree(&mut self, words: &[&str], mut at: usize, before: &[&str], passes_on: Option<bool>) -> usize {
+        let mut path = before.to_vec();
+        while is_name(words[at]) || ["::", "*"].contains(&words[at]) {
+            path.extend(Some(words[at]).filter(|it| *it != "::"));
+            at += 1;
+            if words[at - 1] != "::" && words[at] != "::" {
+                break;
             }
-            UseTree::Name(it) => found.push((with(it.ident.to_string()), it.ident.to_string())),
-            UseTree::Rename(it) if it.ident == "self" => found.push((before.to_vec(), it.rename.to_string())),
-            UseTree::Rename(it) => found.push((with(it.ident.to_string()), it.rename.to_string())),
-            UseTree::Glob(_) => found.push((before.to_vec(), "*".to_owned())),
-            UseTree::Group(it) => it.items.iter().for_each(|tree| Self::leaves(tree, before, found)),
+        }
+        if passes_on.is_some() && words[at] == "{" {
+            at += 1;
+            while words[at] != "}" {
+                at = self.tree(words, at, &path, passes_on);
+                at += usize::from(words[at] == ",");
+            }
+            return at + 1;
+        }
+        let mut name = path.iter().rfind(|it| **it != "self").map_or("", |it| *it);
+        if passes_on.is_some() && words[at] == "as" {
+            name = words[at + 1];
+            at += 2;
+        }
+        self.leaf(&path, name, passes_on);
+        at
+    }
+
+    fn leaf(&mut self, path: &[&str], name: &str, passes_on: Option<bool>) {
+        let mut key: Vec<_> = self.module.iter().chain(self.scopes.iter().flatten()).cloned().collect();
+        let mut absolute = key.clone();
+        for name in path {
+            match *name {
+                // The command is a crate of its own.
+                "crate" => absolute = self.module[..usize::from(self.module[0] == "cli")].to_vec(),
+                "super" => _ = absolute.pop(),
+                "self" => {}
+                _ => absolute.push((*name).to_owned()),
+            }
+        }
+        let is_refused = match path {
+            ["crate" | "super" | "self", ..] if absolute.len() < 2 || !LAYERS.contains(&&*absolute[0]) => true,
+            ["log", "Level" | "LevelFilter" | "max_level" | "log_enabled", ..] => false,
+            // The command's logger does not panic, and the server for tests is not in a program.
+            ["log", ..] => !["cli", "testing"].contains(&&*self.module[0]) && self.module != ["util", "panics"],
+            [.., of, "*"] => !of.starts_with(char::is_uppercase),
+            _ => path.contains(&"include"),
+        };
+        if is_refused {
+            self.refused.push(format!("{}: {}", self.module.join("::"), path.join("::")));
+        }
+        if passes_on != Some(true) || !absolute.starts_with(&self.module) {
+            self.used.push(absolute.clone());
+        }
+        key.push(name.to_owned());
+        if passes_on.is_some() && !absolute.starts_with(&key) {
+            self.aliases.insert(key, absolute);
         }
     }
 }
 
-/// Returns `true` if `cfg(test)` or `cfg(all(test, …))` is among the attributes.
-pub fn is_for_tests(attributes: &[Attribute]) -> bool {
-    let tokens = |it: &Attribute| it.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
-    attributes.iter().filter(|it| it.path().is_ident("cfg")).map(tokens).any(|it| {
-        it == "test"
-            || it.strip_prefix("all").is_some_and(|rest| rest.trim_start_matches([' ', '(']).starts_with("test"))
-    })
+fn is_name(word: &str) -> bool {
+    word.starts_with(|it: char| it == '_' || it.is_alphabetic())
 }
 
-impl<'ast> Visit<'ast> for Paths {
-    fn visit_file(&mut self, file: &'ast syn::File) {
-        let children = file.items.iter().filter_map(|item| match item {
-            Item::Mod(it) if it.content.is_none() => Some(it.ident.to_string()),
-            _ => None,
-        });
-        self.children = children.collect();
-        visit::visit_file(self, file);
-    }
+/// Returns the position after the group that opens at `at`.
+fn closed(words: &[&str], at: usize) -> usize {
+    let mut depth = 0;
+    let is_last = |word: &&str| {
+        depth += i32::from(["(", "[", "{"].contains(word)) - i32::from([")", "]", "}"].contains(word));
+        depth == 0
+    };
+    at + 1 + words[at..].iter().position(is_last).expect("a closed group")
+}
 
-    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
-        if !is_for_tests(&module.attrs) && module.content.is_some() {
-            self.depth += 1;
-            visit::visit_item_mod(self, module);
-            self.depth -= 1;
-        }
-    }
-
-    fn visit_item_use(&mut self, item: &'ast ItemUse) {
-        if is_for_tests(&item.attrs) {
-            return;
-        }
-        let mut found = Vec::new();
-        Self::leaves(&item.tree, &[], &mut found);
-        for (path, name) in found {
-            let Some(path) = self.absolute(&path) else { continue };
-            match item.vis {
-                Visibility::Inherited => self.used.push(path),
-                _ => _ = self.passed_on.insert(name, path),
-            }
-        }
-    }
-
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names: Vec<_> = path.segments.iter().map(|it| it.ident.to_string()).collect();
-        if names.len() > 1 {
-            self.used.extend(self.absolute(&names));
-        }
-        visit::visit_path(self, path);
-    }
+/// Returns the end of the item or field that begins at `at`, or an earlier position.
+fn item_end(words: &[&str], at: usize) -> usize {
+    let end = at + words[at..].iter().position(|it| [";", ",", "{", "}"].contains(it)).expect("an end");
+    if words[end] == "{" { closed(words, end) } else { end }
 }

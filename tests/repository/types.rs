@@ -2,46 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use syn::Item;
-
-use crate::imports::{is_for_tests, sources};
+use crate::imports::{scan, sources};
 
 #[test]
 fn each_type_has_a_name_of_its_own() {
-    let mut types = BTreeMap::new();
-    for (module, text) in sources() {
-        collect(&syn::parse_file(&text).expect("Rust").items, &module, &mut types);
-    }
-    assert!(types.len() > 400, "{} types", types.len());
-    // The module of a backend says whose error this is.
-    let is_own = |name: &str, modules: &[String]| {
-        let elsewhere = modules.iter().filter(|module| !module.starts_with("backends::")).count();
-        name == "Error" && elsewhere <= 1
-    };
-    types.retain(|name, modules| modules.len() > 1 && !is_own(name, modules));
-    assert!(types.is_empty(), "names of more than one type: {types:#?}");
-}
-
-/// Modules by the names of the types in them.
-type Types = BTreeMap<String, Vec<String>>;
-
-fn collect(items: &[Item], module: &str, types: &mut Types) {
-    for item in items {
-        let (name, attributes) = match item {
-            Item::Struct(it) => (&it.ident, &it.attrs),
-            Item::Enum(it) => (&it.ident, &it.attrs),
-            Item::Trait(it) => (&it.ident, &it.attrs),
-            Item::Union(it) => (&it.ident, &it.attrs),
-            Item::Mod(it) => {
-                if let Some((_, items)) = it.content.as_ref().filter(|_| !is_for_tests(&it.attrs)) {
-                    collect(items, module, types);
-                }
-                continue;
-            }
-            _ => continue,
-        };
-        if !is_for_tests(attributes) {
-            types.entry(name.to_string()).or_default().push(module.to_owned());
+    let mut modules = BTreeMap::<_, Vec<_>>::new();
+    for (module, scan) in scan(&sources()) {
+        for name in scan.types {
+            // Each folder may name its error `Error`.
+            let depth = if module.starts_with("backends::") { 2 } else { 1 };
+            let folder = module.split("::").take(if name == "Error" { depth } else { 0 }).collect::<String>();
+            modules.entry((name, folder)).or_default().push(module.clone());
         }
     }
+    assert!(modules.len() > 400, "{} types", modules.len());
+    modules.retain(|_, modules| modules.len() > 1);
+    assert!(modules.is_empty(), "names of more than one type: {modules:#?}");
+}
+
+#[test]
+fn types_in_functions_and_aliases_are_found() {
+    let text = "type A = u8; fn f() { struct B; } const _: () = { enum C {} };
+        #[cfg(all(test_x, unix))] struct D; #[cfg(all(unix, test))] struct E;";
+    let sources = BTreeMap::from([("util::names".to_owned(), text.to_owned())]);
+    assert_eq!(scan(&sources)["util::names"].types, ["A", "B", "C", "D"]);
 }

@@ -16,6 +16,7 @@ use super::probe::Judge;
 use super::progress::{ProgressSource, Watchdog};
 use super::signals::{self, Caught};
 use super::term::{self, Means, TICKS, TermOutcome, Why, between_ticks};
+use crate::election::Error;
 use crate::log::COMMAND;
 use leasehold::util::backoff::Backoff;
 
@@ -45,9 +46,6 @@ pub struct Supervisor {
     pub work: Arc<CommandWork>,
     pub backoff: Backoff,
 }
-
-/// What is wrong with us, and not with the command.
-type Error = Box<dyn std::error::Error>;
 
 impl Supervisor {
     /// Until the command is done, or we are told to stop. Gives the code to exit with.

@@ -21,7 +21,7 @@ use crate::util::sync::Arc;
 /// The candidacy judges whether the candidate is fit, and limits the log lines about fitness and about late acquisitions.
 #[derive(Debug)]
 pub struct Candidacy {
-    records: Records,
+    records: Sessions,
     fitness: FitnessPolicy,
     /// Repeated changes of fitness.
     flaps: FailureLog,
@@ -32,7 +32,7 @@ pub struct Candidacy {
 }
 
 #[derive(Debug)]
-enum Records {
+enum Sessions {
     /// The side of the record is the primary.
     One(Box<Session>),
     Both(Box<Pair>),
@@ -44,8 +44,8 @@ impl Candidacy {
         let settings = settings.into();
         let fitness = FitnessPolicy::new(&settings);
         let mut records = match second {
-            None => Records::One(Box::new(Session::new(settings, seed))),
-            Some(second) => Records::Both(Box::new(Pair::new(settings, [seed, second]))),
+            None => Sessions::One(Box::new(Session::new(settings, seed))),
+            Some(second) => Sessions::Both(Box::new(Pair::new(settings, [seed, second]))),
         };
         if !fitness.may_acquire() {
             let line = "not known to be fit to lead: nothing is acquired until who is asked has said so";
@@ -89,8 +89,8 @@ impl Candidacy {
         self.now = now.local;
         self.judge_fitness(now.local);
         let step = match &mut self.records {
-            Records::One(session) => session.next(now),
-            Records::Both(pair) => pair.next(now, side),
+            Sessions::One(session) => session.next(now),
+            Sessions::Both(pair) => pair.next(now, side),
         };
         match step {
             Step::Wait(until) => Step::Wait(self.fitness.changes_at().map_or(until, |at| until.min(at))),
@@ -101,8 +101,8 @@ impl Candidacy {
     /// Returns a side whose last step no longer holds.
     pub fn touched(&mut self) -> Option<Side> {
         match &mut self.records {
-            Records::One(_) => None,
-            Records::Both(pair) => pair.touched(),
+            Sessions::One(_) => None,
+            Sessions::Both(pair) => pair.touched(),
         }
     }
 
@@ -134,15 +134,15 @@ impl Candidacy {
 
     fn ask<'a, T>(&'a self, one: fn(&'a Session) -> T, both: fn(&'a Pair) -> T) -> T {
         match &self.records {
-            Records::One(session) => one(session),
-            Records::Both(pair) => both(pair),
+            Sessions::One(session) => one(session),
+            Sessions::Both(pair) => both(pair),
         }
     }
 
     /// Returns the session of a candidacy on one record.
     #[cfg(test)]
     pub(super) fn session(&self) -> &Session {
-        let Records::One(session) = &self.records else { panic!("two records") };
+        let Sessions::One(session) = &self.records else { panic!("two records") };
         session
     }
 
@@ -158,7 +158,7 @@ impl Candidacy {
     }
 }
 
-impl Records {
+impl Sessions {
     fn handle(&mut self, now: Moment, side: Side, input: Input) {
         match self {
             Self::One(session) => session.handle(now, input),

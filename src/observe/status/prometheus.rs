@@ -66,9 +66,9 @@ impl Status {
 type Sample = (&'static str, String, f64);
 
 /// A metric: its name, its type, its help, and its samples of one elector.
-type Metric = (&'static str, &'static str, &'static str, fn(&Status) -> Vec<Sample>);
+type StatusMetric = (&'static str, &'static str, &'static str, fn(&Status) -> Vec<Sample>);
 
-const METRICS: [Metric; 16] = [
+const METRICS: [StatusMetric; 16] = [
     ("leader_election_master_status", "gauge", "Whether this candidate leads: 1, or 0 for a standby.", |status| {
         flag(status.is_leader)
     }),
