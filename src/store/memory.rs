@@ -8,9 +8,8 @@ use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, Watch
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::on_drop::OnDrop;
-use crate::util::sync::channel;
 use crate::util::sync::channel::Sender;
-use crate::util::sync::{Arc, Mutex};
+use crate::util::sync::{Arc, Mutex, channel};
 
 /// So many changes are remembered for watches that go on. One that is further behind begins anew.
 const REMEMBERED: usize = 1000;
@@ -39,7 +38,7 @@ const REMEMBERED: usize = 1000;
 /// ```
 #[derive(Default)]
 pub struct MemoryStore {
-    state: Arc<Mutex<MemoryState>>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Default)]
@@ -48,7 +47,7 @@ struct MemoryState {
     version: u64,
     records: BTreeMap<Box<str>, VersionedRecord>,
     /// The last changes, the oldest first.
-    changes: VecDeque<MemoryChange>,
+    changes: VecDeque<Arc<MemoryChange>>,
     /// The version of the last change that is not among them any more.
     forgotten: u64,
     /// By their numbers.
@@ -56,7 +55,6 @@ struct MemoryState {
     last_watch: u64,
 }
 
-#[derive(Clone)]
 struct MemoryChange {
     key: Box<str>,
     version: u64,
@@ -67,8 +65,8 @@ struct MemoryChange {
 struct MemoryWatch {
     /// `None`: of all.
     key: Option<Box<str>>,
-    /// The changes that the watch has not delivered yet.
-    changes: Sender<MemoryChange>,
+    /// Holds the version before the first change that the watch has not delivered, or nothing.
+    behind: Sender<u64>,
 }
 
 impl MemoryStore {
@@ -112,44 +110,39 @@ impl MemoryState {
         observed
     }
 
-    /// Remembers the last write, and sends the write to the watches. A watch that is too far behind expires.
+    /// Remembers the last write, and wakes the watches of its key.
     fn note(&mut self, key: &str, observed: Option<VersionedRecord>) {
-        let change = MemoryChange { key: key.into(), version: self.version, observed };
-        self.watches.retain(|_, watch| {
-            let is_its_own = watch.key.as_deref().is_none_or(|its| its == key);
-            !is_its_own || (watch.changes.len() < REMEMBERED && watch.changes.send(change.clone()).is_ok())
-        });
-        self.changes.push_back(change);
+        for watch in self.watches.values().filter(|watch| watch.key.as_deref().is_none_or(|its| its == key)) {
+            // A full channel holds an earlier version, and the watch then reads this write too.
+            let _ = watch.behind.try_send(self.version - 1);
+        }
+        self.changes.push_back(Arc::new(MemoryChange { key: key.into(), version: self.version, observed }));
         if self.changes.len() > REMEMBERED {
             self.forgotten = self.changes.pop_front().map_or(0, |change| change.version);
         }
     }
 
     /// What a watch that begins from scratch tells first.
-    fn all(&self, scope: WatchScope<'_>) -> Vec<MemoryChange> {
+    fn all(&self, scope: WatchScope<'_>) -> Vec<Arc<MemoryChange>> {
         let changes = self.records.iter().map(|(key, observed)| MemoryChange {
             key: key.clone(),
             version: observed.version,
             observed: Some(observed.clone()),
         });
-        changes.filter(|change| is_in(scope, &change.key)).collect()
+        changes.filter(|change| is_in(scope, &change.key)).map(Arc::new).collect()
     }
 
     /// What came after the write with that version.
-    fn after(&self, version: u64, scope: WatchScope<'_>) -> Result<Vec<MemoryChange>, StoreError> {
+    fn after(&self, version: u64, scope: WatchScope<'_>) -> Result<Vec<Arc<MemoryChange>>, StoreError> {
         if !(self.forgotten..=self.version).contains(&version) {
-            return Err(expired(version));
+            let message = format!("changes after version {version} are not remembered any more");
+            return Err(StoreError::new(StoreErrorKind::Expired, message));
         }
         let newer = self.changes.iter().rev().take_while(|change| change.version > version);
         let mut changes: Vec<_> = newer.filter(|change| is_in(scope, &change.key)).cloned().collect();
         changes.reverse();
         Ok(changes)
     }
-}
-
-fn expired(version: u64) -> StoreError {
-    let message = format!("changes after version {version} are not remembered any more");
-    StoreError::new(StoreErrorKind::Expired, message)
 }
 
 fn is_in(scope: WatchScope<'_>, key: &str) -> bool {
@@ -205,7 +198,9 @@ impl Store for MemoryStore {
             false => Ok(()),
         };
         check()?;
-        let (sender, receiver) = channel::unbounded();
+        let (behind, woken) = channel::bounded(1);
+        let wake = behind.clone();
+        let _hook = cancel.on_cancel(move || _ = wake.try_send(0));
         let (mut changes, mut version, id) = {
             let mut state = self.state.lock();
             let changes = match from.and_then(Cursor::get::<u64>) {
@@ -215,28 +210,30 @@ impl Store for MemoryStore {
             let key = if let WatchScope::Key(key) = scope { Some(key.into()) } else { None };
             state.last_watch += 1;
             let id = state.last_watch;
-            state.watches.insert(id, MemoryWatch { key, changes: sender });
+            state.watches.insert(id, MemoryWatch { key, behind });
             (changes, state.version, id)
         };
         let _registered = OnDrop(|| drop(self.state.lock().watches.remove(&id)));
-        let state = Arc::clone(&self.state);
-        let _hook = cancel.on_cancel(move || drop(state.lock().watches.remove(&id)));
         on_event(WatchEvent::Opened);
         loop {
-            for MemoryChange { key, version, observed } in changes {
+            for change in changes {
                 check()?;
-                on_event(match observed {
+                let key = change.key.clone();
+                on_event(match change.observed.clone() {
                     Some(observed) => WatchEvent::Changed { key, observed },
-                    None => WatchEvent::Deleted { key, version },
+                    None => WatchEvent::Deleted { key, version: change.version },
                 });
             }
             check()?;
             on_event(WatchEvent::Bookmark(Cursor::new(version)));
-            let next = receiver.recv();
+            // The sender lives as long as the watch is registered.
+            let delivered = woken.recv().unwrap_or(0);
             check()?;
-            let change = next.map_err(|_| expired(version))?;
-            version = change.version;
-            changes = vec![change];
+            let state = self.state.lock();
+            // A later wake-up is about changes that are read here.
+            let _ = woken.try_recv();
+            changes = state.after(delivered, scope)?;
+            version = state.version;
         }
     }
 

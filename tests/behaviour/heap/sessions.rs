@@ -9,7 +9,10 @@ use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::util::clock::{Moment, Now};
-use leasehold::{CallContext, CancelToken, LeaderElector, MemoryStore, Settings, Store};
+use leasehold::{
+    CallContext, CancelToken, LeaderElectionRecord, LeaderElector, MemoryStore, Settings, Store, StoreErrorKind,
+    WatchEvent, WatchScope,
+};
 
 use crate::allocation::measure;
 
@@ -88,4 +91,22 @@ fn ten_thousand_candidacies_take_at_most_4_kib_each() {
         println!("{identity}: {} bytes each", taken / CANDIDACIES);
         assert!(taken <= MOST_OF_EACH * CANDIDACIES, "{identity}: {taken} bytes for {CANDIDACIES}");
     }
+}
+
+/// The history holds 1000 changes.
+#[test]
+fn slow_memory_watch_expires_and_keeps_no_copies() {
+    let (store, call) = (MemoryStore::new(), CallContext::new(Duration::from_secs(1), CancelToken::new()));
+    let record = LeaderElectionRecord { holder_identity: Some("x".repeat(10_000)), ..Default::default() };
+    let (mut changes, mut left, mut last) = (0, 0, store.create("jobs", &record, &call).expect("a record"));
+    let ended = store.watch(WatchScope::All, None, &CancelToken::new(), &mut |event| match event {
+        WatchEvent::Bookmark(_) => {
+            let mut write = || last = store.update("jobs", &last, &record, &call).expect("an update");
+            left = measure(|| (0..1500).for_each(|_| write())).left;
+        }
+        WatchEvent::Changed { .. } => changes += 1,
+        _ => {}
+    });
+    assert_eq!((changes, ended.expect_err("too late").kind()), (1, StoreErrorKind::Expired));
+    assert!(left < 11 << 20, "{left}");
 }
