@@ -160,7 +160,7 @@ impl MySqlConnection {
                 return Ok((rows, packet::eof_status(&packet)?));
             }
             let row = read_row(&packet, columns)?;
-            size += sql::memory_of(&row, packet.len());
+            size += row.memory();
             if size > sql::MAX_ROWS {
                 return Err(net::Error::new(NetErrorKind::BodyTooLarge, "the rows are more than 16 MiB").into());
             }
@@ -181,10 +181,7 @@ impl MySqlConnection {
 /// Reads a row of as many columns as were asked for.
 fn read_row(packet: &[u8], columns: u64) -> Result<SqlRow, net::Error> {
     let mut reader = PacketReader::new(packet);
-    let mut row = SqlRow::new();
-    for _ in 0..columns {
-        let text = reader.column()?.map(str::from_utf8).transpose().map_err(|_| malformed("a text is not UTF-8"))?;
-        row.push(text.map(Box::from));
-    }
+    let column = |_| reader.column()?.map(str::from_utf8).transpose().map_err(|_| malformed("a text is not UTF-8"));
+    let row = (0..columns).map(column).collect::<Result<SqlRow, _>>()?;
     if reader.is_empty() { Ok(row) } else { Err(malformed("a row has too many columns")) }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::connection::{MySqlConnection, StatementResult};
 use super::error::{Error, MySqlRefusal};
+use crate::backends::sql::SqlRow;
 use crate::net::error::{self as net, NetErrorKind};
 
 /// Two columns, for [`check_writable`].
@@ -96,9 +97,9 @@ fn refuse(rule: String) -> Error {
 
 /// The second columns of rows whose first one is this.
 fn find<'a>(answer: &'a StatementResult, name: &'a str) -> impl Iterator<Item = &'a str> {
-    let text = |column: Option<&'a Option<Box<str>>>| column.and_then(Option::as_deref).unwrap_or_default();
-    let rows = answer.rows.iter().filter(move |row| text(row.first()).eq_ignore_ascii_case(name));
-    rows.map(move |row| text(row.get(1)))
+    let text = |row: &[Option<&'a str>], at: usize| row.get(at).copied().flatten().unwrap_or_default();
+    let rows = answer.rows.iter().map(SqlRow::columns);
+    rows.filter(move |row| text(row, 0).eq_ignore_ascii_case(name)).map(move |row| text(&row, 1))
 }
 
 /// Whether a server keeps what its clients rely on: numbers that are never given twice.
@@ -124,9 +125,9 @@ fn check_version(version: &str, comment: &str) -> Result<(), String> {
 }
 
 /// Returns an error if the server may be a replica. `row` begins with the columns of [`READ_ONLY`].
-pub(crate) fn check_writable(row: &[Option<Box<str>>]) -> Result<(), Error> {
+pub(crate) fn check_writable(row: &[Option<&str>]) -> Result<(), Error> {
     // MariaDB 12 has words for it.
-    let is_off = |column: &Option<Box<str>>| matches!(column.as_deref(), Some("0" | "OFF"));
+    let is_off = |column: &Option<&str>| matches!(*column, Some("0" | "OFF"));
     match row.get(..2).is_some_and(|columns| columns.iter().all(is_off)) {
         true => Ok(()),
         false => Err(Error::Refused(MySqlRefusal::ReadOnly)),
@@ -136,7 +137,7 @@ pub(crate) fn check_writable(row: &[Option<Box<str>>]) -> Result<(), Error> {
 /// The same of an answer that is nothing else.
 pub(super) fn check_writable_by(connection: &mut MySqlConnection, deadline: Instant) -> Result<(), Error> {
     let answer = connection.query(&format!("SELECT {READ_ONLY}"), deadline)?;
-    check_writable(answer.rows.first().map_or(&[], |row| row))
+    check_writable(&answer.rows.first().map(SqlRow::columns).unwrap_or_default())
 }
 
 #[cfg(test)]

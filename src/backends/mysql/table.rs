@@ -80,7 +80,8 @@ impl MySqlTable {
         }
         let mut records = Records::new();
         for row in &rows {
-            check_writable(row).map_err(|error| place(&error))?;
+            let row = row.columns();
+            check_writable(&row).map_err(|error| place(&error))?;
             if let Some((key, observed)) = sql::read(&row[2..]).ok_or_else(malformed)? {
                 // Where somebody has made the column one that ignores case.
                 if scope != WatchScope::All && scope != WatchScope::Key(&key) {

@@ -155,7 +155,7 @@ impl PostgresClient {
         is_so
     }
 
-    /// Answers rows whose settings are proved, without the proof.
+    /// Answers rows whose settings are proved.
     fn ask(
         &self,
         connection: &mut PostgresConnection,
@@ -164,8 +164,8 @@ impl PostgresClient {
     ) -> Result<Rows, Error> {
         let kept = self.has_sessions.load(Ordering::Acquire) && !self.has_lost_settings.load(Ordering::Acquire);
         let are_proved = settings::are_proved_by(request.statements);
-        let mut rows = self.ask_with_settings(connection, request, kept, kept && are_proved, deadline)?;
-        if !are_proved || settings::take_proof(&mut rows) {
+        let rows = self.ask_with_settings(connection, request, kept, kept && are_proved, deadline)?;
+        if !are_proved || settings::are_proven(&rows) {
             return Ok(rows);
         }
         self.has_lost_settings.store(true, Ordering::Release);

@@ -162,7 +162,7 @@ impl PostgresConnection {
                 Message::BindComplete => rows.clear(),
                 Message::DataRow(body) => {
                     let row = read_row(&body)?;
-                    size += sql::memory_of(&row, body.buffer().len());
+                    size += row.memory();
                     if size > sql::MAX_ROWS {
                         let detail = "the answer is larger than 16 MiB";
                         return Err(net::Error::new(NetErrorKind::BodyTooLarge, detail).into());
@@ -242,7 +242,7 @@ fn read_row(body: &DataRowBody) -> Result<SqlRow, Error> {
     let read = |range: Option<std::ops::Range<usize>>| {
         let Some(range) = range else { return Ok(None) };
         let text = body.buffer().get(range).and_then(|bytes| str::from_utf8(bytes).ok());
-        text.map(|text| Some(text.into())).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        text.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
     };
-    body.ranges().map(read).collect().map_err(Error::malformed)
+    body.ranges().map(read).iterator().collect::<Result<_, _>>().map_err(Error::malformed)
 }

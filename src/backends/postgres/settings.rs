@@ -33,10 +33,10 @@ pub(super) fn are_proved_by(statements: &[Statement<'_>]) -> bool {
     statements.last().is_some_and(|statement| statement.sql.contains(proof!()))
 }
 
-/// Takes the proof out of the rows, and answers whether it holds.
+/// Returns `true` if the proof, which is the last column of each row, holds.
 ///
 /// Where there is no row there is none, and none is needed: a write without a row has committed nothing that might be lost, and
 /// a read of records always has one.
-pub(super) fn take_proof(rows: &mut Rows) -> bool {
-    rows.iter_mut().all(|row| row.pop().flatten().as_deref() == Some("t"))
+pub(super) fn are_proven(rows: &Rows) -> bool {
+    rows.iter().all(|row| row.columns().last() == Some(&Some("t")))
 }

@@ -95,12 +95,13 @@ pub(super) fn create() -> impl Iterator<Item = &'static str> {
     std::iter::once(ONE_AT_A_TIME).chain(table).chain([HAS_ITS_COLUMNS]).chain(parts)
 }
 
-/// The records that were selected.
+/// The records that were selected. The last column is the proof of the settings.
 pub(super) fn read(rows: Rows) -> Result<Records, Error> {
     let mut records = Records::new();
     for row in rows {
-        let [recovers, columns @ ..] = &row[..] else { return Err(not_ours()) };
-        match recovers.as_deref() {
+        let row = row.columns();
+        let [recovers, columns @ .., _] = &row[..] else { return Err(not_ours()) };
+        match *recovers {
             Some("f") => {}
             Some("t") => return Err(read_only()),
             _ => return Err(not_ours()),
@@ -121,7 +122,7 @@ pub(super) fn only(key: &str, mut found: Records) -> Result<Option<VersionedReco
 /// The number in the only row, if there is one.
 pub(super) fn number(rows: &[SqlRow]) -> Result<Option<i64>, Error> {
     let Some(row) = rows.first() else { return Ok(None) };
-    let number = row.first().and_then(Option::as_deref).and_then(|text| text.parse().ok());
+    let number = row.columns().first().copied().flatten().and_then(|text| text.parse().ok());
     number.map(Some).ok_or_else(not_ours)
 }
 
@@ -158,11 +159,14 @@ mod tests {
 
     #[test]
     fn rows_that_are_not_ours_are_errors_and_what_a_standby_says_is_one() {
-        let row = |columns: &[Option<&str>]| columns.iter().map(|it| it.map(Into::into)).collect::<SqlRow>();
-        let ours = [Some("f"), Some("1"), Some("k"), Some("2"), Some("u"), None, Some("15"), None, None, Some("0")];
+        let row = |columns: &[Option<&str>]| columns.iter().copied().collect::<SqlRow>();
+        let ours =
+            [Some("f"), Some("1"), Some("k"), Some("2"), Some("u"), None, Some("15"), None, None, Some("0"), None];
+        // 70,000 rows of 130 bytes fit in an answer.
+        assert!(row(&ours).columns() == ours && row(&ours).memory() - 8 < sql::MAX_ROWS / 70_000 - 130);
         let found = read(vec![row(&ours)]).unwrap();
         assert_eq!((found["k"].version, found["k"].record.lease_duration_seconds), ((1 << 31) + 2, Some(15)));
-        let nothing = |recovers| row(&[&[Some(recovers)], &[None; 9][..]].concat());
+        let nothing = |recovers| row(&[&[Some(recovers)], &[None; 10][..]].concat());
         assert!(read(vec![nothing("f")]).unwrap().is_empty());
         assert_eq!(read(vec![nothing("t")]).unwrap_err().sqlstate(), Some("25006"));
         for (at, with) in [(0, None), (1, Some("x")), (1, Some("-1")), (2, None), (3, Some("")), (6, Some("x"))] {

@@ -20,14 +20,39 @@ const WRITES_BITS: u32 = 31;
 #[cfg(feature = "_sql_server")]
 pub(crate) const MAX_ROWS: usize = 16 * 1024 * 1024;
 
-/// The columns of a row as texts. `None` is NULL.
+/// The columns of a row in one text, because an allocation for each column takes four times the memory.
+///
+/// Each column is its length in bytes, a colon and its text. NULL is `-:`.
 #[cfg(feature = "_sql_server")]
-pub(crate) type SqlRow = Vec<Option<Box<str>>>;
+#[derive(Debug)]
+pub(crate) struct SqlRow(Box<str>);
 
-/// Returns the memory of a row whose texts have this length together.
 #[cfg(feature = "_sql_server")]
-pub(crate) fn memory_of(row: &SqlRow, length: usize) -> usize {
-    length + 96 + row.len() * 48
+impl SqlRow {
+    /// Returns the columns. `None` is NULL.
+    pub(crate) fn columns(&self) -> Vec<Option<&str>> {
+        let (mut columns, mut rest) = (Vec::new(), &*self.0);
+        while let Some((length, after)) = rest.split_once(':') {
+            let length = length.parse().ok();
+            let (text, after) = after.split_at(length.unwrap_or(0));
+            columns.push(length.map(|_| text));
+            rest = after;
+        }
+        columns
+    }
+
+    /// Returns the memory of the row, with its allocation.
+    pub(crate) fn memory(&self) -> usize {
+        self.0.len() + 48
+    }
+}
+
+#[cfg(feature = "_sql_server")]
+impl<'a> FromIterator<Option<&'a str>> for SqlRow {
+    fn from_iter<T: IntoIterator<Item = Option<&'a str>>>(columns: T) -> Self {
+        let write = |column: Option<&str>| column.map_or("-:".to_owned(), |text| format!("{}:{text}", text.len()));
+        Self(columns.into_iter().map(write).collect::<String>().into())
+    }
 }
 
 /// The records of a table, by their keys.
@@ -36,9 +61,8 @@ pub(crate) type Records = BTreeMap<Box<str>, VersionedRecord>;
 /// Reads the columns: the generation, the key, the writes and the record. `Some(None)` is a row without a record.
 /// Returns `None` for columns that this library does not write.
 #[cfg(feature = "_sql_server")]
-pub(crate) fn read(columns: &[Option<Box<str>>]) -> Option<Option<(Box<str>, VersionedRecord)>> {
-    let columns: Vec<_> = columns.iter().map(Option::as_deref).collect();
-    let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = columns[..] else {
+pub(crate) fn read(columns: &[Option<&str>]) -> Option<Option<(Box<str>, VersionedRecord)>> {
+    let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = *columns else {
         return None;
     };
     let Some(generation) = generation else { return Some(None) };

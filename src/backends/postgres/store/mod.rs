@@ -8,8 +8,8 @@ use crate::backends::postgres::config::PostgresConfig;
 use crate::backends::postgres::connection::{Rows, Statement};
 use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::table;
-use crate::backends::sql;
 use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore, SqlTable, WatchRequest};
+use crate::backends::sql::{self, SqlRow};
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
@@ -139,7 +139,7 @@ impl PostgresTable {
             let check = [table::HAS_ITS_COLUMNS, table::WRONG_COLUMN].map(|sql| Statement { sql, parameters: &[] });
             let wrong = self.client.run(request(&check, true, call), Ok);
             let wrong = wrong.map_err(|error| self.explain(operation, what, &error))?;
-            if let Some([Some(column), Some(next)]) = wrong.first().map(Vec::as_slice) {
+            if let Some([Some(column), Some(next)]) = wrong.first().map(SqlRow::columns).as_deref() {
                 let why = table::wrong_column(column, next);
                 return Err(StoreError::new(StoreErrorKind::Rejected, format!("cannot {operation} {what}: {why}")));
             }
