@@ -5,7 +5,8 @@ use std::time::Duration;
 use leasehold::kubernetes::{Client, ErrorKind, Kubeconfig, Method, Request};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 use leasehold::{
-    CallContext, CancelToken, LeaderElectionRecord, LeaseStore, Store, StoreErrorKind, WatchEvent, WatchScope,
+    CallContext, CancelToken, EtcdConfig, EtcdStore, LeaderElectionRecord, LeaseStore, Store, StoreErrorKind,
+    WatchEvent, WatchScope,
 };
 use serde_json::{Value, json};
 
@@ -231,6 +232,22 @@ fn a_refusal_takes_less_than_13_mib() {
             .peak;
             assert!(peak < MOST_OF_A_REFUSAL, "{name} as {field}: {peak}");
         }
+    }
+}
+
+#[test]
+fn etcd_answer_is_read_without_copies() {
+    for (fields, most) in [
+        (format!("\"kvs\":[{{\"value\":\"{}\"}}]", "AAAA".repeat(LONGEST / 4 - 100)), 8 << 20),
+        (format!("\"responses\":{}", array_of("{}", 3 * 131_000)), 1 << 20),
+    ] {
+        let gateway = tiny_http::Server::http("127.0.0.1:0").expect("a gateway");
+        let url = format!("http://{}", gateway.server_addr().to_ip().expect("an address"));
+        let body = tiny_http::Response::from_string(format!("{{\"header\":{{\"revision\":\"1\"}},{fields}}}"));
+        std::thread::spawn(move || gateway.recv().expect("a request").respond(body));
+        let etcd = EtcdStore::new(EtcdConfig::new([url]).expect("a URL")).expect("a store");
+        let peak = measure(|| assert_eq!(etcd.get("jobs", &call()).is_ok(), most == 1 << 20)).peak;
+        assert!((most / 16..most).contains(&peak), "{peak} of {most}");
     }
 }
 

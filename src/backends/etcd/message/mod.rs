@@ -3,6 +3,8 @@
 //! Bytes are in base64 and 64-bit integers are texts; what is zero, false or empty is absent. etcd ignores a field that it does
 //! not know, so a misspelt comparison would succeed: the tests compare whole bodies.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::de::{self, DeserializeOwned};
@@ -167,19 +169,29 @@ pub(crate) fn authenticate(name: &str, password: &str) -> Value {
     json!({ "name": name, "password": password })
 }
 
+/// A text that is not copied: it can be as long as an answer.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Integer<'a> {
+    Text(#[serde(borrow)] Text<'a>),
+    Number(u64),
+}
+
 /// Reads an integer of at most 63 bits, as a text or a number. etcd's integers are never negative.
 fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    let number = match value.as_str() {
-        Some(text) => text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit())),
-        None => value.as_u64(),
+    let number = match Integer::deserialize(deserializer)? {
+        Integer::Text(Text(text)) => text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit())),
+        Integer::Number(number) => Some(number),
     };
     number.filter(|number| i64::try_from(*number).is_ok()).ok_or_else(|| de::Error::custom("no integer of 63 bits"))
 }
 
 /// Reads bytes in base64.
 fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-    BASE64_STANDARD.decode(String::deserialize(deserializer)?).map_err(|_| de::Error::custom("no base64"))
+    BASE64_STANDARD.decode(&*Text::deserialize(deserializer)?.0).map_err(|_| de::Error::custom("no base64"))
 }
 
 #[derive(Deserialize, Default)]
@@ -189,12 +201,18 @@ struct RawHeader {
     revision: u64,
 }
 
-/// The answer to a read or a transaction, or to a read within a transaction.
+/// The answer to a read, also within a transaction.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct RawResponse {
+struct RawRange {
     header: RawHeader,
     kvs: Vec<KeyValue>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawTxn {
+    header: RawHeader,
     succeeded: bool,
     responses: Vec<RawOperation>,
 }
@@ -202,7 +220,7 @@ struct RawResponse {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct RawOperation {
-    response_range: Option<RawResponse>,
+    response_range: Option<RawRange>,
 }
 
 #[derive(Deserialize, Default)]
@@ -270,7 +288,7 @@ fn only(kvs: Vec<KeyValue>, key: &[u8]) -> Result<Option<KeyValue>, Error> {
 
 /// Reads the answer to [`range`].
 pub(crate) fn read_range(text: &[u8], keys: Keys<'_>) -> Result<Found, Error> {
-    let RawResponse { header, kvs, .. } = read(text)?;
+    let RawRange { header, kvs } = read(text)?;
     let revision = revision(&header)?;
     let kvs = match keys {
         Keys::One(key) => only(kvs, key)?.into_iter().collect(),
@@ -281,7 +299,7 @@ pub(crate) fn read_range(text: &[u8], keys: Keys<'_>) -> Result<Found, Error> {
 
 /// Reads the answer to [`txn`] on `key`.
 pub(crate) fn read_txn(text: &[u8], key: &[u8]) -> Result<Txn, Error> {
-    let RawResponse { header, succeeded, responses, .. } = read(text)?;
+    let RawTxn { header, succeeded, responses } = read(text)?;
     let revision = revision(&header)?;
     if succeeded {
         return Ok(Txn::Applied(revision));
