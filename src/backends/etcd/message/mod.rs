@@ -255,6 +255,10 @@ struct RawToken {
 }
 
 fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
+    // A derived type also reads an array of its fields.
+    if !text.trim_ascii_start().starts_with(b"{") {
+        return Err(Error::malformed("it is not a JSON object"));
+    }
     json::read(text, LARGEST_VALUES).map_err(Error::malformed)
 }
 

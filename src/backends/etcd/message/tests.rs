@@ -85,6 +85,7 @@ fn what_is_no_answer_of_etcd_is_not_read_as_an_absent_key() {
         "",
         "{}",
         "[]",
+        "[[1]]",
         "null",
         r#"{"header":{}}"#,
         r#"{"header":{"revision":"-1"}}"#,
