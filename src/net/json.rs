@@ -41,8 +41,9 @@ pub(crate) fn read<T: DeserializeOwned>(text: &[u8], limit: usize) -> Result<T, 
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unreadable::Malformed(error) => error.fmt(f),
-            Unreadable::TooLarge => f.write_str(
+            // The text of the error may quote a secret that a server sends back.
+            Self::Malformed(e) => write!(f, "not the JSON that was expected (line {} column {})", e.line(), e.column()),
+            Self::TooLarge => f.write_str(
                 "its values would take more memory than an answer may: hold less in it, or elect on another object",
             ),
         }

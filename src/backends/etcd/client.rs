@@ -313,13 +313,15 @@ impl EtcdClient {
         }
         let status = answer.status().as_u16();
         let mut body = read_body(answer.into_body()).unwrap_or_default();
-        if let Some(token) = token {
-            token.redact(&mut body);
-        }
-        if let Some(login) = &self.login {
-            login.redact(&mut body);
-        }
+        self.redact(token, &mut body);
         Err(refusal(status, &body))
+    }
+
+    /// Overwrites the token and the password wherever they occur in `text`.
+    pub(super) fn redact(&self, token: Option<&Token>, text: &mut [u8]) {
+        if let Some(login) = &self.login {
+            login.redact(token, text);
+        }
     }
 
     fn new_handle(&self, attempt: MemberAttempt<'_>, opening: Opening) -> Result<Arc<AgentHandle>, Error> {

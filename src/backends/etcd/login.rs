@@ -16,7 +16,7 @@ use crate::net::interrupt::Interrupter;
 use crate::net::tls::TlsParts;
 use crate::util::cancel::CancelToken;
 
-/// A shorter password may be part of any word, so masking it would garble the text.
+/// A shorter secret may be part of any word, so masking it would garble the text.
 const SHORTEST: usize = 4;
 
 /// A user, and the token that is in use.
@@ -73,7 +73,7 @@ impl EtcdLogin {
         let post = Post { endpoint, tls: tls.cloned(), path: "/v3/auth/authenticate", body: body.as_bytes(), deadline };
         let (status, mut answer) = post.send(dialer, interrupter)?;
         if status != 200 {
-            self.redact(&mut answer);
+            self.redact(None, &mut answer);
             return Err(refusal(status, &answer));
         }
         let token = message::read_token(&answer)?;
@@ -82,8 +82,11 @@ impl EtcdLogin {
         Ok(Token(token))
     }
 
-    /// Overwrites the password wherever it occurs in `text`.
-    pub(crate) fn redact(&self, text: &mut [u8]) {
+    /// Overwrites the token and the password wherever they occur in `text`.
+    pub(crate) fn redact(&self, token: Option<&Token>, text: &mut [u8]) {
+        if let Some(Token(token)) = token.filter(|token| token.0.len() >= SHORTEST) {
+            echo::redact(token.as_bytes(), text);
+        }
         self.user.password.redact(text, SHORTEST);
     }
 }
@@ -91,13 +94,6 @@ impl EtcdLogin {
 impl Token {
     pub(crate) fn header(&self) -> &HeaderValue {
         &self.0
-    }
-
-    /// Overwrites the token wherever it occurs in `text`.
-    pub(crate) fn redact(&self, text: &mut [u8]) {
-        if self.0.len() >= SHORTEST {
-            echo::redact(self.0.as_bytes(), text);
-        }
     }
 }
 

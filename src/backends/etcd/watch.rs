@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::client::{EtcdClient, EtcdRequest, OpenedWatch};
-use super::error::{Error, code, is_reason_of_the_token};
+use super::error::{Error, EtcdRefusal, code, is_reason_of_the_token};
 use super::login::Token;
 use super::message::{self, EtcdWatchLine};
 use crate::net::calls::CallError;
@@ -17,7 +17,9 @@ use crate::net::stream::LineStream;
 use crate::store::CallContext;
 
 /// A watch that stands. Dropping it closes the connection.
-pub(crate) struct EtcdWatch {
+pub(crate) struct EtcdWatch<'a> {
+    client: &'a EtcdClient,
+    token: Option<Token>,
     lines: LineStream,
     /// That of the member, when the watch was made.
     revision: u64,
@@ -25,7 +27,7 @@ pub(crate) struct EtcdWatch {
 
 impl EtcdClient {
     /// Opens a watch, within the time of `call`; after that nothing may be heard for as long as `silence`.
-    pub(crate) fn watch(&self, body: &Value, call: &CallContext, silence: Duration) -> Result<EtcdWatch, Error> {
+    pub(crate) fn watch(&self, body: &Value, call: &CallContext, silence: Duration) -> Result<EtcdWatch<'_>, Error> {
         let request = EtcdRequest { path: "/v3/watch", body, is_read: true, call };
         for _ in 0..2 {
             let (interrupter, hook) = Interrupter::hooked(call.cancel());
@@ -33,7 +35,7 @@ impl EtcdClient {
             // The gateway of 3.4 writes no line end after its last word.
             let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook).with_rest();
             if let Some(revision) = self.begin(&mut lines, &opening, token.as_ref())? {
-                return Ok(EtcdWatch { lines, revision });
+                return Ok(EtcdWatch { client: self, token, lines, revision });
             }
         }
         Err(Error::refused(code::UNAUTHENTICATED, "each new token is refused"))
@@ -41,7 +43,7 @@ impl EtcdClient {
 
     /// Returns the revision of the member, or `None` if etcd refuses the token and may accept another token.
     fn begin(&self, lines: &mut LineStream, opening: &Opening, token: Option<&Token>) -> Result<Option<u64>, Error> {
-        let line = next(lines);
+        let line = self.next_line(lines, token);
         if line.as_ref().is_err_and(|error| error.net_kind() == Some(NetErrorKind::Timeout)) {
             self.forget(token);
         }
@@ -57,16 +59,30 @@ impl EtcdClient {
             None => Err(Error::malformed("a watch ended before it began")),
         }
     }
+
+    /// Reads the next line, and masks the secrets in the text that an error quotes.
+    fn next_line(&self, lines: &mut LineStream, token: Option<&Token>) -> Result<Option<EtcdWatchLine>, Error> {
+        let Some(line) = lines.next_line()? else { return Ok(None) };
+        let mut line = message::read_line(&line)?;
+        if let EtcdWatchLine::Canceled { reason: text, .. } | EtcdWatchLine::Failed(EtcdRefusal { message: text, .. }) =
+            &mut line
+        {
+            let mut masked = std::mem::take(text).into_bytes();
+            self.redact(token, &mut masked);
+            *text = String::from_utf8_lossy(&masked).into_owned();
+        }
+        Ok(Some(line))
+    }
 }
 
-impl EtcdWatch {
+impl EtcdWatch<'_> {
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
     /// Waits for the next events; `None` when the watch has come to an end in good order, also by a silence.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<message::EtcdEvent>>, Error> {
-        match next(&mut self.lines) {
+        match self.client.next_line(&mut self.lines, self.token.as_ref()) {
             Ok(Some(EtcdWatchLine::Events(events))) => Ok(Some(events)),
             Ok(Some(EtcdWatchLine::Created(_))) => Err(Error::malformed("a watch was made twice")),
             Ok(Some(EtcdWatchLine::Canceled { is_compacted, reason })) => Err(canceled(is_compacted, &reason)),
@@ -77,11 +93,6 @@ impl EtcdWatch {
             Err(error) => Err(error),
         }
     }
-}
-
-fn next(lines: &mut LineStream) -> Result<Option<EtcdWatchLine>, Error> {
-    let Some(line) = lines.next_line()? else { return Ok(None) };
-    message::read_line(&line).map(Some)
 }
 
 /// etcd says why in a text alone.

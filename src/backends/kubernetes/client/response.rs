@@ -47,22 +47,12 @@ impl Response {
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
-        let length = self.body.len();
         json::read(&self.body, MAX_VALUES).map_err(|unreadable| {
-            let error = match unreadable {
-                Unreadable::Malformed(e) => {
-                    let (line, column) = (e.line(), e.column());
-                    let detail = format!(
-                        "the {length} bytes of the answer are not the JSON that was expected (line {line} column {column})"
-                    );
-                    ClientError::new(ErrorKind::Malformed, detail)
-                }
-                Unreadable::TooLarge => {
-                    let detail = format!("the {length} bytes of the answer would take more than 11 MiB when read");
-                    ClientError::new(ErrorKind::BodyTooLarge, detail)
-                }
+            let (kind, fault) = match unreadable {
+                Unreadable::Malformed(_) => (ErrorKind::Malformed, format!("are {unreadable}")),
+                Unreadable::TooLarge => (ErrorKind::BodyTooLarge, "would take more than 11 MiB when read".to_owned()),
             };
-            error.sent(true)
+            ClientError::new(kind, format!("the {} bytes of the answer {fault}", self.body.len())).sent(true)
         })
     }
 }
