@@ -11,13 +11,10 @@ use leasehold::kubernetes::{ApiStatus, Client, ClientError, Method, Request, Str
 use serde_json::{Value, json};
 
 on_both_servers! {
-    a_put_without_a_version_is_invalid,
-    a_put_with_a_stale_version_is_a_conflict,
+    a_put_must_name_the_version_and_the_uid_of_the_lease,
     a_post_of_an_existing_lease_already_exists,
     a_post_with_a_version_is_an_error,
     a_put_to_a_deleted_lease_creates_it,
-    a_put_to_a_deleted_lease_with_its_uid_is_a_conflict,
-    a_put_with_another_uid_is_a_conflict,
     a_put_to_a_deleted_config_map_is_not_found_and_one_to_deleted_endpoints_as_for_leases,
     an_identical_put_changes_nothing,
     versions_are_integers_that_grow_also_over_deletion,
@@ -33,11 +30,7 @@ on_both_servers! {
     who_is_not_known_is_unauthorized,
     who_may_nothing_is_told_verb_and_resource,
     who_may_not_watch_may_do_the_rest,
-    a_watch_without_a_version_begins_with_what_is_there,
-    a_watch_with_a_version_tells_what_came_after,
-    a_watch_tells_a_deletion_with_its_own_version,
-    a_watch_selects_by_name,
-    a_watch_ends_when_its_time_is_up,
+    a_watch_tells_of_one_lease_what_came_after_its_version,
     answers_about_endpoints_warn_and_a_client_tells_so_once,
 }
 
@@ -56,16 +49,22 @@ fn held() -> Value {
     })
 }
 
-fn a_put_without_a_version_is_invalid(cluster: &Cluster) {
-    let mut lease = cluster.create(held());
-    lease["metadata"].as_object_mut().unwrap().remove("resourceVersion");
-    is(&status(cluster.request(Method::Put, true, Some(&lease))), 422, "Invalid");
-}
-
-fn a_put_with_a_stale_version_is_a_conflict(cluster: &Cluster) {
+fn a_put_must_name_the_version_and_the_uid_of_the_lease(cluster: &Cluster) {
+    let refuses = |lease: &Value, code, reason| {
+        is(&status(cluster.request(Method::Put, true, Some(lease))), code, reason);
+    };
     let stale = cluster.create(held());
+    let mut unversioned = stale.clone();
+    unversioned["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    refuses(&unversioned, 422, "Invalid");
     cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(1));
-    is(&status(cluster.request(Method::Put, true, Some(&stale))), 409, "Conflict");
+    refuses(&stale, 409, "Conflict");
+    cluster.delete();
+    refuses(&stale, 409, "Conflict");
+    assert!(cluster.lease().is_none());
+    let mut lease = cluster.create(held());
+    lease["metadata"]["uid"] = stale["metadata"]["uid"].clone();
+    refuses(&lease, 409, "Conflict");
 }
 
 fn a_post_of_an_existing_lease_already_exists(cluster: &Cluster) {
@@ -97,21 +96,6 @@ fn a_put_to_a_deleted_lease_creates_it(cluster: &Cluster) {
         .expect("it is created");
     assert_eq!(answer.status, 201);
     assert_ne!(cluster.lease().unwrap()["metadata"].get("uid").cloned(), uid);
-}
-
-fn a_put_to_a_deleted_lease_with_its_uid_is_a_conflict(cluster: &Cluster) {
-    let lease = cluster.create(held());
-    cluster.delete();
-    is(&status(cluster.request(Method::Put, true, Some(&lease))), 409, "Conflict");
-    assert!(cluster.lease().is_none());
-}
-
-fn a_put_with_another_uid_is_a_conflict(cluster: &Cluster) {
-    let old = cluster.create(held());
-    cluster.delete();
-    let mut lease = cluster.create(held());
-    lease["metadata"]["uid"] = old["metadata"]["uid"].clone();
-    is(&status(cluster.request(Method::Put, true, Some(&lease))), 409, "Conflict");
 }
 
 fn a_put_to_a_deleted_config_map_is_not_found_and_one_to_deleted_endpoints_as_for_leases(cluster: &Cluster) {
@@ -309,41 +293,29 @@ fn events(mut stream: Stream) -> Vec<(String, u64)> {
     events
 }
 
-fn a_watch_without_a_version_begins_with_what_is_there(cluster: &Cluster) {
-    let lease = cluster.create(held());
-    let stream = watch(cluster, "candidate", &cluster.lease, None).unwrap();
-    assert_eq!(events(stream), [("ADDED".into(), version(&lease))]);
-}
-
-fn a_watch_with_a_version_tells_what_came_after(cluster: &Cluster) {
-    let lease = cluster.create(held());
-    let first = cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(1));
-    let stream = watch(cluster, "candidate", &cluster.lease, Some(version(&lease))).unwrap();
-    let second = cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(2));
-    assert_eq!(events(stream), [("MODIFIED".into(), version(&first)), ("MODIFIED".into(), version(&second))]);
-}
-
-fn a_watch_tells_a_deletion_with_its_own_version(cluster: &Cluster) {
-    let lease = cluster.create(held());
-    let stream = watch(cluster, "candidate", &cluster.lease, Some(version(&lease))).unwrap();
+/// All watches stand at the same time, because each one lasts for three seconds.
+fn a_watch_tells_of_one_lease_what_came_after_its_version(cluster: &Cluster) {
+    let created = version(&cluster.create(held()));
+    let edit =
+        |transitions: i32| version(&cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(transitions)));
+    let first = edit(1);
+    let streams = [
+        (cluster.lease.as_str(), None),
+        (&cluster.lease, Some(created)),
+        (&cluster.lease, Some(created + 1_000_000)),
+        ("another", Some(created)),
+    ]
+    .map(|(name, after)| watch(cluster, "candidate", name, after).unwrap());
+    let second = edit(2);
     cluster.delete();
-    let events = events(stream);
-    assert_eq!(events.len(), 1);
-    assert_eq!(events[0].0, "DELETED");
-    assert!(events[0].1 > version(&lease));
-}
-
-fn a_watch_selects_by_name(cluster: &Cluster) {
-    let lease = cluster.create(held());
-    let stream = watch(cluster, "candidate", "another", Some(version(&lease))).unwrap();
-    cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(1));
-    assert_eq!(events(stream), []);
-}
-
-fn a_watch_ends_when_its_time_is_up(cluster: &Cluster) {
-    let lease = cluster.create(held());
-    let stream = watch(cluster, "candidate", &cluster.lease, Some(version(&lease) + 1_000_000)).unwrap();
-    assert_eq!(events(stream), [], "a version that is still to come is silent");
+    let [from_scratch, after_creation, of_the_future, of_another] = streams.map(events);
+    let [.., (_, deleted)] = &after_creation[..] else { panic!("no event") };
+    assert!(*deleted > second, "a deletion has a version of its own");
+    let event = |kind: &str, version| (kind.to_owned(), version);
+    let rest = [event("MODIFIED", second), event("DELETED", *deleted)];
+    assert_eq!(from_scratch, [&[event("ADDED", first)], &rest[..]].concat());
+    assert_eq!(after_creation, [&[event("MODIFIED", first)], &rest[..]].concat());
+    assert_eq!((of_the_future, of_another), (vec![], vec![]));
 }
 
 /// Since 1.33. A client tells the same warning once, so each of these has one of its own.
