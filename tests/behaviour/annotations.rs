@@ -11,7 +11,7 @@ use leasehold::{
 use serde_json::{Value, json};
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::cluster::{Cluster, NAMESPACE, brief, request};
 use crate::support::kind::Kind;
 use crate::support::{SOON, wait_until};
 
@@ -46,12 +46,7 @@ impl<'a> Object<'a> {
     }
 
     fn builder(&self, identity: &str) -> LeaderElectorBuilder {
-        LeaderElector::builder(&self.name)
-            .identity(identity)
-            .lease_duration(Duration::from_secs(4))
-            .renew_deadline(Duration::from_secs(3))
-            .retry_period(Duration::from_millis(250))
-            .release_timeout(Duration::from_secs(20))
+        brief(&self.name, identity).release_timeout(Duration::from_secs(20))
     }
 
     fn elector(&self, identity: &str) -> LeaderElector {

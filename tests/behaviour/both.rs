@@ -1,13 +1,11 @@
 //! Electors on two kinds of objects at once, on both servers, beside those on either of them alone.
 
-use std::time::Duration;
-
 use leasehold::kubernetes::Method;
-use leasehold::{LeaderElector, LeaderElectorBuilder, OwnerReference, ResourceLock, StopReason};
+use leasehold::{LeaderElector, OwnerReference, ResourceLock, StopReason};
 use serde_json::Value;
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::cluster::{Cluster, NAMESPACE, brief, request};
 use crate::support::kind::Kind;
 use crate::support::{A_WHILE, SOON, wait_until};
 
@@ -35,22 +33,13 @@ impl<'a> Fleet<'a> {
         PAIRS.into_iter().map(move |pair| Fleet { cluster, pair, name: name(&pair) })
     }
 
-    fn builder(&self, identity: &str) -> LeaderElectorBuilder {
-        LeaderElector::builder(&self.name)
-            .identity(identity)
-            .lease_duration(Duration::from_secs(4))
-            .renew_deadline(Duration::from_secs(3))
-            .retry_period(Duration::from_millis(250))
-            .release_timeout(Duration::from_secs(5))
-    }
-
     fn on_both(&self, identity: &str) -> LeaderElector {
         let [primary, secondary] = self.pair.map(|kind| kind.store(self.cluster.client("admin")));
-        self.builder(identity).start_on_both(primary, secondary).expect("an elector")
+        brief(&self.name, identity).start_on_both(primary, secondary).expect("an elector")
     }
 
     fn on(&self, kind: Kind, identity: &str) -> LeaderElector {
-        self.builder(identity).start_on(kind.store(self.cluster.client("admin"))).expect("an elector")
+        brief(&self.name, identity).start_on(kind.store(self.cluster.client("admin"))).expect("an elector")
     }
 
     fn object(&self, kind: Kind, method: Method) -> Value {

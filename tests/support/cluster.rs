@@ -94,13 +94,7 @@ impl Cluster {
 
     /// A least-privileged candidate on this test's lease, with durations for a test.
     pub fn builder(&self, identity: &str) -> LeaderElectorBuilder {
-        LeaderElector::builder(&self.lease)
-            .namespace(NAMESPACE)
-            .identity(identity)
-            .lease_duration(Duration::from_secs(4))
-            .renew_deadline(Duration::from_secs(3))
-            .retry_period(Duration::from_millis(250))
-            .release_timeout(Duration::from_secs(5))
+        brief(&self.lease, identity).namespace(NAMESPACE)
     }
 
     pub fn elector(&self, identity: &str) -> LeaderElector {
@@ -165,6 +159,16 @@ impl Cluster {
         let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
         if to_the_lease { format!("{collection}/{}", self.lease) } else { collection }
     }
+}
+
+/// A candidate for `lease` with durations for a test.
+pub fn brief(lease: &str, identity: &str) -> LeaderElectorBuilder {
+    LeaderElector::builder(lease)
+        .identity(identity)
+        .lease_duration(Duration::from_secs(4))
+        .renew_deadline(Duration::from_secs(3))
+        .retry_period(Duration::from_millis(250))
+        .release_timeout(Duration::from_secs(5))
 }
 
 pub fn request(client: &Client, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
