@@ -53,7 +53,13 @@ pub fn alone() -> (Memory, LeaderElector) {
 }
 
 pub fn leading() -> (Memory, LeaderElector, LeaderGuard) {
-    let (store, elector) = alone();
+    leading_with(builder("a"))
+}
+
+/// A store, the elector of `builder` on the store, and its guard.
+pub fn leading_with(builder: LeaderElectorBuilder) -> (Memory, LeaderElector, LeaderGuard) {
+    let store = Memory::default();
+    let elector = builder.start_on(Connection::new(&store)).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     (store, elector, guard)
 }

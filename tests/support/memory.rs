@@ -1,7 +1,6 @@
 //! A store in memory whose every verb can be made to fail, to wait and to hang.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use leasehold::{
@@ -93,18 +92,8 @@ impl Memory {
 /// One candidate's connection to a [`Memory`].
 pub struct Connection {
     memory: Memory,
-    cord: Cord,
+    is_cut_off: bool,
     name: String,
-}
-
-/// Cuts a candidate off from its store.
-#[derive(Clone, Default)]
-pub struct Cord(Arc<AtomicBool>);
-
-impl Cord {
-    pub fn cut(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 impl Connection {
@@ -114,15 +103,16 @@ impl Connection {
 
     /// One that is told from others in a log.
     pub fn named(memory: &Memory, name: &str) -> Self {
-        Self { memory: memory.clone(), cord: Cord::default(), name: name.to_owned() }
+        Self { memory: memory.clone(), is_cut_off: false, name: name.to_owned() }
     }
 
-    pub fn cord(&self) -> Cord {
-        self.cord.clone()
+    /// Cuts the candidate off from its store.
+    pub fn cut_off(self) -> Self {
+        Self { is_cut_off: true, ..self }
     }
 
     fn reach(&self) -> Result<(), StoreError> {
-        match self.cord.0.load(Ordering::SeqCst) {
+        match self.is_cut_off {
             true => Err(StoreError::new(StoreErrorKind::Unavailable, "cut off")),
             false => Ok(()),
         }
@@ -145,8 +135,7 @@ impl Store for Connection {
         if let Some(run) = &mut *self.memory.0.on_get.lock() {
             run()?;
         }
-        let state = self.memory.0.state.lock();
-        Ok(state.record.clone().map(|record| VersionedRecord::new(record, state.version, StoreData::none())))
+        Ok(self.memory.observed())
     }
 
     fn create(&self, _: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {

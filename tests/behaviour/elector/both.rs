@@ -148,8 +148,7 @@ fn an_elector_that_is_dropped_gives_back_what_it_is_about_to_win_on_either() {
 #[test]
 fn who_cannot_reach_the_secondary_leaves_the_primary_to_others() {
     let two = Two::default();
-    let cut_off = Connection::named(&two.secondary, "new");
-    cut_off.cord().cut();
+    let cut_off = Connection::named(&two.secondary, "new").cut_off();
     let primary = Connection::named(&two.primary, "old");
     let elector = builder("a").start_on_both(primary, cut_off).unwrap();
     assert_eq!(elector.status().record, "old and new");

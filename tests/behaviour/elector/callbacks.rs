@@ -12,6 +12,15 @@ use crate::elector::{alone, elector, time_on_processor};
 use crate::support::memory::Memory;
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
+/// Callbacks of which only the work is given.
+pub struct Work<F>(pub F);
+
+impl<F: Fn(&LeaderGuard) + Sync> Callbacks for Work<F> {
+    fn on_started_leading(&self, guard: &LeaderGuard) {
+        (self.0)(guard);
+    }
+}
+
 #[test]
 fn callbacks_run_one_term_and_a_message_steps_down() {
     struct Worker {
@@ -81,19 +90,16 @@ fn stop_counts_before_a_term_that_is_won_at_the_same_time() {
 
 #[test]
 fn callbacks_end_with_their_work_and_with_a_stop_channel_that_is_gone() {
-    struct Brief;
-    impl Callbacks for Brief {
-        fn on_started_leading(&self, _: &LeaderGuard) {}
-    }
+    let brief = Work(|_: &LeaderGuard| {});
     let (store, elector) = alone();
-    elector.run(&never::<()>(), &Brief).unwrap();
+    elector.run(&never::<()>(), &brief).unwrap();
     assert_eq!(store.holder(), None);
 
     let other = crate::elector::elector(&store, "b");
     let _held = other.block_until_leader().unwrap();
     let (stop, stopped) = bounded::<()>(0);
     drop(stop);
-    elector.run(&stopped, &Brief).unwrap();
+    elector.run(&stopped, &brief).unwrap();
 }
 
 #[test]
@@ -160,22 +166,19 @@ fn the_end_is_told_after_the_release_is_written() {
 
 #[test]
 fn a_stop_channel_that_is_gone_is_heard_once_and_does_not_spin() {
-    struct Slow(Sender<()>);
-    impl Callbacks for Slow {
-        fn on_started_leading(&self, guard: &LeaderGuard) {
-            self.0.send(()).unwrap();
-            assert!(guard.ended().recv_timeout(AT_ONCE).is_err());
-            assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
-            thread::sleep(Duration::from_secs(2));
-        }
-    }
     let (store, elector) = alone();
     let (stop, stopped) = bounded::<()>(0);
     let (started, starts) = bounded(1);
+    let slow = Work(|guard: &LeaderGuard| {
+        started.send(()).unwrap();
+        assert!(guard.ended().recv_timeout(AT_ONCE).is_err());
+        assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
+        thread::sleep(Duration::from_secs(2));
+    });
     let used = thread::scope(|scope| {
         let running = scope.spawn(|| {
             let before = time_on_processor();
-            elector.run(&stopped, &Slow(started)).unwrap();
+            elector.run(&stopped, &slow).unwrap();
             time_on_processor() - before
         });
         starts.recv_timeout(SOON).expect("it leads");
@@ -188,12 +191,6 @@ fn a_stop_channel_that_is_gone_is_heard_once_and_does_not_spin() {
 
 #[test]
 fn a_run_says_how_it_ended() {
-    struct Work<F>(F);
-    impl<F: Fn(&LeaderGuard) + Sync> Callbacks for Work<F> {
-        fn on_started_leading(&self, guard: &LeaderGuard) {
-            (self.0)(guard);
-        }
-    }
     let (store, elector) = alone();
     let (stop, stopped) = bounded::<()>(1);
     assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::WorkReturned);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use leasehold::{Error, Fitness, LeaderElectorBuilder, StopReason, Unhealthy};
 
-use super::builder;
+use super::{builder, leading_with};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
@@ -40,9 +40,7 @@ fn for_longer(report: impl Fn()) {
 /// Also with the elector's threads stopped: both hang in the store.
 #[test]
 fn a_term_ends_without_progress_when_its_time_has_come_whatever_hangs_beside_it() {
-    let store = Memory::default();
-    let elector = start(builder("a").progress_timeout(WITHIN), &store);
-    let guard = elector.block_until_leader().expect("a term");
+    let (store, elector, guard) = leading_with(builder("a").progress_timeout(WITHIN));
     store.hang_next_update();
     let last = Instant::now();
     assert!(guard.report_progress());
@@ -92,9 +90,7 @@ fn a_guard_that_nobody_takes_out_of_its_channel_ends_as_well() {
 
 #[test]
 fn of_several_workers_the_one_that_is_furthest_behind_counts() {
-    let store = Memory::default();
-    let elector = start(builder("a").progress_timeout(WITHIN), &store);
-    let guard = elector.block_until_leader().expect("a term");
+    let (_store, elector, guard) = leading_with(builder("a").progress_timeout(WITHIN));
     let began = Instant::now();
     let (hangs, works, ends) = (guard.progress_handle(), guard.leadership().progress_handle(), guard.progress_handle());
     drop(ends);
@@ -217,9 +213,7 @@ fn a_flag_is_shared_by_many_electors() {
 
 #[test]
 fn whoever_has_a_view_can_end_a_term_and_say_for_how_long_it_is_renewed() {
-    let store = Memory::default();
-    let elector = start(builder("a"), &store);
-    let guard = elector.block_until_leader().expect("a term");
+    let (store, elector, guard) = leading_with(builder("a"));
     guard.leadership().step_down();
     assert!(!guard.is_leader());
     let version = store.version();
@@ -237,9 +231,7 @@ fn whoever_has_a_view_can_end_a_term_and_say_for_how_long_it_is_renewed() {
 
 #[test]
 fn a_panic_in_a_scope_is_covered_for_a_limited_time() {
-    let store = Memory::default();
-    let elector = start(builder("a").drain_timeout(WITHIN), &store);
-    let guard = elector.block_until_leader().expect("a term");
+    let (store, _elector, guard) = leading_with(builder("a").drain_timeout(WITHIN));
     guard.scope(|scope| {
         let panics = scope.spawn(|| panic!("as planned"));
         assert!(panics.join().is_err());
@@ -326,9 +318,7 @@ fn a_probe_whose_panic_panics_again_is_run_again() {
 /// The one that has panicked is no part of what winds down.
 #[test]
 fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
-    let store = Memory::default();
-    let elector = start(builder("a").progress_timeout(WITHIN).drain_timeout(3 * SOON), &store);
-    let guard = elector.block_until_leader().expect("a term");
+    let (store, _elector, guard) = leading_with(builder("a").progress_timeout(WITHIN).drain_timeout(3 * SOON));
     let renewed = AtomicU64::new(0);
     let scope = catch_unwind(AssertUnwindSafe(|| {
         guard.scope(|scope| {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::{LeaderElector, LeaderElectorBuilder, LeaderGuard, MemoryStore, StoreError, StoreErrorKind, Unhealthy};
+use leasehold::{LeaderElectorBuilder, MemoryStore, StoreError, StoreErrorKind, Unhealthy};
 
+use crate::elector::leading_with;
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, wait_until};
 
@@ -17,16 +18,9 @@ fn builder(identity: &str) -> LeaderElectorBuilder {
         .retry_period(Duration::from_millis(100))
 }
 
-fn leading() -> (Memory, LeaderElector, LeaderGuard) {
-    let store = Memory::default();
-    let elector = builder("a").start_on(Connection::new(&store)).expect("an elector");
-    let guard = elector.block_until_leader().expect("a term");
-    (store, elector, guard)
-}
-
 #[test]
 fn with_a_tolerance_a_leader_that_cannot_renew_is_unhealthy_after_its_lease_and_that() {
-    let (store, elector, guard) = leading();
+    let (store, elector, guard) = leading_with(builder("a"));
     let (none, much) = (
         elector.health_check().with_tolerance(Duration::ZERO),
         elector.health_check().with_tolerance(Duration::from_secs(3600)),
@@ -48,7 +42,7 @@ fn with_a_tolerance_a_leader_that_cannot_renew_is_unhealthy_after_its_lease_and_
 /// What winds down is renewed, though no term is prolonged by that.
 #[test]
 fn with_a_tolerance_who_steps_down_is_healthy() {
-    let (store, elector, guard) = leading();
+    let (store, elector, guard) = leading_with(builder("a"));
     guard.step_down();
     std::thread::sleep(LEASE + A_WHILE);
     assert_eq!(elector.health_check().with_tolerance(Duration::ZERO).check(), Ok(()));
@@ -57,7 +51,7 @@ fn with_a_tolerance_who_steps_down_is_healthy() {
 
 #[test]
 fn with_a_tolerance_who_was_superseded_is_healthy() {
-    let (store, elector, guard) = leading();
+    let (store, elector, guard) = leading_with(builder("a"));
     let health = elector.health_check().with_tolerance(Duration::ZERO);
     store.give_to("b", 300);
     wait_until("it is lost", || !guard.is_leader());

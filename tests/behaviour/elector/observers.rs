@@ -13,7 +13,7 @@ use leasehold::{
 
 use crate::elector::panics::panic_quietly;
 use crate::elector::watched::{changed, silence, watched};
-use crate::elector::{alone, builder};
+use crate::elector::{alone, builder, leading_with};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, SOON, wait_until};
 
@@ -106,11 +106,8 @@ fn an_observer_is_told_of_all_that_an_elector_does() {
 
 #[test]
 fn a_failed_renewal_and_the_read_that_follows_it_are_told() {
-    let store = Memory::default();
     let (recorder, told) = Recorder::new();
-    let elector = builder("a").retry_period(Duration::from_millis(50)).observer(recorder);
-    let elector = elector.start_on(Connection::new(&store)).unwrap();
-    let guard = elector.block_until_leader().unwrap();
+    let (store, elector, guard) = leading_with(builder("a").retry_period(Duration::from_millis(50)).observer(recorder));
     let mut left = 1;
     store.on_update(move |_| {
         left -= 1;
@@ -250,11 +247,8 @@ fn an_elector_that_cannot_renew_does_not_name_itself_for_ever() {
 
 #[test]
 fn after_a_panic_the_status_says_so() {
-    let store = Memory::default();
     let (recorder, told) = Recorder::new();
-    let elector = builder("a").retry_period(Duration::from_millis(50)).observer(recorder);
-    let elector = elector.start_on(Connection::new(&store)).unwrap();
-    let guard = elector.block_until_leader().unwrap();
+    let (store, elector, guard) = leading_with(builder("a").retry_period(Duration::from_millis(50)).observer(recorder));
     assert!(elector.status().is_running);
     store.on_update(|_| panic_quietly());
     wait_until("it has ended", || !elector.status().is_running);

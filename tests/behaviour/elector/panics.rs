@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never};
 use leasehold::{
-    Callbacks, Error, LeaderElector, LeaderGuard, StopReason, StoreError, StoreErrorKind, Transition, Unhealthy,
-    WatchEvent,
+    Error, LeaderElector, LeaderGuard, StopReason, StoreError, StoreErrorKind, Transition, Unhealthy, WatchEvent,
 };
 
+use crate::elector::callbacks::Work;
 use crate::elector::watched::{changed, watched};
 use crate::elector::{alone, builder, elector, time_on_processor};
 use crate::support::memory::{Connection, Memory};
@@ -126,23 +126,20 @@ fn a_lock_that_panics_after_the_end_of_a_term_does_not_end_it_again() {
 
 #[test]
 fn callbacks_outlive_a_store_that_panics_without_spinning() {
-    struct Slow<'a>(&'a Memory);
-    impl Callbacks for Slow<'_> {
-        fn on_started_leading(&self, guard: &LeaderGuard) {
-            break_down(self.0, false);
-            assert!(guard.ended().recv_timeout(SOON).is_err());
-            // What winds down takes its time.
-            thread::sleep(Duration::from_secs(2));
-        }
-    }
     let (store, elector) = alone();
+    let slow = Work(|guard: &LeaderGuard| {
+        break_down(&store, false);
+        assert!(guard.ended().recv_timeout(SOON).is_err());
+        // What winds down takes its time.
+        thread::sleep(Duration::from_secs(2));
+    });
     let before = time_on_processor();
     let began = Instant::now();
-    elector.run(&never::<()>(), &Slow(&store)).unwrap();
+    elector.run(&never::<()>(), &slow).unwrap();
     assert!(began.elapsed() >= Duration::from_secs(2), "the work is waited for");
     let used = time_on_processor() - before;
     assert!(used < Duration::from_millis(200), "{used:?} on a processor, to wait for two seconds");
-    assert!(matches!(elector.run(&never::<()>(), &Slow(&store)), Err(Error::Stopped)));
+    assert!(matches!(elector.run(&never::<()>(), &slow), Err(Error::Stopped)));
 }
 
 /// Without its word that it is gone the election would rely on it, and look after a third of the lease: 100 s.

@@ -9,7 +9,7 @@ use leasehold::{LeaderGuard, MemoryStore, StopReason, StoreError, StoreErrorKind
 use parking_lot::Mutex;
 
 use crate::elector::listener::{listen, on_line};
-use crate::elector::{alone, builder, release_at_once};
+use crate::elector::{alone, builder, leading_with, release_at_once};
 use crate::support::memory::{Connection, Memory};
 use crate::support::stores::Wrapped;
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
@@ -18,9 +18,7 @@ use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 #[test]
 fn a_hanging_request_is_given_up_soon_however_long_the_release_timeout() {
     for timeout in [Duration::from_secs(60), Duration::from_secs(i32::MAX as u64)] {
-        let store = Memory::default();
-        let elector = builder("a").release_timeout(timeout).start_on(Connection::new(&store)).unwrap();
-        let guard = elector.block_until_leader().unwrap();
+        let (store, _elector, guard) = leading_with(builder("a").release_timeout(timeout));
         let view = guard.leadership();
         store.hang_next_update();
         release_at_once(guard);
