@@ -21,8 +21,7 @@ on_both_servers! {
     one_that_is_told_to_stop_is_renewed_until_it_has,
     one_whose_supervisor_is_killed_ends,
     one_whose_supervisor_is_stopped_ends_before_another_begins,
-    one_whose_guardian_is_killed_ends_with_all_that_it_has_started,
-    one_whose_guardian_is_stopped_ends_with_all_that_it_has_started,
+    one_whose_guardian_is_lost_ends_with_all_that_it_has_started,
     one_whose_lease_is_deleted_is_killed,
     one_that_cannot_reach_the_server_ends_before_its_term_is_over,
 }
@@ -97,14 +96,6 @@ fn one_whose_supervisor_is_stopped_ends_before_another_begins(cluster: &Cluster)
     assert_eq!(left, 5);
     second.terminate();
     arena.assert_nothing_is_left();
-}
-
-fn one_whose_guardian_is_killed_ends_with_all_that_it_has_started(cluster: &Cluster) {
-    loses_its_guardian(cluster, Signal::KILL);
-}
-
-fn one_whose_guardian_is_stopped_ends_with_all_that_it_has_started(cluster: &Cluster) {
-    loses_its_guardian(cluster, Signal::STOP);
 }
 
 #[test]
@@ -215,6 +206,12 @@ fn a_command_is_killed_with_both_that_are_above_it() {
     kill_process(guardian, Signal::KILL).expect("it runs");
     let left = || arena.processes().into_iter().filter(|&pid| pid != run.pid && pid != guardian).count();
     wait_until("the command is killed", || left() == 0);
+}
+
+fn one_whose_guardian_is_lost_ends_with_all_that_it_has_started(cluster: &Cluster) {
+    for signal in [Signal::KILL, Signal::STOP] {
+        loses_its_guardian(cluster, signal);
+    }
 }
 
 fn loses_its_guardian(cluster: &Cluster, signal: Signal) {

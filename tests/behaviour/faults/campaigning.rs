@@ -11,18 +11,10 @@ use crate::faults::place::{Place, free, server, some_lease};
 use crate::support::wait_until;
 
 #[test]
-fn a_campaign_survives_bad_answers_to_get() {
-    a_campaign_survives(Verb::Get);
-}
-
-#[test]
-fn a_campaign_survives_bad_answers_to_create() {
-    a_campaign_survives(Verb::Create);
-}
-
-#[test]
-fn a_campaign_survives_bad_answers_to_update() {
-    a_campaign_survives(Verb::Update);
+fn a_campaign_survives_bad_answers() {
+    for verb in [Verb::Get, Verb::Create, Verb::Update] {
+        a_campaign_survives(verb);
+    }
 }
 
 fn a_campaign_survives(verb: Verb) {
