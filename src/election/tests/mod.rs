@@ -369,6 +369,15 @@ fn held_by(identity: &str, seconds: i32) -> LeaderElectionRecord {
     }
 }
 
+/// Records that end the term of a leader, `None` for a deletion, and the reason of the end.
+fn losses() -> [(Option<LeaderElectionRecord>, StopReason); 3] {
+    [
+        (Some(held_by(OTHER, 15)), StopReason::Superseded { by: Some(OTHER.into()) }),
+        (Some(held_by("", 1)), StopReason::Superseded { by: None }),
+        (None, StopReason::Deleted),
+    ]
+}
+
 fn renewed(record: &LeaderElectionRecord) -> LeaderElectionRecord {
     let text = format!("{}+", record.renew_time.as_ref().expect("a time"));
     LeaderElectionRecord { renew_time: Some(MicroTime::from_text(text)), ..record.clone() }

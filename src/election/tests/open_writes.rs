@@ -198,11 +198,7 @@ fn open_writes_d_two_processes_that_reclaim_do_so_at_the_retry_period() {
 
 #[test]
 fn open_writes_e_anothers_record_or_a_deletion_ends_the_term_at_once() {
-    for (found, reason) in [
-        (Some(held_by(OTHER, 15)), StopReason::Superseded { by: Some(OTHER.into()) }),
-        (Some(held_by("", 1)), StopReason::Superseded { by: None }),
-        (None, StopReason::Deleted),
-    ] {
+    for (found, reason) in losses() {
         let (mut scenario, deadline, _) = Scenario::leading();
         scenario.due_write_fails(StoreErrorKind::Conflict);
         match found {

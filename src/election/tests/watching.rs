@@ -87,23 +87,13 @@ fn a_create_whose_beater_was_told_of_before_its_refusal_waits_for_no_other_event
 
 #[test]
 fn a_leader_hears_at_once_that_it_was_deleted_edited_or_superseded() {
-    for case in 0..3 {
+    for (heard, reason) in losses() {
         let (mut scenario, deadline, _) = Scenario::leading_and_watching();
         scenario.advance(millis(100));
-        let reason = match case {
-            0 => {
-                scenario.hears_deletion(11);
-                StopReason::Deleted
-            }
-            1 => {
-                scenario.hears(held_by("", 1), 11);
-                StopReason::Superseded { by: None }
-            }
-            _ => {
-                scenario.hears(held_by(OTHER, 15), 11);
-                StopReason::Superseded { by: Some(OTHER.into()) }
-            }
-        };
+        match heard {
+            Some(record) => scenario.hears(record, 11),
+            None => scenario.hears_deletion(11),
+        }
         assert_eq!(scenario.lost(), Some(reason));
         assert!(!deadline.is_valid(scenario.now));
     }
