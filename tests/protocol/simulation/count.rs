@@ -46,7 +46,7 @@ const FAULTS_ON_TWO: [&str; 8] = [
     "withdrawals",
 ];
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Count {
     /// Events that were carried out, without the timers that had been overtaken.
     pub steps: u64,
@@ -65,19 +65,6 @@ pub struct Count {
 }
 
 impl Count {
-    pub const NOTHING: Count = Count {
-        steps: 0,
-        candidates: 0,
-        requests: 0,
-        events: 0,
-        terms: 0,
-        handovers: 0,
-        slowest_handover: 0,
-        slowest_recovery: 0,
-        truth: 0,
-        faults: BTreeMap::new(),
-    };
-
     pub fn years(&self) -> f64 {
         self.truth as f64 / SECOND as f64 / (86_400.0 * 365.25)
     }

@@ -8,9 +8,10 @@ use leasehold::{Fitness, LeaderElector, LeaderElectorBuilder, Settings};
 use crate::clock::{Nanos, SECOND};
 
 /// What kind of world it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Suite {
     /// All that the protocol promises to bear.
+    #[default]
     Promise,
     /// Processes that have or had the same identity.
     SharedIdentity,
@@ -86,7 +87,7 @@ pub struct Odds {
     pub watch_stale: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Plan {
     pub suite: Suite,
     pub nodes: usize,
@@ -247,9 +248,7 @@ impl Plan {
             servers: random.usize(1..=3),
             forgotten_servers: suite == Suite::Restored && random.u8(..4) == 0,
             asked,
-            outages: Vec::new(),
-            forbidden: Vec::new(),
-            turns_by: 0,
+            ..Self::default()
         }
     }
 

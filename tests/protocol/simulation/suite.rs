@@ -1,8 +1,8 @@
 //! Runs a suite's seeds, reports, and says how to replay what fails.
 
 use std::io::Write;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::time::Instant;
 use std::{env, thread};
 
@@ -11,8 +11,9 @@ use crate::plan::{Suite, Violation};
 use crate::world::World;
 
 /// What all suites have run, with the violations.
-static ALL: Mutex<Total> = Mutex::new(Total { seeds: 0, count: Count::NOTHING, violations: 0 });
+static ALL: LazyLock<Mutex<Total>> = LazyLock::new(Mutex::default);
 
+#[derive(Default)]
 struct Total {
     seeds: u64,
     count: Count,
@@ -35,10 +36,10 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
     let began = Instant::now();
     let from = number("SIM_FROM").unwrap_or(0);
     let seeds = from + number("SIM_SEEDS").unwrap_or(seeds);
-    let total = Mutex::new((Count::NOTHING, Vec::new()));
+    let total = Mutex::new((Count::default(), Vec::new()));
     let next = AtomicU64::new(from);
     let work = || {
-        let mut count = Count::NOTHING;
+        let mut count = Count::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds {
@@ -85,7 +86,7 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
 
 /// Runs up to `seeds` seeds until one of them has two leaders at a time.
 pub fn expect_overlap(suite: Suite, test: &str, seeds: u64) {
-    let mut count = Count::NOTHING;
+    let mut count = Count::default();
     let found =
         (0..seeds).find(|seed| matches!(simulate(suite, *seed, &mut count), Err(violation) if violation.overlap));
     report(&format!("{test}: two leaders at a time in seed {found:?}, as there must be, after {} steps", count.steps));

@@ -57,7 +57,7 @@ impl World {
             recovered: false,
             handing_over: None,
             turns: false,
-            count: Count::NOTHING,
+            count: Count::default(),
             plan,
         };
         trace!(world, "{:#?}", world.plan);

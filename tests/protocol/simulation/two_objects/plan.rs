@@ -60,27 +60,16 @@ impl Plan {
             calm: longest,
             chaos_every: [2, 5, 15][random.usize(..3)] * SECOND,
             user_every: [3, 10, 40][random.usize(..3)] * SECOND,
-            operator_every: None,
-            restore_every: None,
             watches: random.u8(..4) > 0,
             label_every: 1_000 * longest,
-            late_answers: false,
-            asking: false,
-            uid_blind: false,
-            certain: false,
-            reclaim: false,
-            duplicates: false,
-            steady_network: false,
-            held_up: false,
-            longest_jump: 0,
             longest,
             servers: 1,
-            forgotten_servers: false,
             asked,
             progress: vec![progress; nodes],
             outages,
             forbidden,
             turns_by: lead_by + nodes as u64 * (3 * longest + 20 * SECOND),
+            ..Self::default()
         }
     }
 
