@@ -9,8 +9,8 @@ use shuttle::thread;
 use crate::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::sync::Mutex;
 use crate::{
-    CallContext, ConfigError, LeaderElectionRecord, Leadership, Store, StoreData, StoreError, StoreErrorKind,
-    VersionedRecord,
+    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, Leadership, Store, StoreData, StoreError,
+    StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
 
 /// How requests fare.
@@ -26,6 +26,9 @@ pub enum Faults {
     Forbidden,
     /// They panic, without a word on the terminal.
     Panicking,
+    /// Watches stand until they are stopped, or end by themselves, and a read or a write is an error of the test. With
+    /// every other value, there are no watches.
+    Watched,
 }
 
 /// Clones are the same store.
@@ -111,6 +114,7 @@ impl FaultyStore {
         match faults {
             Faults::Forbidden => return Err(StoreError::new(StoreErrorKind::Forbidden, "forbidden")),
             Faults::Panicking => resume_unwind(Box::new("a store that panics")),
+            Faults::Watched => unreachable!("a watcher does not write"),
             Faults::RenewalsHang if held_before && record.holder().is_some() => {
                 self.tell_of_ill_fate();
                 // As long as it takes until there is anything to interrupt.
@@ -180,6 +184,7 @@ impl Store for FaultyStore {
             }
             Faults::Panicking => resume_unwind(Box::new("a store that panics")),
             Faults::Foul if thread_rng().gen_bool(0.5) => return Err(self.hang(call)),
+            Faults::Watched => unreachable!("a watcher does not read"),
             _ => {}
         }
         Ok(self.0.state.lock().observed.clone())
@@ -202,6 +207,30 @@ impl Store for FaultyStore {
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
         self.write(base.version, record, call)
+    }
+
+    fn watch(
+        &self,
+        _: WatchScope<'_>,
+        _: Option<&Cursor>,
+        cancel: &CancelToken,
+        tell: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        if self.0.state.lock().faults != Faults::Watched {
+            return Err(StoreError::new(StoreErrorKind::Unsupported, "no watch"));
+        }
+        if thread_rng().gen_ratio(1, 4) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "refused"));
+        }
+        let (end, ended) = channel::bounded::<()>(0);
+        let _hook = cancel.on_cancel(move || drop(end));
+        tell(WatchEvent::Opened);
+        tell(WatchEvent::Bookmark(Cursor::new(7_u64)));
+        if thread_rng().gen_ratio(1, 4) {
+            return Ok(());
+        }
+        let _ = ended.recv();
+        Err(StoreError::new(StoreErrorKind::Interrupted, "stopped"))
     }
 
     fn check_key(&self, _: &str) -> Result<(), ConfigError> {
