@@ -97,15 +97,9 @@ fn progress_is_noticed_to_the_moment() {
 
 #[test]
 fn progress_an_acquisition_that_is_answered_too_late_for_it_is_released_and_made_again_later() {
-    let mut scenario = Scenario::with(|it| it.progress_timeout = Some(secs(3)));
-    scenario.election.campaign(false);
-    scenario.found_nothing();
-    let late = scenario.write();
+    let (mut scenario, late) = Scenario::creating_with(|it| it.progress_timeout = Some(secs(3)));
     scenario.advance(secs(3));
-    scenario.applied(&late, 10);
-    scenario.not_elected();
-    let release = scenario.write();
-    assert_eq!((release.base, release.record.holder()), (Some(10), None));
+    let release = scenario.lands_in_vain(&late, 10, true);
     scenario.applied(&release, 11);
     let released_at = scenario.now;
     let again = scenario.next_write(&standing(&release), 11);
@@ -119,10 +113,7 @@ fn progress_an_acquisition_that_is_answered_too_late_for_it_is_released_and_made
 #[test]
 fn progress_a_late_acquisition_that_is_deleted_waits_too() {
     for (late_by, is_given_back) in [(3, true), (10, false)] {
-        let mut scenario = Scenario::with(|it| it.progress_timeout = Some(secs(3)));
-        scenario.election.campaign(false);
-        scenario.found_nothing();
-        let late = scenario.write();
+        let (mut scenario, late) = Scenario::creating_with(|it| it.progress_timeout = Some(secs(3)));
         scenario.advance(secs(late_by));
         let record = scenario.applied(&late, 10);
         if !is_given_back {
@@ -255,15 +246,7 @@ fn fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_go
     for is_answered in [true, false] {
         let (mut scenario, write) = Scenario::creating();
         scenario.election.set_fit(scenario.now, false);
-        if is_answered {
-            scenario.applied(&write, 10);
-        } else {
-            scenario.fails(write.id, StoreErrorKind::Timeout);
-            scenario.found(standing(&write), 10);
-        }
-        scenario.not_elected();
-        let release = scenario.write();
-        assert_eq!((release.base, release.record.holder()), (Some(10), None));
+        let release = scenario.lands_in_vain(&write, 10, is_answered);
         scenario.applied(&release, 11);
         assert!(matches!(
             scenario.next(),

@@ -85,7 +85,11 @@ impl Scenario {
 
     /// A candidate that has found nothing, and creates its lease.
     fn creating() -> (Self, Write) {
-        let mut scenario = Self::new();
+        Self::creating_with(|_| {})
+    }
+
+    fn creating_with(change: impl FnOnce(&mut Config)) -> (Self, Write) {
+        let mut scenario = Self::with(change);
         scenario.election.campaign(false);
         scenario.found_nothing();
         let create = scenario.write();
@@ -116,10 +120,7 @@ impl Scenario {
     }
 
     fn leading_with(change: impl FnOnce(&mut Config)) -> (Self, Arc<Deadline>, LeaderElectionRecord) {
-        let mut scenario = Self::with(change);
-        scenario.election.campaign(false);
-        scenario.found_nothing();
-        let write = scenario.write();
+        let (mut scenario, write) = Self::creating_with(change);
         let record = scenario.applied(&write, 10);
         let (deadline, _) = scenario.elected();
         (scenario, deadline, record)
@@ -252,6 +253,20 @@ impl Scenario {
         let record = standing(write);
         self.written(write, record.clone(), version);
         record
+    }
+
+    /// An acquisition is applied and answered, or found by a read after a timeout. It wins no term: returns its release.
+    fn lands_in_vain(&mut self, write: &Write, version: u64, is_answered: bool) -> Write {
+        if is_answered {
+            self.applied(write, version);
+        } else {
+            self.fails(write.id, StoreErrorKind::Timeout);
+            self.found(standing(write), version);
+        }
+        self.not_elected();
+        let release = self.write();
+        assert_eq!((release.base, release.record.holder()), (Some(version), None));
+        release
     }
 
     fn written(&mut self, write: &Write, record: LeaderElectionRecord, version: u64) {

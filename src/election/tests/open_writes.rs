@@ -78,15 +78,7 @@ fn open_writes_c_a_withdrawn_acquisition_that_lands_is_released() {
     for is_answered in [true, false] {
         let (mut scenario, write) = Scenario::creating();
         scenario.election.withdraw();
-        if is_answered {
-            scenario.applied(&write, 11);
-        } else {
-            scenario.fails(write.id, StoreErrorKind::Timeout);
-            scenario.found(standing(&write), 11);
-        }
-        scenario.not_elected();
-        let release = scenario.write();
-        assert_eq!((release.base, release.record.holder()), (Some(11), None));
+        scenario.lands_in_vain(&write, 11, is_answered);
     }
 }
 
