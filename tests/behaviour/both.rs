@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, brief, request};
 use crate::support::kind::Kind;
-use crate::support::{A_WHILE, SOON, wait_until};
+use crate::support::{A_WHILE, SOON, lost, wait_until};
 
 on_both_servers! {
     candidates_on_both_hand_over_and_both_records_say_so,
@@ -125,8 +125,7 @@ fn a_deletion_of_either_object_ends_the_term(cluster: &Cluster) {
         for kind in fleet.pair {
             let guard = elector.block_until_leader().expect("a term");
             fleet.object(kind, Method::Delete);
-            guard.ended().recv_timeout(SOON).expect_err("it disconnects");
-            assert_eq!(guard.check().expect_err("it is over").reason, StopReason::Deleted);
+            assert_eq!(lost(&guard, "after a deletion"), StopReason::Deleted);
             drop(guard);
         }
         let guard = elector.block_until_leader().expect("a term");

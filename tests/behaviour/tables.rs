@@ -9,7 +9,7 @@ use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, InSql, InTable, RealStore};
 use crate::support::stores::{brief, builder, call, held_by, next_change, watching};
-use crate::support::{SOON, wait_until};
+use crate::support::{lost, wait_until};
 
 /// A database of a test's own with the table in it.
 trait Database: InTable {
@@ -299,8 +299,7 @@ fn dropped_table_ends_the_term_until_it_is_created_again<D: Database>(database: 
     wait_until("the term is renewed", || version() > guard.fencing_token());
     wait_until("a watch", || elector.status().is_watching);
     database.execute("DROP TABLE leasehold");
-    assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()));
-    let reason = guard.check().expect_err("the term has ended").reason;
+    let reason = lost(&guard, "without its table");
     assert!(reason == StopReason::Deleted || !D::IS_READ_BY_WATCHES, "{reason}");
     let error = store.get("jobs", &call()).expect_err("no table");
     assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create_table"), "{error}");

@@ -30,6 +30,8 @@ pub mod stores;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::RecvTimeoutError;
+use leasehold::{LeaderGuard, StopReason};
 use tempfile::TempDir;
 
 /// Long enough for anything that is to happen soon on a slow and noisy machine.
@@ -48,6 +50,13 @@ pub fn scratch() -> TempDir {
     let in_memory = Path::new("/dev/shm");
     let directory = if in_memory.is_dir() { tempfile::tempdir_in(in_memory) } else { tempfile::tempdir() };
     directory.expect("a scratch directory")
+}
+
+/// Waits until the term of `guard` ends, and returns why it ended.
+pub fn lost(guard: &LeaderGuard, what: &str) -> StopReason {
+    assert_eq!(guard.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected), "{what}: not lost");
+    assert!(!guard.is_leader(), "{what}");
+    guard.check().expect_err(what).reason
 }
 
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {

@@ -11,7 +11,7 @@ use leasehold::{Error, Fitness, LeaderElectorBuilder, StopReason, Unhealthy};
 
 use super::{builder, leading_with};
 use crate::support::memory::{Connection, Memory};
-use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
+use crate::support::{A_WHILE, AT_ONCE, SOON, lost, wait_until};
 
 /// Longer than a busy machine keeps a thread from its processor.
 const WITHIN: Duration = Duration::from_millis(1_500);
@@ -150,8 +150,7 @@ fn a_leader_whose_probe_says_no_ends_and_when_its_guard_goes_another_leads() {
     let campaign = b.campaign().expect("a campaign");
     assert!(a.status().is_fit);
     is_fit.store(false, Ordering::SeqCst);
-    assert!(guard.ended().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()), "it wakes the worker");
-    assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
+    assert_eq!(lost(&guard, "unfit"), StopReason::Unfit);
     assert!(a.status().unfit_for.is_some());
     assert_eq!(store.holder().as_deref(), Some("a"), "work that winds down is covered");
     drop(guard);
@@ -173,8 +172,7 @@ fn a_probe_that_hangs_panics_or_has_not_answered_is_a_no() {
     let store = Memory::default();
     let elector = start(short("a").fit_while(hangs_later).probe_timeout(Duration::from_millis(400)), &store);
     let guard = elector.block_until_leader_timeout(SOON).expect("no error").expect("a term");
-    assert!(guard.ended().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()));
-    assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
+    assert_eq!(lost(&guard, "a probe that hangs"), StopReason::Unfit);
     let began = Instant::now();
     drop(guard);
     drop(elector);
@@ -200,8 +198,7 @@ fn a_flag_is_shared_by_many_electors() {
     let guards: Vec<_> = campaigns.iter().map(|campaign| win(campaign).expect("a term")).collect();
     fitness.set(false);
     for guard in &guards {
-        assert!(guard.ended().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()));
-        assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
+        assert_eq!(lost(guard, "a flag"), StopReason::Unfit);
     }
     // The guards go, and no terms come of the campaigns that wait until all is well.
     drop(guards);

@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::faults::kinds::{
     APPLIED, LIES, NOT_AN_API_SERVER, NOT_THE_LEASE, PAUSES, REFUSALS, REFUTED, SILENCE, STALE, each,
 };
-use crate::faults::place::{Place, lost, server};
+use crate::faults::place::{Place, server};
 use crate::support::cluster::NAMESPACE;
-use crate::support::{SOON, wait_until};
+use crate::support::{SOON, lost, wait_until};
 
 #[test]
 fn one_bad_answer_does_not_cost_the_term() {

@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::RecvTimeoutError;
 use leasehold::testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
-use leasehold::{Error, LeaderElector, LeaderElectorBuilder, LeaderGuard, StopReason};
+use leasehold::{Error, LeaderElector, LeaderElectorBuilder, LeaderGuard};
 use serde_json::{Value, json};
 
 use crate::support::cluster::{NAMESPACE, client_of, version};
@@ -144,10 +143,4 @@ pub fn free() -> Value {
         "holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 3,
         "acquireTime": "2026-01-02T03:04:05.000006Z", "renewTime": "2026-01-02T03:04:05.000006Z",
     })
-}
-
-pub fn lost(guard: &LeaderGuard, what: &str) -> StopReason {
-    assert_eq!(guard.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected), "{what}: not lost");
-    assert!(!guard.is_leader(), "{what}");
-    guard.check().expect_err(what).reason
 }
