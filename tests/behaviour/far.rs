@@ -114,13 +114,10 @@ fn try_to_release(cluster: &Cluster, round_trip: Duration, when: When, lease: &s
             thread::sleep(round_trip.mul_f64(part));
         }
         // From 2 s away a new connection needs three quarters of the time, so the word of this is to come soon.
-        Closing => {
+        Closing | Closed => {
             far.close_connections();
-            thread::sleep(round_trip / 4);
-        }
-        Closed => {
-            far.close_connections();
-            thread::sleep(round_trip / 2 + Duration::from_millis(80));
+            let is_heard = matches!(when, Closed);
+            thread::sleep(if is_heard { round_trip / 2 + Duration::from_millis(80) } else { round_trip / 4 });
         }
     }
     let gone_at = Instant::now();

@@ -22,21 +22,21 @@ on_both_servers! {
     a_lease_that_ran_out_is_taken_over_at_its_expiry,
 }
 
-/// Nothing of this is polled before the test is over.
-fn patient(cluster: &Cluster, identity: &str) -> LeaderElectorBuilder {
-    cluster
-        .builder(identity)
+/// Nothing is polled before the test is over.
+fn without_polls(builder: LeaderElectorBuilder) -> LeaderElectorBuilder {
+    builder
         .lease_duration(Duration::from_secs(300))
         .renew_deadline(Duration::from_secs(200))
         .retry_period(Duration::from_secs(100))
 }
 
-fn start(cluster: &Cluster, builder: LeaderElectorBuilder) -> LeaderElector {
+fn patient(cluster: &Cluster, identity: &str) -> LeaderElector {
+    let builder = without_polls(cluster.builder(identity));
     builder.start_with_client(cluster.client("candidate")).expect("an elector")
 }
 
 fn a_handover_is_heard_of(cluster: &Cluster) {
-    let (a, b) = (start(cluster, patient(cluster, "a")), start(cluster, patient(cluster, "b")));
+    let (a, b) = (patient(cluster, "a"), patient(cluster, "b"));
     let mut guard = a.block_until_leader().unwrap();
     for round in 0..6 {
         let (from, to) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
@@ -50,15 +50,15 @@ fn a_handover_is_heard_of(cluster: &Cluster) {
 }
 
 fn a_lease_that_is_made_is_heard_of(cluster: &Cluster) {
-    let standby = start(cluster, patient(cluster, "standby"));
+    let standby = patient(cluster, "standby");
     std::thread::sleep(Duration::from_millis(500));
-    let leader = start(cluster, patient(cluster, "leader"));
+    let leader = patient(cluster, "leader");
     let _guard = leader.block_until_leader().unwrap();
     wait_until("the standby hears of it", || standby.current_leader().as_deref() == Some("leader"));
 }
 
 fn a_deletion_is_heard_of_by_the_leader_and_by_the_standby(cluster: &Cluster) {
-    let (a, b) = (start(cluster, patient(cluster, "a")), start(cluster, patient(cluster, "b")));
+    let (a, b) = (patient(cluster, "a"), patient(cluster, "b"));
     let first = a.block_until_leader().unwrap();
     let campaign = b.campaign().unwrap();
     wait_until("the standby knows the leader", || b.current_leader().as_deref() == Some("a"));
@@ -72,7 +72,7 @@ fn a_deletion_is_heard_of_by_the_leader_and_by_the_standby(cluster: &Cluster) {
 }
 
 fn a_take_over_by_hand_is_heard_of(cluster: &Cluster) {
-    let elector = start(cluster, patient(cluster, "a"));
+    let elector = patient(cluster, "a");
     let guard = elector.block_until_leader().unwrap();
     cluster.edit(|lease| lease["spec"]["holderIdentity"] = json!("somebody"));
     assert!(guard.ended().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
@@ -92,7 +92,7 @@ fn without_the_right_to_watch_the_lease_is_polled(cluster: &Cluster) {
 
 fn a_lease_that_ran_out_is_taken_over_at_its_expiry(cluster: &Cluster) {
     // One look a hundred seconds: only a wait for the very expiry takes it over in time.
-    let elector = start(cluster, patient(cluster, "a"));
+    let elector = patient(cluster, "a");
     cluster.create(json!({ "holderIdentity": "gone", "leaseDurationSeconds": 3 }));
     let began = Instant::now();
     let guard = elector.block_until_leader_timeout(SOON).unwrap().expect("a term");
@@ -112,11 +112,7 @@ fn quick(server: &ApiServer, identity: &str) -> LeaderElector {
 
 /// It renews often, and a request of it may hang for long.
 fn slow(server: &ApiServer, identity: &str) -> LeaderElector {
-    let builder = LeaderElector::builder("watched")
-        .lease_duration(Duration::from_secs(300))
-        .renew_deadline(Duration::from_secs(200))
-        .retry_period(Duration::from_secs(100))
-        .renew_interval(Duration::from_millis(200));
+    let builder = without_polls(LeaderElector::builder("watched")).renew_interval(Duration::from_millis(200));
     candidate(server, identity, builder)
 }
 
@@ -153,8 +149,7 @@ fn a_herd_of_standbys_writes_at_most_once_each_for_a_handover() {
     let server = ApiServer::start().unwrap();
     // No request of a busy machine may be abandoned, or its candidate reads.
     let patient = |identity: &str| {
-        let builder = LeaderElector::builder("watched").lease_duration(Duration::from_secs(300));
-        let builder = builder.renew_deadline(Duration::from_secs(200)).retry_period(Duration::from_millis(500));
+        let builder = without_polls(LeaderElector::builder("watched")).retry_period(Duration::from_millis(500));
         candidate(&server, identity, builder)
     };
     let leader = patient("leader");

@@ -13,39 +13,35 @@ use crate::support::wait_until;
 #[test]
 fn a_campaign_survives_bad_answers() {
     for verb in [Verb::Get, Verb::Create, Verb::Update] {
-        a_campaign_survives(verb);
+        let server = server();
+        let tables = [SILENCE, APPLIED, REFUSALS, REFUTED, NOT_AN_API_SERVER, NOT_THE_LEASE, STALE, LIES];
+        each(&tables, |(name, fault)| {
+            let what = format!("{verb}: {name}");
+            let place = Place::new(&server, name);
+            let object = match verb {
+                Verb::Update => place.put(free()),
+                _ => some_lease(&place.lease),
+            };
+            let fault = place.fault(verb, fault(&object));
+            let elector = place.start(place.builder("me", 8, 6));
+
+            // Until it was tried again in vain; or it was done, and that came out; or was refused for good.
+            let campaign = elector.campaign().expect("a campaign");
+            wait_until(&format!("{what}: not tried again"), || fault.hits() >= 2 || !campaign.receiver().is_empty());
+            match campaign.receiver().try_recv() {
+                Ok(Ok(guard)) => place.assert_shown(&elector, &guard, &what),
+                Ok(Err(Error::Store(_))) | Err(_) => {}
+                Ok(Err(error)) => panic!("{what}: {error}"),
+            }
+            drop(campaign);
+            fault.remove();
+
+            let guard = place.lead(&elector, &what);
+            place.wait_for_renewals(2, &format!("{what}: not renewed"));
+            guard.release().unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(place.holder(), None, "{what}");
+        });
     }
-}
-
-fn a_campaign_survives(verb: Verb) {
-    let server = server();
-    let tables = [SILENCE, APPLIED, REFUSALS, REFUTED, NOT_AN_API_SERVER, NOT_THE_LEASE, STALE, LIES];
-    each(&tables, |(name, fault)| {
-        let what = format!("{verb}: {name}");
-        let place = Place::new(&server, name);
-        let object = match verb {
-            Verb::Update => place.put(free()),
-            _ => some_lease(&place.lease),
-        };
-        let fault = place.fault(verb, fault(&object));
-        let elector = place.start(place.builder("me", 8, 6));
-
-        // Until it was tried again in vain; or it was done, and that came out; or was refused for good.
-        let campaign = elector.campaign().expect("a campaign");
-        wait_until(&format!("{what}: not tried again"), || fault.hits() >= 2 || !campaign.receiver().is_empty());
-        match campaign.receiver().try_recv() {
-            Ok(Ok(guard)) => place.assert_shown(&elector, &guard, &what),
-            Ok(Err(Error::Store(_))) | Err(_) => {}
-            Ok(Err(error)) => panic!("{what}: {error}"),
-        }
-        drop(campaign);
-        fault.remove();
-
-        let guard = place.lead(&elector, &what);
-        place.wait_for_renewals(2, &format!("{what}: not renewed"));
-        guard.release().unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert_eq!(place.holder(), None, "{what}");
-    });
 }
 
 /// What is permanent ends a campaign with words for whoever can fix it.
