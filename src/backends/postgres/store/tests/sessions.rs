@@ -188,3 +188,10 @@ fn what_has_no_proof_makes_its_settings_for_itself() {
     store.create_table().unwrap();
     assert_eq!(server.connections(), 1);
 }
+
+#[test]
+fn read_without_settings_needs_no_other_connection() {
+    let server = Server::new(|said| with_proof(said, UNPROVED));
+    let error = server.store().get("jobs", &call()).unwrap_err();
+    assert_eq!((error.kind(), server.connections()), (StoreErrorKind::Unavailable, 1), "{error}");
+}
