@@ -82,8 +82,8 @@ pub(crate) struct ActiveCall {
 /// How a request may use connections.
 pub(crate) struct Exchange<'a, C> {
     pub(crate) pool: &'a Pool<C>,
-    /// The server or the request, for the log.
-    pub(crate) place: &'a str,
+    /// Returns the server or the request, for the log. Most calls need no such text.
+    pub(crate) place: &'a dyn Fn() -> String,
     /// Connections with older versions are not used.
     pub(crate) versions: Versions,
     /// A read changes nothing, so the client may send it again.
@@ -130,7 +130,7 @@ impl ActiveCall {
             let is_repeated = (is_read && is_broken) || is_undone(&connection, error);
             if is_repeated && !self.interrupter.is_interrupted() {
                 let why = if is_broken { "the connection broke" } else { "the server did not run the request" };
-                log_line!(debug, target: CLIENT, "{place}: {why}, trying once more on a new connection");
+                log_line!(debug, target: CLIENT, "{}: {why}, trying once more on a new connection", place());
                 connection = open()?;
                 answer = run(&mut connection);
             }
@@ -375,7 +375,7 @@ mod tests {
         let (call, used) = (ActiveCall::begin(LONG, &CancelToken::new()), std::cell::RefCell::new(Vec::new()));
         let mut kept = None;
         let answer: TestOutcome = call.exchange(
-            Exchange { pool: &pool, place: "a test", versions, is_read },
+            Exchange { pool: &pool, place: &|| "a test".to_owned(), versions, is_read },
             &mut kept,
             || Ok(Numbered(2 + used.borrow().len(), versions)),
             |connection| {

@@ -260,7 +260,12 @@ impl EtcdClient {
         let member = attempt.member;
         let versions = [0, member.tls.as_ref().map_or(0, ClientTls::refresh)];
         call.exchange(
-            Exchange { pool: &member.idle, place: &member.endpoint.url(), versions, is_read: attempt.request.is_read },
+            Exchange {
+                pool: &member.idle,
+                place: &|| member.endpoint.url(),
+                versions,
+                is_read: attempt.request.is_read,
+            },
             used,
             || self.new_handle(attempt, Opening::default()),
             |handle| self.exchange_on(handle, attempt, token),

@@ -88,7 +88,7 @@ impl MySqlClient {
     pub(crate) fn query(&self, request: MySqlStatement<'_>) -> Result<StatementResult, Error> {
         let (call, mut used) = (ActiveCall::begin(request.call.remaining(), request.call.cancel()), None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
-        let exchange = Exchange { pool: &self.idle, place: &self.location(), versions, is_read: request.is_read };
+        let exchange = Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read: request.is_read };
         let open = || self.open(&call, request.call.cancel());
         let carry_out = |pooled: &mut PooledSession| pooled.carry_out(request, call.deadline);
         let answer = call.exchange(exchange, &mut used, open, carry_out, |_, _| false);

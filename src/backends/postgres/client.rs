@@ -90,7 +90,7 @@ impl PostgresClient {
         let (deadline, mut used) = (call.deadline, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let answer = call.exchange(
-            Exchange { pool: &self.idle, place: &self.location(), versions, is_read: request.is_read },
+            Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read: request.is_read },
             &mut used,
             || self.connect(deadline, request.call.cancel(), &call.interrupter),
             |connection| self.ask(connection, &request, deadline),

@@ -212,7 +212,7 @@ impl Client {
             let versions = shared.versions(credentials);
             let exchange = Exchange {
                 pool: &shared.idle,
-                place: &attempt.place,
+                place: &|| attempt.place.clone(),
                 versions,
                 is_read: request.method == Method::Get,
             };
