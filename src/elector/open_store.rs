@@ -85,11 +85,12 @@ pub fn open_store_with(
         // A path after three slashes is absolute, a path after two is relative.
         #[cfg(feature = "sqlite")]
         "sqlite" => {
-            if !may_create && !Path::new(rest).exists() {
+            let exists = Path::new(rest).exists();
+            if !may_create && !exists {
                 return Err(unusable(format!("there is no file {rest}")));
             }
-            let is_found = rest.starts_with('/') || Path::new(rest).exists();
-            let relative = if is_found { "" } else { "; an absolute path has three slashes before it" };
+            let relative =
+                if exists || rest.starts_with('/') { "" } else { "; an absolute path has three slashes before it" };
             Ok(Box::new(SqliteStore::open(rest).map_err(|error| unusable(format!("{error}{relative}")))?))
         }
         #[cfg(feature = "postgres")]
