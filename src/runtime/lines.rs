@@ -62,9 +62,9 @@ impl Lines {
         let _as_runtime = as_runtime();
         while let Some(item) = self.next() {
             match item {
-                Item::LogRecord(LogRecord { about, token, notice }) => {
+                Item::LogRecord(LogRecord { about, fencing_token, notice }) => {
                     let fields = about.map_or(&self.fields, |side| &self.of_records[side as usize]);
-                    notice.log(&LogFields { fencing_token: token, ..fields.clone() });
+                    notice.log(&LogFields { fencing_token, ..fields.clone() });
                 }
                 Item::Released(ack) => drop(ack),
             }

@@ -56,7 +56,7 @@ pub(crate) struct ElectorState {
     deferred: Deferred,
     lines: Arc<Lines>,
     /// The token of the present term.
-    token: Option<u64>,
+    fencing_token: Option<u64>,
     /// Also after a panic in the middle of the work, and in the end: nothing more comes of it then.
     at_work: bool,
     /// How many threads send requests.
@@ -121,7 +121,7 @@ impl ElectorState {
             records: (0..records).map(|_| Record::default()).collect(),
             deferred: Deferred::default(),
             lines,
-            token: None,
+            fencing_token: None,
             at_work: false,
             threads: records,
         }
@@ -334,14 +334,14 @@ impl ElectorState {
 
     /// About one record, or all.
     fn log(&self, about: Option<Side>, notice: Notice) {
-        self.lines.push(Item::LogRecord(LogRecord { about, token: self.token, notice }));
+        self.lines.push(Item::LogRecord(LogRecord { about, fencing_token: self.fencing_token, notice }));
     }
 
     pub(super) fn offer(&mut self, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
         let Some(campaign) = campaign.filter(|id| self.shared.pending.is_waiting(*id)) else {
             return self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
         };
-        self.token = Some(fencing_token);
+        self.fencing_token = Some(fencing_token);
         let text = format!("started leading, fencing token {fencing_token}");
         self.log(None, Notice::of_event(Level::Info, LogEvent::StartedLeading, text));
         let term = Arc::new(Term::new(deadline, fencing_token));
@@ -367,7 +367,7 @@ impl ElectorState {
         // Whoever ended the term first has said why.
         let reason = term.end(reason);
         self.log(None, Notice::of_end(&reason));
-        self.token = None;
+        self.fencing_token = None;
         self.observe(&Fact::StoppedLeading(reason.clone()));
         self.shared.subscriptions.stopped(reason);
     }

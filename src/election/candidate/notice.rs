@@ -115,6 +115,6 @@ impl Notice {
 pub(crate) struct LogRecord {
     /// `None` where it is about all of them.
     pub(crate) about: Option<Side>,
-    pub(crate) token: Option<u64>,
+    pub(crate) fencing_token: Option<u64>,
     pub(crate) notice: Notice,
 }
