@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_it_expired_latches_it() {
+    fn observer_of_an_expired_deadline_latches_it() {
         let deadline = Deadline::new(at(10));
         assert!(!deadline.is_valid(at(10)));
         assert!(!deadline.is_valid(at(1)), "an earlier clock reading in another thread does not revive it");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reason_stands_whoever_asks() {
+    fn first_reason_stays_for_every_reader() {
         let deadline = Deadline::new(at(10));
         deadline.end(at(1), StopReason::Deleted);
         assert_eq!(deadline.reason(), StopReason::Deleted);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_valid_until_the_earlier_of_what_renewals_cover_and_progress_allows() {
+    fn deadline_is_the_earlier_of_renewal_and_progress() {
         let deadline = limited(10, 0, 4);
         assert_eq!(deadline.remaining(at(1)), Duration::from_secs(3));
         assert!(deadline.extend(at(1), at(11)));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_from_an_expiry() {
+    fn end_differs_from_an_expiry() {
         let deadline = Deadline::new(at(10));
         assert_eq!(deadline.end(at(9), StopReason::Deleted), StopReason::Deleted);
         assert_eq!(deadline.remaining(at(1)), Duration::ZERO);

@@ -32,7 +32,7 @@ mod tests {
     use crate::election::settings::Config;
 
     #[test]
-    fn of_what_is_set_and_what_was_said_the_shorter_counts() {
+    fn shorter_of_drain_timeout_and_step_down_limit_counts() {
         let seconds = Duration::from_secs;
         let limits = |set: Option<u64>| {
             let settings = Config::default().validate().unwrap();

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_opens_connections_is_not_taken_for_what_requests_take() {
+    fn connection_setup_does_not_count_as_request_time() {
         // So does the first write of a standby that has only watched for long.
         assert_eq!(after(&[900, 900, 300]).release, millis(450));
         // A later one is soon made up for.
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_vary_are_given_what_the_late_ones_take() {
+    fn varying_response_times_are_allowed_the_slow_ones() {
         let varied = [[100, 180]; 10].concat();
         assert!(after(&varied).release > millis(180), "{:?}", after(&varied));
     }

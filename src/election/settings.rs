@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_follows_from_what_is_in_client_gos_proportions() {
+    fn unset_durations_follow_in_client_go_proportions() {
         let derived = |lease: Option<u64>, deadline: Option<u64>, retry: Option<u64>| {
             let config = Config {
                 lease_duration: lease.map(Duration::from_millis),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn client_go_beside_us_needs_a_second_between_deadline_and_duration() {
+    fn client_go_peers_need_a_second_between_deadline_and_duration() {
         let tight = |config: &mut Config| {
             config.lease_duration = Some(secs(3));
             config.renew_deadline = Some(Duration::from_millis(2500));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_duration_is_rounded_up_from_the_last_nanosecond() {
+    fn published_duration_is_rounded_up_from_the_last_nanosecond() {
         for (lease, published_seconds) in [
             (Duration::from_millis(2100), 3),
             (Duration::from_micros(2_000_999), 3),
@@ -401,7 +401,7 @@ mod tests {
 
     /// Every duration that a caller can name either breaks a rule or gives settings that keep them all.
     #[test]
-    fn whatever_is_accepted_keeps_every_rule_to_the_nanosecond() {
+    fn accepted_settings_keep_every_rule_to_the_nanosecond() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut accepted = 0;
         for _ in 0..200_000 {

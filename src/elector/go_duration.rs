@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_and_what_is_negative_is_refused() {
+    fn negative_or_invalid_go_duration_is_refused() {
         for text in [
             "",
             "3",

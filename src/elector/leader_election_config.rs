@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_or_zero_is_the_default() {
+    fn absent_or_zero_value_is_the_default() {
         assert_eq!(read("{}").unwrap(), LeaderElectionConfig::default());
         let zero =
             read(r#"{"leaseDuration":"0s","renewDeadline":"0s","retryPeriod":"0s","resourceName":"x"}"#).unwrap();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_and_named() {
+    fn unknown_field_is_refused_and_named() {
         for (text, named) in [
             (r#"{"leaseduration":"15s"}"#, "leaseduration"),
             (r#"{"leaseDuration":15}"#, "15"),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_is_none_and_a_value_that_is_none_are_refused_and_named() {
+    fn unknown_flag_or_value_is_refused_and_named() {
         for (flag, value) in [
             ("leader-elect", "yes"),
             ("leader-elect-lease-duration", "soon"),

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_one_is_taken_first_and_what_is_of_no_use_is_closed() {
+    fn newest_connection_is_used_first_and_broken_ones_are_closed() {
         let pool = Pool::new(3, MAX_IDLE);
         for connection in 1..=4 {
             pool.put_back(connection);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_idle_when_a_call_began_is_forgotten() {
+    fn connections_idle_when_a_call_began_are_dropped() {
         let pool = Pool::new(3, MAX_IDLE);
         pool.put_back(1);
         let began = Instant::now();

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_answer_is_left_in_time_and_at_once_when_that_is_cancelled() {
+    fn silent_server_is_left_in_time_and_at_once_on_cancel() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let endpoint = Endpoint::parse(&url, "endpoint").unwrap();

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_url_is_refused_without_being_quoted() {
+    fn invalid_url_is_refused_without_being_quoted() {
         for url in [
             "",
             "hunter2",
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_says_whether_it_is_of_this_machine() {
+    fn address_reports_if_it_is_local() {
         let tcp = |host: &str| Address::Tcp { host: host.to_owned(), port: 5432 };
         for (address, is_local, shown) in [
             (tcp("LOCALHOST"), true, "LOCALHOST:5432"),

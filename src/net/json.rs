@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_is_there() {
+    fn read_returns_the_content() {
         let text = r#" {"a":[1,-2,3.5,true,null,"x\n",{"b":{}}],"c":"d"} "#;
         let expected = json!({ "a": [1, -2, 3.5, true, null, "x\n", { "b": {} }], "c": "d" });
         assert_eq!(read::<Value>(text.as_bytes(), 1 << 20).unwrap(), expected);

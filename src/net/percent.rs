@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded_again() {
+    fn encoded_text_decodes_to_itself() {
         for text in ["", "a-b.c_d~e", "a b&c=d%", "%41", "ä/\0\u{10ffff}"] {
             let mut encoded = String::new();
             encode(&mut encoded, text, is_unreserved);

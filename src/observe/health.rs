@@ -242,7 +242,7 @@ mod tests {
 
     /// The end of a term may be told after its guard has gone.
     #[test]
-    fn who_has_no_guard_does_not_fail_to_drop_it() {
+    fn process_without_a_guard_is_not_late_to_drop_one() {
         let (observations, health) = health(Duration::ZERO, Duration::ZERO);
         let check = || {
             std::thread::sleep(Duration::from_millis(1));
@@ -265,7 +265,7 @@ mod tests {
 
     /// The elector's threads may hang.
     #[test]
-    fn nobody_has_to_tell_that_a_term_has_run_out() {
+    fn expired_term_needs_no_report() {
         let (observations, health) = health(Duration::from_millis(20), Duration::from_millis(20));
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_millis(20)));
         observations.note(&started(&deadline));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_hangs_while_it_winds_down_is_unhealthy_at_once_and_what_is_not_renewed_any_more_after_a_lease() {
+    fn stalled_drain_is_unhealthy_at_once_or_after_a_lease_duration() {
         let (lease, for_long) = (Duration::from_millis(20), Duration::from_secs(3_600));
         let (observations, health) = health(lease, for_long);
         let stepped_down = |within| {

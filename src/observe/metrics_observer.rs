@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_is_passed_on_by_the_names_of_the_status() {
+    fn facts_are_recorded_under_the_names_of_the_status() {
         let said = Said::default();
         let observer = metrics::with_local_recorder(&said, || MetricsObserver::new("jobs"));
         let of_a_standby = [("leader_election_master_status name=jobs", 0.0), ("leasehold_watch_up name=jobs", 0.0)];

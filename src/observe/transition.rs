@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn that_nobody_leads_is_told_once_and_with_who_has_led() {
+    fn absent_leader_is_reported_once_with_the_last_leader() {
         let subscriptions = Subscriptions::default();
         let told = subscriptions.subscribe();
         let new_leader = |identity: &str| Transition::NewLeader { identity: identity.into() };

@@ -250,7 +250,7 @@ mod tests {
 
     /// By itself it would look again in a retry period.
     #[test]
-    fn whoever_gives_the_other_thread_something_to_do_wakes_it() {
+    fn input_from_another_thread_wakes_the_thread() {
         let drivers = drivers_of(Candidacy::new(settings(), 1, Some(2)), 2);
         drivers.iter().for_each(|it| _ = it.woken.try_recv());
         drivers[0].core.work(|state| state.handle(Side::Primary, Input::SetFit(true)));
@@ -279,7 +279,7 @@ mod tests {
 
     /// It may have been in the middle of anything, on any thread.
     #[test]
-    fn after_a_panic_nothing_more_is_heard_and_the_stop_is_told() {
+    fn after_a_panic_input_is_ignored_and_the_stop_is_reported() {
         let (mut driver, transitions, guard) = superseded();
         let _ = caught(|| driver.core.work(|_| panic!("made up")));
         driver.core.wake_all();
@@ -309,14 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_before_the_thread_has_told_hears_the_true_reason() {
+    fn early_reader_receives_the_true_reason() {
         let (_driver, _transitions, guard) = superseded();
         assert_eq!(guard.check().unwrap_err().reason, StopReason::Superseded { by: None });
         guard.forget();
     }
 
     #[test]
-    fn whoever_drops_before_the_thread_has_told_does_not_make_it_a_release() {
+    fn early_drop_is_not_reported_as_a_release() {
         let (driver, transitions, guard) = superseded();
         let view = guard.leadership();
         guard.abandon();
@@ -328,7 +328,7 @@ mod tests {
 
     /// The holder has ended its term, and its word is still on the way when the thread learns of another end.
     #[test]
-    fn whoever_ends_a_term_first_says_why_to_everybody() {
+    fn first_reason_to_end_a_term_is_reported_to_every_reader() {
         let (driver, transitions, guard, _) = leading();
         guard.step_down();
         driver.core.state.lock().term_ended(StopReason::Superseded { by: None });

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_behind_what_is_forgotten_or_before_it_has_come_has_expired() {
+    fn resume_from_a_forgotten_or_future_version_is_expired() {
         let store = MemoryStore::new();
         let call = CallContext::new(Duration::from_secs(1), CancelToken::new());
         let mut observed = store.create("jobs", &LeaderElectionRecord::default(), &call).unwrap();

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_that_is_dropped_does_not_run_and_leaves_nothing_behind() {
+    fn dropped_hook_does_not_run_and_leaves_nothing_behind() {
         let cancel = CancelToken::new();
         for _ in 0..1000 {
             drop(counting(&cancel).1);

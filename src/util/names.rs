@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_values_of_labels_are_what_the_api_server_takes() {
+    fn label_keys_and_values_follow_api_server_rules() {
         let long = "x".repeat(63);
         for good in ["a", "A_b.c-0", "example.com/a", &long, &format!("{}/{long}", "x".repeat(253))] {
             assert!(check_qualified_name("label", good).is_ok(), "{good}");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_what_the_api_server_takes() {
+    fn names_follow_api_server_rules() {
         for good in ["a", "my-controller", "a.b-c.d", "0", &"x".repeat(253)] {
             assert!(check_name(good).is_ok(), "{good}");
         }

@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn what_panics_again_when_it_is_dropped_is_caught() {
+    fn panic_in_a_drop_during_a_panic_is_caught() {
         assert_eq!(caught(|| 1), Some(1));
         assert_eq!(caught(|| panic!("made up")), None::<()>);
         assert_eq!(caught(|| std::panic::panic_any(PanicsAgain(5))), None::<()>);

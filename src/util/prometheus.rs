@@ -10,7 +10,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_end_a_label_is_escaped() {
+    fn label_value_is_escaped() {
         assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
     }
 }

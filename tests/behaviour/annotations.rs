@@ -20,12 +20,12 @@ const KEY: &str = "control-plane.alpha.kubernetes.io/leader";
 const KINDS: [Kind; 2] = [Kind::ConfigMap, Kind::Endpoints];
 
 on_both_servers! {
-    a_term_is_handed_over_and_its_record_is_as_client_go_writes_it,
-    what_others_put_on_the_object_survives,
-    an_object_that_nobody_holds_is_updated,
+    handover_leaves_a_record_in_client_go_format,
+    foreign_content_of_the_object_survives,
+    object_without_a_holder_is_updated,
     a_record_of_python_is_waited_out,
-    what_is_no_record_is_never_overwritten,
-    a_candidate_without_rights_is_told_what_to_grant,
+    invalid_record_is_never_overwritten,
+    candidate_without_rights_learns_which_to_grant,
     labels_annotations_and_owners_are_put_on_every_kind,
 }
 
@@ -101,7 +101,7 @@ fn others(mut object: Value) -> Value {
     object
 }
 
-fn a_term_is_handed_over_and_its_record_is_as_client_go_writes_it(cluster: &Cluster) {
+fn handover_leaves_a_record_in_client_go_format(cluster: &Cluster) {
     for object in Object::of_each_kind(cluster) {
         let (a, b) = (object.elector("a"), object.elector("b"));
         let first = a.block_until_leader().expect("a term");
@@ -123,7 +123,7 @@ fn a_term_is_handed_over_and_its_record_is_as_client_go_writes_it(cluster: &Clus
     }
 }
 
-fn what_others_put_on_the_object_survives(cluster: &Cluster) {
+fn foreign_content_of_the_object_survives(cluster: &Cluster) {
     for object in Object::of_each_kind(cluster) {
         let before = object.create(Some(r#"{"holderIdentity":"","strategy":"x"}"#));
         let guard = object.elector("a").block_until_leader().expect("a term");
@@ -136,7 +136,7 @@ fn what_others_put_on_the_object_survives(cluster: &Cluster) {
     }
 }
 
-fn an_object_that_nobody_holds_is_updated(cluster: &Cluster) {
+fn object_without_a_holder_is_updated(cluster: &Cluster) {
     let free = [None, Some(""), Some("{}"), Some("null"), Some(r#"{"holderIdentity":"","leaseDurationSeconds":3600}"#)];
     for (number, annotation) in free.into_iter().enumerate() {
         for mut object in Object::of_each_kind(cluster) {
@@ -168,7 +168,7 @@ fn a_record_of_python_is_waited_out(cluster: &Cluster) {
     }
 }
 
-fn what_is_no_record_is_never_overwritten(cluster: &Cluster) {
+fn invalid_record_is_never_overwritten(cluster: &Cluster) {
     let texts =
         ["[]", "nobody", r#"{"HolderIdentity":"b"}"#, r#"{"holderIdentity":"b","leaseDurationSeconds":"soon"}"#];
     for (number, text) in texts.into_iter().enumerate() {
@@ -192,7 +192,7 @@ fn what_is_no_record_is_never_overwritten(cluster: &Cluster) {
     }
 }
 
-fn a_candidate_without_rights_is_told_what_to_grant(cluster: &Cluster) {
+fn candidate_without_rights_learns_which_to_grant(cluster: &Cluster) {
     for object in Object::of_each_kind(cluster) {
         let elector = object.builder("a").start_on(object.store("nobody")).expect("an elector");
         let error = elector.try_acquire().expect_err("no rights").to_string();

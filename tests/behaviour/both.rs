@@ -10,7 +10,7 @@ use crate::support::kind::Kind;
 use crate::support::{A_WHILE, SOON, lost, wait_until};
 
 on_both_servers! {
-    candidates_on_both_hand_over_and_both_records_say_so,
+    candidates_on_both_hand_over_in_both_records,
     candidates_on_both_and_on_either_alone_exclude_each_other,
     a_fleet_moves_from_one_to_the_other_without_two_leaders,
     a_deletion_of_either_object_ends_the_term,
@@ -57,7 +57,7 @@ impl<'a> Fleet<'a> {
     }
 }
 
-fn candidates_on_both_hand_over_and_both_records_say_so(cluster: &Cluster) {
+fn candidates_on_both_hand_over_in_both_records(cluster: &Cluster) {
     for fleet in Fleet::of_each_pair(cluster) {
         let (a, b) = (fleet.on_both("a"), fleet.on_both("b"));
         let guard = a.block_until_leader().expect("a term");

@@ -96,7 +96,7 @@ fn untimed(line: &str) -> String {
 // ---- what goes on ----
 
 #[test]
-fn credentials_that_are_rejected_again_and_again_are_told_aloud_once() {
+fn lasting_credential_rejection_is_logged_at_warn_once() {
     let (url, server) = serve(vec![answer("401 Unauthorized", ""); 4]);
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), "sesame-in-a-file").expect("written");
@@ -115,7 +115,7 @@ fn credentials_that_are_rejected_again_and_again_are_told_aloud_once() {
 
 /// A plugin that is run again after a 401 takes its time. That the program ends meanwhile is no fault of the credentials.
 #[test]
-fn a_search_for_credentials_that_the_program_ends_blames_nobody() {
+fn credential_run_ended_by_the_program_is_no_failure() {
     let (url, server) = serve(vec![answer("401 Unauthorized", "")]);
     let directory = tempfile::tempdir().expect("a directory");
     let (path, again) = (directory.path().display(), directory.path().join("again"));
@@ -152,7 +152,7 @@ fn a_search_for_credentials_that_the_program_ends_blames_nobody() {
 // ---- one line a request ----
 
 #[test]
-fn each_request_is_one_line_with_its_code_its_time_and_its_audit_id() {
+fn request_is_one_line_with_status_duration_and_audit_id() {
     let (url, server) = serve(vec![
         answer("200 OK", "audit-id: 4f6e\r\n"),
         answer("409 Conflict", "Audit-Id: sesame-in-an-echo\x1b[31m\t\u{e9}\r\n".replace('\x1b', "").as_str()),

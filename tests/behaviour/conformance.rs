@@ -15,7 +15,7 @@ on_both_servers! {
     a_post_of_an_existing_lease_already_exists,
     a_post_with_a_version_is_an_error,
     a_put_to_a_deleted_lease_creates_it,
-    a_put_to_a_deleted_config_map_is_not_found_and_one_to_deleted_endpoints_as_for_leases,
+    put_to_a_deleted_config_map_or_endpoints_is_as_for_leases,
     an_identical_put_changes_nothing,
     versions_are_integers_that_grow_also_over_deletion,
     times_take_six_fraction_digits_and_z,
@@ -27,11 +27,11 @@ on_both_servers! {
     a_time_with_an_offset_comes_back_in_utc,
     a_missing_lease_is_not_found_by_kind,
     a_missing_namespace_is_not_found,
-    who_is_not_known_is_unauthorized,
-    who_may_nothing_is_told_verb_and_resource,
-    who_may_not_watch_may_do_the_rest,
-    a_watch_tells_of_one_lease_what_came_after_its_version,
-    answers_about_endpoints_warn_and_a_client_tells_so_once,
+    unknown_user_is_unauthorized,
+    forbidden_error_names_verb_and_resource,
+    user_without_watch_may_do_the_rest,
+    watch_of_one_lease_delivers_changes_after_its_version,
+    endpoints_warning_is_logged_once_per_client,
 }
 
 fn status(result: Result<Value, ClientError>) -> ApiStatus {
@@ -98,7 +98,7 @@ fn a_put_to_a_deleted_lease_creates_it(cluster: &Cluster) {
     assert_ne!(cluster.lease().unwrap()["metadata"].get("uid").cloned(), uid);
 }
 
-fn a_put_to_a_deleted_config_map_is_not_found_and_one_to_deleted_endpoints_as_for_leases(cluster: &Cluster) {
+fn put_to_a_deleted_config_map_or_endpoints_is_as_for_leases(cluster: &Cluster) {
     let admin = cluster.client("admin");
     for (kind, resource) in [("ConfigMap", "configmaps"), ("Endpoints", "endpoints")] {
         let collection = format!("/api/v1/namespaces/{NAMESPACE}/{resource}");
@@ -239,14 +239,14 @@ fn a_missing_namespace_is_not_found(cluster: &Cluster) {
     assert_eq!(status.kind.as_deref(), Some("namespaces"));
 }
 
-fn who_is_not_known_is_unauthorized(cluster: &Cluster) {
+fn unknown_user_is_unauthorized(cluster: &Cluster) {
     let text = std::fs::read_to_string(cluster.kubeconfig("candidate")).unwrap();
     let token = text.split("token:").nth(1).unwrap().split_whitespace().next().unwrap().trim_matches('"');
     let client = client_of(&text.replace(token, "not-a-token"));
     is(&status(request(&client, Method::Get, &cluster.path(true), None)), 401, "Unauthorized");
 }
 
-fn who_may_nothing_is_told_verb_and_resource(cluster: &Cluster) {
+fn forbidden_error_names_verb_and_resource(cluster: &Cluster) {
     let status = status(request(&cluster.client("nobody"), Method::Get, &cluster.path(true), None));
     is(&status, 403, "Forbidden");
     for word in ["nobody", "get", "leases", "coordination.k8s.io", NAMESPACE] {
@@ -254,7 +254,7 @@ fn who_may_nothing_is_told_verb_and_resource(cluster: &Cluster) {
     }
 }
 
-fn who_may_not_watch_may_do_the_rest(cluster: &Cluster) {
+fn user_without_watch_may_do_the_rest(cluster: &Cluster) {
     let client = cluster.client("no-watch");
     let lease = cluster.new_lease(held());
     let lease = request(&client, Method::Post, &cluster.path(false), Some(&lease)).expect("create");
@@ -294,7 +294,7 @@ fn events(mut stream: Stream) -> Vec<(String, u64)> {
 }
 
 /// All watches stand at the same time, because each one lasts for three seconds.
-fn a_watch_tells_of_one_lease_what_came_after_its_version(cluster: &Cluster) {
+fn watch_of_one_lease_delivers_changes_after_its_version(cluster: &Cluster) {
     let created = version(&cluster.create(held()));
     let edit =
         |transitions: i32| version(&cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(transitions)));
@@ -319,7 +319,7 @@ fn a_watch_tells_of_one_lease_what_came_after_its_version(cluster: &Cluster) {
 }
 
 /// Since 1.33. A client tells the same warning once, so each of these has one of its own.
-fn answers_about_endpoints_warn_and_a_client_tells_so_once(cluster: &Cluster) {
+fn endpoints_warning_is_logged_once_per_client(cluster: &Cluster) {
     let collection = format!("/api/v1/namespaces/{NAMESPACE}/endpoints");
     let path = format!("{collection}/{}", cluster.lease);
     let new = json!({ "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": cluster.lease } });

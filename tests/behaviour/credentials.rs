@@ -57,7 +57,7 @@ fn the_servers_own_certificate_is_authority_enough() {
 
 /// No minute passes here: what is wrong shows.
 #[test]
-fn certificates_that_are_replaced_after_they_have_run_out_are_used_at_once() {
+fn certificates_replaced_after_expiry_are_used_at_once() {
     let Some(cluster) = Cluster::real("replaced-certificates") else { return };
     let from = cluster.kubeconfig("candidate-cert-files");
     let scratch = tempfile::tempdir().expect("a scratch directory");

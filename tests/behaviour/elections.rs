@@ -18,14 +18,14 @@ on_both_servers! {
     a_released_lease_is_taken_at_once,
     rule_5_transitions_at_the_limit_of_32_bits_are_still_taken,
     an_edit_of_labels_costs_no_term_and_labels_survive,
-    labels_annotations_and_owners_are_put_there_and_again_when_they_are_removed,
-    a_deletion_ends_the_term_and_the_token_grows_all_the_same,
+    labels_annotations_and_owners_are_set_and_restored,
+    deletion_ends_the_term_and_the_token_still_grows,
     our_identity_written_by_hand_ends_the_term,
     an_emptied_spec_ends_the_term_and_is_taken_again,
-    a_candidate_without_rights_is_told_verb_resource_and_namespace,
+    candidate_without_rights_learns_verb_resource_namespace,
     a_namespace_that_is_missing_is_an_error_that_names_it,
-    a_name_that_the_server_would_not_take_is_refused_at_the_start,
-    transitions_tell_of_other_leaders,
+    invalid_name_is_refused_at_the_start,
+    transitions_report_other_leaders,
 }
 
 fn a_first_election_creates_the_lease(cluster: &Cluster) {
@@ -112,7 +112,7 @@ fn an_edit_of_labels_costs_no_term_and_labels_survive(cluster: &Cluster) {
     assert_eq!(cluster.lease().unwrap()["metadata"]["labels"]["edit"], "7", "a release keeps them too");
 }
 
-fn labels_annotations_and_owners_are_put_there_and_again_when_they_are_removed(cluster: &Cluster) {
+fn labels_annotations_and_owners_are_set_and_restored(cluster: &Cluster) {
     let owner = OwnerReference::new("apps/v1", "Deployment", "jobs", "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11");
     let builder = cluster
         .builder("a")
@@ -155,7 +155,7 @@ fn lost_after(cluster: &Cluster, change: impl FnOnce(&Cluster)) -> StopReason {
     reason
 }
 
-fn a_deletion_ends_the_term_and_the_token_grows_all_the_same(cluster: &Cluster) {
+fn deletion_ends_the_term_and_the_token_still_grows(cluster: &Cluster) {
     assert_eq!(lost_after(cluster, Cluster::delete), StopReason::Deleted);
     assert_eq!(cluster.lease().unwrap()["spec"]["leaseTransitions"], 0, "the transitions began anew");
 }
@@ -175,7 +175,7 @@ fn an_emptied_spec_ends_the_term_and_is_taken_again(cluster: &Cluster) {
     assert_eq!(reason, StopReason::Superseded { by: None });
 }
 
-fn a_candidate_without_rights_is_told_verb_resource_and_namespace(cluster: &Cluster) {
+fn candidate_without_rights_learns_verb_resource_namespace(cluster: &Cluster) {
     let elector = cluster.builder("a").start_with_client(cluster.client("nobody")).unwrap();
     let error = elector.block_until_leader().unwrap_err();
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{error}");
@@ -192,14 +192,14 @@ fn a_namespace_that_is_missing_is_an_error_that_names_it(cluster: &Cluster) {
     assert!(error.to_string().contains("`no-such-place` exists"), "{error}");
 }
 
-fn a_name_that_the_server_would_not_take_is_refused_at_the_start(cluster: &Cluster) {
+fn invalid_name_is_refused_at_the_start(cluster: &Cluster) {
     let error = LeaderElector::builder("Upper_Case").start_with_client(cluster.client("candidate")).unwrap_err();
     assert!(matches!(&error, Error::Config(error) if error.field() == "name"), "{error}");
     let error = cluster.builder("a").namespace("a.b").start_with_client(cluster.client("candidate")).unwrap_err();
     assert!(matches!(&error, Error::Config(error) if error.field() == "namespace"), "{error}");
 }
 
-fn transitions_tell_of_other_leaders(cluster: &Cluster) {
+fn transitions_report_other_leaders(cluster: &Cluster) {
     let (a, b) = (cluster.elector("a"), cluster.elector("b"));
     let transitions = b.transitions();
     let guard = a.block_until_leader().unwrap();

@@ -12,7 +12,7 @@ use crate::support::wait_until;
 on_both_servers! {
     terms_are_events_that_are_found_at_their_object,
     a_config_map_has_events_too,
-    without_the_right_to_record_events_one_line_says_so_and_the_term_goes_on,
+    missing_events_right_is_logged_once_and_the_term_goes_on,
 }
 
 /// The events of an object, in the form of core/v1, as `kubectl describe` asks for them.
@@ -57,7 +57,7 @@ fn a_config_map_has_events_too(cluster: &Cluster) {
     wait_until("an event", is_there);
 }
 
-fn without_the_right_to_record_events_one_line_says_so_and_the_term_goes_on(cluster: &Cluster) {
+fn missing_events_right_is_logged_once_and_the_term_goes_on(cluster: &Cluster) {
     listen();
     let elector =
         cluster.builder("pod-1").events(true).start_with_client(cluster.client("candidate")).expect("an elector");

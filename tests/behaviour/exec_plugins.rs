@@ -239,7 +239,7 @@ fn a_plugin_is_ended_at_its_limit_with_all_that_it_started() {
 }
 
 #[test]
-fn to_cancel_ends_requests_and_the_end_of_the_client_ends_the_plugin() {
+fn cancel_ends_requests_and_dropping_the_client_ends_the_plugin() {
     let server = server();
     let plugin = Plugin::new(HANGS);
     let client = plugin.client(&server);

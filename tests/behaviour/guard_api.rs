@@ -73,7 +73,7 @@ fn a_second_campaign_beside_a_guard_or_a_campaign_is_busy() {
 }
 
 #[test]
-fn a_dropped_guard_does_not_make_its_elector_grab_the_lease_again() {
+fn dropped_guard_does_not_start_another_campaign() {
     let (store, elector) = alone();
     drop(elector.block_until_leader().unwrap());
     thread::sleep(A_WHILE);
@@ -124,7 +124,7 @@ fn health_turns_when_winding_down_takes_longer_than_a_lease() {
 }
 
 #[test]
-fn try_acquire_wins_what_nobody_holds_and_nothing_else() {
+fn try_acquire_wins_only_a_lease_without_a_holder() {
     let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let guard = a.try_acquire().unwrap().expect("nobody holds it");
@@ -134,7 +134,7 @@ fn try_acquire_wins_what_nobody_holds_and_nothing_else() {
 }
 
 #[test]
-fn stop_ends_a_pending_campaign_from_another_thread_and_every_later_one() {
+fn stop_ends_pending_and_later_campaigns_from_any_thread() {
     let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let guard = a.block_until_leader().unwrap();
@@ -153,7 +153,7 @@ fn stop_ends_a_pending_campaign_from_another_thread_and_every_later_one() {
 
 /// Of a store that does not hear of its cancellation either.
 #[test]
-fn stop_does_not_wait_for_a_hanging_request_and_drop_no_longer_than_for_a_release() {
+fn stop_and_drop_do_not_wait_for_a_hanging_request() {
     let store = Memory::default();
     let elector = builder("a").release_timeout(A_WHILE).start_on(Connection::new(&store)).unwrap();
     let (reached, reaches) = bounded(1);

@@ -28,7 +28,7 @@ fn created() -> (ApiServer, LeaseStore, VersionedRecord) {
 }
 
 #[test]
-fn a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks() {
+fn watch_requests_one_lease_a_version_and_bookmarks() {
     for goes_on in [false, true] {
         let (server, store, base) = created();
         let after = goes_on.then_some(base.version);
@@ -89,7 +89,7 @@ fn a_watch_that_is_ended_as_gone_has_expired() {
 }
 
 #[test]
-fn a_watch_that_ends_passes_on_for_how_long_the_server_asks_to_be_left_alone() {
+fn ended_watch_passes_on_retry_after() {
     for code in [410, 429, 503] {
         let refused = end_of_a_watch(Fault::status(code, "TooManyRequests", "made up").retry_after(9));
         assert_eq!(refused.retry_after(), Some(Duration::from_secs(9)), "{code}");
@@ -107,7 +107,7 @@ fn line(kind: &str, name: &str, version: u64) -> String {
 
 /// What is there is told by name, and not by age: who goes on in the middle of that would never hear of the rest.
 #[test]
-fn a_watch_of_all_goes_on_nowhere_before_it_has_told_all_that_is_there() {
+fn watch_of_all_resumes_only_after_its_initial_events() {
     let (server, store, _) = created();
     let lines = [line("ADDED", "a", 50), line("ADDED", "b", 30), line("BOOKMARK", "", 50), line("MODIFIED", "b", 51)];
     server.fault(Fault::watch_bytes(lines.concat()).verb(Verb::Watch).first(1));
@@ -126,7 +126,7 @@ fn a_watch_of_all_goes_on_nowhere_before_it_has_told_all_that_is_there() {
 }
 
 #[test]
-fn a_watch_tells_nothing_more_when_it_is_cancelled() {
+fn cancelled_watch_delivers_no_event() {
     let (server, store, _) = created();
     let lines: String = (0..1000).map(|version| line("MODIFIED", LEASE, 1000 + version)).collect();
     server.fault(Fault::watch_bytes(lines).verb(Verb::Watch).first(1));

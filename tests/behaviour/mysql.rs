@@ -15,7 +15,7 @@ type Place = InSql<MariaDb>;
 
 /// As before a fail-over. Root is not bound by it, so he has to ask.
 #[test]
-fn a_server_that_becomes_read_only_has_no_leader_until_it_is_none_any_more() {
+fn read_only_server_has_no_leader_until_it_is_writable() {
     let Some(place) = Place::alone("replica") else { return };
     let url = user(&place, "is_bound");
     let (store, as_root) = (MariaDb::store(&url), place.store());
@@ -38,7 +38,7 @@ fn a_server_that_becomes_read_only_has_no_leader_until_it_is_none_any_more() {
 
 /// A deletion that is not committed yet. The server gives up waiting within the time of a call.
 #[test]
-fn who_holds_the_lock_on_a_record_keeps_writes_waiting_and_reads_not() {
+fn record_lock_delays_writes_and_not_reads() {
     let Some(place) = Place::shared("held") else { return };
     let store = place.store();
     let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
@@ -57,7 +57,7 @@ fn who_holds_the_lock_on_a_record_keeps_writes_waiting_and_reads_not() {
 
 /// A user of the elections has the right to do what it takes, and nobody is told of the row that it takes.
 #[test]
-fn after_a_write_without_an_answer_what_is_read_is_on_disk() {
+fn record_read_after_an_unanswered_write_is_on_disk() {
     let Some(place) = Place::shared("flushed") else { return };
     let store = MariaDb::store(&user(&place, "flushes"));
     let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
@@ -97,7 +97,7 @@ fn a_table_of_another_engine_is_no_store() {
 }
 
 #[test]
-fn where_there_are_too_many_connections_it_is_said() {
+fn too_many_connections_is_a_named_error() {
     let Some(mariadb) = MariaDb::start(&["max_connections=10"]) else { return };
     let url = mariadb.url("root", &mariadb.database("many"));
     MariaDb::create_table(&url).expect("a table");

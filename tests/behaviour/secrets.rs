@@ -235,7 +235,7 @@ fn a_private_key_is_hidden() {
 }
 
 #[test]
-fn what_a_plugin_is_given_and_gives_is_hidden() {
+fn plugin_input_and_output_are_hidden() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server("token-of-a-plugin-4");
     let user = plugin(directory.path(), &credential(r#"{"token":"token-of-a-plugin-4"}"#), 0);
@@ -254,7 +254,7 @@ fn what_a_plugin_is_given_and_gives_is_hidden() {
 }
 
 #[test]
-fn what_a_plugin_says_that_fails_is_hidden() {
+fn output_of_a_failed_plugin_is_hidden() {
     let server = server("another");
     for (what, printed, code) in [
         ("no JSON", "token: token-of-a-plugin-5".to_owned(), 0),
@@ -324,7 +324,7 @@ fn the_password_for_a_socks_proxy_is_hidden() {
 }
 
 #[test]
-fn what_a_broken_kubeconfig_holds_is_hidden() {
+fn content_of_a_broken_kubeconfig_is_hidden() {
     let server = server("another");
     for user in [
         "token: { token-of-a-broken-file-7: 1 }",
@@ -361,7 +361,7 @@ fn credentials_that_a_server_sends_back_are_hidden() {
 }
 
 #[test]
-fn verification_is_turned_off_by_the_kubeconfigs_word_alone_and_that_is_warned_of() {
+fn verification_is_disabled_by_kubeconfig_only_with_a_warning() {
     let (server, other) = (server("token-for-whomever-10"), server("another"));
     let right = kubeconfig(&server, "", "token: token-for-whomever-10");
     // The authority of the one, and the address of the other.
@@ -409,7 +409,7 @@ fn etcd(password: &str, token: &'static str, refusal: String) -> String {
 }
 
 #[test]
-fn what_an_etcd_is_given_and_gives_is_hidden_also_in_dumps() {
+fn etcd_secrets_are_hidden_in_logs_and_dumps() {
     let (password, token) = ("password-for-etcd-11", "token-of-etcd-11");
     let shown = etcd(password, token, "a refusal in a dump".to_owned());
     let dumped = undumped(&shown);
@@ -420,14 +420,14 @@ fn what_an_etcd_is_given_and_gives_is_hidden_also_in_dumps() {
 }
 
 #[test]
-fn what_an_etcd_sends_back_is_hidden() {
+fn secret_echoed_by_etcd_is_hidden() {
     let (password, token) = ("password-for-etcd-12", "token-of-etcd-12");
     assert_hidden("echo", &etcd(password, token, format!("{token} of {password} is none")), &[password, token]);
 }
 
 /// In TLS and not, let in and not.
 #[test]
-fn what_a_mariadb_is_given_is_hidden() {
+fn mariadb_secrets_are_hidden() {
     listen();
     let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let (certificate, key) = (key.cert.pem(), key.signing_key.serialize_pem());

@@ -37,7 +37,7 @@ impl Place {
 }
 
 #[test]
-fn who_writes_for_longer_than_a_call_lasts_makes_it_a_timeout() {
+fn long_writer_makes_a_call_time_out() {
     let place = Place::new();
     let store = place.store();
     let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
@@ -89,7 +89,7 @@ fn delete_the_log(path: &Path) {
 }
 
 #[test]
-fn a_file_that_is_deleted_or_replaced_is_an_error_that_says_so() {
+fn deleted_or_replaced_file_is_a_named_error() {
     for (befall, word) in
         [(delete as fn(&Path), "was deleted"), (replace, "was replaced"), (delete_the_log, "was deleted")]
     {
@@ -122,7 +122,7 @@ fn a_file_that_is_deleted_or_replaced_is_the_end_of_a_term() {
 }
 
 #[test]
-fn a_writer_that_tells_nobody_is_noticed_within_a_second() {
+fn writer_without_notification_is_noticed_within_a_second() {
     let place = Place::new();
     let (store, foreigner) = (place.store(), place.foreigner());
     store.create("jobs", &held_by("a"), &call()).expect("a record");
@@ -166,7 +166,7 @@ fn many_that_open_a_new_file_at_once_share_it() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_no_store() {
+fn unshareable_file_is_refused() {
     let place = Place::new();
     fs::write(&place.path, "this is no database, and was never meant to be one").expect("a file");
     let error = SqliteStore::open(&place.path).unwrap_err();
@@ -175,7 +175,7 @@ fn what_cannot_be_shared_is_no_store() {
 
 /// On a disk of its own, of a quarter of a megabyte.
 #[test]
-fn a_full_disk_is_an_error_that_says_so_until_there_is_room() {
+fn full_disk_is_a_named_error_until_there_is_room() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let mount = |arguments: &[&str]| Command::new("mount").args(arguments).arg(scratch.path()).output();
     if !mount(&["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).is_ok_and(|done| done.status.success()) {

@@ -141,7 +141,7 @@ on_every_database! {
     repair_continues_above_deleted_rows,
     tables_of_earlier_versions_and_copies_are_accepted,
     a_row_put_back_with_another_record_is_no_base,
-    a_watch_reports_what_an_operator_writes,
+    watch_reports_writes_of_an_operator,
     a_former_leader_does_not_get_past_the_fence,
     a_fence_locks_the_record_until_the_commit,
     another_table_of_that_name_is_left_alone,
@@ -267,7 +267,7 @@ fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
     assert_eq!(session.query(&format!("BEGIN; {fence};")), "", "another one leads");
 }
 
-fn a_watch_reports_what_an_operator_writes(database: &impl Database) {
+fn watch_reports_writes_of_an_operator(database: &impl Database) {
     let store = database.store();
     store.create("jobs", &held_by("a"), &call()).expect("a record");
     watching(&store, |told| {

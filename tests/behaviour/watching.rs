@@ -14,10 +14,10 @@ use leasehold::{LeaderElector, LeaderElectorBuilder, StopReason};
 use serde_json::json;
 
 on_both_servers! {
-    a_handover_is_heard_of,
-    a_lease_that_is_made_is_heard_of,
-    a_deletion_is_heard_of_by_the_leader_and_by_the_standby,
-    a_take_over_by_hand_is_heard_of,
+    handover_is_delivered,
+    created_lease_is_delivered,
+    deletion_is_delivered_to_leader_and_standby,
+    manual_take_over_is_delivered,
     without_the_right_to_watch_the_lease_is_polled,
     a_lease_that_ran_out_is_taken_over_at_its_expiry,
 }
@@ -35,7 +35,7 @@ fn patient(cluster: &Cluster, identity: &str) -> LeaderElector {
     builder.start_with_client(cluster.client("candidate")).expect("an elector")
 }
 
-fn a_handover_is_heard_of(cluster: &Cluster) {
+fn handover_is_delivered(cluster: &Cluster) {
     let (a, b) = (patient(cluster, "a"), patient(cluster, "b"));
     let mut guard = a.block_until_leader().unwrap();
     for round in 0..6 {
@@ -49,7 +49,7 @@ fn a_handover_is_heard_of(cluster: &Cluster) {
     }
 }
 
-fn a_lease_that_is_made_is_heard_of(cluster: &Cluster) {
+fn created_lease_is_delivered(cluster: &Cluster) {
     let standby = patient(cluster, "standby");
     std::thread::sleep(Duration::from_millis(500));
     let leader = patient(cluster, "leader");
@@ -57,7 +57,7 @@ fn a_lease_that_is_made_is_heard_of(cluster: &Cluster) {
     wait_until("the standby hears of it", || standby.current_leader().as_deref() == Some("leader"));
 }
 
-fn a_deletion_is_heard_of_by_the_leader_and_by_the_standby(cluster: &Cluster) {
+fn deletion_is_delivered_to_leader_and_standby(cluster: &Cluster) {
     let (a, b) = (patient(cluster, "a"), patient(cluster, "b"));
     let first = a.block_until_leader().unwrap();
     let campaign = b.campaign().unwrap();
@@ -71,7 +71,7 @@ fn a_deletion_is_heard_of_by_the_leader_and_by_the_standby(cluster: &Cluster) {
     assert!(second.fencing_token() > first.fencing_token());
 }
 
-fn a_take_over_by_hand_is_heard_of(cluster: &Cluster) {
+fn manual_take_over_is_delivered(cluster: &Cluster) {
     let elector = patient(cluster, "a");
     let guard = elector.block_until_leader().unwrap();
     cluster.edit(|lease| lease["spec"]["holderIdentity"] = json!("somebody"));
@@ -186,7 +186,7 @@ fn a_herd_of_standbys_writes_at_most_once_each_for_a_handover() {
 }
 
 #[test]
-fn a_leader_hears_of_a_deletion_while_a_renewal_of_its_own_hangs() {
+fn leader_learns_of_a_deletion_during_a_hanging_renewal() {
     let server = ApiServer::start().unwrap();
     let elector = slow(&server, "a");
     let guard = elector.block_until_leader().unwrap();
@@ -200,7 +200,7 @@ fn a_leader_hears_of_a_deletion_while_a_renewal_of_its_own_hangs() {
 }
 
 #[test]
-fn a_standby_hears_of_a_release_while_a_look_of_its_own_hangs() {
+fn standby_learns_of_a_release_during_a_hanging_read() {
     let server = ApiServer::start().unwrap();
     let leader = slow(&server, "a");
     let guard = leader.block_until_leader().unwrap();
@@ -250,7 +250,7 @@ fn failures() -> Vec<(&'static str, Fault)> {
 }
 
 #[test]
-fn whatever_happens_to_watches_a_handover_goes_on_by_polling_and_not_in_a_tight_loop() {
+fn handover_polls_if_watches_fail_not_in_a_tight_loop() {
     std::thread::scope(|scope| {
         for (name, fault) in failures() {
             scope.spawn(move || {

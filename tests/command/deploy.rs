@@ -11,7 +11,7 @@ use crate::support::manifests::{Manifests, apply, kubeconfig_of};
 use crate::support::run::Run;
 
 #[test]
-fn what_its_deployment_runs_works_with_its_rights() {
+fn command_deployment_works_with_its_rights() {
     let Some(cluster) = Cluster::real("deploy") else { return };
     let (admin, manifests) = (cluster.client("admin"), Manifests::of("command"));
     apply(&admin, "deploy-command", manifests.objects());
@@ -37,7 +37,7 @@ fn what_its_deployment_runs_works_with_its_rights() {
 }
 
 #[test]
-fn the_image_is_of_the_command_and_the_user_that_the_manifests_run() {
+fn command_image_matches_the_user_of_the_manifests() {
     let manifests = Manifests::of("command");
     let user = manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"]["securityContext"]["runAsUser"].clone();
     let image = fs::read_to_string(manifests.path("Dockerfile")).expect("a Dockerfile");

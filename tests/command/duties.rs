@@ -41,7 +41,7 @@ fn a_pause_is_others_to_lead_in() {
 }
 
 #[test]
-fn a_replica_leads_only_while_its_probe_says_so() {
+fn replica_leads_only_while_its_probe_succeeds() {
     let arena = Arena::on_a_file(LONG);
     let fit = arena.path("fit");
     let probe = format!("--probe=sh -c 'test -e {} || {{ echo why >&2; echo not yet >&2; false; }}'", fit.display());
@@ -63,7 +63,7 @@ fn a_replica_leads_only_while_its_probe_says_so() {
 }
 
 #[test]
-fn to_be_told_to_end_counts_also_while_the_command_is_being_ended() {
+fn sigterm_counts_while_the_command_is_being_stopped() {
     let arena = Arena::on_a_file(LONG);
     let fit = arena.path("fit");
     fs::write(&fit, "").expect("a file");
@@ -96,7 +96,7 @@ fn one_that_makes_no_progress_is_stopped_and_its_lease_released() {
 }
 
 #[test]
-fn a_service_of_systemd_with_a_watchdog_says_that_it_makes_progress() {
+fn systemd_watchdog_messages_are_progress() {
     let arena = Arena::on_a_file(LONG);
     let script = r#"
 import os, socket, sys, time
@@ -204,7 +204,7 @@ fn a_command_that_keeps_failing_is_seen_in_the_metrics() {
 }
 
 #[test]
-fn who_has_never_reached_the_store_is_not_ready() {
+fn replica_without_contact_to_the_store_is_not_ready() {
     let arena = Arena::on_a_file(LONG);
     let store = "--store=etcd://127.0.0.1:1";
     let mut command = crate::support::command::leasehold();

@@ -214,7 +214,7 @@ impl<'a> Lease<'a> {
 }
 
 #[test]
-fn whatever_befalls_them_nothing_of_two_commands_runs_at_a_time() {
+fn faults_never_let_two_commands_run_at_once() {
     let Some(real) = Real::own() else { return };
     let number = |name: &str| std::env::var(name).ok().map(|number| number.parse().expect("a number"));
     let count = number("LEASEHOLD_COMMAND_FAULTS").unwrap_or(120) as usize;

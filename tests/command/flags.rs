@@ -39,7 +39,7 @@ fn assert_refused(ended: &Ended, says: &str) {
 }
 
 #[test]
-fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
+fn invalid_flags_are_one_line_and_exit_code_125() {
     let arena = Arena::on_a_file(&[]);
     for (flags, says) in [
         (&["--loss-grace=5s", "--", "true"][..], "shorten them, or lengthen --renew-deadline"),
@@ -100,7 +100,7 @@ fn help_is_no_error() {
 }
 
 #[test]
-fn a_store_by_the_environment_and_flags_of_a_cluster_have_to_agree() {
+fn store_variable_and_cluster_flags_must_agree() {
     let arena = Arena::on_a_file(&[]);
     let url = format!("sqlite://{}", arena.path("other.db").display());
     for flag in ["--namespace=jobs", "--context=here", "--kubeconfig=/there/is/none", "--lock-type=leases"] {
@@ -200,7 +200,7 @@ fn refused_writes_are_an_error_unless_another_candidate_leads() {
 }
 
 #[test]
-fn who_is_to_be_quiet_says_nothing_but_warnings() {
+fn quiet_logs_only_warnings_and_errors() {
     let arena = Arena::on_a_file(LONG);
     let ended = arena.run(&["-q", "--", "sh", "-c", "echo works"]).end();
     assert_eq!((ended.code, ended.out.as_str(), ended.errors.as_str()), (Some(0), "works\n", ""));
@@ -216,7 +216,7 @@ fn who_is_to_be_quiet_says_nothing_but_warnings() {
 
 /// RUST_LOG is a variable of the command's, too.
 #[test]
-fn what_is_said_is_chosen_by_a_variable_of_our_own() {
+fn log_level_is_chosen_by_its_own_variable() {
     let arena = Arena::on_a_file(LONG);
     for (variable, filter, of_election, of_command) in [
         ("RUST_LOG", "other=debug", true, true),
@@ -232,7 +232,7 @@ fn what_is_said_is_chosen_by_a_variable_of_our_own() {
 }
 
 #[test]
-fn what_is_said_is_nobodys_to_wait_for() {
+fn blocked_stderr_delays_no_one() {
     let arena = Arena::on_a_file(LONG);
     let script = arena.path("script");
     fs::write(&script, "#!/bin/sh\n").expect("written");
@@ -299,7 +299,7 @@ fn a_database_may_start_after_us() {
 }
 
 #[test]
-fn who_only_looks_makes_nothing() {
+fn observing_creates_nothing() {
     let arena = Arena::on_a_file(&[]);
     let url = format!("--store=sqlite://{}", arena.path("mistyped.db").display());
     for arguments in [&["observe", &url][..], &["wait", "jobs", &url]] {
@@ -309,7 +309,7 @@ fn who_only_looks_makes_nothing() {
 }
 
 #[test]
-fn what_is_left_behind_is_killed_aloud() {
+fn leftover_processes_are_killed_and_logged() {
     let arena = Arena::on_a_file(LONG);
     let ended = arena.run(&["--", "sh", "-c", "sleep 1000 & sleep 1000 & true"]).ends_with(0);
     assert!(ended.errors.contains("killed what the command has left behind: processes: 2"), "{}", ended.errors);

@@ -23,7 +23,7 @@ fn shell(script: &str) -> Ended {
 }
 
 #[test]
-fn it_finds_who_leads_by_which_lease_and_with_which_token() {
+fn command_finds_leader_lease_and_token_in_its_environment() {
     let arena = Arena::on_a_file(LONG);
     let script = "echo $LEASEHOLD_LEASE $LEASEHOLD_IDENTITY $((LEASEHOLD_FENCING_TOKEN > 0)) $0 $1";
     let ended = arena.run(&["--identity=me", "--", "sh", "-c", script, "zero", "one; two"]).end();
@@ -84,7 +84,7 @@ fn it_has_our_streams_and_no_descriptor_of_ours() {
 }
 
 #[test]
-fn what_is_missing_is_told_before_there_is_a_campaign() {
+fn missing_program_is_reported_before_a_campaign() {
     let arena = Arena::on_a_file(LONG);
     let script = arena.path("script").display().to_string();
     fs::write(&script, "#! /there/is/none -x\n").expect("written");
@@ -104,7 +104,7 @@ fn what_is_missing_is_told_before_there_is_a_campaign() {
 }
 
 #[test]
-fn what_only_we_start_says_so_to_others() {
+fn internal_subcommand_explains_itself_to_users() {
     for name in ["__exec", "__guardian"] {
         let ended = Run::of(leasehold().arg(name).stdin(Stdio::null())).end();
         assert_eq!(ended.code, Some(125), "{name}: {}", ended.errors);
@@ -113,7 +113,7 @@ fn what_only_we_start_says_so_to_others() {
 }
 
 #[test]
-fn what_waits_to_become_a_command_does_so_in_time_and_for_its_guardian_alone() {
+fn waiting_guardian_serves_only_its_supervisor_in_time() {
     let ours = std::process::id();
     // Of the time since the machine was started.
     for (parent, deadline, code, out) in [(ours, u64::MAX, 0, "works\n"), (ours, 0, 125, ""), (1, u64::MAX, 125, "")] {
@@ -134,7 +134,7 @@ fn what_waits_to_become_a_command_does_so_in_time_and_for_its_guardian_alone() {
 }
 
 #[test]
-fn a_standby_that_is_told_to_end_has_run_nothing() {
+fn stopped_standby_has_run_nothing() {
     let arena = Arena::on_a_file(LONG);
     let leader = arena.run(&["--", "sh", "-c", "echo works; exec sleep 1000"]);
     leader.wait_for_out("works");
@@ -150,7 +150,7 @@ fn a_standby_that_is_told_to_end_has_run_nothing() {
 }
 
 #[test]
-fn guardian_that_is_told_to_end_ends_all_and_a_killed_one_is_replaced() {
+fn stopped_guardian_ends_all_and_a_killed_one_is_replaced() {
     let arena = Arena::on_a_file(LONG);
     let leader = arena.run_with_signals(&["--", "sh", "-c", "echo works; exec sleep 1000"]);
     leader.wait_for_out("works");

@@ -24,7 +24,7 @@ fn first_of_a_namespace(arena: &Arena, flags: &[&str]) -> Option<Command> {
 }
 
 #[test]
-fn as_the_first_process_it_takes_care_of_orphans_and_ends_when_it_is_told_to() {
+fn first_process_reaps_orphans_and_ends_on_sigterm() {
     let arena = Arena::on_a_file(LONG);
     let script = r#"
         echo parent $PPID
@@ -48,7 +48,7 @@ fn as_the_first_process_it_takes_care_of_orphans_and_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn as_the_first_process_it_ends_as_its_command_does_with_all_that_is_left() {
+fn first_process_ends_with_its_command_and_its_leftovers() {
     let arena = Arena::on_a_file(LONG);
     let flags = ["--", "sh", "-c", "setsid sleep 1000 & exit 5"];
     let Some(mut unshare) = first_of_a_namespace(&arena, &flags) else { return };
@@ -85,7 +85,7 @@ fn after_nohup_neither_of_both_ends_by_sighup() {
 }
 
 #[test]
-fn in_a_pipe_its_command_ends_when_nobody_reads() {
+fn command_in_a_pipe_ends_without_a_reader() {
     let arena = Arena::on_a_file(LONG);
     let mut supervisor =
         arena.command(&["--", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
@@ -194,7 +194,7 @@ fn in_a_terminal_its_keys_are_the_commands() {
 }
 
 #[test]
-fn in_a_terminal_ctrl_c_is_told_once() {
+fn ctrl_c_in_a_terminal_is_delivered_once() {
     let arena = Arena::on_a_file(LONG);
     let Some(terminal) = Terminal::open(&arena) else { return };
     // After the first signal, the command waits for a second one.

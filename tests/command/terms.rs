@@ -18,12 +18,12 @@ use crate::support::{SOON, skip, wait_until};
 
 on_both_servers! {
     one_that_ends_is_followed_at_once,
-    one_that_is_told_to_stop_is_renewed_until_it_has,
+    stopped_command_is_renewed_until_it_has_ended,
     one_whose_supervisor_is_killed_ends,
     one_whose_supervisor_is_stopped_ends_before_another_begins,
     one_whose_guardian_is_lost_ends_with_all_that_it_has_started,
     one_whose_lease_is_deleted_is_killed,
-    one_that_cannot_reach_the_server_ends_before_its_term_is_over,
+    command_without_a_server_ends_before_its_term,
 }
 
 /// Durations of terms that end within a test's time, but not because the machine is busy.
@@ -49,7 +49,7 @@ fn one_that_ends_is_followed_at_once(cluster: &Cluster) {
     assert_eq!(cluster.holder(), None);
 }
 
-fn one_that_is_told_to_stop_is_renewed_until_it_has(cluster: &Cluster) {
+fn stopped_command_is_renewed_until_it_has_ended(cluster: &Cluster) {
     let arena = Arena::on(cluster, SHORT);
     // For longer than the lease.
     let first = arena.work(&["--stop-timeout=9s"], &["stubborn"]);
@@ -99,7 +99,7 @@ fn one_whose_supervisor_is_stopped_ends_before_another_begins(cluster: &Cluster)
 }
 
 #[test]
-fn what_dies_with_its_guardian_leaves_no_children_behind() {
+fn killed_guardian_leaves_no_children_behind() {
     // The children of one that is dying are found neither below it nor beside it for a moment.
     let arena = Arena::on_a_file(LONG);
     for _ in 0..20 {
@@ -115,7 +115,7 @@ fn what_dies_with_its_guardian_leaves_no_children_behind() {
 
 /// Both are gone then.
 #[test]
-fn a_supervisor_that_is_killed_while_it_ends_its_guardian_leaves_nothing() {
+fn supervisor_killed_while_stopping_leaves_nothing() {
     for _ in 0..5 {
         let arena = Arena::on_a_file(LONG);
         let run = arena.work(&[], &["stubborn", "sessions"]);
@@ -166,7 +166,7 @@ fn release_that_takes_longer_than_its_timeout_is_waited_for() {
 
 /// A term needs it only to begin sooner.
 #[test]
-fn what_waits_to_become_a_command_may_be_killed_or_stopped_and_ends_with_the_others() {
+fn killed_or_stopped_waiting_guardian_ends_with_the_others() {
     let arena = Arena::on_a_file(LONG);
     let (mut leader, mut last) = (arena.work(&[], &[]), 0);
     for (number, signal) in [Some(Signal::KILL), Some(Signal::STOP), Some(Signal::TERM), None].into_iter().enumerate() {
@@ -245,7 +245,7 @@ fn one_whose_lease_is_deleted_is_killed(cluster: &Cluster) {
 }
 
 #[test]
-fn what_cannot_be_killed_is_left_alone_and_its_lease_is_never_released() {
+fn unkillable_command_keeps_its_lease_unreleased() {
     if !geteuid().is_root() {
         return skip("this is not root", "the test of what cannot be killed", "run it as root");
     }
@@ -279,7 +279,7 @@ fn what_cannot_be_killed_is_left_alone_and_its_lease_is_never_released() {
     assert_eq!(code, Some(125));
 }
 
-fn one_that_cannot_reach_the_server_ends_before_its_term_is_over(cluster: &Cluster) {
+fn command_without_a_server_ends_before_its_term(cluster: &Cluster) {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let kubeconfig = scratch.path().join("kubeconfig");
     let proxy = Proxy::by_kubeconfig(&cluster.kubeconfig("candidate"), &kubeconfig);

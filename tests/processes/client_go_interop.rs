@@ -45,18 +45,18 @@ fn client_go_0_23_and_we_take_endpoints_from_each_other() {
 }
 
 #[test]
-fn client_go_0_27_and_we_take_a_config_map_and_a_lease_from_each_other() {
+fn client_go_0_27_config_map_and_lease_hand_over_both_ways() {
     take_from_each_other(Some("0.27"), ["configmapsleases"; 2], "admin", 22);
 }
 
 #[test]
-fn client_go_0_27_and_we_take_endpoints_and_a_lease_from_each_other() {
+fn client_go_0_27_endpoints_and_lease_hand_over_both_ways() {
     take_from_each_other(Some("0.27"), ["endpointsleases"; 2], "admin", 22);
 }
 
 /// A fleet comes from a ConfigMap.
 #[test]
-fn client_go_0_23_on_a_config_map_and_we_on_both_take_it_from_each_other() {
+fn client_go_0_23_config_map_and_both_hand_over_both_ways() {
     take_from_each_other(Some("0.23"), ["configmaps", "configmapsleases"], "admin", 22);
 }
 

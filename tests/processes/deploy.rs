@@ -21,7 +21,7 @@ fn the_base_names_all_of_its_files() {
 }
 
 #[test]
-fn the_image_is_of_the_example_and_the_user_that_the_manifests_run() {
+fn example_image_matches_the_user_of_the_manifests() {
     let pod = Manifests::of("base").read("deployment.yaml")[0]["spec"]["template"]["spec"].clone();
     let name = pod["containers"][0]["name"].as_str().expect("a name").replace('-', "_");
     let user = &pod["securityContext"]["runAsUser"];
@@ -34,7 +34,7 @@ fn the_image_is_of_the_example_and_the_user_that_the_manifests_run() {
 }
 
 #[test]
-fn the_api_server_takes_the_manifests_and_their_rights_are_enough() {
+fn api_server_accepts_manifests_and_their_rights_suffice() {
     let Some(cluster) = Cluster::real("deploy") else { return };
     let admin = cluster.client("admin");
     for watches in [true, false] {

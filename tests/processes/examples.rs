@@ -23,13 +23,13 @@ fn output_with(name: &'static str, flags: &[&str]) -> String {
 }
 
 #[test]
-fn quickstart_tells_of_three_terms() {
+fn quickstart_reports_three_terms() {
     let printed = output_of("quickstart");
     assert_eq!(printed.matches("fencing token").count(), 3, "{printed}");
 }
 
 #[test]
-fn quickstart_on_a_file_tells_of_three_terms() {
+fn quickstart_on_a_file_reports_three_terms() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let url = format!("sqlite://{}/election.db", scratch.path().display());
     let printed = output_with("quickstart", &["--store", &url]);
@@ -39,7 +39,7 @@ fn quickstart_on_a_file_tells_of_three_terms() {
 }
 
 #[test]
-fn quickstart_on_a_server_tells_of_three_terms_and_no_password() {
+fn quickstart_on_a_server_reports_terms_and_no_password() {
     let Some(postgres) = Postgres::start(&[]) else { return };
     let printed = output_with("quickstart", &["--store", &postgres.url("postgres", "postgres")]);
     assert_eq!(printed.matches("fencing token").count(), 3, "{printed}");
@@ -51,7 +51,7 @@ fn quickstart_on_a_server_tells_of_three_terms_and_no_password() {
 }
 
 #[test]
-fn fenced_writes_refuses_a_leader_that_was_stopped_between_its_check_and_its_write() {
+fn fenced_writes_refuses_a_leader_paused_before_its_write() {
     let printed = output_of("fenced_writes");
     let refused = printed.find("its write is refused: token").unwrap_or_else(|| panic!("{printed}"));
     let stopped = printed.find("---- anna is stopped").unwrap_or_else(|| panic!("{printed}"));

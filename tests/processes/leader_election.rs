@@ -17,18 +17,18 @@ use leasehold::testing::ApiServer;
 use rustix::process::Signal;
 
 on_both_servers! {
-    the_first_candidate_is_elected_and_everybody_hears_of_it,
+    first_candidate_is_elected_and_every_standby_learns_it,
     an_elector_has_two_threads,
     sigterm_hands_the_lease_over,
     sigint_hands_the_lease_over,
     a_killed_leader_is_followed_when_its_lease_ran_out,
     a_leader_that_was_stopped_past_its_lease_knows_when_it_wakes,
-    a_leader_by_a_config_map_that_was_stopped_past_its_lease_knows_when_it_wakes,
+    config_map_leader_paused_past_its_lease_knows_on_wake,
     sigterm_hands_both_over,
     a_killed_leader_by_both_is_followed_when_its_leases_ran_out,
-    a_leader_by_both_that_was_stopped_past_its_leases_knows_when_it_wakes,
-    five_candidates_survive_whatever_befalls_their_leaders,
-    who_may_nothing_is_told_what_to_grant,
+    leader_on_both_paused_past_its_leases_knows_on_wake,
+    five_candidates_survive_faults_of_their_leaders,
+    candidate_without_rights_learns_which_right_to_grant,
 }
 
 /// In which a term ends within a test's timeout. Between renew deadline and lease duration lies [`GAP`].
@@ -86,7 +86,7 @@ fn last_beat(lines: &[Line]) -> f64 {
     beats.max_by(f64::total_cmp).expect("a leader that led")
 }
 
-fn the_first_candidate_is_elected_and_everybody_hears_of_it(cluster: &Cluster) {
+fn first_candidate_is_elected_and_every_standby_learns_it(cluster: &Cluster) {
     let stage = stage(cluster, LONG);
     let first = stage.candidate("first");
     assert_eq!(first.wait_for("new_leader").leader.as_deref(), Some("first"));
@@ -176,11 +176,11 @@ fn a_leader_that_was_stopped_past_its_lease_knows_when_it_wakes(cluster: &Cluste
     knows_when_it_wakes(&stage(cluster, SHORT));
 }
 
-fn a_leader_by_a_config_map_that_was_stopped_past_its_lease_knows_when_it_wakes(cluster: &Cluster) {
+fn config_map_leader_paused_past_its_lease_knows_on_wake(cluster: &Cluster) {
     knows_when_it_wakes(&stage_of("configmaps", cluster, SHORT));
 }
 
-fn a_leader_by_both_that_was_stopped_past_its_leases_knows_when_it_wakes(cluster: &Cluster) {
+fn leader_on_both_paused_past_its_leases_knows_on_wake(cluster: &Cluster) {
     knows_when_it_wakes(&stage_of("configmapsleases", cluster, SHORT));
 }
 
@@ -211,7 +211,7 @@ pub fn knows_when_it_wakes(stage: &Stage) {
     stage.assert_one_leader_at_a_time();
 }
 
-fn five_candidates_survive_whatever_befalls_their_leaders(cluster: &Cluster) {
+fn five_candidates_survive_faults_of_their_leaders(cluster: &Cluster) {
     const ROUNDS: usize = 6;
     let stage = stage(cluster, SHORT);
     let mut candidates: Vec<_> = (0..5).map(|number| stage.candidate(&format!("candidate-{number}"))).collect();
@@ -239,7 +239,7 @@ fn five_candidates_survive_whatever_befalls_their_leaders(cluster: &Cluster) {
     assert_eq!(different.len(), starts.len(), "a token was given twice: {starts:?}");
 }
 
-fn who_may_nothing_is_told_what_to_grant(cluster: &Cluster) {
+fn candidate_without_rights_learns_which_right_to_grant(cluster: &Cluster) {
     let kubeconfig = cluster.kubeconfig("nobody");
     let mut flags = vec!["--lease-lock-name", &cluster.lease, "--lease-lock-namespace", NAMESPACE];
     flags.extend(["--kubeconfig", kubeconfig.to_str().expect("a path in UTF-8")]);
@@ -256,7 +256,7 @@ fn who_may_nothing_is_told_what_to_grant(cluster: &Cluster) {
 
 /// One line on stderr says what to fix, and the exit code is 2: not the one of a candidate that failed.
 #[test]
-fn what_cannot_be_used_is_said_in_one_line() {
+fn unusable_setting_is_one_line() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let write = |name: &str, text: &str| {
         let path = dir.path().join(name);

@@ -123,7 +123,7 @@ fn observe_in(cluster: &Cluster, user: &str, arguments: &[&str]) -> Running {
 }
 
 #[test]
-fn observe_tells_of_terms_by_a_file_in_json() {
+fn observe_reports_terms_of_a_file_in_json() {
     let file = File::new();
     let mut observing = file.run(&["observe", "--json", "jobs"]);
     let unheld = observing.event("jobs", "unheld");
@@ -154,7 +154,7 @@ fn observe_tells_of_terms_by_a_file_in_json() {
 }
 
 #[test]
-fn observe_tells_of_all_leases_of_a_namespace_of_any_program_and_comes_back_to_them() {
+fn observe_follows_all_leases_of_a_namespace_and_reconnects() {
     let cluster = Cluster::in_memory("observed");
     let server = cluster.in_memory_server().expect("it is");
     cluster.create(json!({ "holderIdentity": "somebody\n\u{1b}[2J", "renewTime": null }));
@@ -188,10 +188,10 @@ fn observe_tells_of_all_leases_of_a_namespace_of_any_program_and_comes_back_to_t
 }
 
 on_both_servers! {
-    observe_prints_a_line_for_each_change_whatever_an_identity_says,
+    observe_prints_one_line_per_change_for_any_identity,
 }
 
-fn observe_prints_a_line_for_each_change_whatever_an_identity_says(cluster: &Cluster) {
+fn observe_prints_one_line_per_change_for_any_identity(cluster: &Cluster) {
     cluster.create(json!({ "holderIdentity": "x\n2026 jobs: y\u{1b}[2J", "leaseDurationSeconds": 3600 }));
     let mut observing = observe_in(cluster, "candidate", &[&cluster.lease]);
     let line = observing.line("the holder", |_| true);
@@ -206,7 +206,7 @@ fn observe_prints_a_line_for_each_change_whatever_an_identity_says(cluster: &Clu
 }
 
 #[test]
-fn a_watch_that_tells_nothing_any_more_is_found_out_when_a_lease_seems_to_have_expired() {
+fn silent_watch_is_detected_when_a_lease_seems_expired() {
     let cluster = Cluster::in_memory("observed-in-silence");
     let server = cluster.in_memory_server().expect("it is");
     cluster.create(json!({ "holderIdentity": "anna", "leaseDurationSeconds": 2 }));
@@ -219,7 +219,7 @@ fn a_watch_that_tells_nothing_any_more_is_found_out_when_a_lease_seems_to_have_e
 }
 
 #[test]
-fn of_config_maps_those_with_a_record_are_leases() {
+fn config_maps_with_a_record_are_leases() {
     let cluster = Cluster::in_memory("observed-config-maps");
     let server = cluster.in_memory_server().expect("it is");
     let put = |name: &str, annotations: Value| {
@@ -238,7 +238,7 @@ fn of_config_maps_those_with_a_record_are_leases() {
 }
 
 #[test]
-fn what_does_not_mend_is_an_error_that_says_what_to_do_and_no_secret() {
+fn permanent_error_names_a_remedy_and_no_secret() {
     let cluster = Cluster::in_memory("observed-by-nobody");
     let refused = |running: Running, what: &str| {
         let (code, stdout, stderr) = running.end();
@@ -281,7 +281,7 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
 }
 
 #[test]
-fn wait_ends_when_somebody_leads_and_says_who() {
+fn wait_ends_with_the_name_of_the_leader() {
     let file = File::new();
     let mut waiting = file.run(&["wait", "jobs"]);
     thread::sleep(A_WHILE);

@@ -14,8 +14,8 @@ use crate::support::run::Run;
 use crate::support::{skip, wait_until};
 
 on_both_servers! {
-    job_runners_hand_over_when_they_are_told_to_end,
-    shards_are_shared_out_equally_among_those_who_live,
+    job_runners_hand_over_on_sigterm,
+    shards_are_shared_equally_among_live_members,
     a_leader_whose_work_hangs_ends_and_another_leads,
     programs_in_c_and_python_lead_and_release,
 }
@@ -37,7 +37,7 @@ fn after(program: &Run, text: &str) -> String {
     printed.split_once(text).and_then(|(_, rest)| rest.lines().next()).expect("it was there").to_owned()
 }
 
-fn job_runners_hand_over_when_they_are_told_to_end(cluster: &Cluster) {
+fn job_runners_hand_over_on_sigterm(cluster: &Cluster) {
     let mut runners = ["", ""].map(|_| program("job_runner", &["127.0.0.1:0"], cluster));
     let addresses = runners.each_ref().map(|runner| after(runner, "metrics at http://"));
     let leads = |at: usize| {
@@ -66,7 +66,7 @@ fn job_runners_hand_over_when_they_are_told_to_end(cluster: &Cluster) {
     assert!(runners[other].status().success(), "{}", runners[other].errors());
 }
 
-fn shards_are_shared_out_equally_among_those_who_live(cluster: &Cluster) {
+fn shards_are_shared_equally_among_live_members(cluster: &Cluster) {
     let programs = ["", ""].map(|_| program("shards", &["4", "2"], cluster));
     // How many each has now: what it has taken less what it has given up.
     let share = |program: &Run| {
@@ -126,7 +126,7 @@ fn library() -> Option<PathBuf> {
 }
 
 #[test]
-fn an_api_server_prints_a_kubeconfig_and_ends_when_it_is_told_to() {
+fn api_server_prints_a_kubeconfig_and_ends_on_sigterm() {
     let mut command = example("api_server");
     command.stdout(Stdio::piped());
     let mut server = Ended(command.spawn().expect("the example runs"));

@@ -38,7 +38,7 @@ macro_rules! on_every_store {
 on_every_store!(sqlite File, postgres InSql<Postgres>, mysql InSql<MariaDb>, etcd InEtcd);
 
 #[test]
-fn a_url_that_cannot_be_used_is_refused_and_its_password_is_not_shown() {
+fn unusable_url_is_refused_without_its_password() {
     let urls = ["postgres:me:X@h/d", "postgras://me:X@h/d", "postgres://me:X@h/d?sslmode=X", "postgresql://X"];
     for url in urls.map(|url| url.replace('X', PASSWORD)) {
         let end = run(&["--lease-lock-name=jobs", "--store", &url]);

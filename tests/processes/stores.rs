@@ -29,7 +29,7 @@ fn faults_around_a_server<S: HasServer>() -> Vec<Fault<S>> {
 }
 
 #[test]
-fn a_hundred_handovers_with_faults_on_an_etcd_are_one_after_another() {
+fn etcd_hundred_handovers_with_faults_do_not_overlap() {
     let Some(mut etcd) = Etcd::start(1, &[]) else { return };
     let member = etcd.members.remove(0);
     let url = member.url().replace("http", "etcd") + "/stores/";
@@ -37,7 +37,7 @@ fn a_hundred_handovers_with_faults_on_an_etcd_are_one_after_another() {
 }
 
 #[test]
-fn a_hundred_handovers_with_faults_on_a_postgres_are_one_after_another() {
+fn postgres_hundred_handovers_with_faults_do_not_overlap() {
     let Some(postgres) = Postgres::start(&[]) else { return };
     let of_its_own: [Fault<Postgres>; 2] = [
         ("backends terminated", |candidates, leader| {
@@ -56,7 +56,7 @@ fn a_hundred_handovers_with_faults_on_a_postgres_are_one_after_another() {
 }
 
 #[test]
-fn a_hundred_handovers_with_faults_on_a_mariadb_are_one_after_another() {
+fn mariadb_hundred_handovers_with_faults_do_not_overlap() {
     let Some(mariadb) = MariaDb::start(&[]) else { return };
     mariadb.database("faults");
     let of_its_own: [Fault<MariaDb>; 2] = [
@@ -96,7 +96,7 @@ fn hold_writers_lock(candidates: &mut Candidates<File>, leader: usize, between: 
 }
 
 #[test]
-fn a_hundred_handovers_with_faults_on_a_file_are_one_after_another() {
+fn file_hundred_handovers_with_faults_do_not_overlap() {
     let scratch = scratch();
     let path = scratch.path().join("election.db");
     let url = format!("sqlite://{}", path.display());

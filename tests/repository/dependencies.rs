@@ -36,7 +36,7 @@ fn every_licence_in_the_normal_tree_is_allowed() {
 }
 
 #[test]
-fn the_declared_rust_version_is_what_the_tree_needs() {
+fn declared_rust_version_is_that_of_the_dependency_tree() {
     let packages = packages();
     let declared = rust_version(packages.iter().find(|((name, _), _)| name == "leasehold").expect("ourselves").1);
     let needed = tree()

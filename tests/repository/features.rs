@@ -60,7 +60,7 @@ fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
 
 /// Else most of it is built once more for the threads' checkers, and again for the mutants.
 #[test]
-fn what_the_tests_of_several_packages_depend_on_has_the_same_features_for_all() {
+fn shared_test_dependencies_have_equal_features() {
     let features = |packages: &[&str]| {
         let mut arguments = vec!["tree", "--edges=normal,build,dev", "--prefix=none", "--format={p}|{f}|"];
         arguments.extend(packages.iter().flat_map(|package| ["--package", package]));

@@ -39,7 +39,7 @@ fn refusal(target: &str) -> Option<String> {
 }
 
 #[test]
-fn a_system_whose_clock_is_not_known_to_count_suspend_is_refused_with_a_reason() {
+fn system_with_an_unknown_suspend_clock_is_refused() {
     for target in [
         "x86_64-unknown-freebsd",
         "x86_64-unknown-netbsd",

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_is_refused_and_no_secret_shows() {
+    fn unusable_value_is_refused_without_showing_secrets() {
         let config = EtcdConfig::new(["https://a:2379"]).unwrap().with_user("jobs", "hunter2");
         assert!(!format!("{config:?}").contains("hunter2"));
         assert!(config.check_secrecy().is_ok());

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_as_it_was_written_and_has_the_names_of_a_lease() {
+    fn record_round_trips_with_the_field_names_of_a_lease() {
         let record = LeaderElectionRecord {
             uid: None,
             holder_identity: Some("a \"b\" é\n".to_owned()),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_an_error() {
+    fn invalid_record_is_an_error() {
         let long = format!(r#"{{"holderIdentity":"{}"}}"#, "x".repeat(LARGEST));
         for text in [
             "",

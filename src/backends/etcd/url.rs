@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_where_it_is_as_whom_and_below_which_prefix() {
+    fn url_gives_endpoints_user_and_prefix() {
         let endpoints = |config: &EtcdConfig| {
             config.endpoints.iter().map(|endpoint| endpoint.url().to_string()).collect::<Vec<_>>()
         };
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_url_is_refused_and_no_secret_shows() {
+    fn invalid_url_is_refused_without_showing_secrets() {
         for (url, rule) in [
             ("127.0.0.1:2379", "it is no URL"),
             ("http://a:2379", "etcds://"),

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_lease_is_an_error() {
+    fn invalid_lease_is_an_error() {
         for (what, change) in [
             ("no object", (|object| *object = json!([1])) as fn(&mut Value)),
             ("kind", |object| object["kind"] = json!("Status")),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_keeps_what_others_put_on_the_object() {
+    fn update_keeps_foreign_content_of_the_object() {
         let mut object = lease(|object| {
             object["metadata"]["labels"] = json!({ "team": "blue" });
             object["spec"]["strategy"] = json!("OldestEmulationVersion");

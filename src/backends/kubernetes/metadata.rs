@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_would_refuse_is_refused() {
+    fn metadata_that_the_server_would_refuse_is_refused() {
         assert!(ours().check().is_ok());
         let label = |key: &str, value: &str| Metadata {
             labels: BTreeMap::from([(key.to_owned(), value.to_owned())]),

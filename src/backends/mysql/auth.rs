@@ -96,7 +96,7 @@ mod tests {
 
     /// Computed with Python's hashlib.
     #[test]
-    fn what_is_sent_is_what_the_documentation_says() {
+    fn scramble_matches_the_documentation() {
         let scramble = b"abcdefghijklmnopqrst";
         let sent = |method: AuthMethod| hex(&method.answer("sesame", scramble, false).unwrap());
         assert_eq!(sent(AuthMethod::Native), "613e55086a4cff7ee5e72155de2dc8f9a411472c");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_password_itself_is_sent_only_where_nobody_else_reads_it() {
+    fn clear_password_is_sent_only_on_a_private_channel() {
         assert_eq!(AuthMethod::Clear.answer("hunter2", &[], true).unwrap(), b"hunter2\0");
         assert_eq!(AuthMethod::CachingSha2.full("hunter2", true).unwrap(), b"hunter2\0");
         for refused in [AuthMethod::Clear.answer("hunter2", &[], false), AuthMethod::CachingSha2.full("hunter2", false)]
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn unknown_auth_plugin_is_named() {
         assert_eq!(AuthMethod::of(b"mysql_native_password"), Some(AuthMethod::Native));
         assert_eq!(AuthMethod::of(b"client_ed25519"), None);
         assert!(unknown(b"client_ed25519").to_string().contains("\"client_ed25519\""));

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_where_and_as_whom() {
+    fn url_gives_address_and_user() {
         let full = config("mysql://jo%40b:p%3Aw@db.test:3307/app");
         assert_eq!(full.address, Address::Tcp { host: "db.test".to_owned(), port: 3307 });
         assert_eq!(
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_url_is_refused_without_being_quoted() {
+    fn invalid_url_is_refused_without_being_quoted() {
         for url in [
             "hunter2",
             "postgres://me:hunter2@a/b",
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_are_verified_unless_it_is_said_otherwise() {
+    fn remote_server_is_verified_unless_configured_otherwise() {
         for (url, expected) in [
             ("mysql://a/b", TlsMode::VerifyFull),
             ("mysql://a/b?ssl-mode=REQUIRED", TlsMode::Require),

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_as_long_as_their_first_byte_says() {
+    fn integer_length_follows_its_first_byte() {
         for (bytes, expected) in [
             (&[0_u8][..], Some(0)),
             (&[250], Some(250)),

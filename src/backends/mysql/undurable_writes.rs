@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_may_be_taken_back_until_it_or_a_later_one_was_answered() {
+    fn write_is_revocable_until_it_or_a_later_one_is_answered() {
         let undurable = UndurableWrites::default();
         undurable.track("a", 4, || {
             assert!(undurable.may_be_taken_back("a", 5), "in flight");

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_machine_has_to_prove_who_it_is_unless_the_url_says_otherwise() {
+    fn remote_server_is_verified_unless_the_url_disables_it() {
         for (url, mode, address) in [
             ("postgres://me@db.test", TlsMode::VerifyFull, "db.test:5432"),
             ("postgres://me@127.0.0.1", TlsMode::Disable, "127.0.0.1:5432"),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_and_no_secret_shows() {
+    fn unusable_value_is_refused_without_showing_secrets() {
         for url in [
             "me:hunter2@h",
             "postgres://h/hunter2",

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_ours_are_errors_and_what_a_standby_says_is_one() {
+    fn foreign_row_and_standby_row_are_errors() {
         let row = |columns: &[Option<&str>]| columns.iter().copied().collect::<SqlRow>();
         let ours =
             [Some("f"), Some("1"), Some("k"), Some("2"), Some("u"), None, Some("15"), None, None, Some("0"), None];

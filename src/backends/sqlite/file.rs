@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_and_what_has_no_directory_is_refused() {
+    fn path_without_file_or_directory_is_refused() {
         for (path, kind) in [
             ("", StoreErrorKind::Rejected),
             (":memory:", StoreErrorKind::Rejected),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_all_that_is_known_and_nobody_else_begins_one() {
+    fn line_has_all_known_values_and_text_cannot_start_a_line() {
         let events = events(LeaderElectionRecord {
             uid: None,
             holder_identity: Some("a\u{1b}[2J\u{9b}\n".into()),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_record_without_fields_says_what_is_there() {
+    fn line_of_a_record_without_fields_has_the_raw_value() {
         let events = events(LeaderElectionRecord { holder_identity: Some("a".into()), ..Default::default() });
         assert_eq!(plain(&events[0]), "1970-01-01T00:00:01.000000Z jo\\nbs: a leads, renewals 0\n");
     }

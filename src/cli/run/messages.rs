@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_arrives_whole_with_what_is_attached_and_the_end_is_noticed() {
+    fn message_arrives_whole_with_attachment_and_end_is_noticed() {
         let (one, other) = GuardianLink::pair().expect("a pair");
         let other = GuardianLink::new(other);
         assert!(other.receive::<Order>().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_is_noticed() {
+    fn absent_reader_is_noticed() {
         let (one, _other) = GuardianLink::pair().expect("a pair");
         let full =
             (0..1_000_000).find_map(|_| one.send(&GuardianReport::Gone, None).err()).expect("it does not fit for ever");

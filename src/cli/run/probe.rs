@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_yes_by_ending_with_0_in_time() {
+    fn probe_is_positive_if_it_exits_with_0_in_time() {
         assert!(probe("true").run());
         assert!(!probe("false").run());
         assert!(!probe("/there/is/no/such/program").run());

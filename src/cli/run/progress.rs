@@ -136,7 +136,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn file_is_progress_while_it_changes_whatever_its_time() {
+    fn changing_file_is_progress_at_any_timestamp() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let in_a_year = SystemTime::now() + Duration::from_secs(31_536_000);
         file.as_file().set_modified(in_a_year).expect("its time");

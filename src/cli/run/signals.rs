@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ignored_is_read() {
+    fn ignored_signals_are_read() {
         assert_eq!(ignored("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"), 1 << (SIGHUP - 1) | 1 << 12);
         assert_eq!(ignored(""), 0);
     }

@@ -134,7 +134,7 @@ mod tests {
     const TIMES: Times = Times { stop_timeout: ms(10_000), loss_grace: ms(2_000), kill_margin: ms(500) };
 
     #[test]
-    fn a_command_whose_term_is_not_renewed_is_told_to_end_and_then_ended_before_the_term_is_over() {
+    fn command_is_stopped_and_killed_before_its_term_expires() {
         let mut schedule = KillSchedule::new(TIMES, ms(10_000));
         assert_eq!(schedule.due(ms(7_499)), None);
         assert_eq!(schedule.next(), (ms(7_500), KillStep::Terminate));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn to_be_told_to_end_is_final_and_a_renewal_only_moves_the_end() {
+    fn stop_is_final_and_a_renewal_only_moves_the_kill() {
         let mut schedule = KillSchedule::new(TIMES, ms(10_000));
         schedule.terminated(ms(7_500));
         schedule.extend(ms(12_000));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_slept_past_the_end_of_the_term_tells_nobody_but_ends_it() {
+    fn process_that_slept_past_the_term_kills_without_sigterm() {
         assert_eq!(KillSchedule::new(TIMES, ms(10_000)).due(ms(9_500)), Some(KillStep::Kill));
         assert_eq!(
             KillSchedule::new(TIMES, ms(100)).due(ms(0)),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_chosen_is_short_where_the_lease_is() {
+    fn default_times_are_short_for_a_short_lease() {
         let settings = |lease, deadline, retry| {
             let builder = LeaderElector::builder("jobs").lease_duration(ms(lease));
             builder.renew_deadline(ms(deadline)).retry_period(ms(retry)).validate().expect("settings")

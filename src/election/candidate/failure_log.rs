@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_aloud_ends_aloud_though_the_reason_has_changed() {
+    fn failure_logged_at_warn_recovers_at_warn_after_a_change() {
         let mut log = FailureLog::default();
         // A server that was away, and says 403 while it starts.
         assert_eq!(log.failed(at(0), StoreErrorKind::Unavailable), Some(Level::Warn));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_told_once_a_minute() {
+    fn intermittent_failure_is_logged_once_a_minute() {
         let mut log = FailureLog::default();
         let mut lines = 0;
         for second in 0..600 {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_in_a_low_voice_and_goes_on_is_told_aloud() {
+    fn lasting_failure_is_raised_from_debug_to_warn() {
         let mut log = FailureLog::default();
         log.failed(at(0), StoreErrorKind::Timeout);
         log.works(at(0));

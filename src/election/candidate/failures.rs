@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_again_and_again_is_told_and_who_loses_a_race_now_and_then_is_not() {
+    fn repeated_conflict_is_logged_and_a_lost_race_is_not() {
         let told = |every| {
             let mut failures = Failures::new(RENEW_DEADLINE);
             let is_aloud = |failed: Failed| failed.notice.is_some_and(|notice| notice.level == Level::Warn);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_permanent_is_so_after_a_renew_deadline_of_it() {
+    fn failure_is_permanent_after_a_renew_deadline() {
         let mut failures = Failures::new(RENEW_DEADLINE);
         let mut is_permanent =
             |second, kind| failures.failed(at(second), StoreOperation::Get, &error(kind)).is_permanent;
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_worked_once_is_never_permanent() {
+    fn failure_after_a_success_is_never_permanent() {
         let mut failures = Failures::new(RENEW_DEADLINE);
         failures.succeeded(at(0), StoreOperation::Get);
         let forbidden = error(StoreErrorKind::Forbidden);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_ends_with_the_last_failure_that_no_success_has_followed() {
+    fn round_ends_with_the_last_failure_after_a_success() {
         let mut failures = Failures::new(RENEW_DEADLINE);
         failures.failed(at(0), StoreOperation::Get, &error(StoreErrorKind::Unavailable));
         failures.failed(at(1), StoreOperation::Get, &error(StoreErrorKind::Conflict));

@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_asked_is_fit() {
+    fn candidate_without_probe_is_fit() {
         let mut fitness = fitness(false, false);
         assert!(fitness.may_acquire());
         assert_eq!((fitness.change(at(0)), fitness.changes_at()), (None, None));
     }
 
     #[test]
-    fn what_is_not_known_is_a_no_and_the_first_yes_counts_at_once() {
+    fn unknown_fitness_is_unfit_and_the_first_yes_counts_at_once() {
         let mut fitness = fitness(true, false);
         assert_eq!(fitness.change(at(5)), None, "unfit from the beginning");
         assert!(!fitness.may_acquire());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn each_who_is_asked_has_to_say_yes() {
+    fn every_fitness_source_must_agree() {
         let mut fitness = fitness(true, true);
         fitness.said(at(0), FitnessSource::Probe, true);
         assert_eq!(fitness.change(at(0)), None);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn who_becomes_fit_again_and_again_waits_longer_and_longer_until_it_has_been_fit_for_that_long() {
+    fn flapping_candidate_waits_longer_until_it_stays_fit() {
         let mut fitness = fitness(false, true);
         fitness.said(at(0), FitnessSource::Program, true);
         assert_eq!(fitness.change(at(0)), fit_after(0));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn why_it_has_never_been_fit_is_told_once() {
+    fn reason_for_initial_unfitness_is_logged_once() {
         let why = |why| Some(FitnessChange::NotYet(why));
         let mut silent = fitness(true, false);
         assert_eq!((silent.change(at(0)), silent.changes_at()), (None, Some(at(10))));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_unfit_while_it_waits_waits_anew() {
+    fn candidate_unfit_while_it_waits_restarts_its_wait() {
         let mut fitness = fitness(false, true);
         for (second, is_fit) in [(0, true), (1, false), (2, true), (3, false)] {
             fitness.said(at(second), FitnessSource::Program, is_fit);

@@ -193,7 +193,7 @@ mod tests {
     type End = fn(&mut Scenario) -> Duration;
 
     #[test]
-    fn pauses_grow_from_the_retry_period_to_a_minute_until_a_watch_has_lasted() {
+    fn pauses_grow_to_a_minute_until_a_watch_has_lasted() {
         let refused: End = |scenario| scenario.watch(false, secs(10), Err(error(StoreErrorKind::Unavailable)));
         let brief: End = |scenario| scenario.watch(false, secs(2), Ok(()));
         for end in [refused, brief] {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_or_expired_is_opened_at_once_and_then_with_pauses_that_grow() {
+    fn abandoned_watch_reopens_at_once_then_with_growing_pauses() {
         for kind in [StoreErrorKind::Interrupted, StoreErrorKind::Expired] {
             let mut scenario = Scenario::new(secs(2));
             assert_eq!(scenario.watch(false, secs(10), Err(error(kind))), Duration::ZERO, "{kind:?}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_lasted_and_told_makes_up_for_those_before_it() {
+    fn lasting_watch_with_events_resets_the_pauses() {
         let mut scenario = Scenario::new(secs(2));
         for _ in 0..9 {
             scenario.watch(false, Duration::ZERO, Err(error(StoreErrorKind::Unavailable)));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_watch_begins_anew_and_every_other_goes_on() {
+    fn expired_watch_restarts_and_any_other_resumes() {
         let mut scenario = Scenario::new(secs(2));
         scenario.watch(false, secs(9), Ok(()));
         scenario.watch(false, secs(9), Err(error(StoreErrorKind::Unavailable)));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_begins_anew_and_a_store_that_cannot_watch_is_not_asked_again() {
+    fn restart_is_fresh_and_an_incapable_store_is_not_asked_again() {
         let mut scenario = Scenario::new(secs(2));
         scenario.plan.restart();
         assert!(!scenario.goes_on());

@@ -68,7 +68,7 @@ fn lasting(scenario: &Scenario, seconds: u64) -> Moment {
 }
 
 #[test]
-fn progress_a_term_ends_without_it_whatever_is_renewed() {
+fn progress_missing_ends_a_term_despite_renewals() {
     let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_timeout = Some(secs(5)));
     let began = scenario.now;
     assert_eq!(deadline.remaining(began), secs(5));
@@ -96,7 +96,7 @@ fn progress_is_noticed_to_the_moment() {
 }
 
 #[test]
-fn progress_an_acquisition_that_is_answered_too_late_for_it_is_released_and_made_again_later() {
+fn progress_too_late_acquisition_is_released_and_retried_later() {
     let (mut scenario, late) = Scenario::creating_with(|it| it.progress_timeout = Some(secs(3)));
     scenario.advance(secs(3));
     let release = scenario.lands_in_vain(&late, 10, true);
@@ -163,7 +163,7 @@ fn progress_counts_after_a_step_down_too() {
 }
 
 #[test]
-fn winding_down_is_covered_for_as_long_as_was_said() {
+fn drain_is_renewed_for_the_given_time() {
     // As said, and the shorter of two.
     for limits in [&[Some(secs(20))][..], &[None, Some(secs(20))], &[Some(secs(20)), None, Some(secs(50))]] {
         let (mut scenario, _, record) = Scenario::leading();
@@ -184,7 +184,7 @@ fn winding_down_is_covered_for_as_long_as_was_said() {
 }
 
 #[test]
-fn winding_down_ends_by_a_reason_that_forbids_it_and_is_told_by_the_first() {
+fn drain_ends_by_a_forbidding_reason_and_reports_the_first() {
     let (mut scenario, _, record) = Scenario::leading();
     scenario.election.step_down(scenario.now, None);
     scenario.election.end_term(scenario.now, StopReason::IdentityConflict);
@@ -210,7 +210,7 @@ fn winding_down_after_a_step_down_of_which_the_word_is_late() {
 }
 
 #[test]
-fn fitness_a_leader_that_is_unfit_winds_down_and_releases_when_its_guard_goes() {
+fn fitness_unfit_leader_drains_and_releases_with_its_guard() {
     for (set, limit) in [(None, 10), (Some(secs(30)), 30)] {
         let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.drain_timeout = set);
         let began = scenario.now;
@@ -226,7 +226,7 @@ fn fitness_a_leader_that_is_unfit_winds_down_and_releases_when_its_guard_goes() 
 }
 
 #[test]
-fn fitness_who_is_unfit_acquires_nothing() {
+fn fitness_unfit_candidate_acquires_nothing() {
     let mut scenario = Scenario::new();
     scenario.election.set_fit(scenario.now, false);
     scenario.election.campaign(false);
@@ -242,7 +242,7 @@ fn fitness_who_is_unfit_acquires_nothing() {
 }
 
 #[test]
-fn fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_goes_on() {
+fn fitness_acquisition_that_lands_while_unfit_is_released() {
     for is_answered in [true, false] {
         let (mut scenario, write) = Scenario::creating();
         scenario.election.set_fit(scenario.now, false);
@@ -258,7 +258,7 @@ fn fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_go
 }
 
 #[test]
-fn fitness_what_is_to_be_released_is_released_also_when_a_campaign_begins() {
+fn fitness_pending_release_happens_despite_a_new_campaign() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.election.set_fit(scenario.now, false);
     scenario.campaigns_again();

@@ -2,8 +2,8 @@
 
 mod figures;
 mod fitness;
+mod in_doubt_writes;
 mod numbered_rules;
-mod open_writes;
 mod order;
 mod pace;
 mod safety_rules;

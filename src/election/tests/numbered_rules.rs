@@ -29,7 +29,7 @@ fn rule_1_already_exists_reads_again() {
 }
 
 #[test]
-fn rule_2_another_holder_is_waited_out_by_the_duration_it_published() {
+fn rule_2_other_holder_is_waited_out_by_its_published_duration() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 40), 10);
     let found_at = scenario.now;
     let write = scenario.next_write(&held_by(OTHER, 40), 10);
@@ -38,7 +38,7 @@ fn rule_2_another_holder_is_waited_out_by_the_duration_it_published() {
 }
 
 #[test]
-fn rule_2_a_holder_without_a_positive_duration_is_waited_out_by_our_own() {
+fn rule_2_holder_without_duration_is_waited_out_by_our_own() {
     for seconds in [None, Some(0), Some(-5)] {
         let record = LeaderElectionRecord { lease_duration_seconds: seconds, ..held_by(OTHER, 1) };
         let mut scenario = Scenario::campaigning_on(record.clone(), 10);
@@ -61,7 +61,7 @@ fn rule_2_every_change_of_the_record_starts_the_wait_again() {
 }
 
 #[test]
-fn rule_2_the_take_over_is_one_update_with_the_observed_version_and_a_conflict_observes_again() {
+fn rule_2_take_over_is_one_update_and_a_conflict_reads_again() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 1), 10);
     scenario.advance(secs(1));
     let write = scenario.write();
@@ -84,7 +84,7 @@ fn rule_3_a_record_without_a_holder_is_taken_over_at_once() {
 }
 
 #[test]
-fn rule_4_a_leader_renews_with_the_version_of_its_own_last_write_and_reads_nothing() {
+fn rule_4_leader_renews_on_its_last_version_without_reading() {
     let (mut scenario, deadline, _) = Scenario::leading();
     let mut version = 10;
     for _ in 0..20 {
@@ -99,7 +99,7 @@ fn rule_4_a_leader_renews_with_the_version_of_its_own_last_write_and_reads_nothi
 }
 
 #[test]
-fn rule_5_taking_over_adds_a_transition_and_sets_acquire_time_and_renewing_keeps_both() {
+fn rule_5_take_over_adds_a_transition_and_renewal_keeps_it() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 1), 10);
     scenario.advance(secs(1));
     let taken = scenario.write();
@@ -121,7 +121,7 @@ fn rule_5_transitions_stop_at_the_limit_of_32_bits() {
 }
 
 #[test]
-fn rule_6_a_release_empties_the_holder_and_keeps_the_transitions() {
+fn rule_6_release_empties_the_holder_and_keeps_transitions() {
     let (mut scenario, _, record) = Scenario::leading();
     scenario.guard_gone();
     assert_eq!(scenario.lost(), Some(StopReason::Released));
@@ -150,7 +150,7 @@ fn rule_6_nothing_is_released_that_is_not_ours() {
 }
 
 #[test]
-fn rule_6_a_release_does_not_wait_for_a_hanging_renewal_and_is_resolved_and_repeated() {
+fn rule_6_release_overtakes_a_hanging_renewal_and_is_repeated() {
     // The driver reports the end of the guard before the outcome of the request that the end interrupts.
     for is_reported_first in [true, false] {
         let (mut scenario, ..) = Scenario::leading();
@@ -175,7 +175,7 @@ fn rule_6_a_release_does_not_wait_for_a_hanging_renewal_and_is_resolved_and_repe
 }
 
 #[test]
-fn rule_6_a_release_without_an_answer_is_resolved_within_the_release_timeout() {
+fn rule_6_unanswered_release_is_resolved_in_release_timeout() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.guard_gone();
     let began = scenario.now;
@@ -206,7 +206,7 @@ fn closed_over_a_take_over() -> (Scenario, Write) {
 }
 
 #[test]
-fn rule_6_a_closed_election_waits_for_its_open_writes_at_most_for_the_renew_deadline() {
+fn rule_6_close_waits_for_in_doubt_writes_up_to_renew_deadline() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Timeout);
     scenario.election.close();
@@ -218,7 +218,7 @@ fn rule_6_a_closed_election_waits_for_its_open_writes_at_most_for_the_renew_dead
 }
 
 #[test]
-fn rule_6_a_write_that_lands_after_the_close_is_released_before_the_end() {
+fn rule_6_write_that_lands_after_close_is_released() {
     let (mut scenario, hanging) = closed_over_a_take_over();
     scenario.found(held_by("", 1), 10);
     scenario.wait_out();
@@ -230,7 +230,7 @@ fn rule_6_a_write_that_lands_after_the_close_is_released_before_the_end() {
 }
 
 #[test]
-fn rule_6_a_closed_election_ends_when_its_open_writes_are_closed() {
+fn rule_6_close_ends_when_in_doubt_writes_are_resolved() {
     let ends: [fn(&mut Scenario); 3] = [
         |scenario| scenario.found(held_by(OTHER, 15), 11),
         |scenario| scenario.found(held_by(OTHER, 15), 4),
@@ -246,7 +246,7 @@ fn rule_6_a_closed_election_ends_when_its_open_writes_are_closed() {
 }
 
 #[test]
-fn rule_6_a_closed_election_without_open_writes_finishes_at_once() {
+fn rule_6_close_without_in_doubt_writes_finishes_at_once() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.election.close();
     assert!(matches!(scenario.next(), Step::Wait(_)), "the guard keeps it");
@@ -256,7 +256,7 @@ fn rule_6_a_closed_election_without_open_writes_finishes_at_once() {
 }
 
 #[test]
-fn rule_6_a_look_that_is_interrupted_for_a_release_is_repeated_at_once() {
+fn rule_6_read_interrupted_by_a_release_is_repeated_at_once() {
     let (mut scenario, _, record) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Conflict);
     let hanging = scenario.read();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn order_what_is_not_above_the_newest_version_is_ignored() {
+fn order_version_not_above_the_newest_is_ignored() {
     let (mut scenario, deadline, _) = Scenario::leading();
     // Two reads were under way when version 10 became known: an older one and a deletion before it.
     let early = ReadContext { newest: 0, absent: false, sent_at: scenario.now };
@@ -14,7 +14,7 @@ fn order_what_is_not_above_the_newest_version_is_ignored() {
 }
 
 #[test]
-fn order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store() {
+fn order_only_a_read_sent_after_a_version_proves_a_restore() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(held_by(OTHER, 15), 4);
@@ -26,7 +26,7 @@ fn order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store() {
 }
 
 #[test]
-fn order_another_record_at_a_version_that_was_known_proves_a_restored_store() {
+fn order_other_record_at_a_known_version_proves_a_restore() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Conflict);
     // The store went back behind version 10, and has come to it again.
@@ -40,7 +40,7 @@ fn order_another_record_at_a_version_that_was_known_proves_a_restored_store() {
 }
 
 #[test]
-fn order_a_record_at_a_version_after_which_nothing_was_there_proves_a_restored_store() {
+fn order_record_at_a_version_seen_absent_proves_a_restore() {
     for uid in ["uid-1", "uid-2"] {
         let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
         scenario.wait_out();
@@ -59,7 +59,7 @@ fn order_a_record_at_a_version_after_which_nothing_was_there_proves_a_restored_s
 }
 
 #[test]
-fn order_an_object_that_was_gone_and_is_read_again_proves_a_restored_store() {
+fn order_object_seen_deleted_and_read_again_proves_a_restore() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.wait_out();
     scenario.found_nothing();
@@ -106,7 +106,7 @@ fn order_a_late_read_of_an_object_that_is_gone_is_no_news() {
 }
 
 #[test]
-fn order_an_earlier_write_of_ours_behind_a_term_shows_a_restored_store() {
+fn order_own_earlier_write_behind_a_term_proves_a_restore() {
     let (mut scenario, create) = Scenario::creating();
     scenario.election.watch_opened(scenario.now, true);
     let first = standing(&create);
@@ -131,7 +131,7 @@ fn order_an_earlier_write_of_ours_behind_a_term_shows_a_restored_store() {
 }
 
 #[test]
-fn order_a_write_of_a_term_that_its_holder_ended_shows_no_restored_store() {
+fn order_write_of_a_term_that_was_ended_proves_no_restore() {
     let (mut scenario, deadline, _) = Scenario::leading();
     let renewal = scenario.due_write_fails(StoreErrorKind::Timeout);
     // The word of that is held up, and so are we, for longer than the renewal covers.
@@ -170,7 +170,7 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
 }
 
 #[test]
-fn order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed() {
+fn order_api_server_older_than_its_restored_store_is_ignored() {
     let mut scenario = after_a_restore();
     scenario.election.campaign(false);
     let since = scenario.now;
@@ -196,7 +196,7 @@ fn order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed() {
 }
 
 #[test]
-fn order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells() {
+fn order_old_events_do_not_show_that_a_watch_delivers() {
     let mut scenario = Scenario::new();
     scenario.found(held_by("old", 15), 1_000);
     scenario.election.watch_opened(scenario.now, true);
@@ -220,7 +220,7 @@ fn order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells() {
 }
 
 #[test]
-fn order_after_a_restore_an_event_from_before_what_is_known_makes_no_watch_believed() {
+fn order_restored_an_old_event_makes_no_watch_trusted() {
     let mut scenario = after_a_restore();
     scenario.wait_out();
     scenario.found(renewed(&held_by("new", 15)), 510);
@@ -236,7 +236,7 @@ fn order_after_a_restore_an_event_from_before_what_is_known_makes_no_watch_belie
 }
 
 #[test]
-fn order_after_a_restore_a_leader_does_not_lose_its_term_to_the_life_before() {
+fn order_restored_a_leader_keeps_its_term_despite_old_events() {
     let mut scenario = Scenario::new();
     scenario.found(held_by("old", 15), 1_000);
     scenario.wait_out();
@@ -254,7 +254,7 @@ fn order_after_a_restore_a_leader_does_not_lose_its_term_to_the_life_before() {
 }
 
 #[test]
-fn order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store() {
+fn order_restored_an_own_write_ties_a_watch_to_the_store() {
     let mut scenario = after_a_restore();
     scenario.election.campaign(false);
     let write = scenario.next_write(&held_by("new", 15), 500);
@@ -270,7 +270,7 @@ fn order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store() {
 }
 
 #[test]
-fn order_after_a_restore_a_read_that_bears_a_watch_out_ends_the_polling() {
+fn order_restored_a_read_that_confirms_a_watch_ends_polling() {
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
     let renewed = renewed(&held_by("new", 15));
@@ -280,7 +280,7 @@ fn order_after_a_restore_a_read_that_bears_a_watch_out_ends_the_polling() {
 }
 
 #[test]
-fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
+fn order_restored_a_reused_version_confirms_nothing() {
     let other = |version| Change::Written(observed(held_by("old", 15), version));
     // By a read.
     let mut scenario = after_a_restore();
@@ -340,7 +340,7 @@ fn order_after_a_restore_reads_confirm_or_refute_an_event() {
 }
 
 #[test]
-fn order_after_a_restore_what_was_before_it_in_both_lives_confirms_nothing() {
+fn order_restored_state_common_to_both_lives_confirms_nothing() {
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, false);
     // A backup keeps versions and records, and both lives may have had a label edited after it.
@@ -355,7 +355,7 @@ fn order_after_a_restore_what_was_before_it_in_both_lives_confirms_nothing() {
 }
 
 #[test]
-fn order_after_a_restore_our_own_record_from_before_is_no_predecessors() {
+fn order_restored_an_old_own_record_is_no_predecessors() {
     let (mut scenario, _, _) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(held_by(ME, 15), 4);

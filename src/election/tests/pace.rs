@@ -18,7 +18,7 @@ fn a_campaign_polls_every_retry_period_with_jitter() {
 }
 
 #[test]
-fn a_write_is_not_repeated_in_a_tight_loop_when_the_version_stands_still() {
+fn write_is_not_repeated_in_a_tight_loop_at_a_fixed_version() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let began = scenario.now;
     let mut writes = 0;
@@ -96,7 +96,7 @@ fn a_pause_from_before_does_not_hold_up_a_release() {
 }
 
 #[test]
-fn a_pause_that_a_candidate_was_asked_for_does_not_end_the_term_that_it_has_won() {
+fn requested_pause_does_not_end_the_term_just_won() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
     scenario.election.on_response(scenario.now, write.id, busy(secs(60)));
@@ -118,7 +118,7 @@ fn from_far_away_a_release_may_take_all_that_is_left() {
 
 /// What the thread does when the guard goes while a renewal is in flight.
 #[test]
-fn a_release_from_up_to_500_ms_away_lets_a_renewal_in_flight_finish_and_is_written_in_time() {
+fn release_up_to_500_ms_away_lets_a_renewal_finish_in_time() {
     for far in [1, 20, 50, 100, 200, 300, 400, 500] {
         for renewals in [0, 1, 5] {
             let (mut scenario, mut version) = Scenario::leading_from_afar(millis(far));
@@ -147,7 +147,7 @@ fn a_release_from_up_to_500_ms_away_lets_a_renewal_in_flight_finish_and_is_writt
 }
 
 #[test]
-fn from_up_to_400_ms_away_a_renewal_that_hangs_leaves_time_to_release_on_a_new_connection() {
+fn release_up_to_400_ms_away_outlasts_a_hanging_renewal() {
     for far in [1, 20, 50, 100, 200, 300, 400] {
         let (mut scenario, _) = Scenario::leading_from_afar(millis(far));
         let renewal = scenario.due_write();
@@ -187,7 +187,7 @@ fn a_release_is_urgent_only_until_its_timeout() {
 }
 
 #[test]
-fn how_long_a_request_is_left_alone_follows_how_long_answers_take() {
+fn request_timeout_follows_response_times() {
     let (mut scenario, ..) = Scenario::leading();
     let near = scenario.election.interrupt_after();
     assert_eq!((near.release, near.news), (millis(50), millis(250)));
@@ -208,7 +208,7 @@ fn how_long_a_request_is_left_alone_follows_how_long_answers_take() {
 }
 
 #[test]
-fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
+fn request_lost_with_its_connection_is_resent_once_at_once() {
     // A renewal.
     let (mut scenario, deadline, _) = Scenario::leading();
     let first = scenario.due_write_fails(StoreErrorKind::ConnectionClosed);
@@ -322,7 +322,7 @@ fn renewals_are_paced_from_their_sending() {
 }
 
 #[test]
-fn a_campaign_takes_the_place_of_one_that_nobody_waits_for() {
+fn campaign_replaces_an_abandoned_one() {
     let mut scenario = Scenario::trying_once();
     let read = scenario.read();
     scenario.election.campaign(false);
@@ -367,7 +367,7 @@ fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
 }
 
 #[test]
-fn what_a_store_asked_for_is_kept_by_the_campaign_after_a_term_too() {
+fn pause_requested_by_a_store_holds_after_a_term_too() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
     let asked = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));

@@ -20,7 +20,7 @@ fn validity_counts_from_before_the_write_was_sent() {
 }
 
 #[test]
-fn loss_is_final_a_success_after_the_deadline_does_not_revive_the_term() {
+fn loss_is_final_even_if_a_renewal_succeeds_later() {
     for is_seen_by_a_view in [false, true] {
         let (mut scenario, deadline, _) = Scenario::leading();
         let renewal = scenario.due_write();
@@ -33,7 +33,7 @@ fn loss_is_final_a_success_after_the_deadline_does_not_revive_the_term() {
 }
 
 #[test]
-fn loss_is_final_while_the_guard_exists_nothing_is_released_nor_renewed() {
+fn loss_is_final_and_nothing_is_written_while_the_guard_exists() {
     let (mut scenario, _, record) = Scenario::leading();
     scenario.advance(secs(10));
     scenario.found(record.clone(), 10);
@@ -48,7 +48,7 @@ fn loss_is_final_while_the_guard_exists_nothing_is_released_nor_renewed() {
 }
 
 #[test]
-fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
+fn loss_is_final_and_a_step_down_renews_until_the_guard_drops() {
     let (mut scenario, deadline, _) = Scenario::leading();
     deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.election.step_down(scenario.now, None);
@@ -65,7 +65,7 @@ fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
 }
 
 #[test]
-fn loss_is_final_a_term_that_its_holder_ended_waits_for_the_word_of_why() {
+fn loss_is_final_and_an_ended_term_waits_for_its_reason() {
     let (mut scenario, deadline, _) = Scenario::leading();
     deadline.end(scenario.now, StopReason::Released);
     scenario.due_write_succeeds(11);
@@ -112,7 +112,7 @@ fn loss_is_final_a_second_step_down_changes_nothing() {
 }
 
 #[test]
-fn every_put_names_the_uid_it_observed_and_a_lease_made_anew_by_a_put_is_a_loss() {
+fn update_names_the_uid_and_a_recreated_lease_is_a_loss() {
     let (mut scenario, deadline, _) = Scenario::leading();
     let renewal = scenario.due_write();
     assert_eq!(renewal.record.uid.as_deref(), Some("uid-1"));
@@ -125,7 +125,7 @@ fn every_put_names_the_uid_it_observed_and_a_lease_made_anew_by_a_put_is_a_loss(
 }
 
 #[test]
-fn renew_time_moves_with_every_write_whatever_the_wall_clock_does() {
+fn renew_time_advances_with_every_write_on_any_wall_clock() {
     let (mut scenario, _, first) = Scenario::leading();
     let mut last = first.renew_time.unwrap();
     for version in 11..20 {
@@ -162,7 +162,7 @@ fn renew_time_moves_by_a_microsecond_when_no_clock_does() {
 }
 
 #[test]
-fn renew_time_an_unchanged_answer_at_the_base_version_is_no_renewal() {
+fn renew_time_unchanged_at_the_base_version_is_no_renewal() {
     let (mut scenario, deadline, record) = Scenario::leading();
     let renewal = scenario.due_write();
     let before = deadline.remaining(scenario.now);
@@ -174,7 +174,7 @@ fn renew_time_an_unchanged_answer_at_the_base_version_is_no_renewal() {
 }
 
 #[test]
-fn renew_time_the_digits_of_acquire_time_are_random_for_each_acquisition() {
+fn renew_time_acquire_digits_are_random_for_each_term() {
     let digits = |seed| {
         let mut scenario = Scenario::new();
         scenario.election = Election::new(scenario.election.settings.clone(), seed);
@@ -188,7 +188,7 @@ fn renew_time_the_digits_of_acquire_time_are_random_for_each_acquisition() {
 }
 
 #[test]
-fn renew_time_the_digits_of_acquire_time_are_never_those_that_stand_there() {
+fn renew_time_acquire_digits_differ_from_the_record() {
     let drawn_on = |record: LeaderElectionRecord| {
         let mut scenario = Scenario::campaigning_on(record, 10);
         scenario.write().record.acquire_time
@@ -240,7 +240,7 @@ fn one_request_never_eats_the_whole_renew_deadline() {
 }
 
 #[test]
-fn a_term_whose_holder_is_held_up_after_ending_it_runs_out_and_does_not_spin() {
+fn term_of_a_delayed_holder_expires_without_spinning() {
     let (mut scenario, deadline, _) = Scenario::leading();
     // The holder's thread stands between ending the term and saying so, and no renewal gets through.
     deadline.end(scenario.now, StopReason::SteppedDown);

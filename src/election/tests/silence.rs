@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn silence_is_counted_over_all_watches_that_go_on_where_another_ended() {
+fn silence_is_counted_over_resumed_watches() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(held_by(OTHER, 15), 10);
@@ -18,7 +18,7 @@ fn silence_is_counted_over_all_watches_that_go_on_where_another_ended() {
 }
 
 #[test]
-fn events_from_before_what_is_known_do_not_keep_a_watch_fresh() {
+fn old_events_do_not_keep_a_watch_fresh() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 100);
     scenario.election.watch_opened(scenario.now, true);
     let since = scenario.now;
@@ -37,7 +37,7 @@ fn events_from_before_what_is_known_do_not_keep_a_watch_fresh() {
 }
 
 #[test]
-fn a_mention_from_before_what_is_known_is_none() {
+fn mention_of_an_old_version_does_not_count() {
     let mut scenario = Scenario::new();
     scenario.found(held_by(OTHER, 3_600), 20);
     scenario.election.watch_opened(scenario.now, true);
@@ -50,7 +50,7 @@ fn a_mention_from_before_what_is_known_is_none() {
 }
 
 #[test]
-fn a_read_makes_up_for_what_a_watch_does_not_mention() {
+fn read_makes_up_for_a_missing_mention() {
     let mut scenario = Scenario::new();
     scenario.found(held_by(OTHER, 3_600), 20);
     scenario.election.watch_opened(scenario.now, true);
@@ -60,7 +60,7 @@ fn a_read_makes_up_for_what_a_watch_does_not_mention() {
 }
 
 #[test]
-fn a_watch_that_has_told_nothing_owes_nothing_of_a_lease_that_is_not_there() {
+fn quiet_watch_owes_nothing_for_an_absent_lease() {
     let mut scenario = Scenario::new();
     scenario.found_nothing();
     scenario.election.watch_opened(scenario.now, true);
@@ -84,7 +84,7 @@ fn a_watch_that_goes_on_owes_nothing_that_was_known_before_it() {
 }
 
 #[test]
-fn a_leader_asks_about_a_watch_that_lags_behind_its_own_renewals() {
+fn leader_reads_if_a_watch_lags_behind_its_renewals() {
     let (mut scenario, _, created) = Scenario::leading();
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(created, 10);

@@ -23,7 +23,7 @@ impl Scenario {
 }
 
 #[test]
-fn a_standby_that_hears_of_renewals_asks_for_nothing() {
+fn standby_with_renewal_events_sends_no_request() {
     let mut scenario = Scenario::standing_by();
     let mut record = held_by(OTHER, 15);
     for version in 11..200 {
@@ -35,7 +35,7 @@ fn a_standby_that_hears_of_renewals_asks_for_nothing() {
 }
 
 #[test]
-fn a_release_that_is_heard_of_is_taken_over_at_once_with_the_version_of_the_event() {
+fn observed_release_is_taken_over_with_the_version_of_the_event() {
     let mut scenario = Scenario::standing_by();
     scenario.advance(secs(1));
     scenario.hears(held_by("", 1), 11);
@@ -46,7 +46,7 @@ fn a_release_that_is_heard_of_is_taken_over_at_once_with_the_version_of_the_even
 }
 
 #[test]
-fn a_lease_that_runs_out_is_taken_over_at_the_very_expiry_counted_from_the_receipt() {
+fn expired_lease_is_taken_over_at_expiry_since_receipt() {
     let mut scenario = Scenario::standing_by();
     let received_at = scenario.now + secs(1);
     scenario.advance(secs(3));
@@ -71,7 +71,7 @@ fn the_losers_of_a_herd_resolve_by_the_event() {
 
 /// Nothing more will be told: whoever waited for that would wait for a retry period.
 #[test]
-fn a_create_whose_beater_was_told_of_before_its_refusal_waits_for_no_other_event() {
+fn beaten_create_waits_for_no_event_that_came_before() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(false);
     scenario.election.watch_opened(scenario.now, true);
@@ -86,7 +86,7 @@ fn a_create_whose_beater_was_told_of_before_its_refusal_waits_for_no_other_event
 }
 
 #[test]
-fn a_leader_hears_at_once_that_it_was_deleted_edited_or_superseded() {
+fn leader_learns_at_once_of_deletion_edit_or_take_over() {
     for (heard, reason) in losses() {
         let (mut scenario, deadline, _) = Scenario::leading_and_watching();
         scenario.advance(millis(100));
@@ -100,14 +100,14 @@ fn a_leader_hears_at_once_that_it_was_deleted_edited_or_superseded() {
 }
 
 #[test]
-fn a_standby_that_hears_of_a_deletion_creates_at_once() {
+fn standby_creates_at_once_after_a_deletion_event() {
     let mut scenario = Scenario::standing_by();
     scenario.hears_deletion(11);
     assert_eq!(scenario.write().base, None);
 }
 
 #[test]
-fn an_echo_that_comes_before_the_answer_is_adopted_with_the_time_of_sending() {
+fn echo_before_the_answer_is_adopted_with_its_send_time() {
     let (mut scenario, deadline, _) = Scenario::leading_and_watching();
     scenario.wait_out();
     let sent_at = scenario.now;
@@ -122,7 +122,7 @@ fn an_echo_that_comes_before_the_answer_is_adopted_with_the_time_of_sending() {
 }
 
 #[test]
-fn an_echo_that_comes_before_the_answer_to_a_create_costs_no_further_write() {
+fn echo_before_the_answer_to_a_create_costs_no_write() {
     let mut scenario = Scenario::new();
     scenario.election.watch_opened(scenario.now, true);
     scenario.election.campaign(false);
@@ -137,7 +137,7 @@ fn an_echo_that_comes_before_the_answer_to_a_create_costs_no_further_write() {
 }
 
 #[test]
-fn who_is_elected_far_away_does_not_look_for_what_the_watch_is_about_to_tell() {
+fn distant_leader_does_not_read_ahead_of_its_watch() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(false);
     let read = scenario.read();
@@ -191,7 +191,7 @@ fn an_edit_of_labels_costs_no_term_no_wait_and_no_request() {
 }
 
 #[test]
-fn an_edit_that_brings_a_renewal_down_is_followed_by_another_at_once() {
+fn renewal_failed_by_an_edit_is_followed_by_another_at_once() {
     let (mut scenario, _, record) = Scenario::leading_and_watching();
     let renewal = scenario.due_write();
     // The event is worked off before the answer that it had overtaken.
@@ -217,7 +217,7 @@ fn a_failed_write_of_a_watcher_is_resolved_by_a_read_at_once() {
 }
 
 #[test]
-fn a_watch_that_is_lost_is_replaced_by_polling_within_a_retry_period() {
+fn lost_watch_is_replaced_by_polling_within_a_retry_period() {
     let mut scenario = Scenario::standing_by();
     scenario.advance(secs(1));
     scenario.election.watch_lost(scenario.now);
@@ -230,7 +230,7 @@ fn a_watch_that_is_lost_is_replaced_by_polling_within_a_retry_period() {
 }
 
 #[test]
-fn those_who_lose_a_watch_together_do_not_ask_together() {
+fn candidates_that_lose_a_watch_together_read_apart() {
     let mut waits = std::collections::HashSet::new();
     for seed in 0..50 {
         let mut scenario = Scenario::new();
@@ -245,7 +245,7 @@ fn those_who_lose_a_watch_together_do_not_ask_together() {
 }
 
 #[test]
-fn a_held_lease_without_events_for_a_third_of_its_duration_is_looked_at() {
+fn held_lease_is_read_after_a_third_of_its_duration_in_silence() {
     let mut scenario = Scenario::standing_by();
     assert_eq!(scenario.wait(), secs(5));
     scenario.wait_out();
@@ -256,7 +256,7 @@ fn a_held_lease_without_events_for_a_third_of_its_duration_is_looked_at() {
 }
 
 #[test]
-fn a_watch_that_has_not_told_what_a_read_finds_is_polled_beside_and_given_up() {
+fn watch_that_missed_a_read_result_is_polled_beside_and_dropped() {
     let mut scenario = Scenario::standing_by();
     scenario.wait_out();
     scenario.found(renewed(&held_by(OTHER, 15)), 11);
@@ -278,7 +278,7 @@ fn a_watch_that_has_not_told_what_a_read_finds_is_polled_beside_and_given_up() {
 }
 
 #[test]
-fn a_watch_that_tells_late_what_a_read_found_is_relied_upon_again() {
+fn watch_that_delivers_late_is_trusted_again() {
     let mut scenario = Scenario::standing_by();
     scenario.wait_out();
     let record = renewed(&held_by(OTHER, 15));
@@ -293,7 +293,7 @@ fn a_watch_that_tells_late_what_a_read_found_is_relied_upon_again() {
 }
 
 #[test]
-fn a_conflict_of_which_a_watch_says_nothing_makes_it_stale() {
+fn conflict_without_an_event_makes_a_watch_stale() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
     scenario.write_fails(StoreErrorKind::Conflict);
@@ -317,7 +317,7 @@ fn a_conflict_of_which_a_watch_says_nothing_makes_it_stale() {
 }
 
 #[test]
-fn a_deletion_of_which_a_watch_says_nothing_makes_it_stale() {
+fn deletion_without_an_event_makes_a_watch_stale() {
     let mut scenario = Scenario::standing_by();
     scenario.election.withdraw();
     scenario.wait_out();
@@ -329,7 +329,7 @@ fn a_deletion_of_which_a_watch_says_nothing_makes_it_stale() {
 }
 
 #[test]
-fn a_watch_that_opens_and_says_nothing_is_polled_beside() {
+fn open_but_silent_watch_is_polled_beside() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     let mut record = held_by(OTHER, 15);
     let (mut version, mut renewed_at) = (10, scenario.now);
@@ -353,7 +353,7 @@ fn a_watch_that_opens_and_says_nothing_is_polled_beside() {
 }
 
 #[test]
-fn a_holder_that_renews_seldom_is_looked_at_no_more_often_than_it_must_be() {
+fn slowly_renewing_holder_is_read_no_more_than_needed() {
     let mut scenario = Scenario::standing_by();
     let mut record = held_by(OTHER, 15);
     scenario.advance(millis(4_500));
@@ -398,7 +398,7 @@ fn a_leader_that_renews_seldom_is_not_found_silent() {
 }
 
 #[test]
-fn a_lease_that_has_run_out_says_nothing_of_its_watch() {
+fn expired_lease_does_not_make_its_watch_stale() {
     let mut scenario = Scenario::new();
     scenario.found(held_by(OTHER, 15), 10);
     scenario.election.watch_opened(scenario.now, true);
@@ -414,7 +414,7 @@ fn a_lease_that_has_run_out_says_nothing_of_its_watch() {
 }
 
 #[test]
-fn a_lease_that_nobody_holds_makes_no_watch_stale() {
+fn unheld_lease_makes_no_watch_stale() {
     let mut scenario = Scenario::new();
     scenario.found(held_by("", 1), 10);
     scenario.election.watch_opened(scenario.now, false);
@@ -425,7 +425,7 @@ fn a_lease_that_nobody_holds_makes_no_watch_stale() {
 }
 
 #[test]
-fn what_vanished_while_no_watch_stood_is_looked_for() {
+fn deletion_between_watches_is_found_by_a_read() {
     let mut scenario = Scenario::standing_by();
     scenario.election.watch_lost(scenario.now);
     // It begins from scratch and tells of nothing, for nothing is there.
@@ -437,7 +437,7 @@ fn what_vanished_while_no_watch_stood_is_looked_for() {
 }
 
 #[test]
-fn a_read_that_was_sent_before_the_watch_stood_does_not_speak_for_it() {
+fn read_sent_before_the_watch_opened_does_not_confirm_it() {
     let mut scenario = Scenario::standing_by();
     scenario.election.watch_lost(scenario.now);
     scenario.wait_out();
@@ -461,7 +461,7 @@ fn a_restored_store_makes_the_watch_stale() {
 }
 
 #[test]
-fn a_leader_looks_for_what_a_watch_that_began_from_scratch_does_not_mention() {
+fn leader_reads_if_a_fresh_watch_does_not_mention_its_lease() {
     let (mut scenario, _, _) = Scenario::leading_with(|config| config.renew_interval = Some(secs(5)));
     // The lease was deleted before the watch began.
     scenario.election.watch_opened(scenario.now, true);
@@ -472,7 +472,7 @@ fn a_leader_looks_for_what_a_watch_that_began_from_scratch_does_not_mention() {
 }
 
 #[test]
-fn a_leader_that_is_refuted_and_not_told_why_looks_soon() {
+fn refuted_leader_without_an_event_reads_soon() {
     let (mut scenario, deadline, _) = Scenario::leading_and_watching();
     scenario.due_write_fails(StoreErrorKind::Conflict);
     assert!(scenario.wait() <= millis(250));
@@ -482,7 +482,7 @@ fn a_leader_that_is_refuted_and_not_told_why_looks_soon() {
 }
 
 #[test]
-fn what_becomes_of_a_watch_does_not_put_off_a_look_that_is_owed() {
+fn end_of_a_watch_does_not_delay_a_due_read() {
     let (mut scenario, _, _) = Scenario::leading_and_watching();
     scenario.due_write_fails(StoreErrorKind::Conflict);
     let due = scenario.wait();

@@ -219,7 +219,7 @@ mod tests {
     use crate::store::memory::MemoryStore;
 
     #[test]
-    fn what_a_store_has_itself_is_not_the_builders() {
+    fn property_of_a_given_store_is_not_set_by_the_builder() {
         let builder = || LeaderElector::builder("jobs");
         for (builder, field) in [
             (builder().namespace("shop"), "namespace"),

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_down_is_told_once() {
+    fn step_down_is_sent_once() {
         let (guard, commands) = leading();
         for _ in 0..3 {
             guard.step_down();

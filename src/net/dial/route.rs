@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_that_answered_last_comes_first_until_it_brings_no_answer() {
+    fn last_answering_address_comes_first_until_it_fails() {
         let remembered = Remembered::default();
         let all = ["::1", "1.1.1.1", "::2"];
         let interrupter = Interrupter::new();

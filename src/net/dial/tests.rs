@@ -231,7 +231,7 @@ fn an_interrupt_or_the_deadline_ends_all_attempts() {
 }
 
 #[test]
-fn attempts_count_among_what_may_be_under_way() {
+fn attempts_count_towards_the_limit_of_pending_dials() {
     let (hold_open, hold) = bounded(0);
     let dialer = Dialer::new(Slow { in_look_up: false, hold });
     wait_until("it refuses to start another", || {
@@ -281,7 +281,7 @@ fn a_connect_that_is_no_longer_wanted_ends() {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[test]
-fn a_connect_to_an_address_ends_with_the_interrupt_and_takes_no_thread() {
+fn connect_to_an_address_ends_with_the_interrupt_on_no_thread() {
     let (_listener, address) = deaf_listener();
     let dialer = Dialer::new(System);
     let dial = |within, interrupter: &Interrupter| {
@@ -308,7 +308,7 @@ fn a_connect_to_an_address_ends_with_the_interrupt_and_takes_no_thread() {
 }
 
 #[test]
-fn refusal_and_unknown_names_are_told_apart() {
+fn refused_connection_differs_from_an_unknown_name() {
     let error = dial(&Addresses::new(&[]).dialer(), far()).unwrap_err();
     assert_eq!(error.kind(), &NetErrorKind::Dns);
     let closed = listener().local_addr().unwrap();
@@ -336,7 +336,7 @@ fn the_zone_of_an_address_is_looked_up_by_name_and_by_number() {
 
 #[test]
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn the_system_asks_whether_an_idle_connection_still_leads_anywhere() {
+fn system_reports_if_an_idle_connection_is_still_open() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     for host in ["127.0.0.1", "localhost"] {

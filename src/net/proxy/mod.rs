@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_says_how_to_talk_to_the_proxy_and_on_which_port() {
+    fn scheme_selects_protocol_and_port_of_the_proxy() {
         for (url, protocol, is_tls, to) in [
             ("http://p", Protocol::Http, false, "p:80"),
             ("p:3128", Protocol::Http, false, "p:3128"),

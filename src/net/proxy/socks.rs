@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_in_the_answer_is_read_whatever_it_is_and_nothing_after_it() {
+    fn address_in_the_reply_is_read_and_nothing_after_it() {
         for address in [vec![1, 1, 2, 3, 4], [&[4][..], &[0; 16]].concat(), [&[3, 5][..], b"a.b.c"].concat()] {
             let answer = [&[5, 0, 5, 0, 0], &address[..], &[0, 1], b"HTTP"].concat();
             let (result, _, left) = run("http://a", None, &answer);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_told_without_the_password() {
+    fn error_is_reported_without_the_password() {
         for (login, answer, expected) in [
             (None, &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "no SOCKS 5 proxy"),
             (None, &[4, 90], "no SOCKS 5 proxy"),

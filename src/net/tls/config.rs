@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_is_refused_and_no_secret_shows() {
+    fn unusable_value_is_refused_without_showing_secrets() {
         let config = TlsConfig::new;
         assert_eq!(config().with_ca_pem("hunter2").unwrap_err().field(), "ca");
         assert_eq!(config().with_ca_file("/nowhere").unwrap_err().field(), "ca");

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_minute_old_is_due() {
+    fn file_is_due_after_a_minute() {
         let mut files = FromFiles::new(vec![PemSource::inline("a")], "a".to_owned(), at(100));
         assert!(!files.is_due(at(159)) && files.is_due(at(160)));
         assert_eq!(files.read_again(at(170), text), ReadOutcome::Unchanged);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_once_and_what_was_there_stays() {
+    fn unusable_file_is_logged_once_and_the_old_content_stays() {
         let scratch = Scratch::new();
         let file = scratch.file("a.pem", "one");
         let sources = vec![PemSource::read(&file).unwrap(), PemSource::inline("+")];
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_files_hold_is_not_shown() {
+    fn file_content_is_not_shown() {
         let scratch = Scratch::new();
         let source = PemSource::read(&scratch.file("key.pem", "hunter2")).unwrap();
         let shown = format!("{source:?} {}", source.breaks("is bad"));

@@ -73,7 +73,7 @@ mod tests {
     use crate::{LeaderElector, MemoryStore};
 
     #[test]
-    fn a_status_is_a_line_that_says_who_leads_and_what_is_wrong() {
+    fn status_is_one_line_with_the_leader_and_the_obstacle() {
         let elector = LeaderElector::builder("jobs").identity("me").start_on(MemoryStore::new()).unwrap();
         let guard = elector.block_until_leader().unwrap();
         let mut status = elector.status();

@@ -97,7 +97,7 @@ fn a_term_begins_and_is_released_at_once() {
 
 /// Its end may come at any time, also while it waits for the secondary.
 #[test]
-fn an_elector_that_is_dropped_gives_back_what_it_holds_before_the_process_ends() {
+fn dropped_elector_releases_both_before_the_process_ends() {
     let two = Two::default();
     two.secondary.give_to("other", 3_600);
     let elector = two.elector("a");
@@ -120,7 +120,7 @@ fn an_elector_that_is_dropped_gives_back_what_it_holds_before_the_process_ends()
 }
 
 #[test]
-fn an_elector_that_is_dropped_gives_back_what_it_is_about_to_win_on_either() {
+fn dropped_elector_releases_a_late_win_on_either_store() {
     for slow in ["primary", "secondary"] {
         let two = Two::default();
         two.primary.give_to("", 1);
@@ -146,7 +146,7 @@ fn an_elector_that_is_dropped_gives_back_what_it_is_about_to_win_on_either() {
 }
 
 #[test]
-fn who_cannot_reach_the_secondary_leaves_the_primary_to_others() {
+fn unreachable_secondary_leaves_the_primary_free() {
     let two = Two::default();
     let cut_off = Connection::named(&two.secondary, "new").cut_off();
     let primary = Connection::named(&two.primary, "old");

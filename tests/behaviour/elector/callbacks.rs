@@ -89,7 +89,7 @@ fn stop_counts_before_a_term_that_is_won_at_the_same_time() {
 }
 
 #[test]
-fn callbacks_end_with_their_work_and_with_a_stop_channel_that_is_gone() {
+fn callbacks_end_with_their_work_and_a_closed_stop_channel() {
     let brief = Work(|_: &LeaderGuard| {});
     let (store, elector) = alone();
     elector.run(&never::<()>(), &brief).unwrap();
@@ -140,7 +140,7 @@ fn a_panic_of_the_work_ends_the_term_and_is_passed_on() {
 }
 
 #[test]
-fn the_end_is_told_after_the_release_is_written() {
+fn end_is_reported_after_the_release_is_written() {
     struct Watching<'a>(&'a Memory, Mutex<Vec<Option<String>>>);
     impl Callbacks for Watching<'_> {
         fn on_started_leading(&self, _: &LeaderGuard) {
@@ -165,7 +165,7 @@ fn the_end_is_told_after_the_release_is_written() {
 }
 
 #[test]
-fn a_stop_channel_that_is_gone_is_heard_once_and_does_not_spin() {
+fn closed_stop_channel_is_handled_once_without_spinning() {
     let (store, elector) = alone();
     let (stop, stopped) = bounded::<()>(0);
     let (started, starts) = bounded(1);
@@ -190,7 +190,7 @@ fn a_stop_channel_that_is_gone_is_heard_once_and_does_not_spin() {
 }
 
 #[test]
-fn a_run_says_how_it_ended() {
+fn run_reports_its_outcome() {
     let (store, elector) = alone();
     let (stop, stopped) = bounded::<()>(1);
     assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::WorkReturned);

@@ -32,7 +32,7 @@ fn many_campaigns_share_a_channel_and_each_answer_has_its_key() {
 }
 
 #[test]
-fn a_term_that_the_channel_does_not_take_is_released_and_the_elector_is_free() {
+fn term_refused_by_a_full_channel_is_released() {
     let (store, elector) = alone();
     let transitions = elector.transitions();
     let (sender, full) = bounded(1);
@@ -64,7 +64,7 @@ fn a_guard_that_is_left_in_a_channel_is_released_with_it() {
 }
 
 #[test]
-fn a_campaign_that_is_withdrawn_is_answered_with_that_and_another_may_follow() {
+fn withdrawn_campaign_is_answered_and_another_may_follow() {
     let store = Memory::default();
     let (other, elector) = (elector(&store, "other"), elector(&store, "a"));
     let guard = other.block_until_leader().unwrap();
@@ -89,7 +89,7 @@ fn a_campaign_that_is_withdrawn_is_answered_with_that_and_another_may_follow() {
 
 /// It locks, starts and fails as it likes: nothing of the elector's is locked when it is dropped.
 #[test]
-fn what_a_key_does_when_it_is_dropped_is_the_campaigners_affair() {
+fn panic_in_the_drop_of_a_key_does_not_hurt_the_elector() {
     struct Key(Arc<LeaderElector>, Arc<AtomicUsize>);
     impl Drop for Key {
         fn drop(&mut self) {
@@ -112,7 +112,7 @@ fn what_a_key_does_when_it_is_dropped_is_the_campaigners_affair() {
 }
 
 #[test]
-fn a_key_that_hangs_when_it_is_dropped_holds_up_nobody() {
+fn hanging_drop_of_a_key_blocks_no_one() {
     struct Key(Receiver<()>);
     impl Drop for Key {
         fn drop(&mut self) {
@@ -133,7 +133,7 @@ fn a_key_that_hangs_when_it_is_dropped_holds_up_nobody() {
 }
 
 #[test]
-fn a_clone_of_the_receiver_hears_once_that_the_campaign_was_withdrawn_and_is_silent_then() {
+fn cloned_receiver_gets_the_withdrawal_once() {
     let store = Memory::default();
     let (other, elector) = (elector(&store, "other"), elector(&store, "a"));
     let guard = other.block_until_leader().unwrap();
@@ -164,7 +164,7 @@ fn a_clone_of_the_receiver_hears_once_that_the_campaign_was_withdrawn_and_is_sil
 }
 
 #[test]
-fn who_waits_for_the_decision_is_called_once_on_a_thread_of_its_own() {
+fn on_decided_is_called_once_on_its_own_thread() {
     let store = Memory::default();
     let (other, elector) = (elector(&store, "other"), elector(&store, "a"));
     let guard = other.block_until_leader().unwrap();
@@ -200,7 +200,7 @@ fn who_waits_for_the_decision_is_called_once_on_a_thread_of_its_own() {
 }
 
 #[test]
-fn a_call_that_hangs_holds_up_nobody() {
+fn hanging_callback_blocks_no_one() {
     let (store, elector) = alone();
     let (release, released) = bounded::<()>(0);
     let campaign = elector.campaign().unwrap();

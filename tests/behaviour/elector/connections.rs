@@ -60,7 +60,7 @@ fn a_release_is_sent_again_at_once() {
 
 /// As every elector of a program that has several on one client.
 #[test]
-fn a_release_that_interrupts_a_renewal_leaves_the_other_leases_of_the_client_alone() {
+fn release_during_a_renewal_leaves_other_leases_alone() {
     let server = ApiServer::start().unwrap();
     let client = Client::new(ClientConfig::new(&server.url()).unwrap()).unwrap();
     let start = |lease| {

@@ -39,7 +39,7 @@ fn for_longer(report: impl Fn()) {
 
 /// Also with the elector's threads stopped: both hang in the store.
 #[test]
-fn a_term_ends_without_progress_when_its_time_has_come_whatever_hangs_beside_it() {
+fn term_without_progress_ends_in_time_despite_hanging_calls() {
     let (store, elector, guard) = leading_with(builder("a").progress_timeout(WITHIN));
     store.hang_next_update();
     let last = Instant::now();
@@ -56,7 +56,7 @@ fn a_term_ends_without_progress_when_its_time_has_come_whatever_hangs_beside_it(
 }
 
 #[test]
-fn work_that_hangs_is_replaced_and_work_that_makes_progress_is_not() {
+fn stalled_work_is_replaced_and_progressing_work_is_not() {
     let store = Memory::default();
     let (a, b) = (start(short("a").progress_timeout(WITHIN), &store), start(short("b"), &store));
     let guard = a.block_until_leader().expect("a term");
@@ -78,7 +78,7 @@ fn work_that_hangs_is_replaced_and_work_that_makes_progress_is_not() {
 }
 
 #[test]
-fn a_guard_that_nobody_takes_out_of_its_channel_ends_as_well() {
+fn guard_left_in_its_channel_ends_as_well() {
     let store = Memory::default();
     let (a, b) = (start(short("a").progress_timeout(WITHIN), &store), start(short("b"), &store));
     let campaign = a.campaign().expect("a campaign");
@@ -89,7 +89,7 @@ fn a_guard_that_nobody_takes_out_of_its_channel_ends_as_well() {
 }
 
 #[test]
-fn of_several_workers_the_one_that_is_furthest_behind_counts() {
+fn slowest_worker_counts_as_progress() {
     let (_store, elector, guard) = leading_with(builder("a").progress_timeout(WITHIN));
     let began = Instant::now();
     let (hangs, works, ends) = (guard.progress_handle(), guard.leadership().progress_handle(), guard.progress_handle());
@@ -140,7 +140,7 @@ fn an_old_guards_progress_is_not_that_of_the_next_term() {
 }
 
 #[test]
-fn a_leader_whose_probe_says_no_ends_and_when_its_guard_goes_another_leads() {
+fn unfit_leader_ends_and_another_leads_after_the_guard_drops() {
     let store = Memory::default();
     let is_fit = Arc::new(AtomicBool::new(true));
     let probed = Arc::clone(&is_fit);
@@ -209,7 +209,7 @@ fn a_flag_is_shared_by_many_electors() {
 }
 
 #[test]
-fn whoever_has_a_view_can_end_a_term_and_say_for_how_long_it_is_renewed() {
+fn any_view_can_end_a_term_with_a_drain_limit() {
     let (store, elector, guard) = leading_with(builder("a"));
     guard.leadership().step_down();
     assert!(!guard.is_leader());
@@ -242,7 +242,7 @@ fn a_panic_in_a_scope_is_covered_for_a_limited_time() {
 }
 
 #[test]
-fn a_status_says_who_is_fit_and_when_there_was_progress() {
+fn status_reports_fitness_and_progress() {
     let store = Memory::default();
     let fitness = Fitness::new();
     // The wait after the recovery must outlast the next statements on a busy machine.
@@ -314,7 +314,7 @@ fn a_probe_whose_panic_panics_again_is_run_again() {
 
 /// The one that has panicked is no part of what winds down.
 #[test]
-fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
+fn drain_beside_a_panicked_worker_is_renewed() {
     let (store, _elector, guard) = leading_with(builder("a").progress_timeout(WITHIN).drain_timeout(3 * SOON));
     let renewed = AtomicU64::new(0);
     let scope = catch_unwind(AssertUnwindSafe(|| {

@@ -19,7 +19,7 @@ fn builder(identity: &str) -> LeaderElectorBuilder {
 }
 
 #[test]
-fn with_a_tolerance_a_leader_that_cannot_renew_is_unhealthy_after_its_lease_and_that() {
+fn tolerance_leader_without_renewal_is_unhealthy_after_it() {
     let (store, elector, guard) = leading_with(builder("a"));
     let (none, much) = (
         elector.health_check().with_tolerance(Duration::ZERO),
@@ -41,7 +41,7 @@ fn with_a_tolerance_a_leader_that_cannot_renew_is_unhealthy_after_its_lease_and_
 
 /// What winds down is renewed, though no term is prolonged by that.
 #[test]
-fn with_a_tolerance_who_steps_down_is_healthy() {
+fn tolerance_stepped_down_leader_is_healthy() {
     let (store, elector, guard) = leading_with(builder("a"));
     guard.step_down();
     std::thread::sleep(LEASE + A_WHILE);
@@ -50,7 +50,7 @@ fn with_a_tolerance_who_steps_down_is_healthy() {
 }
 
 #[test]
-fn with_a_tolerance_who_was_superseded_is_healthy() {
+fn tolerance_superseded_leader_is_healthy() {
     let (store, elector, guard) = leading_with(builder("a"));
     let health = elector.health_check().with_tolerance(Duration::ZERO);
     store.give_to("b", 300);
@@ -61,7 +61,7 @@ fn with_a_tolerance_who_was_superseded_is_healthy() {
 }
 
 #[test]
-fn contact_is_missed_when_the_store_says_nothing() {
+fn silent_store_is_missed_contact() {
     let store = Memory::default();
     store.on_get(|| Err(StoreError::new(StoreErrorKind::Unavailable, "made up")));
     let elector = builder("a").start_on(Connection::new(&store)).unwrap();
@@ -79,7 +79,7 @@ fn contact_is_missed_when_the_store_says_nothing() {
 
 /// A standby asks for nothing while a watch tells it.
 #[test]
-fn what_a_watch_tells_is_contact() {
+fn watch_event_is_contact() {
     let store = std::sync::Arc::new(MemoryStore::new());
     let leader =
         builder("a").renew_interval(Duration::from_millis(50)).start_on(std::sync::Arc::clone(&store)).unwrap();

@@ -79,7 +79,7 @@ fn until(told: &Receiver<Told>, last: impl Fn(&Told) -> bool) -> Vec<Told> {
 }
 
 #[test]
-fn an_observer_is_told_of_all_that_an_elector_does() {
+fn observer_receives_every_fact_of_an_elector() {
     let (recorder, told) = Recorder::new();
     let elector =
         builder("a").renew_interval(Duration::from_millis(50)).observer(recorder).start_on(MemoryStore::new());
@@ -105,7 +105,7 @@ fn an_observer_is_told_of_all_that_an_elector_does() {
 }
 
 #[test]
-fn a_failed_renewal_and_the_read_that_follows_it_are_told() {
+fn failed_renewal_and_its_read_are_reported() {
     let (recorder, told) = Recorder::new();
     let (store, elector, guard) = leading_with(builder("a").retry_period(Duration::from_millis(50)).observer(recorder));
     let mut left = 1;
@@ -155,7 +155,7 @@ impl Observer for Bad {
 }
 
 #[test]
-fn an_observer_that_hangs_or_panics_hurts_nobody() {
+fn hanging_or_panicking_observer_hurts_no_one() {
     for panics in [false, true] {
         let store = MemoryStore::new();
         let (end, hangs) = bounded::<()>(0);
@@ -184,7 +184,7 @@ fn an_observer_that_hangs_or_panics_hurts_nobody() {
 }
 
 #[test]
-fn a_status_says_how_an_elector_fares() {
+fn status_reports_the_state_of_an_elector() {
     let store = Memory::default();
     let elector = builder("a").start_on(Connection::named(&store, "the record")).unwrap();
     let before = elector.status();
@@ -206,7 +206,7 @@ fn a_status_says_how_an_elector_fares() {
 
 /// By whoever does not campaign, too.
 #[test]
-fn nobody_leads_when_the_lease_of_the_leader_lease_expired() {
+fn expired_lease_has_no_leader() {
     let (store, elector) = alone();
     let transitions = elector.transitions();
     let next = || transitions.recv_timeout(SOON).expect("a transition");
@@ -230,7 +230,7 @@ fn nobody_leads_when_the_lease_of_the_leader_lease_expired() {
 
 /// Who cannot renew is not named by itself either, once others may take over.
 #[test]
-fn an_elector_that_cannot_renew_does_not_name_itself_for_ever() {
+fn elector_that_cannot_renew_stops_naming_itself() {
     let store = Memory::default();
     let builder = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(1));
     let elector = builder.retry_period(Duration::from_millis(100)).start_on(Connection::new(&store)).unwrap();
@@ -246,7 +246,7 @@ fn an_elector_that_cannot_renew_does_not_name_itself_for_ever() {
 }
 
 #[test]
-fn after_a_panic_the_status_says_so() {
+fn status_reports_a_panic() {
     let (recorder, told) = Recorder::new();
     let (store, elector, guard) = leading_with(builder("a").retry_period(Duration::from_millis(50)).observer(recorder));
     assert!(elector.status().is_running);
@@ -261,7 +261,7 @@ fn after_a_panic_the_status_says_so() {
 
 /// The end of the lease before is not that of the new leader's.
 #[test]
-fn whoever_has_a_guard_is_the_leader_also_after_a_lease_that_ran_out() {
+fn guard_owner_is_the_leader_after_an_expired_lease_too() {
     let electors: Vec<_> = (0..50)
         .map(|_| {
             let store = Memory::default();
@@ -284,7 +284,7 @@ fn whoever_has_a_guard_is_the_leader_also_after_a_lease_that_ran_out() {
 }
 
 #[test]
-fn writes_that_are_always_refused_are_reported_until_one_succeeds() {
+fn refused_writes_are_reported_until_one_succeeds() {
     let store = Memory::default();
     store.give_to("", 1);
     store.on_update(|_| Err(StoreError::new(StoreErrorKind::Conflict, "made up")));
@@ -309,7 +309,7 @@ fn writes_that_are_always_refused_are_reported_until_one_succeeds() {
 }
 
 #[test]
-fn an_error_is_no_longer_the_last_when_the_watch_has_told_something_since() {
+fn error_is_cleared_by_a_later_watch_event() {
     let store = Memory::default();
     store.give_to("b", 300);
     let (tell, tells) = unbounded::<()>();

@@ -52,7 +52,7 @@ fn assert_gone(elector: &LeaderElector) {
 }
 
 #[test]
-fn a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting() {
+fn panicking_lock_ends_the_term_once_and_frees_all_waiters() {
     for in_get in [false, true] {
         let (store, elector) = alone();
         let transitions = elector.transitions();
@@ -108,7 +108,7 @@ fn a_lock_that_panics_ends_a_campaign() {
 }
 
 #[test]
-fn a_lock_that_panics_after_the_end_of_a_term_does_not_end_it_again() {
+fn panicking_lock_after_a_term_does_not_end_it_again() {
     let (store, elector) = alone();
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();

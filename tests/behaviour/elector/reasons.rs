@@ -23,7 +23,7 @@ fn told_reason(transitions: &Receiver<Transition>) -> StopReason {
 
 /// It asks all the time, so that it notices before the elector's thread does, and drops its guard in the same breath.
 #[test]
-fn a_term_that_ran_out_is_told_as_expired_whoever_notices_first() {
+fn expired_term_is_reported_as_expired_by_every_reader() {
     listen();
     thread::scope(|scope| {
         for number in 0..10 {

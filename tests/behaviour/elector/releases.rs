@@ -16,7 +16,7 @@ use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
 /// A server that answers at once is not given a part of the release timeout to come back.
 #[test]
-fn a_hanging_request_is_given_up_soon_however_long_the_release_timeout() {
+fn hanging_request_is_abandoned_soon_at_any_release_timeout() {
     for timeout in [Duration::from_secs(60), Duration::from_secs(i32::MAX as u64)] {
         let (store, _elector, guard) = leading_with(builder("a").release_timeout(timeout));
         let view = guard.leadership();
@@ -29,7 +29,7 @@ fn a_hanging_request_is_given_up_soon_however_long_the_release_timeout() {
 
 /// The end of the process would leave it held.
 #[test]
-fn an_elector_that_is_dropped_gives_back_what_it_is_about_to_win() {
+fn dropped_elector_releases_a_late_win() {
     let store = Memory::default();
     store.give_to("", 1);
     let (acquiring, acquires) = bounded(1);
@@ -76,7 +76,7 @@ fn drop_in_update(store: &Memory, slot: Slot) -> Duration {
 
 /// That elector's thread has a request of its own to see to, and who waits for a release may wait for its time-out.
 #[test]
-fn a_guard_that_is_dropped_on_the_thread_of_another_elector_is_not_waited_for() {
+fn guard_dropped_on_another_electors_thread_does_not_wait() {
     let (store, others) = (Memory::default(), Memory::default());
     let elector = builder("a").start_on(Connection::new(&store)).unwrap();
     let other = builder("b").start_on(Connection::new(&others)).unwrap();
@@ -97,7 +97,7 @@ fn a_guard_that_is_dropped_on_the_thread_of_another_elector_is_not_waited_for() 
 }
 
 #[test]
-fn a_guard_that_is_dropped_inside_a_call_of_its_lock_does_not_wait_for_itself() {
+fn guard_dropped_inside_its_own_lock_does_not_deadlock() {
     let (store, elector) = alone();
     let slot: Slot = Arc::default();
     *slot.lock() = Some(elector.block_until_leader().unwrap());
@@ -108,7 +108,7 @@ fn a_guard_that_is_dropped_inside_a_call_of_its_lock_does_not_wait_for_itself() 
 }
 
 #[test]
-fn a_guard_that_is_dropped_inside_a_log_call_does_not_wait_for_itself() {
+fn guard_dropped_inside_a_log_call_does_not_deadlock() {
     listen();
     let name = "record of a guard that is dropped in a log call";
     let store = Memory::default();
@@ -149,7 +149,7 @@ fn hanging_logger_delays_neither_caller_nor_requests() {
 
 /// Nobody waits for the release of a term that nobody took.
 #[test]
-fn a_term_that_nobody_took_is_released_although_a_renewal_hangs() {
+fn unclaimed_term_is_released_despite_a_hanging_renewal() {
     let (store, elector) = alone();
     let campaign = elector.campaign().unwrap();
     wait_until("it leads", || store.holder().is_some());
@@ -180,7 +180,7 @@ fn failed_release_is_logged_on_another_thread() {
 
 /// The store applies writes at once, and answers them late: a release later than others.
 #[test]
-fn a_release_that_the_watch_tells_of_is_not_waited_for_any_longer() {
+fn release_seen_by_the_watch_ends_the_wait() {
     let released_at: Arc<Mutex<Option<Instant>>> = Arc::default();
     let noted = Arc::clone(&released_at);
     let store = Wrapped::answering(MemoryStore::new(), move |method| match method {

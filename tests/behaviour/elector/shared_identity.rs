@@ -53,7 +53,7 @@ fn twins_that_reclaim_do_so_at_the_retry_period() {
 }
 
 #[test]
-fn a_predecessor_of_the_same_name_is_waited_for_without_an_error() {
+fn predecessor_of_the_same_name_is_waited_for_without_error() {
     listen();
     let name = "record of one with a predecessor";
     let store = Memory::default();
@@ -71,7 +71,7 @@ fn a_predecessor_of_the_same_name_is_waited_for_without_an_error() {
 }
 
 #[test]
-fn a_twin_that_renews_is_an_error_that_is_told_once() {
+fn renewing_twin_is_an_error_that_is_reported_once() {
     listen();
     let (first, second) = ("record of the first process", "record of the second process");
     let store = Memory::default();

@@ -82,7 +82,7 @@ fn an_error_from_before_is_not_the_answer_of_a_later_try() {
 
 /// Its first write was lost with its connection, or was carried out; the second met what stands there now.
 #[test]
-fn a_try_that_was_beaten_after_a_closed_connection_has_not_failed() {
+fn try_acquire_beaten_after_a_closed_connection_is_no_error() {
     let store = Memory::default();
     drop(elector(&store, "a").block_until_leader().unwrap());
     let mut writes = 0;

@@ -23,7 +23,7 @@ fn busy_leader(store: &Memory) -> LeaderElector {
 
 /// After five watches the next one opens 16 retry periods later. A change that is noticed sooner was polled.
 #[test]
-fn watches_that_end_soon_come_at_longer_and_longer_intervals_and_are_polled_beside() {
+fn short_watches_reopen_at_growing_intervals_beside_polls() {
     let store = Memory::default();
     // A watch that lasts longer than a retry period ends the series, so a stall must be shorter than one.
     const RETRY: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ fn watches_that_end_soon_come_at_longer_and_longer_intervals_and_are_polled_besi
 }
 
 #[test]
-fn a_server_that_asks_to_be_left_alone_is_not_asked_for_a_watch_before() {
+fn retry_after_delays_the_next_watch() {
     for kind in [StoreErrorKind::Unavailable, StoreErrorKind::Expired] {
         let asked = Duration::from_secs(1);
         let store = Memory::default();
@@ -67,7 +67,7 @@ fn a_server_that_asks_to_be_left_alone_is_not_asked_for_a_watch_before() {
 }
 
 #[test]
-fn a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry() {
+fn watch_resumes_at_its_end_and_restarts_after_an_expiry() {
     let store = Memory::default();
     let (watched, calls) = watched(&store, |number, stop, tell| {
         if number < 4 {
@@ -90,7 +90,7 @@ fn a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry() {
 
 /// As behind a proxy that opens every watch and passes nothing on.
 #[test]
-fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_not_in_a_tight_loop() {
+fn silent_watch_restarts_from_scratch_not_in_a_tight_loop() {
     let store = Memory::default();
     let leader = busy_leader(&store);
     let guard = leader.block_until_leader().unwrap();
@@ -117,7 +117,7 @@ fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_no
 
 /// As a store does whose hook joins the thread that reads for it.
 #[test]
-fn a_watch_is_given_up_also_where_its_hook_waits_until_what_it_told_is_taken() {
+fn watch_is_dropped_even_if_its_hook_waits_for_its_events() {
     let store = Memory::default();
     let leader = busy_leader(&store);
     let _guard = leader.block_until_leader().unwrap();

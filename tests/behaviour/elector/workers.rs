@@ -51,7 +51,7 @@ fn work_that_panics_releases_the_lease() {
 }
 
 #[test]
-fn whoever_has_the_elector_sees_its_term() {
+fn elector_owner_sees_its_term() {
     let (_store, elector) = alone();
     assert!(elector.leadership().is_none());
     assert_eq!((elector.name(), elector.namespace()), ("test", None));

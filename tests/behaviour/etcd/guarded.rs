@@ -37,7 +37,7 @@ fn a_leader_writes_between_its_renewals_as_long_as_it_leads() {
 
 /// The elector is none the wiser: it does not renew for twenty seconds, and there is no watch that tells it.
 #[test]
-fn whoever_was_taken_over_from_writes_nothing_even_if_its_guard_does_not_know() {
+fn superseded_leader_writes_nothing_with_a_valid_guard() {
     let Some((etcd, [store, other])) = stores("guarded-takeover/") else { return };
     let slow = builder("a").renew_interval(Duration::from_secs(20)).retry_period(Duration::from_secs(10));
     let elector = slow.start_on(Wrapped::without_watch(Arc::clone(&store))).expect("an elector");
@@ -60,7 +60,7 @@ fn whoever_was_taken_over_from_writes_nothing_even_if_its_guard_does_not_know() 
 }
 
 #[test]
-fn what_cannot_be_guarded_is_refused() {
+fn unguardable_transaction_is_refused() {
     let Some((etcd, [store, other])) = stores("guarded-refusals/") else { return };
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().expect("a term");

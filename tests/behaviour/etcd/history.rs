@@ -26,7 +26,7 @@ fn watch(store: &impl Store, from: Option<&Cursor>, is_enough: impl Fn(&WatchEve
 }
 
 #[test]
-fn a_watch_behind_compacted_history_expires_and_begins_anew() {
+fn watch_behind_compaction_expires_and_restarts() {
     let Some(etcd) = Etcd::start(1, &[]) else { return };
     let store = etcd.store("compacted/");
     let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
@@ -72,7 +72,7 @@ fn restore(etcd: &mut Etcd) {
 
 /// The revisions are given again: what A has written last and what B writes now have the same.
 #[test]
-fn after_a_restore_no_record_of_another_is_overwritten_at_equal_revisions() {
+fn restored_store_no_foreign_record_is_overwritten() {
     let Some(mut etcd) = Etcd::start(1, &[]) else { return };
     let (a, b) = (etcd.store("restored/"), etcd.store("restored/"));
     let first = a.create("jobs", &held_by("a"), &call()).expect("a record");
@@ -93,7 +93,7 @@ fn after_a_restore_no_record_of_another_is_overwritten_at_equal_revisions() {
 }
 
 #[test]
-fn after_a_restore_a_watch_of_the_future_expires_and_the_leader_loses_its_term() {
+fn restored_store_future_watch_expires_and_the_term_ends() {
     let Some(mut etcd) = Etcd::start(1, &[]) else { return };
     let store = Arc::new(etcd.store("future/"));
     let before = store.create("jobs", &held_by("x"), &call()).expect("a record");
@@ -120,7 +120,7 @@ fn after_a_restore_a_watch_of_the_future_expires_and_the_leader_loses_its_term()
 
 /// Somebody's value under the key of a record.
 #[test]
-fn what_is_no_record_is_never_overwritten() {
+fn invalid_record_is_never_overwritten() {
     let Some(etcd) = Etcd::shared() else { return };
     let store = Arc::new(etcd.store("strange/"));
     for value in ["", "text", "{}", r#"{"holderIdentity":7}"#] {

@@ -21,7 +21,7 @@ fn short(identity: &str) -> LeaderElectorBuilder {
 }
 
 #[test]
-fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
+fn term_outlasts_a_frozen_member_even_the_raft_leader() {
     let Some(mut etcd) = Etcd::start(3, &[]) else { return };
     let raft_leader = etcd.leader();
     etcd.members.swap(0, raft_leader);
@@ -47,7 +47,7 @@ fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
 }
 
 #[test]
-fn without_a_quorum_nothing_is_ok_and_terms_run_out_and_with_one_they_are_won_again() {
+fn without_quorum_terms_expire_and_return_with_it() {
     let Some(etcd) = Etcd::start(3, &[]) else { return };
     let store = Arc::new(etcd.store("quorum/"));
     let elector = short("a").start_on(Arc::clone(&store)).expect("an elector");

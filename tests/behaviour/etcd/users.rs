@@ -61,7 +61,7 @@ fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
 }
 
 #[test]
-fn a_server_that_wants_a_certificate_gets_it_and_one_that_is_not_known_gets_nothing() {
+fn client_certificate_is_shown_to_a_verified_server_only() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let authority = Authority::new();
     let client = authority.issue("client");

@@ -46,7 +46,7 @@ fn a_campaign_survives_bad_answers() {
 
 /// What is permanent ends a campaign with words for whoever can fix it.
 #[test]
-fn what_is_permanent_is_said_to_the_caller() {
+fn permanent_error_reaches_the_caller() {
     let server = server();
     const PERMANENT: &[Case] = &[
         ("403: grant the verb `get`", |_| {

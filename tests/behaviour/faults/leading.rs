@@ -109,7 +109,7 @@ fn a_restarted_server_costs_a_short_term_and_no_long_one() {
 }
 
 #[test]
-fn a_lease_that_was_deleted_and_made_anew_ends_the_term() {
+fn deleted_and_recreated_lease_ends_the_term() {
     let server = server();
     let place = Place::new(&server, "anew");
     let elector = place.start(place.long("me"));

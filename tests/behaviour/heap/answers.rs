@@ -176,7 +176,7 @@ fn a_lease_takes_less_than_16_mib() {
 }
 
 #[test]
-fn what_is_longer_than_a_lease_is_refused() {
+fn response_longer_than_a_lease_is_refused() {
     let server = ApiServer::start().expect("an in-memory server");
     let leases = store(&server);
     for (length, is_read) in [(LONGEST_LEASE, true), (LONGEST_LEASE + 1, false), (LONGEST, false)] {
@@ -253,7 +253,7 @@ fn etcd_answer_is_read_without_copies() {
 
 /// A thousand annotations of all the bytes that a server takes, each owned by two dozen managers in turn.
 #[test]
-fn a_lease_that_is_as_large_as_a_server_takes_it_is_held_and_kept() {
+fn largest_lease_of_a_server_is_held_and_kept() {
     let server = ApiServer::start().expect("an in-memory server");
     let key = |number: usize| format!("example.com/a-word-on-the-matter-{number:04}");
     let annotations: Value =

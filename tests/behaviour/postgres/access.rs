@@ -61,7 +61,7 @@ fn password_may_be_proved_by_md5_or_in_clear() {
 }
 
 #[test]
-fn a_certificate_proves_who_we_are() {
+fn certificate_proves_the_identity() {
     let authority = Authority::new();
     let (server, client) = (authority.issue("127.0.0.1"), authority.issue("postgres"));
     let scratch = tempfile::tempdir().expect("a scratch directory");

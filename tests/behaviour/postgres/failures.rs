@@ -14,7 +14,7 @@ use crate::support::{A_WHILE, SOON, wait_until};
 
 /// A session that waits for a lock is one that the server keeps for somebody who has gone.
 #[test]
-fn a_call_that_waits_for_a_lock_leaves_nobody_waiting_on_the_server() {
+fn call_waiting_for_a_lock_leaves_no_query_behind() {
     let Some(postgres) = Postgres::shared() else { return };
     let store = with_table(postgres, "locks");
     waits_for_no_lock(postgres, &store);
@@ -79,7 +79,7 @@ fn a_standby_neither_answers_nor_takes_part() {
 
 /// The server answers `UPDATE 1` with a warning when it is told not to wait any longer; a fail-over may take that back.
 #[test]
-fn a_commit_that_has_not_reached_its_synchronous_standby_is_no_answer() {
+fn unsynchronized_commit_is_no_success() {
     for hides_warnings in [false, true] {
         let Some(postgres) = Postgres::start(&[]) else { return };
         let store = with_table(&postgres, "waits");
@@ -105,7 +105,7 @@ fn a_commit_that_has_not_reached_its_synchronous_standby_is_no_answer() {
 /// PostgreSQL shows such a commit, whether an operator has ended its waiting or the server has crashed meanwhile; and when the
 /// standby is promoted it has never been.
 #[test]
-fn what_no_standby_has_is_not_read() {
+fn record_without_a_standby_is_not_read() {
     for crashes in [false, true] {
         let Some(mut postgres) = Postgres::start(&[]) else { return };
         let store = with_table(&postgres, "shown");
@@ -145,7 +145,7 @@ fn what_no_standby_has_is_not_read() {
 
 /// A server has a hundred connections by default, for everybody.
 #[test]
-fn calls_that_are_given_up_leave_nobody_behind_whatever_they_waited_for() {
+fn abandoned_calls_leave_no_query_behind() {
     let Some(postgres) = Postgres::start(&["max_connections=20"]) else { return };
     let store = with_table(&postgres, "behind");
     store.create("jobs", &held_by("a"), &call()).expect("a record");

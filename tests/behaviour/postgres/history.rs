@@ -9,7 +9,7 @@ use crate::support::stores::{at_last, call, elector, held_by, watching};
 use crate::support::{SOON, wait_until};
 
 #[test]
-fn what_the_table_does_not_hold_is_refused_and_nothing_is_cut_off() {
+fn value_too_long_for_the_table_is_refused_not_cut() {
     let Some(postgres) = Postgres::shared() else { return };
     let store = with_table(postgres, "long_records");
     let (fits, too_long) = ("ä".repeat(65_535), "x".repeat(65_536));
@@ -23,7 +23,7 @@ fn what_the_table_does_not_hold_is_refused_and_nothing_is_cut_off() {
 }
 
 #[test]
-fn a_fail_over_that_loses_commits_overwrites_nobody_and_ends_the_term() {
+fn lossy_fail_over_overwrites_no_record_and_ends_the_term() {
     let Some(primary) = Postgres::start(&[]) else { return };
     let before = with_table(&primary, "elections");
     let mut standby = primary.standby(&[]);
@@ -70,7 +70,7 @@ fn a_leader_whose_record_was_restored_away_loses_its_term() {
 
 /// Whatever settings the user has: what is not on the disk when it is answered may be taken back by a power cut.
 #[test]
-fn a_commit_is_synchronous_whatever_the_user_has_set_and_a_stronger_setting_stays() {
+fn commit_is_synchronous_and_a_stronger_setting_stays() {
     let Some(postgres) = Postgres::shared() else { return };
     let store = with_table(postgres, "synchronous");
     postgres.execute_in(
@@ -100,7 +100,7 @@ fn a_commit_is_synchronous_whatever_the_user_has_set_and_a_stronger_setting_stay
 
 /// As when a pooler that passes on notifications runs the next transaction in another session: there, settings are others.
 #[test]
-fn what_is_committed_in_a_session_that_has_lost_its_settings_is_no_answer_and_the_next_write_has_them() {
+fn commit_without_settings_is_in_doubt_and_the_next_has_them() {
     let Some(postgres) = Postgres::shared() else { return };
     postgres.database("forgets");
     for (name, value) in [("synchronous_commit", "off"), ("client_min_messages", "error"), ("lock_timeout", "0")] {

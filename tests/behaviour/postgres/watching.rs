@@ -14,7 +14,7 @@ use crate::support::stores::{call, elector, held_by, next_change, watching};
 use crate::support::{A_WHILE, SOON};
 
 #[test]
-fn writes_of_others_and_deletions_are_told_at_once() {
+fn foreign_writes_and_deletions_are_delivered_at_once() {
     let Some(postgres) = Postgres::shared() else { return };
     let store = with_table(postgres, "told");
     let of = |key: &str, holder: Option<&str>| (key.to_owned(), holder.map(str::to_owned));
@@ -46,7 +46,7 @@ fn writes_of_others_and_deletions_are_told_at_once() {
 }
 
 #[test]
-fn a_watch_ends_with_its_connection_and_says_why() {
+fn watch_ends_with_its_connection_and_reports_why() {
     let Some(postgres) = Postgres::shared() else { return };
     let store = with_table(postgres, "ends");
     let (tell, told) = unbounded();
@@ -64,7 +64,7 @@ fn a_watch_ends_with_its_connection_and_says_why() {
 }
 
 #[test]
-fn behind_a_pooler_that_delivers_no_notifications_it_is_read_again_and_again() {
+fn pooler_without_notifications_is_polled() {
     let Some(postgres) = Postgres::shared() else { return };
     let Some(pooler) = PgBouncer::start(postgres, &["pool_mode=transaction", "default_pool_size=3"]) else { return };
     with_table(postgres, "pooled");
@@ -89,7 +89,7 @@ fn behind_a_pooler_that_delivers_no_notifications_it_is_read_again_and_again() {
 }
 
 #[test]
-fn behind_a_pooler_that_keeps_sessions_apart_notifications_are_delivered() {
+fn pooler_with_sessions_delivers_notifications() {
     let Some(postgres) = Postgres::shared() else { return };
     let Some(pooler) = PgBouncer::start(postgres, &["pool_mode=session"]) else { return };
     with_table(postgres, "sessions");
@@ -105,7 +105,7 @@ fn behind_a_pooler_that_keeps_sessions_apart_notifications_are_delivered() {
 
 /// What a session has parsed before is of no use then, and that is no fault of ours.
 #[test]
-fn a_table_may_be_altered_under_those_who_use_it() {
+fn table_may_be_altered_while_in_use() {
     let Some(postgres) = Postgres::shared() else { return };
     let store = with_table(postgres, "altered");
     watching(&store, |_| {

@@ -70,7 +70,7 @@ fn bytes_of_a_fault_are_sent_as_they_are() {
 }
 
 #[test]
-fn delays_come_before_applying_add_up_and_leave_room_for_one_more_fault() {
+fn delays_add_up_before_applying_and_allow_one_more_fault() {
     let server = server();
     let delays = [Verb::Create, Verb::Create].map(|verb| server.fault(Fault::delay(SHORT).verb(verb)));
     server.fault(Fault::status(500, "InternalError", "first"));
@@ -155,7 +155,7 @@ fn refuse() -> Fault {
 }
 
 #[test]
-fn a_rule_hits_only_whom_it_means() {
+fn rule_matches_only_its_requests() {
     let server = server();
     server.fault(refuse().verb(Verb::Create).verb(Verb::Get).resource(Resource::Leases).namespace("default").name("x"));
     let code = |method: &str, path: &str, name: &str| {

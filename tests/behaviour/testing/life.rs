@@ -118,7 +118,7 @@ fn a_paused_server_hangs_until_resumed() {
 }
 
 #[test]
-fn a_paused_server_stops_all_the_same() {
+fn paused_server_can_stop() {
     let server = server();
     server.pause();
     let held = request(&server, "GET", X, "", None);

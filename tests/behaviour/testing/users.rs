@@ -83,7 +83,7 @@ fn denial_has_the_real_servers_words() {
 }
 
 #[test]
-fn the_presets_have_the_rights_they_say() {
+fn presets_have_their_documented_rights() {
     let server = server();
     let code = |token: &str, method: &str, path: &str| {
         let body = (method != "GET").then(|| lease(json!({})));

@@ -10,7 +10,7 @@ fn renew(server: &ApiServer, holder: &str) -> Value {
 }
 
 #[test]
-fn without_a_version_it_opens_with_what_is_there() {
+fn watch_without_a_version_starts_with_existing_objects() {
     let server = server();
     let there = create_x(&server);
     for query in ["", "resourceVersion=0", "resourceVersion="] {
@@ -98,7 +98,7 @@ fn the_history_is_bounded() {
 }
 
 #[test]
-fn bookmarks_come_to_those_who_asked() {
+fn bookmarks_are_sent_on_request_only() {
     let server = server();
     let mut asked = WatchClient::on_x(&server, "allowWatchBookmarks=true");
     let mut other = WatchClient::on_x(&server, "");
@@ -143,7 +143,7 @@ fn a_herd_of_watchers_sees_every_change() {
 }
 
 #[test]
-fn a_slow_reader_holds_nobody_up() {
+fn slow_reader_delays_no_one() {
     let server = server();
     let slow = WatchClient::on_x(&server, "");
     let ballast = "x".repeat(100_000);

@@ -24,7 +24,7 @@ fn one_after_the_other_is_no_overlap() {
 }
 
 #[test]
-fn terms_that_share_a_moment_overlap_in_whatever_order_they_are_heard() {
+fn simultaneous_terms_overlap_in_any_order_of_lines() {
     let long = term("a", 5, 1.0, 4.0);
     for (lines, overlaps) in [
         (
@@ -58,7 +58,7 @@ fn tokens_that_go_back_or_are_given_twice_are_found() {
 }
 
 #[test]
-fn a_line_that_was_kept_in_a_stopped_process_is_late_when_another_leads_by_then() {
+fn line_of_a_stopped_process_is_late_after_a_new_leader() {
     // What `a` checked at 2.0 it prints after it was continued at 6.0.
     let lines = [leading("a", 5, 1.0), leading("b", 7, 5.0), leading("a", 5, 2.0)];
     let suspension = Suspension { identity: "a".into(), stopped_at: 2.1, continued_at: 6.0, heard: 2 };
@@ -73,7 +73,7 @@ fn a_line_that_was_kept_in_a_stopped_process_is_late_when_another_leads_by_then(
 }
 
 #[test]
-fn a_stopped_process_that_leads_on_when_it_wakes_is_no_late_write_but_an_overlap() {
+fn stopped_process_that_still_leads_on_wake_is_an_overlap() {
     let lines = [leading("a", 5, 1.0), leading("b", 7, 5.0), leading("a", 5, 6.1)];
     let suspension = Suspension { identity: "a".into(), stopped_at: 2.1, continued_at: 6.0, heard: 2 };
     let history = History::of(&lines);

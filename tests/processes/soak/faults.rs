@@ -75,7 +75,7 @@ fn a_cut_closes_connections_old_and_new() {
 }
 
 #[test]
-fn each_fault_holds_back_or_loses_what_it_names() {
+fn each_fault_delays_or_drops_its_target() {
     // Whether the server receives a byte while the fault lasts, and whether the byte and its answer arrive afterwards.
     for (faults, is_received, arrives_later) in [
         (Faults::BlackHole, false, false),
@@ -107,7 +107,7 @@ fn each_fault_holds_back_or_loses_what_it_names() {
 }
 
 #[test]
-fn who_goes_away_is_gone_on_the_other_side_too() {
+fn closed_side_is_closed_on_the_other_side_too() {
     let (proxy, _) = echo();
     let mut stream = connect(&proxy);
     is_answered(&mut stream, 1);

@@ -27,7 +27,7 @@ use support::say_aloud;
 const SHORT_FORM: Duration = Duration::from_secs(45);
 
 #[test]
-fn a_dozen_candidates_outlast_whatever_befalls_them() {
+fn twelve_candidates_survive_all_faults() {
     let Some(real) = Real::own() else { return };
     let seed = chosen("LEASEHOLD_SOAK_SEED", |text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let time = chosen("LEASEHOLD_SOAK", |text| humantime::parse_duration(text).ok()).unwrap_or(SHORT_FORM);

@@ -118,7 +118,7 @@ fn deletions() {
 }
 
 #[test]
-fn deletions_are_heard() {
+fn deletions_are_observed() {
     let limits = Limits { deletions: 1, ..NOTHING };
     hold(Scope { name: "deletions, watched", watches: true, ticks: 2, limits, ..LED }, &[Deleted, Conflict]);
 }

@@ -206,7 +206,7 @@ fn last() {
     }
 
     #[test]
-    fn what_cannot_be_a_mutant_is_told_apart() {
+    fn text_that_cannot_be_a_mutant_is_reported() {
         let refusal = |edits: &[Edit]| {
             let why = Source::new(TEXT).add(1, edits).unwrap_err();
             why.split_once(':').expect("and where").0.to_owned()
@@ -226,7 +226,7 @@ fn last() {
     }
 
     #[test]
-    fn a_text_that_is_not_there_is_reported_with_its_file_and_the_nearest_line() {
+    fn missing_text_is_reported_with_file_and_nearest_line() {
         let mut source = Source::new("fn f() {\n    first_step(now);\n    second_step(later);\n}\n");
         let edits = [Edit { file: "src/a.rs", old: "second_step(now)", new: "" }];
         let error = source.add(1, &edits).expect_err("no such text");

@@ -54,7 +54,7 @@ fn viewer(deadline: &Arc<Deadline>, told: &Arc<AtomicBool>, asks_at: [Moment; 2]
 /// Two who ask around the expiry, with clock readings of either side of it in either order, and a renewal that was answered
 /// just before.
 #[test]
-fn nobody_is_told_leader_after_anybody_was_told_otherwise() {
+fn leader_after_a_false_reading_is_never_read() {
     check("nobody is told leader after anybody was told otherwise", || {
         let deadline = Arc::new(Deadline::new(EXPIRY));
         let told = Arc::new(AtomicBool::new(false));
@@ -96,7 +96,7 @@ fn an_extension_that_succeeds_is_seen_by_everybody() {
 /// What drop, release and step-down rest on: whoever ended the term, and whoever hears of it, finds it over at any reading of
 /// any clock, with renewals coming in all the while.
 #[test]
-fn a_term_that_was_ended_is_over_for_whoever_hears_of_that() {
+fn ended_term_is_over_for_every_later_reader() {
     check("a term that was ended is over for whoever hears of that", || {
         let deadline = Arc::new(Deadline::new(EXPIRY));
         let told = Arc::new(AtomicBool::new(false));

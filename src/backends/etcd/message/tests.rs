@@ -80,7 +80,7 @@ fn answers_are_read() {
 }
 
 #[test]
-fn what_is_no_answer_of_etcd_is_not_read_as_an_absent_key() {
+fn foreign_response_is_an_error_not_an_absent_key() {
     for text in [
         "",
         "{}",

@@ -219,7 +219,7 @@ fn update(store: &EtcdStore, call: &CallContext) -> Result<VersionedRecord, Stor
 }
 
 #[test]
-fn what_was_written_stands_at_the_revision_of_the_transaction() {
+fn written_record_has_the_revision_of_its_transaction() {
     let gateway = Gateway::new(well);
     let store = store(&[&gateway]);
     let read = store.get("jobs", &call()).unwrap().unwrap();
@@ -261,7 +261,7 @@ fn a_write_that_was_not_sent_goes_to_the_next_member() {
 
 /// It takes connections and says nothing: TLS is never set up, so nothing of the request has gone out.
 #[test]
-fn a_write_goes_to_the_next_member_when_no_connection_stands_after_half_of_its_time() {
+fn write_moves_on_if_connecting_takes_half_its_time() {
     let (silent, works) = (Gateway::new(|_| None), Gateway::new(well));
     let urls = [silent.url.replace("http:", "https:"), works.url.clone()];
     let store = EtcdStore::new(EtcdConfig::new(urls).unwrap()).unwrap();
@@ -270,7 +270,7 @@ fn a_write_goes_to_the_next_member_when_no_connection_stands_after_half_of_its_t
 }
 
 #[test]
-fn a_read_goes_to_the_next_member_when_half_of_its_time_is_over_or_at_once() {
+fn read_moves_on_at_once_or_at_half_its_time() {
     // Its second connection would be answered, by no record.
     let silent = Gateway::new(|asked| (asked.connection > 0).then(|| (200, format!("{{{HEADER}}}"))));
     let works = Gateway::new(well);
@@ -320,7 +320,7 @@ fn a_token_is_dropped_after_a_time_out() {
 }
 
 #[test]
-fn a_token_that_is_always_refused_is_asked_for_twice_and_not_for_ever() {
+fn refused_token_is_requested_twice_and_no_more() {
     let gateway = Gateway::new(|asked| match asked.path.as_str() {
         "/v3/auth/authenticate" => Some((200, r#"{"token":"secret-token"}"#.to_owned())),
         "/v3/watch" => {
@@ -343,7 +343,7 @@ fn a_token_that_is_always_refused_is_asked_for_twice_and_not_for_ever() {
 }
 
 #[test]
-fn what_is_not_etcd_is_an_error_and_no_absent_record() {
+fn foreign_server_is_an_error_not_an_absent_record() {
     use StoreErrorKind::{Expired, Forbidden, Malformed, NotFound, Rejected, Unauthorized, Unavailable};
     for (status, body, expected) in [
         (200, "{}", Malformed),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_client_go_wrote_is_read() {
+    fn record_of_client_go_is_read() {
         let record = record(
             r#"{"holderIdentity":"A","leaseDurationSeconds":3,"acquireTime":"2026-11-21T11:01:10Z","renewTime":"2026-11-21T11:01:11Z","leaderTransitions":7}"#,
         )
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_python_wrote_is_read_and_its_fractions_are_rounded_up() {
+    fn record_of_python_is_read_with_fractions_rounded_up() {
         let python = |seconds: &str| {
             format!(
                 r#"{{"holderIdentity": "py1", "leaseDurationSeconds": {seconds}, "acquireTime": "2026-11-21 11:07:56.574492", "renewTime": "2026-11-21 11:07:57"}}"#
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_annotation_or_with_nothing_in_it_nobody_holds_it() {
+    fn missing_or_empty_annotation_has_no_holder() {
         for empty in [json!(null), json!(""), json!("{}"), json!("null"), json!(r#"{"holderIdentity":null}"#)] {
             assert_eq!(record(empty.clone()), Ok(LeaderElectionRecord::default()), "{empty}");
         }
@@ -196,7 +196,7 @@ mod tests {
 
     /// Each of them but those with numbers and those in another case client-go fails at, too.
     #[test]
-    fn what_is_no_record_is_an_error_that_names_the_annotation() {
+    fn invalid_record_is_an_error_that_names_the_annotation() {
         let deep = "[".repeat(200_000);
         let large = format!(r#"{{"a":[{}]}}"#, vec!["{}"; 60_000].join(","));
         for text in [
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_keeps_what_others_put_there() {
+    fn write_keeps_foreign_content() {
         let mut object = object(json!(r#"{"holderIdentity":"A","strategy":"x","leaderTransitions":7}"#));
         let record = LeaderElectionRecord {
             holder_identity: Some(String::new()),

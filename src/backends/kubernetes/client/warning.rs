@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_warning_is_left_out_and_endless_ones_are_cut() {
+    fn invalid_warning_is_skipped_and_an_endless_one_is_cut() {
         for header in [
             "",
             " ",

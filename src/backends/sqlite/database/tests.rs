@@ -35,7 +35,7 @@ fn each_write_is_on_the_disk_before_it_is_answered() {
 }
 
 #[test]
-fn a_file_that_may_not_grow_is_an_error_that_says_so() {
+fn file_size_limit_is_a_named_error() {
     let (database, _, _scratch) = database();
     database.requests.lock().query_row("PRAGMA max_page_count = 1", [], |row| row.get::<_, i64>(0)).unwrap();
     let record = LeaderElectionRecord {
@@ -78,7 +78,7 @@ fn each_code_of_sqlite_is_a_kind_of_failure() {
 }
 
 #[test]
-fn what_came_too_late_is_no_answer() {
+fn late_result_is_discarded() {
     let (database, _, _scratch) = database();
     let cancel = CancelToken::new();
     let cancelled = CallContext::new(Duration::from_secs(30), cancel.clone());
@@ -119,7 +119,7 @@ fn a_thread_that_waits_for_another_ends_with_its_call() {
 
 /// As on a system without it, or with none of its instances left.
 #[test]
-fn without_inotify_changes_of_this_process_and_of_others_are_told() {
+fn without_inotify_changes_of_all_processes_are_reported() {
     let (mut database, path, _scratch) = database();
     database.file.lose_wal();
     assert!(matches!(database.signal().0, CommitSignal::Polling { .. }));
@@ -151,7 +151,7 @@ fn without_inotify_changes_of_this_process_and_of_others_are_told() {
 /// Else a term that began just before outlasts its file by a renew deadline.
 #[cfg(unix)]
 #[test]
-fn what_was_not_told_yet_is_told_as_deleted_when_its_file_is() {
+fn unreported_record_is_deleted_when_its_file_is() {
     let (mut database, path, _scratch) = database();
     let other = crate::backends::sqlite::store::SqliteStore::open(&path).unwrap();
     database.file.lose_wal();

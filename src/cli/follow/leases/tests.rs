@@ -47,7 +47,7 @@ fn said(events: &[LeaseEvent]) -> Vec<(EventKind, Option<&str>, Option<&str>)> {
 }
 
 #[test]
-fn terms_renewals_releases_and_deletions_are_told_once_each() {
+fn terms_renewals_releases_and_deletions_are_reported_once() {
     let mut leases = Leases::new(Which::Named);
     assert!(leases.apply(Update::Opened { key: Some("jobs".into()), from_scratch: true }, at(0)).is_empty());
     let mut tell = |update, seconds| leases.apply(update, at(seconds));
@@ -70,7 +70,7 @@ fn terms_renewals_releases_and_deletions_are_told_once_each() {
 }
 
 #[test]
-fn a_lease_runs_out_by_the_local_clock_once_and_only_a_change_of_its_record_helps() {
+fn lease_expires_once_by_the_local_clock_until_it_changes() {
     let mut leases = Leases::new(Which::All);
     assert_eq!(leases.next_expiry(), None);
     let first = leases.apply(changed(held("a", 0, 1), 5), at(10));
@@ -116,7 +116,7 @@ fn records_of_others_may_lack_fields() {
 }
 
 #[test]
-fn of_all_those_that_are_deleted_are_forgotten_also_when_the_watch_began_anew() {
+fn deleted_leases_are_forgotten_after_a_watch_restart_too() {
     let mut leases = Leases::new(Which::All);
     let told = |key: &str, version| Update::Changed { key: key.into(), record: held(key, 0, version), version };
     leases.apply(opened(true), at(0));
@@ -141,7 +141,7 @@ fn of_all_those_that_are_deleted_are_forgotten_also_when_the_watch_began_anew() 
 }
 
 #[test]
-fn versions_may_begin_anew_with_a_watch_and_with_a_read() {
+fn versions_may_restart_with_a_watch_and_with_a_read() {
     let mut leases = Leases::new(Which::Named);
     leases.apply(read(Some((held("a", 0, 1), 100))), at(0));
     assert_eq!(said(&leases.apply(changed(held("b", 1, 2), 7), at(1))), []);

@@ -138,7 +138,7 @@ impl Drop for Followed {
 }
 
 #[test]
-fn what_keeps_it_from_following_is_told_once_and_so_is_its_end() {
+fn obstacle_and_its_end_are_reported_once() {
     let kinds = [StoreErrorKind::Unavailable, StoreErrorKind::Unavailable];
     let store = Failing::new(&kinds, &[]);
     let followed = follow(&store, Some("jobs"));
@@ -152,7 +152,7 @@ fn what_keeps_it_from_following_is_told_once_and_so_is_its_end() {
 }
 
 #[test]
-fn what_cannot_mend_ends_it_at_the_start_alone() {
+fn permanent_error_ends_the_command_only_at_the_start() {
     for (watches, reads) in [(&[StoreErrorKind::Forbidden][..], &[][..]), (&[], &[StoreErrorKind::Forbidden])] {
         let followed = follow(&Failing::new(watches, reads), Some("jobs"));
         assert_eq!(followed.trouble(), Err("Forbidden: do something".to_owned()));

@@ -149,7 +149,7 @@ fn a_renewal_takes_as_long_as_since_it_was_sent() {
 }
 
 #[test]
-fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that() {
+fn close_during_an_acquisition_waits_for_its_outcome() {
     let mut scenario = Scenario::campaigning(1, false);
     assert!(!scenario.candidacy.may_hold());
     let won = scenario.creates();
@@ -171,7 +171,7 @@ fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that(
 }
 
 #[test]
-fn who_closes_it_while_an_acquisition_hangs_waits_until_it_was_looked_for_once() {
+fn close_during_a_hanging_acquisition_waits_for_one_read() {
     let mut scenario = Scenario::campaigning(1, false);
     let _ = scenario.creates();
     scenario.handle(Input::Close);
@@ -186,7 +186,7 @@ fn who_closes_it_while_an_acquisition_hangs_waits_until_it_was_looked_for_once()
 }
 
 #[test]
-fn who_closes_it_as_a_leader_waits_for_nothing() {
+fn close_as_leader_does_not_wait() {
     let mut scenario = Scenario::leading();
     let renewal = scenario.request();
     assert!(matches!(renewal.operation, Operation::Update(..)));
@@ -198,7 +198,7 @@ fn who_closes_it_as_a_leader_waits_for_nothing() {
 
 /// Who only watches has nothing else to wake up for.
 #[test]
-fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well() {
+fn expiry_and_renewal_of_a_lease_are_reported_at_once() {
     let mut scenario = Scenario::new();
     scenario.handle(Input::WatchOpened { from_scratch: true });
     for version in 1..=2 {
@@ -218,7 +218,7 @@ fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_wel
 }
 
 #[test]
-fn whom_a_campaign_waits_for_is_told_once_and_again_when_that_one_is_back() {
+fn awaited_holder_is_logged_once_and_again_on_return() {
     for (once, lines) in [(false, [1, 0, 0, 1, 0, 1]), (true, [0; 6])] {
         let mut scenario = Scenario::campaigning(5, once);
         let told = |scenario: &mut Scenario| scenario.count("waiting until other releases");
@@ -248,7 +248,7 @@ fn whom_a_campaign_waits_for_is_told_once_and_again_when_that_one_is_back() {
 }
 
 #[test]
-fn a_term_that_is_won_is_offered_to_the_campaign_and_released_when_nobody_takes_it() {
+fn won_term_is_offered_and_released_if_unclaimed() {
     let mut scenario = Scenario::leading();
     let offer = scenario.wants().into_iter().find(|effect| matches!(effect, Effect::Offer { .. }));
     assert!(matches!(offer, Some(Effect::Offer { campaign: Some(5), fencing_token: 7, .. })), "{offer:?}");
@@ -258,7 +258,7 @@ fn a_term_that_is_won_is_offered_to_the_campaign_and_released_when_nobody_takes_
 }
 
 #[test]
-fn what_is_won_after_a_withdrawal_is_offered_to_nobody() {
+fn term_won_after_a_withdrawal_is_not_offered() {
     let mut scenario = Scenario::campaigning(5, false);
     let won = scenario.creates();
     scenario.handle(Input::Withdraw(4));
@@ -269,7 +269,7 @@ fn what_is_won_after_a_withdrawal_is_offered_to_nobody() {
 }
 
 #[test]
-fn a_refusal_that_persists_is_told_to_one_campaign_once() {
+fn lasting_refusal_is_reported_to_one_campaign_once() {
     let mut scenario = Scenario::campaigning(5, true);
     let began = scenario.now;
     let mut refused = Vec::new();
@@ -361,7 +361,7 @@ fn each_event_has_its_line_and_its_level() {
 }
 
 #[test]
-fn a_term_that_runs_out_says_what_the_last_attempt_failed_of() {
+fn expired_term_names_the_last_failed_renewal() {
     let mut scenario = Scenario::leading();
     let mut effects = Vec::new();
     while !effects.iter().any(|effect| matches!(effect, Effect::TermEnded(_))) {
@@ -379,7 +379,7 @@ fn a_term_that_runs_out_says_what_the_last_attempt_failed_of() {
 }
 
 #[test]
-fn a_round_ends_with_what_failed_and_an_answer_that_comes_twice_counts_once() {
+fn round_ends_with_a_failure_and_a_duplicate_answer_counts_once() {
     let mut scenario = Scenario::campaigning(5, true);
     scenario.fails(StoreErrorKind::Unavailable);
     let wanted = scenario.wants();
@@ -403,7 +403,7 @@ fn says(is_fit: bool) -> Input {
 }
 
 #[test]
-fn a_round_of_who_is_not_fit_is_over_at_once_and_one_that_becomes_unfit_ends() {
+fn unfit_round_ends_at_once_or_when_it_becomes_unfit() {
     let mut scenario = probed();
     assert!(matches!(scenario.wants()[..], [Effect::Fitness { is_fit: false, .. }]), "told from the beginning");
     scenario.handle(Input::Campaign { id: 1, once: true });
@@ -418,7 +418,7 @@ fn a_round_of_who_is_not_fit_is_over_at_once_and_one_that_becomes_unfit_ends() {
 }
 
 #[test]
-fn what_is_won_when_the_probe_has_been_silent_for_too_long_is_no_term() {
+fn win_during_a_silent_probe_is_no_term() {
     let timeout = Duration::from_secs(5);
     let mut scenario = Scenario::probed_within(timeout);
     let won = scenario.creates();
@@ -452,7 +452,7 @@ fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
 }
 
 #[test]
-fn who_becomes_fit_again_acquires_after_a_pause() {
+fn candidate_fit_again_acquires_after_a_pause() {
     let mut scenario = probed();
     [true, false].into_iter().for_each(|is_fit| scenario.handle(says(is_fit)));
     scenario.handle(Input::Campaign { id: 1, once: false });
@@ -470,14 +470,14 @@ fn who_becomes_fit_again_acquires_after_a_pause() {
 
 /// What is slow is the store, and the probe answers in time.
 #[test]
-fn a_request_may_take_longer_than_the_probe_may_say_nothing() {
+fn request_may_outlast_the_probe_timeout() {
     let timeout = Duration::from_millis(2_500);
     let mut scenario = Scenario::probed_within(timeout);
     assert_eq!(scenario.request().timeout, Duration::from_secs(5));
 }
 
 #[test]
-fn who_is_not_fit_waits_for_nobody_and_why_it_is_not_is_told() {
+fn unfit_candidate_waits_for_no_holder_and_logs_the_reason() {
     let mut scenario = probed();
     scenario.handle(Input::WatchOpened { from_scratch: true });
     scenario.handle(Input::Campaign { id: 1, once: false });
@@ -492,7 +492,7 @@ fn who_is_not_fit_waits_for_nobody_and_why_it_is_not_is_told() {
 }
 
 #[test]
-fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
+fn released_acquisition_logs_its_reason_once_a_minute() {
     let within = Duration::from_secs(3);
     let mut scenario = Scenario::with(Config { progress_timeout: Some(within), ..Config::default() });
     scenario.handle(Input::Campaign { id: 1, once: false });
@@ -519,7 +519,7 @@ fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
 }
 
 #[test]
-fn a_probe_that_flaps_is_told_of_at_warn_once_a_minute() {
+fn flapping_probe_is_logged_at_warn_once_a_minute() {
     let mut scenario = probed();
     let mut warned = 0;
     for second in 0..110 {

@@ -33,7 +33,7 @@ fn kind(verdict: Result<(), CertificateError>) -> &'static str {
 }
 
 #[test]
-fn dates_mean_what_webpki_takes_them_for() {
+fn dates_are_read_as_webpki_reads_them() {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -102,7 +102,7 @@ fn a_purpose_other_than_a_servers_is_refused() {
 }
 
 #[test]
-fn what_is_no_certificate_is_refused_whatever_it_is() {
+fn invalid_certificate_is_refused() {
     let now = UnixTime::now();
     let whole = certificate(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
     assert_eq!(check(&whole, now), Ok(()));

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_features_the_one_that_knows_p_521_is_used() {
+    fn provider_that_supports_p_521_is_preferred() {
         use rustls::SignatureScheme::ECDSA_NISTP521_SHA512;
         let schemes = provider().signature_verification_algorithms.supported_schemes();
         assert_eq!(schemes.contains(&ECDSA_NISTP521_SHA512), cfg!(feature = "aws-lc-rs"));

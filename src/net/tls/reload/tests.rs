@@ -57,7 +57,7 @@ fn a_file_is_read_again_when_it_is_a_minute_old_and_not_before() {
 }
 
 #[test]
-fn after_a_rejection_only_what_was_rejected_is_read_at_once() {
+fn rejected_part_alone_is_reloaded_at_once() {
     let (files, ours, other) = (Files::new(), authority(), authority());
     let tls = files.tls(Some(files.source("ca.crt", &ours.pem)), files.identity_source(&ours.leaf("jane")));
     files.identity(&ours.leaf("jane"));
@@ -84,7 +84,7 @@ fn half_a_rotation_is_none() {
 }
 
 #[test]
-fn what_cannot_be_used_leaves_the_other_part_its_rotation() {
+fn unusable_part_does_not_stop_reload_of_the_other() {
     let (files, ours, other) = (Files::new(), authority(), authority());
     let tls = files.tls(Some(files.source("ca.crt", &ours.pem)), files.identity_source(&ours.leaf("jane")));
     let before = config(&tls);
@@ -105,7 +105,7 @@ fn what_cannot_be_used_leaves_the_other_part_its_rotation() {
 }
 
 #[test]
-fn what_stands_in_the_configuration_itself_never_changes() {
+fn inline_configuration_never_changes() {
     let (files, ours) = (Files::new(), authority());
     let leaf = ours.leaf("jane");
     let key = PemSource::inline(leaf.key.serialize_pem());

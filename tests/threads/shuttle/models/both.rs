@@ -92,7 +92,7 @@ fn views_on_both_are_false_before_either_release_is_sent() {
 
 /// The secondary's is released first: a renewal of the primary may come to hang meanwhile.
 #[test]
-fn a_hanging_renewal_of_either_does_not_hold_up_the_release_of_both() {
+fn hanging_renewal_of_either_does_not_delay_the_release() {
     explore("a hanging renewal of either does not hold up the release of both", 3000, || {
         time::eager_for(Duration::from_millis(60));
         let two = Two::new();

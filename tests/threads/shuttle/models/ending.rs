@@ -74,7 +74,7 @@ fn a_guard_and_its_elector_go_together() {
 
 /// However the elector's thread ends, nobody is left waiting for it, and no term outlives it.
 #[test]
-fn a_panic_in_the_store_leaves_nobody_waiting() {
+fn panic_in_the_store_leaves_no_waiter() {
     explore("a panic in the store leaves nobody waiting", 4000, || {
         let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);

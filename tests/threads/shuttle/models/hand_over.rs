@@ -47,7 +47,7 @@ fn a_withdrawn_campaign_leaves_nothing_behind() {
 
 /// Else it is called once, finds nothing, and is never called again.
 #[test]
-fn who_is_called_when_a_campaign_is_decided_finds_its_message() {
+fn on_decided_callback_finds_its_message() {
     explore("who is called when a campaign is decided finds its message", 6000, || {
         let store = FaultyStore::new(Faults::Fair);
         let elector = Arc::new(elector(&store));

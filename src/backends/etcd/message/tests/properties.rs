@@ -59,7 +59,7 @@ fn is_sound(kv: &KeyValue) -> bool {
 }
 
 #[test]
-fn whatever_is_cut_off_is_an_error_and_no_panic() {
+fn truncated_message_is_an_error_without_panic() {
     for seed in SEEDS {
         for end in 0..=seed.len() {
             check(&seed.as_bytes()[..end]);
@@ -73,7 +73,7 @@ fn whatever_is_cut_off_is_an_error_and_no_panic() {
 }
 
 #[test]
-fn whatever_is_mutated_is_sound_or_an_error() {
+fn mutated_message_is_sound_or_an_error() {
     let mut random = fastrand::Rng::with_seed(7);
     for round in 0..20_000 {
         let mut text = SEEDS[round % SEEDS.len()].as_bytes().to_vec();
@@ -94,7 +94,7 @@ fn whatever_is_mutated_is_sound_or_an_error() {
 }
 
 #[test]
-fn what_would_take_too_much_memory_is_an_error() {
+fn message_that_needs_too_much_memory_is_an_error() {
     let many =
         |kv: &str, count: usize| format!(r#"{{"header":{{"revision":"9"}},"kvs":[{}]}}"#, vec![kv; count].join(","));
     assert!(read_range(many("{}", 300_000).as_bytes(), Keys::Prefix(KEY)).is_err());

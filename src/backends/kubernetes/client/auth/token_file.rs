@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn why_an_old_token_is_kept_is_told_once() {
+    fn reason_to_keep_an_old_token_is_logged_once() {
         let token = file("token-told", "one");
         assert_eq!(token.current().unwrap(), "Bearer one");
         token.age();

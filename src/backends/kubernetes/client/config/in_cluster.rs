@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_token_is_told_about_the_token() {
+    fn pod_without_a_token_is_an_error_that_names_the_token() {
         let (account, home) = (Scratch::new(), Scratch::new());
         let in_pod = env("10.0.0.1");
         let error = ClientConfig::infer_from(&in_pod, account.path()).unwrap_err().to_string();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubeconfig_names_comes_before_the_service_account_and_that_before_the_home_directory() {
+    fn kubeconfig_comes_before_service_account_before_home() {
         let account = Scratch::new();
         account.file("token", "sesame");
         account.file("ca.crt", CA);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_configuration_is_named() {
         let account = Scratch::new();
         let error = load(&|_| None, account.path()).unwrap_err().to_string();
         assert!(error.contains(HOST), "{error}");

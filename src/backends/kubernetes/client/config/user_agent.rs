@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_named_whatever_its_file_is_called() {
+    fn program_name_survives_any_file_name() {
         let rest = format!("/unknown ({OS}/{ARCH}) leasehold/{}", env!("CARGO_PKG_VERSION"));
         for (file, name) in [("jobs", "jobs"), ("my jobs (1)", "myjobs1"), ("", "unknown"), ("\u{1f980}", "unknown")] {
             assert_eq!(of(file), format!("{name}{rest}"));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_header_may_hold_is_refused() {
+    fn invalid_header_value_is_refused() {
         for text in ["", "  ", "a\r\nb", "a\u{e9}", "\u{7f}"] {
             assert!(check(text.to_owned()).is_err(), "{text:?}");
         }

@@ -34,7 +34,7 @@ fn link_local() -> Option<(String, String)> {
 }
 
 #[test]
-fn ipv6_addresses_are_reached_with_tls_and_without_and_zones_stay_here() {
+fn ipv6_is_reached_with_and_without_tls_and_zones_stay_local() {
     let ours = authority();
     // The scope of an address that needs none is ignored by the system, and by servers nothing is seen of it.
     let mut cases = vec![("::1".to_owned(), None), ("::1".to_owned(), Some("1".to_owned()))];
@@ -103,7 +103,7 @@ impl Network for Several {
 }
 
 #[test]
-fn the_address_of_the_last_answer_is_tried_first_and_one_that_only_connects_is_not() {
+fn last_answering_address_is_tried_first() {
     let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     // Takes connections, and answers none.
     let mute = serve((0..20).map(|_| silent()).collect());

@@ -45,7 +45,7 @@ fn counted(scratch: &Scratch, rest: &str) -> String {
 }
 
 #[test]
-fn the_plugin_is_run_once_with_its_arguments_and_told_about_the_cluster() {
+fn plugin_runs_once_with_arguments_and_cluster() {
     let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
     let log = scratch.path().join("log");
     let body = format!(
@@ -67,7 +67,7 @@ fn the_plugin_is_run_once_with_its_arguments_and_told_about_the_cluster() {
 }
 
 #[test]
-fn what_client_go_reads_past_in_an_answer_is_read_past() {
+fn response_fields_that_client_go_ignores_are_ignored() {
     // No plugin writes all of them, and none of them is an error.
     let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
     let status = "{\"token\":\"sesame\",\"expirationTimestamp\":\"0001-01-01T00:00:00Z\",\
@@ -93,7 +93,7 @@ fn expired_credentials_are_renewed() {
 }
 
 #[test]
-fn runs_of_a_plugin_are_counted_and_so_are_those_that_bring_nothing() {
+fn plugin_runs_and_failures_are_counted() {
     let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
     let expired = print("{\"token\":\"sesame\",\"expirationTimestamp\":\"2001-01-01T00:00:00Z\"}");
     let body = counted(&scratch, &format!("[ $n -lt 3 ] || exit 7\n{expired}"));
@@ -123,7 +123,7 @@ fn a_401_runs_the_plugin_again() {
 }
 
 #[test]
-fn bad_plugins_are_told_apart_from_bad_servers_and_their_output_is_not_shown() {
+fn plugin_errors_differ_from_server_errors_and_hide_output() {
     let v1beta1 = "echo '{\"apiVersion\":\"client.authentication.k8s.io/v1beta1\",\"kind\":\"ExecCredential\"}'";
     for (body, expected) in [
         ("echo hunter2; echo hunter2 >&2; exit 3".to_owned(), "exit status: 3"),
@@ -255,7 +255,7 @@ fn a_plugin_is_not_run_beside_a_client_certificate() {
 }
 
 #[test]
-fn a_certificate_with_the_key_of_another_is_a_failure_of_the_plugin_and_not_the_last_it_gives() {
+fn certificate_with_a_foreign_key_is_a_plugin_failure() {
     let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
     let (leaf, other) = (authority().leaf("jane"), authority().leaf("jane"));
     for (run, key) in [("1", &other.key), ("2", &leaf.key)] {

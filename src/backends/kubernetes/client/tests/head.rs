@@ -133,7 +133,7 @@ fn any_number_of_groups_goes_out_whole() {
 }
 
 #[test]
-fn a_path_of_any_length_does_not_push_the_credentials_out_of_reach() {
+fn long_path_still_leaves_room_for_credentials() {
     let recorded = Recorded::new();
     for length in (15_000..=60_000).step_by(501) {
         let path = format!("/{}", "p".repeat(length));
@@ -222,7 +222,7 @@ fn long_heads_arrive_whole_under_tls() {
 }
 
 #[test]
-fn groups_without_credentials_arrive_and_a_token_file_that_is_too_long_is_explained() {
+fn groups_arrive_and_a_too_long_token_file_is_explained() {
     let server = serve(vec![ok("{}"), ok("{}")]);
     let mut config = server.config();
     config.impersonation = Impersonation { user: Some("jane".into()), groups: groups(300), ..Impersonation::default() };

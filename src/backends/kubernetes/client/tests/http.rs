@@ -316,7 +316,7 @@ fn a_connection_the_server_has_closed_is_not_used_again() {
 }
 
 #[test]
-fn a_get_survives_a_stale_connection_and_a_write_is_never_sent_twice() {
+fn get_survives_a_stale_connection_and_a_write_is_sent_once() {
     let server = serve(vec![closes_after(1, "", false), ok("{}")]);
     let client = server.client();
     get(&client, LONG).unwrap();
@@ -361,7 +361,7 @@ pub(super) fn check_closed(goodbye: bool, start: impl Fn(Script) -> (Client, Ser
 }
 
 #[test]
-fn a_used_connection_that_is_closed_without_a_word_is_told_from_one_that_breaks() {
+fn silent_close_of_a_used_connection_differs_from_a_break() {
     check_closed(false, |script| {
         let server = serve(vec![script]);
         (server.client(), server)

@@ -19,7 +19,7 @@ const SERVER: (&str, &str) = (include_str!("p521_server.pem"), include_str!("p52
 const CLIENT: (&str, &str) = (include_str!("p521_client.pem"), include_str!("p521_client_key.pem"));
 
 #[test]
-fn an_authority_on_p_521_is_known_or_the_feature_for_it_is_named() {
+fn p_521_authority_is_supported_or_the_feature_is_named() {
     let chain = vec![CertificateDer::from_pem_slice(SERVER.0.as_bytes()).unwrap()];
     let key = PrivateKeyDer::from_pem_slice(SERVER.1.as_bytes()).unwrap();
     let tls = ServerConfig::builder_with_provider(provider())
@@ -38,7 +38,7 @@ fn an_authority_on_p_521_is_known_or_the_feature_for_it_is_named() {
 }
 
 #[test]
-fn a_client_key_on_p_521_is_known_or_the_feature_for_it_is_named() {
+fn p_521_client_key_is_supported_or_the_feature_is_named() {
     let base = ClientConfig::new("https://127.0.0.1:1").unwrap().with_ca_pem(CA.as_bytes()).unwrap();
     let config = base.with_client_certificate_pem(CLIENT.0.as_bytes(), CLIENT.1.as_bytes()).unwrap();
     let client = Client::new(config);

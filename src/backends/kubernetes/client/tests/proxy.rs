@@ -171,7 +171,7 @@ fn to_cancel_ends_a_proxy_that_is_silent_at_any_point() {
 }
 
 #[test]
-fn a_proxy_that_is_silent_at_any_point_ends_with_the_time_of_the_request() {
+fn silent_proxy_ends_with_the_request_timeout() {
     let ours = authority();
     for (kind, place, script) in silences() {
         let proxy = silent_proxy(kind, place, &ours, script);
@@ -182,7 +182,7 @@ fn a_proxy_that_is_silent_at_any_point_ends_with_the_time_of_the_request() {
 }
 
 #[test]
-fn what_a_proxy_sends_beyond_its_answer_is_no_answer_of_the_server() {
+fn surplus_bytes_of_a_proxy_are_no_server_response() {
     let ours = authority();
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
     for kind in KINDS {
@@ -217,7 +217,7 @@ fn what_a_proxy_sends_beyond_its_answer_is_no_answer_of_the_server() {
 }
 
 #[test]
-fn a_proxy_that_refuses_or_is_not_there_is_named_without_its_password() {
+fn refusing_or_absent_proxy_is_named_without_its_password() {
     let ours = authority();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for kind in KINDS {
@@ -242,7 +242,7 @@ fn a_proxy_that_refuses_or_is_not_there_is_named_without_its_password() {
 }
 
 #[test]
-fn the_certificate_of_a_proxy_is_for_its_own_name_and_from_an_authority() {
+fn proxy_certificate_needs_its_own_name_and_an_authority() {
     let (ours, other) = (authority(), authority());
     let server = server_config(&ours.leaf("api.invalid"), None);
     for (authority, name, expected) in [
@@ -267,7 +267,7 @@ fn the_certificate_of_a_proxy_is_for_its_own_name_and_from_an_authority() {
 }
 
 #[test]
-fn the_authorities_of_the_cluster_and_of_the_system_vouch_for_a_proxy() {
+fn proxy_is_verified_by_cluster_and_system_authorities() {
     let ours = authority();
     let system = rustls_native_certs::load_native_certs().certs;
     let usable = system.iter().filter(|certificate| rustls::RootCertStore::empty().add((*certificate).clone()).is_ok());
@@ -279,7 +279,7 @@ fn the_authorities_of_the_cluster_and_of_the_system_vouch_for_a_proxy() {
 }
 
 #[test]
-fn a_proxy_is_not_shown_the_client_certificate_and_the_server_is() {
+fn client_certificate_is_shown_to_the_server_not_the_proxy() {
     let (ours, users) = (authority(), authority());
     let leaf = users.leaf("jane");
     let asks = server_config(&ours.leaf("127.0.0.1"), Some(&users));

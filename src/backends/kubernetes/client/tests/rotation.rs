@@ -64,7 +64,7 @@ fn identified(files: &Files, ours: &Authority, leaf: &Leaf, scripts: Vec<Script>
 }
 
 #[test]
-fn an_authority_that_was_replaced_is_trusted_at_the_first_failure() {
+fn replaced_authority_is_trusted_at_the_first_failure() {
     let (files, old, new) = (Files::new(), authority(), authority());
     let server = serve_with(Some(server_config(&new.leaf("127.0.0.1"), None)), vec![ok("{}"), ok("{}")]);
     files.authority(&old);
@@ -130,7 +130,7 @@ fn refuses_the_session(version: &'static SupportedProtocolVersion) -> (Files, Se
 }
 
 #[test]
-fn an_identity_that_the_session_is_refused_for_is_replaced_while_nothing_was_sent() {
+fn identity_refused_before_a_send_is_replaced_and_retried() {
     let (_files, server, client, _end) = refuses_the_session(&TLS12);
     put(&client, LONG).unwrap();
     server.next();
@@ -138,7 +138,7 @@ fn an_identity_that_the_session_is_refused_for_is_replaced_while_nothing_was_sen
 }
 
 #[test]
-fn an_identity_that_the_session_is_refused_for_is_replaced_but_what_may_have_been_sent_is_not_repeated() {
+fn identity_refused_after_a_send_is_replaced_without_repeat() {
     // The server says so only when the client has already begun to send.
     let (_files, server, client, _end) = refuses_the_session(&TLS13);
     let error = put(&client, LONG).unwrap_err();
@@ -148,7 +148,7 @@ fn an_identity_that_the_session_is_refused_for_is_replaced_but_what_may_have_bee
 }
 
 #[test]
-fn an_identity_that_was_replaced_is_used_after_a_minute_on_a_new_connection_and_a_watch_goes_on() {
+fn replaced_identity_is_used_after_a_minute_and_watches_go_on() {
     let (files, ours) = (Files::new(), authority());
     let (old, new) = (ours.leaf("jane"), ours.leaf("jane"));
     let (go, told) = crossbeam_channel::bounded::<()>(0);
@@ -263,7 +263,7 @@ fn kubeconfig(files: &Files, server: &Server, cluster: &str, user: &str) -> Clie
 
 #[cfg(feature = "kubeconfig")]
 #[test]
-fn an_authority_in_a_file_of_a_kubeconfig_is_followed_and_one_in_its_data_stays() {
+fn authority_file_is_reloaded_and_inline_authority_is_not() {
     let (files, old, new) = (Files::new(), authority(), authority());
     let data = BASE64_STANDARD.encode(&old.pem);
     for (field, expected) in [
@@ -280,7 +280,7 @@ fn an_authority_in_a_file_of_a_kubeconfig_is_followed_and_one_in_its_data_stays(
 
 #[cfg(feature = "kubeconfig")]
 #[test]
-fn an_identity_in_files_of_a_kubeconfig_is_followed_and_one_in_its_data_stays() {
+fn identity_files_are_reloaded_and_inline_identity_is_not() {
     let (files, ours) = (Files::new(), authority());
     files.authority(&ours);
     let (old, new) = (ours.leaf("jane"), ours.leaf("jane"));

@@ -20,7 +20,7 @@ fn an_address_in_the_certificate_and_a_bundle_of_authorities() {
 
 /// What it sends beyond its answer is taken in by the session with the last of that, and would be read with the next answer.
 #[test]
-fn what_is_left_over_of_a_session_is_no_answer_to_the_next_request() {
+fn leftover_of_a_session_is_no_response_to_the_next_request() {
     const BUFFER: usize = 32 * 1024;
     let ours = authority();
     let pushy = script(|c| {
@@ -47,7 +47,7 @@ fn what_is_left_over_of_a_session_is_no_answer_to_the_next_request() {
 }
 
 #[test]
-fn a_used_connection_that_is_closed_without_a_word_is_told_from_one_that_breaks_under_tls() {
+fn silent_close_of_a_used_tls_connection_differs_from_a_break() {
     let ours = authority();
     let leaf = ours.leaf("127.0.0.1");
     for goodbye in [false, true] {
@@ -126,7 +126,7 @@ fn client_certificates_with_keys_of_all_three_forms() {
 }
 
 #[test]
-fn a_missing_or_wrong_client_certificate_is_tls_but_no_verification_failure() {
+fn missing_or_wrong_client_certificate_is_a_tls_error() {
     let (ours, users, strangers) = (authority(), authority(), authority());
     let tls = server_config(&ours.leaf("127.0.0.1"), Some(&users));
     let server = serve_with(Some(tls), vec![ok("{}"), ok("{}"), ok("{}"), ok("{}")]);
@@ -142,7 +142,7 @@ fn a_missing_or_wrong_client_certificate_is_tls_but_no_verification_failure() {
 }
 
 #[test]
-fn certificates_and_keys_that_do_not_fit_are_named_without_their_content() {
+fn mismatched_certificate_and_key_are_named_without_content() {
     let users = authority();
     let (one, two) = (users.leaf("a"), users.leaf("b"));
     let base = ClientConfig::new("https://127.0.0.1:1").unwrap().with_ca_pem(users.pem.as_bytes()).unwrap();
@@ -166,7 +166,7 @@ fn certificates_and_keys_that_do_not_fit_are_named_without_their_content() {
 }
 
 #[test]
-fn plain_http_where_tls_is_expected_is_told() {
+fn plain_http_on_a_tls_port_is_explained() {
     let server = serve(vec![script(|c| c.send("HTTP/1.1 400 Bad Request\r\n\r\n")), raw("")]);
     let ours = authority();
     assert_eq!(kind(config(&server, &ours.pem)), Some(ErrorKind::Tls));

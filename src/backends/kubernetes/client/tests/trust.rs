@@ -48,7 +48,7 @@ fn a_server_whose_certificate_is_configured_is_trusted() {
 }
 
 #[test]
-fn a_server_whose_certificate_is_like_a_configured_one_is_not_trusted() {
+fn lookalike_of_a_configured_certificate_is_not_trusted() {
     for change in [|_: &mut CertificateParams| {}, authority_of_its_own] {
         assert_eq!(verdict(&self_signed(change), &self_signed(change).pem), UNTRUSTED);
     }
@@ -72,7 +72,7 @@ fn a_configured_certificate_that_is_no_authority_signs_no_other() {
 }
 
 #[test]
-fn a_configured_certificate_is_for_its_name_its_time_and_its_purpose() {
+fn configured_certificate_is_bound_to_name_time_and_purpose() {
     let other_name = |params: &mut CertificateParams| {
         params.subject_alt_names = CertificateParams::new(vec!["elsewhere".to_owned()]).unwrap().subject_alt_names;
     };
@@ -98,7 +98,7 @@ fn a_configured_certificate_is_for_its_name_its_time_and_its_purpose() {
 }
 
 #[test]
-fn a_server_that_does_not_own_the_key_of_its_certificate_is_not_trusted_whatever_is() {
+fn server_without_the_key_of_its_certificate_is_not_trusted() {
     let (ours, thief) = (authority(), KeyPair::generate().unwrap());
     let pinned = self_signed(authority_of_its_own);
     for (shown, ca, insecure) in [

@@ -85,7 +85,7 @@ fn no_text_can_end_its_literal() {
 }
 
 #[test]
-fn a_row_is_replaced_only_where_all_of_it_stands_as_it_was_observed() {
+fn row_is_replaced_only_if_all_of_it_is_as_observed() {
     let server = Server::well();
     update(&server.store(), &call()).unwrap();
     let statements = server.statements();
@@ -124,7 +124,7 @@ fn a_statement_that_changed_no_row_was_certainly_not_applied() {
 }
 
 #[test]
-fn what_a_deadlock_has_rolled_back_is_sent_again_and_nothing_else_is() {
+fn only_a_write_rolled_back_by_a_deadlock_is_sent_again() {
     for code in [1213, 1467] {
         let server = Server::new(move |asked| {
             (asked.what.starts_with("UPDATE") && asked.repeats < 2).then(|| error(code, "Deadlock found"))
@@ -143,7 +143,7 @@ fn what_a_deadlock_has_rolled_back_is_sent_again_and_nothing_else_is() {
 
 /// InnoDB shows what a crash may yet take back. What does not stay is not told, or its writer would lead.
 #[test]
-fn a_write_of_our_own_that_was_not_answered_is_read_only_when_it_stays() {
+fn own_unanswered_write_is_read_only_once_durable() {
     let later = || {
         let mut columns = RECORD;
         columns[4] = Some("5");
@@ -179,7 +179,7 @@ fn a_write_of_our_own_that_was_not_answered_is_read_only_when_it_stays() {
 
 /// A server may say anything, and what goes on after a deadlock is in nobody's error.
 #[test]
-fn what_a_deadlock_says_is_logged_without_the_password() {
+fn deadlock_message_is_logged_without_the_password() {
     static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     struct Listener;
@@ -209,7 +209,7 @@ fn what_a_deadlock_says_is_logged_without_the_password() {
 }
 
 #[test]
-fn a_server_that_is_read_only_is_neither_read_nor_believed() {
+fn read_only_server_is_not_used_for_reads() {
     for at in [0, 1] {
         for value in [Some("OFF"), Some("1"), Some("ON"), Some("NO_LOCK"), None] {
             let server = but("SELECT @@", move || {
@@ -230,7 +230,7 @@ fn a_server_that_is_read_only_is_neither_read_nor_believed() {
 
 /// Such a user's writes would be carried out on a replica.
 #[test]
-fn who_may_write_on_a_read_only_server_asks_before_each_write() {
+fn user_exempt_from_read_only_checks_before_each_write() {
     for (value, is_ok) in [("0", true), ("1", false)] {
         let server = Server::new(move |asked| match asked.what.as_str() {
             "SELECT @@global.read_only, @@global.innodb_read_only" => {
@@ -267,7 +267,7 @@ fn servers_and_tables_that_keep_no_promise_are_refused() {
 }
 
 #[test]
-fn a_member_of_a_cluster_is_told_to_wait_for_the_others_writes() {
+fn cluster_member_waits_for_writes_of_other_members() {
     for (variable, value, set) in [
         ("wsrep_on", "ON", Some("wsrep_sync_wait = 15")),
         ("wsrep_on", "OFF", None),
@@ -292,7 +292,7 @@ fn bytes(bytes: &[u8]) -> Say {
 
 /// What is neither an answer nor an error: to a read, and to a write.
 #[test]
-fn what_is_no_answer_of_mysql_is_malformed_and_its_connection_goes() {
+fn foreign_response_is_malformed_and_closes_the_connection() {
     let strange: [fn() -> Say; 17] = [
         // A file of this machine.
         || Say::Packets(vec![b"\xfb/etc/passwd".to_vec()]),
@@ -374,7 +374,7 @@ fn silence_or_an_end_in_any_phase_ends_the_call() {
 }
 
 #[test]
-fn a_read_on_a_connection_that_was_closed_is_sent_again_and_a_write_is_not() {
+fn read_on_a_closed_connection_is_resent_and_a_write_is_not() {
     tests::check_closed_connections::<Server>();
 }
 
@@ -406,7 +406,7 @@ fn a_password_is_never_sent_as_it_is_without_tls() {
 /// Nobody else reads what goes through it.
 #[cfg(unix)]
 #[test]
-fn through_a_socket_of_this_machine_the_password_itself_is_sent_to_who_asks_for_it() {
+fn clear_password_is_sent_through_a_local_socket() {
     for method in ["caching_sha2_password", "mysql_clear_password"] {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("socket");
@@ -424,7 +424,7 @@ fn through_a_socket_of_this_machine_the_password_itself_is_sent_to_who_asks_for_
 }
 
 #[test]
-fn who_is_known_already_is_let_in_by_caching_sha2_password() {
+fn cached_user_is_accepted_by_caching_sha2_password() {
     let server = Server::new(|asked| match asked.what.as_str() {
         GREETING => Some(Say::Packets(vec![greeting("caching_sha2_password")])),
         LOGIN => Some(Say::Packets(vec![vec![1, 3], ok(0, 0)])),
@@ -434,7 +434,7 @@ fn who_is_known_already_is_let_in_by_caching_sha2_password() {
 }
 
 #[test]
-fn a_login_that_asks_for_ever_ends() {
+fn endless_login_ends() {
     let server = Server::new(|asked| match asked.what.as_str() {
         what if what == LOGIN || what.starts_with("answer") => Some(switch("mysql_native_password")),
         _ => None,
@@ -465,7 +465,7 @@ fn no_secret_is_in_an_error_or_shown() {
 }
 
 #[test]
-fn what_the_server_refuses_says_what_to_do() {
+fn refusal_of_the_server_names_a_remedy() {
     use StoreErrorKind::*;
     let of_the_login = [1045, 1130, 1131, 1132, 1133, 1251, 1275, 1524, 1698, 1820, 1862, 3118, 4151];
     for (code, kind, word) in [
@@ -493,7 +493,7 @@ fn what_the_server_refuses_says_what_to_do() {
 }
 
 #[test]
-fn a_watch_ends_with_the_error_of_a_read_and_says_what_went_with_the_table() {
+fn watch_ends_with_the_read_error_and_reports_lost_rows() {
     let server = Server::new(|asked| {
         (asked.what.starts_with("SELECT @@") && asked.repeats > 1).then(|| error(1146, "no table"))
     });

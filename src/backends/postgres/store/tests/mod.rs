@@ -288,7 +288,7 @@ fn a_warning_on_a_commit_is_no_answer() {
 }
 
 #[test]
-fn what_a_standby_says_is_an_error_and_its_connection_goes() {
+fn response_of_a_standby_is_an_error_and_closes_the_connection() {
     let standby = [&[Some("t")], &RECORD[1..]].concat();
     let server = Server::new(move |said| match said.number {
         0 => logged_in(),
@@ -303,7 +303,7 @@ fn what_a_standby_says_is_an_error_and_its_connection_goes() {
 }
 
 #[test]
-fn what_is_no_answer_of_postgres_is_an_error_in_time() {
+fn foreign_response_is_an_error_in_time() {
     let hostile: [fn() -> Vec<u8>; 13] = [
         || [row(&RECORD), ready()].concat(),
         || b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
@@ -343,7 +343,7 @@ fn endless_answers_end() {
 }
 
 #[test]
-fn passwords_are_told_to_nobody_who_should_not_have_them() {
+fn password_is_sent_only_to_a_verified_server() {
     for (wanted, expected) in [(7, StoreErrorKind::Unauthorized), (9, StoreErrorKind::Unauthorized)] {
         let server = Server::new(move |_| Some(message(b'R', &u32::to_be_bytes(wanted))));
         assert_eq!(kind(server.store().get("jobs", &call())), expected);
@@ -371,7 +371,7 @@ fn passwords_are_told_to_nobody_who_should_not_have_them() {
 
 /// CVE-2021-23222: what is sent in clear behind the `S` must not pass for what came in TLS.
 #[test]
-fn nothing_in_clear_passes_for_what_came_in_tls() {
+fn clear_text_is_not_accepted_as_part_of_tls() {
     let server = Server::new(|_| Some([&b"S"[..], &logged_in().unwrap(), &answer(&[]).unwrap()].concat()));
     for (answer, expected) in [
         (None, StoreErrorKind::Malformed),
@@ -388,7 +388,7 @@ fn nothing_in_clear_passes_for_what_came_in_tls() {
 
 /// A pooler that was restarted with other settings, or an operator who has a session forget.
 #[test]
-fn where_a_session_does_not_keep_statements_they_are_sent_as_to_one_that_is_shared() {
+fn sessions_without_prepared_statements_work_as_shared_ones() {
     let server = Server::new(|said| match (said.connection, said.number) {
         (_, 0) => logged_in(),
         (0, 1) => answer(&[row(&RECORD)]),
@@ -410,7 +410,7 @@ fn where_a_session_does_not_keep_statements_they_are_sent_as_to_one_that_is_shar
 
 /// It comes with a commit, or is the last that is heard: a copy of the write would find it done, and say that it was not.
 #[test]
-fn what_may_have_been_committed_is_not_sent_again_for_a_statement_that_is_not_kept() {
+fn possibly_committed_write_is_not_resent_for_a_lost_statement() {
     for (tag, severity) in [(b'N', "WARNING"), (b'E', "FATAL")] {
         for sqlstate in ["26000", "42P05", "0A000"] {
             let server = Server::new(move |said| match said.number {
@@ -432,7 +432,7 @@ fn what_may_have_been_committed_is_not_sent_again_for_a_statement_that_is_not_ke
 }
 
 #[test]
-fn a_watch_that_is_told_nothing_reads_again_and_again() {
+fn silent_watch_polls() {
     let reads = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&reads);
     let server = Server::new(move |said| {
@@ -463,7 +463,7 @@ fn a_watch_that_is_told_nothing_reads_again_and_again() {
 }
 
 #[test]
-fn what_a_server_sends_back_of_the_password_is_hidden() {
+fn password_echoed_by_the_server_is_hidden() {
     let server = Server::new(|said| match said.number {
         0 => logged_in(),
         _ => {
@@ -480,7 +480,7 @@ fn what_a_server_sends_back_of_the_password_is_hidden() {
 
 /// A session that waits for a lock, or for a standby, does not notice that nobody waits for it.
 #[test]
-fn the_server_is_asked_to_end_what_nobody_waits_for_any_more() {
+fn server_is_asked_to_cancel_an_abandoned_query() {
     let (tell, told) = crossbeam_channel::unbounded();
     let server = Server::new(move |said| {
         if said.bytes.len() == 16 && said.bytes[4..8] == 80_877_102_u32.to_be_bytes() {

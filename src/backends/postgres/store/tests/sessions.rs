@@ -49,7 +49,7 @@ fn base() -> VersionedRecord {
 }
 
 #[test]
-fn in_a_session_of_ours_settings_stand_until_a_call_has_another_time() {
+fn session_settings_stay_until_a_call_has_another_timeout() {
     let (tell, told) = crossbeam_channel::unbounded();
     let server = Server::new(move |said| {
         if said.number > 0 {
@@ -83,7 +83,7 @@ fn in_a_session_of_ours_settings_stand_until_a_call_has_another_time() {
 }
 
 #[test]
-fn settings_that_were_made_in_a_transaction_that_failed_are_made_again() {
+fn settings_of_a_failed_transaction_are_applied_again() {
     let (tell, told) = crossbeam_channel::unbounded();
     let server = Server::new(move |said| match said.number {
         0 => logged_in(),
@@ -103,7 +103,7 @@ fn settings_that_were_made_in_a_transaction_that_failed_are_made_again() {
 
 /// Another session's `synchronous_commit` may be off. A pooler that does so once does so again, whatever a later watch finds.
 #[test]
-fn a_write_that_was_without_its_settings_stays_open_and_from_then_on_each_transaction_makes_them() {
+fn write_without_settings_stays_in_doubt_and_settings_follow() {
     type Write = fn(&PostgresStore) -> Result<VersionedRecord, StoreError>;
     let writes: [Write; 2] = [
         |store| store.create("jobs", &LeaderElectionRecord::default(), &call()),
@@ -136,7 +136,7 @@ fn a_write_that_was_without_its_settings_stays_open_and_from_then_on_each_transa
 
 /// The proof is wanted of each row.
 #[test]
-fn a_read_that_was_without_its_settings_is_asked_again_also_on_a_connection_of_the_callers_own() {
+fn read_without_settings_is_repeated_on_a_given_connection_too() {
     let server = Server::new(move |said| {
         let mut other = RECORD;
         other[2] = Some("other");
@@ -174,7 +174,7 @@ fn a_read_that_was_without_its_settings_is_asked_again_also_on_a_connection_of_t
 
 /// It cannot say what it was committed with.
 #[test]
-fn what_has_no_proof_makes_its_settings_for_itself() {
+fn unproven_session_applies_settings_per_transaction() {
     let server = Server::new(|said| match said.number {
         0 => logged_in(),
         _ => {

@@ -20,7 +20,7 @@ fn a_step_down_is_renewed_on_both_until_the_guard_goes() {
 }
 
 #[test]
-fn a_primary_that_was_held_for_a_campaign_is_released_when_it_is_closed() {
+fn primary_held_for_a_campaign_is_released_on_close() {
     let mut scenario = Scenario::waiting();
     assert!(!scenario.pair.is_giving_back());
     scenario.user(Input::Close);
@@ -31,7 +31,7 @@ fn a_primary_that_was_held_for_a_campaign_is_released_when_it_is_closed() {
 }
 
 #[test]
-fn a_term_that_nobody_takes_is_released_on_both() {
+fn unclaimed_term_is_released_on_both() {
     let mut scenario = Scenario::leading();
     scenario.user(Input::NotTaken);
     scenario.pass(SECOND);

@@ -24,7 +24,7 @@ fn round_during_a_pause_ends_with_the_earlier_failure() {
 
 /// Of either, whoever holds the primary meanwhile.
 #[test]
-fn a_refusal_refuses_the_campaign_and_leaves_the_primary_to_others() {
+fn refusal_rejects_the_campaign_and_leaves_the_primary_free() {
     for (side, holder) in [(Secondary, None), (Secondary, Some("other")), (Primary, None)] {
         let mut scenario = Scenario::new();
         holder.inspect(|holder| scenario.give_to(Primary, holder));
@@ -44,7 +44,7 @@ fn a_refusal_refuses_the_campaign_and_leaves_the_primary_to_others() {
 
 /// It is refused after the primary was taken for it.
 #[test]
-fn a_refusal_of_writes_refuses_the_campaign_and_gives_the_primary_back() {
+fn write_refusal_rejects_the_campaign_and_releases_the_primary() {
     let mut scenario = Scenario::campaigning();
     scenario.tables[1].refuses_writes = Some(StoreErrorKind::Forbidden);
     scenario.pass(60 * SECOND);

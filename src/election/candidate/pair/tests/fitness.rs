@@ -18,7 +18,7 @@ fn leading_while_fit() -> Scenario {
 }
 
 #[test]
-fn who_is_unfit_holds_neither() {
+fn unfit_candidate_holds_neither_record() {
     let mut scenario = asked();
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.written, []);
@@ -29,7 +29,7 @@ fn who_is_unfit_holds_neither() {
 }
 
 #[test]
-fn a_term_of_who_becomes_unfit_is_renewed_on_both_for_a_renew_deadline() {
+fn unfit_term_is_renewed_on_both_for_a_renew_deadline() {
     let mut scenario = leading_while_fit();
     scenario.user(says(false));
     assert_eq!(scenario.ended_by(), [&StopReason::Unfit]);
@@ -48,7 +48,7 @@ fn a_term_of_who_becomes_unfit_is_renewed_on_both_for_a_renew_deadline() {
 }
 
 #[test]
-fn who_becomes_unfit_while_it_waits_for_the_secondary_gives_the_primary_back_and_goes_on() {
+fn unfit_while_waiting_for_the_secondary_releases_the_primary() {
     let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
     scenario.give_to(Secondary, "other");
     scenario.user(says(true));
@@ -65,7 +65,7 @@ fn who_becomes_unfit_while_it_waits_for_the_secondary_gives_the_primary_back_and
 }
 
 #[test]
-fn a_term_ends_on_both_without_progress_and_the_time_before_it_does_not_count() {
+fn term_without_progress_ends_on_both_counted_from_its_start() {
     let mut scenario = Scenario::with(Config { progress_timeout: Some(5 * SECOND), ..Config::default() });
     scenario.give_to(Secondary, "other");
     scenario.user(Input::Campaign { id: 1, once: false });
@@ -99,7 +99,7 @@ fn progress_counts_after_a_step_down_as_well() {
 }
 
 #[test]
-fn one_round_of_who_becomes_unfit_ends_and_what_it_holds_is_given_back() {
+fn unfit_round_ends_and_releases_held_records() {
     let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
     scenario.give_to(Secondary, "other");
     scenario.user(says(true));
@@ -112,7 +112,7 @@ fn one_round_of_who_becomes_unfit_ends_and_what_it_holds_is_given_back() {
 }
 
 #[test]
-fn what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while() {
+fn acquisition_too_late_for_progress_is_released_for_a_while() {
     let mut scenario = Scenario::campaigning_with(Config { progress_timeout: Some(3 * SECOND), ..Config::default() });
     scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
     scenario.pass(60 * SECOND);
@@ -131,7 +131,7 @@ fn what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_whil
 }
 
 #[test]
-fn what_covers_the_winding_down_on_one_record_alone_is_not_renewed() {
+fn drain_held_by_one_record_alone_is_not_renewed() {
     let mut scenario = Scenario::with(Config::default());
     scenario.user(Input::Campaign { id: 1, once: false });
     let mut scenario = scenario.leads();
@@ -144,7 +144,7 @@ fn what_covers_the_winding_down_on_one_record_alone_is_not_renewed() {
 
 /// The holder has ended it, and its word is on its way.
 #[test]
-fn a_loss_before_the_word_of_a_step_down_leaves_nothing_to_cover() {
+fn loss_before_a_step_down_notice_leaves_no_drain() {
     let mut scenario = Scenario::leading();
     let (deadline, _) = scenario.term.clone().unwrap();
     deadline.end(scenario.now, StopReason::SteppedDown);
@@ -158,7 +158,7 @@ fn a_loss_before_the_word_of_a_step_down_leaves_nothing_to_cover() {
 
 /// Whoever drops the elector waits for it.
 #[test]
-fn what_came_too_late_is_given_back_on_both() {
+fn late_win_is_released_on_both() {
     let mut scenario = Scenario::with(Config { progress_timeout: Some(3 * SECOND), ..Config::default() });
     scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
     scenario.drive_until(Secondary, scenario.now);

@@ -244,7 +244,7 @@ impl Scenario {
 }
 
 #[test]
-fn a_term_begins_when_both_are_held_the_primary_first_and_its_token_is_of_the_secondary() {
+fn term_starts_with_both_records_and_the_token_of_the_secondary() {
     let mut scenario = Scenario::campaigning();
     scenario.pass(SECOND);
     let me = || Some("me".to_owned());
@@ -281,7 +281,7 @@ fn the_primary_is_kept_while_the_secondary_is_waited_for() {
 }
 
 #[test]
-fn who_loses_the_primary_while_waiting_begins_anew() {
+fn loss_of_the_primary_while_waiting_restarts_the_campaign() {
     let mut scenario = Scenario::waiting();
     scenario.give_to(Primary, "other");
     scenario.give_to(Secondary, "");
@@ -294,7 +294,7 @@ fn who_loses_the_primary_while_waiting_begins_anew() {
 
 /// Its thread was held up, and has not noticed.
 #[test]
-fn what_is_won_after_the_primary_ran_out_is_no_term() {
+fn win_after_the_primary_expired_is_no_term() {
     let mut scenario = Scenario::waiting();
     scenario.now = scenario.now + 11 * SECOND;
     scenario.give_to(Secondary, "");
@@ -325,7 +325,7 @@ fn a_term_is_valid_for_as_long_as_both_are() {
 }
 
 #[test]
-fn a_write_that_does_not_make_the_term_longer_is_no_renewal_of_it() {
+fn write_that_does_not_extend_the_term_is_no_renewal() {
     let mut scenario = Scenario::leading();
     scenario.tables[1].refuses = Some(StoreErrorKind::Unavailable);
     let writes = scenario.tables[0].writes;
@@ -356,7 +356,7 @@ fn the_loss_of_either_ends_both_and_neither_is_renewed() {
 }
 
 #[test]
-fn the_secondary_is_released_first_and_the_primary_keeps_the_published_duration() {
+fn secondary_is_released_first_and_primary_keeps_its_duration() {
     let mut scenario = Scenario::leading();
     scenario.drop_guard();
     assert_eq!(scenario.ended_by(), [&StopReason::Released]);
@@ -368,7 +368,7 @@ fn the_secondary_is_released_first_and_the_primary_keeps_the_published_duration(
 }
 
 #[test]
-fn the_primary_is_released_also_when_the_secondary_does_not_answer() {
+fn primary_is_released_if_the_secondary_does_not_answer() {
     let mut scenario = Scenario::leading();
     scenario.tables[1].refuses = Some(StoreErrorKind::Unavailable);
     scenario.drop_guard();
@@ -386,7 +386,7 @@ fn the_primary_is_released_also_when_the_secondary_does_not_answer() {
 
 /// Its release is under way, or has not been answered.
 #[test]
-fn a_new_campaign_takes_over_what_is_not_released() {
+fn new_campaign_takes_over_unreleased_records() {
     let mut scenario = Scenario::leading();
     scenario.tables[1].refuses = Some(StoreErrorKind::Unavailable);
     scenario.drop_guard();
@@ -425,7 +425,7 @@ fn a_round_wins_both_or_gives_the_primary_back() {
 }
 
 #[test]
-fn the_primary_is_left_to_others_until_the_secondary_can_be_read() {
+fn primary_stays_free_until_the_secondary_is_readable() {
     let mut scenario = Scenario::campaigning();
     scenario.tables[1].refuses = Some(StoreErrorKind::Unavailable);
     scenario.pass(600 * SECOND);
@@ -450,7 +450,7 @@ fn the_primary_is_left_to_others_until_the_secondary_can_be_read() {
 
 /// For a lease duration each time, so that somebody else may lead by it.
 #[test]
-fn the_primary_is_given_back_when_the_secondary_cannot_be_written_for_a_renew_deadline() {
+fn primary_is_released_if_the_secondary_stays_unwritable() {
     let mut scenario = Scenario::leading();
     scenario.pass(5 * SECOND);
     scenario.tables[1].refuses_writes = Some(StoreErrorKind::Forbidden);
@@ -474,7 +474,7 @@ fn the_primary_is_given_back_when_the_secondary_cannot_be_written_for_a_renew_de
 
 /// The clock is read, then the holder finds the term run out, and then the answer is heard of.
 #[test]
-fn a_term_that_its_holder_has_found_run_out_is_told_to_be_over() {
+fn expired_term_seen_by_its_holder_is_reported_as_over() {
     let mut scenario = Scenario::leading();
     let deadline = Arc::clone(&scenario.term.as_ref().unwrap().0);
     scenario.pass(2 * SECOND);
@@ -525,7 +525,7 @@ fn the_news_of_a_watch_is_a_reason_for_its_side_to_look_again() {
 }
 
 #[test]
-fn somebody_leads_when_both_records_name_the_same() {
+fn leader_is_the_holder_of_both_records() {
     let mut scenario = Scenario::new();
     let leaders = |scenario: &mut Scenario| {
         let told = std::mem::take(&mut scenario.told).into_iter();

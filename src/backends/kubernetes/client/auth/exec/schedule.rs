@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refresh_begins_at_80_percent_and_half_a_minute_before_the_end() {
+    fn refresh_starts_at_80_percent_and_30_s_before_expiry() {
         for (life, refresh) in [
             (86_400.0, 69_120.0),
             (3_600.0, 2_880.0),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_expire_is_not_renewed() {
+    fn credential_without_expiry_is_not_refreshed() {
         let (mut clock, mut schedule) = (Clock::new(), Schedule::default());
         assert!(!schedule.is_valid(clock.0) && schedule.next_look(clock.0).is_none());
         schedule.succeeded(clock.0, None);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_when_it_comes_is_not_renewed_again_and_again() {
+    fn credential_that_arrives_expired_is_not_refreshed_in_a_loop() {
         let (mut clock, mut schedule) = (Clock::new(), Schedule::default());
         let past = Some(clock.0.wall);
         let now = clock.pass(10.0);

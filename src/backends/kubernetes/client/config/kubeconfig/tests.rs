@@ -99,7 +99,7 @@ fn files_are_merged_and_the_first_wins() {
 }
 
 #[test]
-fn a_server_without_a_scheme_is_https_where_tls_is_configured_and_an_error_elsewhere() {
+fn server_without_scheme_is_https_with_tls_else_an_error() {
     let scratch = Scratch::new();
     scratch.file("ca.pem", CA);
     let load = |cluster: &str, user: &str| {
@@ -140,7 +140,7 @@ fn a_secret_for_a_server_without_tls_is_refused_by_its_field() {
 }
 
 #[test]
-fn home_is_used_without_a_list_and_absence_is_told() {
+fn home_is_used_without_a_list_and_absence_is_an_error() {
     let scratch = Scratch::new();
     let home = OsString::from(scratch.path());
     let env = move |name: &str| (name == "HOME").then(|| home.clone());
@@ -194,7 +194,7 @@ fn a_credential_plugin_is_resolved() {
 }
 
 #[test]
-fn what_a_plugin_is_told_and_a_key_beside_its_certificate_are_not_shown() {
+fn plugin_input_and_client_key_are_not_shown() {
     let cluster = "{ server: 'https://a', extensions: \
         [{ name: client.authentication.k8s.io/exec, extension: { clientSecret: hunter2 } }] }";
     let user = "{ client-certificate-data: hunter2, client-key-data: hunter2, token: hunter2, password: hunter2 }";
@@ -203,7 +203,7 @@ fn what_a_plugin_is_told_and_a_key_beside_its_certificate_are_not_shown() {
 }
 
 #[test]
-fn a_credential_plugin_is_told_all_about_the_cluster() {
+fn credential_plugin_receives_all_cluster_fields() {
     let cluster_info = |cluster: &str| {
         let user = "{ exec: { apiVersion: client.authentication.k8s.io/v1, command: a, provideClusterInfo: true } }";
         match load(&with(cluster, user)).unwrap().auth {
@@ -278,7 +278,7 @@ fn broken_rules_name_file_field_and_remedy() {
 }
 
 #[test]
-fn what_may_have_been_meant_otherwise_is_refused() {
+fn ambiguous_setting_is_refused() {
     let plain = with_user("{ token: hunter2 }");
     let broken = "-----BEGIN CERTIFICATE-----\nhunter2!\n-----END CERTIFICATE-----\n";
     use base64::Engine;
@@ -300,7 +300,7 @@ fn what_may_have_been_meant_otherwise_is_refused() {
 }
 
 #[test]
-fn what_can_have_only_one_meaning_is_taken_though_client_go_refuses_it() {
+fn unambiguous_setting_is_accepted_although_client_go_refuses() {
     let v1 = "apiVersion: client.authentication.k8s.io/v1";
     for text in [
         with_user("{ token: sesame }").replace("kind: Config", "kind: Other"),
@@ -314,7 +314,7 @@ fn what_can_have_only_one_meaning_is_taken_though_client_go_refuses_it() {
 }
 
 #[test]
-fn to_verify_by_an_authority_and_not_to_verify_at_all_is_a_contradiction() {
+fn authority_with_disabled_verification_is_a_contradiction() {
     use base64::Engine;
     let data = base64::prelude::BASE64_STANDARD.encode(CA);
     let cluster = |insecure: bool| {
@@ -337,7 +337,7 @@ fn proxies_of_all_kinds_are_taken() {
 }
 
 #[test]
-fn an_unusable_proxy_in_the_environment_stops_only_who_would_go_through_it() {
+fn unusable_proxy_stops_only_clients_that_would_use_it() {
     let scratch = Scratch::new();
     let file = OsString::from(scratch.file("config", with_user("{}")));
     let infer = |no_proxy: &'static str| {
@@ -411,7 +411,7 @@ fn the_files_that_were_looked_for_are_named() {
 }
 
 #[test]
-fn without_a_current_context_it_is_said_how_to_choose_one() {
+fn missing_current_context_error_explains_how_to_choose() {
     let contexts: Vec<_> = (0..13).map(|i| format!("{{ name: 'dev {i}', context: {{ cluster: k }} }}")).collect();
     let text = format!("contexts: [{}]", contexts.join(", "));
     let error = load(&text).unwrap_err().to_string();
@@ -430,7 +430,7 @@ fn without_a_current_context_it_is_said_how_to_choose_one() {
 }
 
 #[test]
-fn ten_thousand_contexts_are_read_and_what_is_too_many_says_so() {
+fn ten_thousand_contexts_are_read_and_more_are_an_error() {
     let contexts = |count: usize| {
         let context =
             |i: usize| format!("- {{ name: n{i}/k/u, context: {{ cluster: k, user: u, namespace: n{i} }} }}\n");

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unusable_value_in_the_environment_is_an_error_only_for_who_would_use_it() {
+    fn unusable_proxy_variable_is_an_error_only_if_used() {
         for unusable in
             ["gopher://hunter2@a", "http://hunter2:hunter2", "\u{0}"].map(OsString::from).into_iter().chain(not_text())
         {

@@ -59,7 +59,7 @@ fn the_thread_that_waits_for_a_refresh_ends_with_its_client() {
 }
 
 #[test]
-fn a_run_after_a_rejection_ends_the_thread_that_waited_for_a_refresh() {
+fn run_after_a_rejection_ends_the_waiting_refresh_thread() {
     let scratch = Scratch::new();
     let source = source(&scratch, Duration::from_secs(3600));
     let interrupter = Interrupter::new();
@@ -73,7 +73,7 @@ fn a_run_after_a_rejection_ends_the_thread_that_waited_for_a_refresh() {
 }
 
 #[test]
-fn a_refresh_needs_no_request_but_a_client_that_nobody_uses_runs_no_plugin() {
+fn refresh_needs_no_request_but_an_unused_client_runs_no_plugin() {
     let scratch = Scratch::new();
     let source = source(&scratch, Duration::from_secs(4));
     use_it(&source);

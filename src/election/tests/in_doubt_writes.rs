@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn open_writes_a_a_renewal_without_an_answer_is_adopted_with_its_own_time() {
+fn in_doubt_a_unanswered_renewal_counts_from_its_own_time() {
     for outcome in [StoreErrorKind::Timeout, StoreErrorKind::Conflict, StoreErrorKind::Unavailable] {
         let (mut scenario, deadline, _) = Scenario::leading();
         scenario.wait_out();
@@ -23,7 +23,7 @@ fn open_writes_a_a_renewal_without_an_answer_is_adopted_with_its_own_time() {
 }
 
 #[test]
-fn open_writes_a_an_acquisition_without_an_answer_is_adopted() {
+fn in_doubt_a_unanswered_acquisition_is_adopted() {
     let (mut scenario, write) = Scenario::creating();
     let sent_at = scenario.now;
     scenario.advance(write.timeout);
@@ -35,7 +35,7 @@ fn open_writes_a_an_acquisition_without_an_answer_is_adopted() {
 }
 
 #[test]
-fn open_writes_b_an_edit_of_metadata_costs_no_term_and_extends_none() {
+fn in_doubt_b_metadata_edit_costs_and_extends_no_term() {
     let (mut scenario, deadline, record) = Scenario::leading();
     let renewal = scenario.due_write();
     let before = scenario.now + deadline.remaining(scenario.now);
@@ -49,7 +49,7 @@ fn open_writes_b_an_edit_of_metadata_costs_no_term_and_extends_none() {
 }
 
 #[test]
-fn open_writes_b_an_edit_of_metadata_does_not_restart_a_standbys_wait() {
+fn in_doubt_b_metadata_edit_does_not_restart_a_standbys_wait() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.advance(secs(14));
     scenario.found(held_by(OTHER, 15), 11);
@@ -59,7 +59,7 @@ fn open_writes_b_an_edit_of_metadata_does_not_restart_a_standbys_wait() {
 }
 
 #[test]
-fn open_writes_c_an_acquisition_learned_of_too_late_is_not_adopted_but_taken_over() {
+fn in_doubt_c_late_acquisition_is_taken_over_not_adopted() {
     let (mut scenario, late) = Scenario::creating();
     scenario.advance(secs(10));
     scenario.fails(late.id, StoreErrorKind::Timeout);
@@ -74,7 +74,7 @@ fn open_writes_c_an_acquisition_learned_of_too_late_is_not_adopted_but_taken_ove
 }
 
 #[test]
-fn open_writes_c_a_withdrawn_acquisition_that_lands_is_released() {
+fn in_doubt_c_withdrawn_acquisition_that_lands_is_released() {
     for is_answered in [true, false] {
         let (mut scenario, write) = Scenario::creating();
         scenario.election.withdraw();
@@ -83,7 +83,7 @@ fn open_writes_c_a_withdrawn_acquisition_that_lands_is_released() {
 }
 
 #[test]
-fn open_writes_c_a_renewal_that_lands_after_the_loss_is_left_alone_while_the_guard_stands() {
+fn in_doubt_c_renewal_that_lands_after_the_loss_is_left_alone() {
     let (mut scenario, _, _) = Scenario::leading();
     let renewal = scenario.due_write();
     scenario.advance(secs(8));
@@ -98,7 +98,7 @@ fn open_writes_c_a_renewal_that_lands_after_the_loss_is_left_alone_while_the_gua
 }
 
 #[test]
-fn open_writes_d_our_identity_in_a_record_that_we_did_not_write_ends_the_term() {
+fn in_doubt_d_foreign_record_with_own_identity_ends_the_term() {
     for uid in ["uid-1", "uid-2"] {
         let (mut scenario, deadline, record) = Scenario::leading();
         scenario.due_write_fails(StoreErrorKind::Conflict);
@@ -119,7 +119,7 @@ fn open_writes_d_our_identity_in_a_record_that_we_did_not_write_ends_the_term() 
 }
 
 #[test]
-fn open_writes_d_reclaiming_takes_a_record_with_our_identity_at_once() {
+fn in_doubt_d_reclaim_takes_a_record_of_own_identity_at_once() {
     let mut scenario = Scenario::with(|config| config.reclaim_own_identity = true);
     scenario.election.campaign(false);
     scenario.found(held_by(ME, 15), 10);
@@ -130,7 +130,7 @@ fn open_writes_d_reclaiming_takes_a_record_with_our_identity_at_once() {
 }
 
 #[test]
-fn open_writes_d_a_record_from_before_we_looked_is_a_predecessors() {
+fn in_doubt_d_record_from_before_the_start_is_a_predecessors() {
     let mut scenario = Scenario::campaigning_on(held_by(ME, 15), 10);
     let events = scenario.events();
     assert!(events.iter().any(|event| matches!(event, ElectionEvent::Predecessor)));
@@ -145,7 +145,7 @@ fn open_writes_d_a_record_from_before_we_looked_is_a_predecessors() {
 }
 
 #[test]
-fn open_writes_d_a_predecessor_that_renews_is_another_process() {
+fn in_doubt_d_predecessor_that_renews_is_another_process() {
     let mut scenario = Scenario::campaigning_on(held_by(ME, 15), 10);
     scenario.events();
     let mut record = held_by(ME, 15);
@@ -160,7 +160,7 @@ fn open_writes_d_a_predecessor_that_renews_is_another_process() {
 }
 
 #[test]
-fn open_writes_d_two_processes_that_reclaim_do_so_at_the_retry_period() {
+fn in_doubt_d_two_reclaiming_processes_take_a_retry_period() {
     let mut scenario = Scenario::with(|config| config.reclaim_own_identity = true);
     scenario.election.campaign(false);
     scenario.found(held_by(ME, 15), 10);
@@ -189,7 +189,7 @@ fn open_writes_d_two_processes_that_reclaim_do_so_at_the_retry_period() {
 }
 
 #[test]
-fn open_writes_e_anothers_record_or_a_deletion_ends_the_term_at_once() {
+fn in_doubt_e_foreign_record_or_deletion_ends_the_term_at_once() {
     for (found, reason) in losses() {
         let (mut scenario, deadline, _) = Scenario::leading();
         scenario.due_write_fails(StoreErrorKind::Conflict);
@@ -203,7 +203,7 @@ fn open_writes_e_anothers_record_or_a_deletion_ends_the_term_at_once() {
 }
 
 #[test]
-fn open_writes_a_read_at_the_base_closes_nothing() {
+fn in_doubt_read_at_the_base_version_resolves_nothing() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write_fails(StoreErrorKind::Timeout);
     scenario.found(held_by("", 1), 10);
@@ -216,7 +216,7 @@ fn open_writes_a_read_at_the_base_closes_nothing() {
 }
 
 #[test]
-fn open_writes_a_later_version_closes_them_and_answers_to_closed_writes_are_ignored() {
+fn in_doubt_later_version_resolves_and_late_answers_are_ignored() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write_fails(StoreErrorKind::Timeout);
     scenario.found(held_by(OTHER, 15), 12);
@@ -227,7 +227,7 @@ fn open_writes_a_later_version_closes_them_and_answers_to_closed_writes_are_igno
 }
 
 #[test]
-fn open_writes_do_not_pile_up_without_bound() {
+fn in_doubt_writes_are_bounded() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     for _ in 0..2_500 {
         let write = scenario.next_write(&held_by("", 1), 10);
@@ -237,7 +237,7 @@ fn open_writes_do_not_pile_up_without_bound() {
 }
 
 #[test]
-fn open_writes_that_may_still_win_are_not_forgotten_for_another() {
+fn in_doubt_writes_that_may_win_are_not_dropped_for_another() {
     let mut scenario = Scenario::with(|config| {
         config.retry_period = Some(millis(10));
         config.renew_deadline = Some(secs(10));
@@ -255,7 +255,7 @@ fn open_writes_that_may_still_win_are_not_forgotten_for_another() {
 }
 
 #[test]
-fn open_writes_of_an_attempt_go_on_over_absence_and_end_with_it() {
+fn in_doubt_writes_of_an_attempt_outlast_absence_not_its_end() {
     // Two creates of one attempt: the first one had only been slow.
     let (mut scenario, first) = Scenario::creating();
     scenario.fails(first.id, StoreErrorKind::Timeout);
@@ -299,7 +299,7 @@ fn made_anew(create: &Write) -> LeaderElectionRecord {
 }
 
 #[test]
-fn open_writes_a_create_is_not_closed_by_an_event_from_before_the_absence() {
+fn in_doubt_create_survives_an_event_from_before_the_absence() {
     let (mut scenario, create) = creating_after_a_deletion();
     // The watch opens, on an API server that lags behind: it tells what it has.
     scenario.election.watch_opened(scenario.now, true);
@@ -312,7 +312,7 @@ fn open_writes_a_create_is_not_closed_by_an_event_from_before_the_absence() {
 }
 
 #[test]
-fn open_writes_a_create_is_not_closed_by_an_event_of_an_object_that_nobody_knew() {
+fn in_doubt_create_survives_an_event_of_an_unknown_object() {
     for answered in [true, false] {
         let (mut scenario, create) = creating_after_a_deletion();
         scenario.election.watch_opened(scenario.now, true);
@@ -335,7 +335,7 @@ fn open_writes_a_create_is_not_closed_by_an_event_of_an_object_that_nobody_knew(
 }
 
 #[test]
-fn open_writes_a_copy_of_a_create_that_lands_after_a_deletion_is_a_loss() {
+fn in_doubt_copy_of_a_create_after_a_deletion_is_a_loss() {
     let (mut scenario, create) = creating_after_a_deletion();
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(made_anew(&create), 13);
@@ -351,7 +351,7 @@ fn open_writes_a_copy_of_a_create_that_lands_after_a_deletion_is_a_loss() {
 }
 
 #[test]
-fn open_writes_a_create_that_a_read_overtook_is_ours_should_it_land_later() {
+fn in_doubt_create_overtaken_by_a_read_is_ours_if_it_lands() {
     for outcome in [StoreErrorKind::AlreadyExists, StoreErrorKind::Timeout] {
         let (mut scenario, create) = creating_after_a_deletion();
         scenario.fails(create.id, outcome);
@@ -372,7 +372,7 @@ fn open_writes_a_create_that_a_read_overtook_is_ours_should_it_land_later() {
 }
 
 #[test]
-fn open_writes_a_copy_of_a_create_that_was_answered_is_ours_too() {
+fn in_doubt_copy_of_an_answered_create_is_ours_too() {
     let (mut scenario, create) = creating_after_a_deletion();
     scenario.written(&create, made_anew(&create), 13);
     scenario.elected();
@@ -390,7 +390,7 @@ fn open_writes_a_copy_of_a_create_that_was_answered_is_ours_too() {
 }
 
 #[test]
-fn open_writes_a_create_is_not_closed_by_a_read_that_was_sent_before_it() {
+fn in_doubt_create_survives_a_read_sent_before_it() {
     let (mut scenario, early) = Scenario::gone_beside_an_early_read();
     let create = scenario.write();
     // Made and deleted before the create was sent.
@@ -402,7 +402,7 @@ fn open_writes_a_create_is_not_closed_by_a_read_that_was_sent_before_it() {
 }
 
 #[test]
-fn open_writes_a_create_is_waited_for_beside_a_read_that_was_sent_before_it() {
+fn in_doubt_create_is_awaited_beside_a_read_sent_before_it() {
     let (mut scenario, early) = Scenario::gone_beside_an_early_read();
     scenario.write_fails(StoreErrorKind::Timeout);
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
@@ -412,7 +412,7 @@ fn open_writes_a_create_is_waited_for_beside_a_read_that_was_sent_before_it() {
 }
 
 #[test]
-fn open_writes_a_record_of_ours_that_somebody_puts_back_extends_nothing() {
+fn in_doubt_restored_own_record_extends_no_term() {
     let (mut scenario, create) = creating_after_a_deletion();
     scenario.written(&create, made_anew(&create), 13);
     let (deadline, _) = scenario.elected();
@@ -425,7 +425,7 @@ fn open_writes_a_record_of_ours_that_somebody_puts_back_extends_nothing() {
 }
 
 #[test]
-fn open_writes_a_create_that_nobody_answered_is_not_waited_for_for_ever() {
+fn in_doubt_unanswered_create_is_not_awaited_forever() {
     for is_watching in [false, true] {
         let (mut scenario, create) = creating_after_a_deletion();
         if is_watching {
@@ -454,7 +454,7 @@ fn open_writes_a_create_that_nobody_answered_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn open_writes_a_create_that_was_beaten_does_not_keep_a_closed_election() {
+fn in_doubt_beaten_create_does_not_delay_a_close() {
     let (mut scenario, create) = creating_after_a_deletion();
     scenario.election.watch_opened(scenario.now, true);
     scenario.fails(create.id, StoreErrorKind::AlreadyExists);
@@ -468,7 +468,7 @@ fn open_writes_a_create_that_was_beaten_does_not_keep_a_closed_election() {
 
 /// Only the store can know: a record that equals it is somebody else's.
 #[test]
-fn open_writes_one_that_was_certainly_not_applied_is_not_open() {
+fn in_doubt_excludes_a_write_known_to_be_unapplied() {
     let (mut scenario, _, _) = Scenario::leading();
     let renewal = scenario.due_write_fails(StoreErrorKind::NotApplied);
     scenario.found(standing(&renewal), 11);
