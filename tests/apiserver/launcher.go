@@ -80,12 +80,14 @@ func launch(ctx context.Context, cancel context.CancelFunc, opts options) error 
 	}
 
 	children := map[string]*child{etcd.name: etcd, apiserver.name: apiserver}
-	// kube-apiserver first: without an etcd that answers it would not end in
-	// good order. There is nobody left to tell of errors.
+	// kube-apiserver ends first because it needs etcd for an orderly end.
+	// Errors are ignored because the launcher ends here.
 	defer func() {
 		_ = etcd.signal(syscall.SIGCONT)
 		_ = apiserver.end(syscall.SIGTERM, endGrace)
 		_ = etcd.end(syscall.SIGTERM, endGrace)
+		// The store takes 60 MB. The logs stay.
+		_ = os.RemoveAll(filepath.Join(dir, etcdData))
 	}()
 	version, err := startAll(ctx, etcd, apiserver, admin, grants)
 	if ctx.Err() != nil {

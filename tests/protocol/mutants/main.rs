@@ -82,7 +82,7 @@ fn every_mutant_is_caught() {
     // Most wait for what does not happen with the mutant.
     in_lanes(
         &sound,
-        3,
+        4,
         |(_, mutant)| mutant.caught_by,
         |(number, mutant)| say(**number, verdict(&checks, **number, mutant, &without)),
     );
@@ -116,7 +116,7 @@ fn without_mutants(checks: &Checks, wanted: BTreeSet<Check>) -> Without {
         };
         without.lock().insert(*check, outcome);
     };
-    in_lanes(&wanted, 1, |check| *check, work);
+    in_lanes(&wanted, 2, |check| *check, work);
     without.into_inner()
 }
 
