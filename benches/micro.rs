@@ -1,4 +1,4 @@
-//! What the library costs inside the process: `cargo bench --bench micro`, or `… -- part-of-a-name`.
+//! Costs of the library inside the process: `cargo bench --bench micro`, or `… -- part-of-a-name`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,14 +13,14 @@ use leasehold::{
 };
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A clock read is too short to be measured alone.
+/// The calls per sample, because one clock read is too short to measure.
 const CALLS: usize = 1000;
 
-/// How long each is measured, and how long a sample takes at least: a reading of the clock is to be nothing beside it.
+/// The time of each benchmark, and the shortest sample, beside which a clock read is negligible.
 const MEASURED: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_micros(50);
 
-/// Takes its own name.
+/// A benchmark, called with its name.
 type Bench = fn(&str);
 
 const BENCHES: [(&str, Bench); 12] = [
@@ -39,7 +39,7 @@ const BENCHES: [(&str, Bench); 12] = [
 ];
 
 fn main() {
-    // Cargo adds flags.
+    // Skips the flags that cargo adds.
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     println!("{:<26}{:>12}{:>12}{:>12}{:>12}", "ns", "fastest", "median", "mean", "slowest");
     for (name, bench) in BENCHES.iter().filter(|(name, _)| name.contains(&wanted)) {
@@ -47,7 +47,7 @@ fn main() {
     }
 }
 
-/// Says how long `work` takes, which does the same so many times.
+/// Prints the time of one operation. `work` does the operation `times` times.
 fn measure<T>(name: &str, times: usize, mut work: impl FnMut() -> T) {
     let mut sample = |rounds: usize| {
         let began = Instant::now();
@@ -69,7 +69,7 @@ fn measure<T>(name: &str, times: usize, mut work: impl FnMut() -> T) {
     println!();
 }
 
-// ---- the check, beside what it is made of ----
+// ---- the check and its parts ----
 
 fn clock_read(name: &str) {
     measure(name, CALLS, || {
@@ -80,7 +80,7 @@ fn clock_read(name: &str) {
     });
 }
 
-/// Longer than it is measured.
+/// A progress timeout that exceeds the time of a benchmark.
 const LONG: Duration = Duration::from_secs(3_600);
 
 fn leading(within: Option<Duration>) -> (LeaderElector, LeaderGuard) {
@@ -99,7 +99,7 @@ fn is_leader(name: &str, within: Option<Duration>) {
     });
 }
 
-/// Of the guard, or of one of so many handles.
+/// Measures a report of the guard, or of one of `handles` handles.
 fn progress(name: &str, handles: usize) {
     let (_elector, guard) = leading(Some(LONG));
     let handles: Vec<_> = (0..handles).map(|_| guard.progress_handle()).collect();
@@ -112,7 +112,7 @@ fn progress(name: &str, handles: usize) {
 
 // ---- the core ----
 
-/// Deciding to renew, and learning that it was done.
+/// Measures the decision to renew and the handling of the response.
 fn one_renewal_of_the_core(name: &str) {
     let settings = LeaderElector::builder("bench").identity("me").validate().expect("good settings");
     let mut election = Election::new(settings, 1);
@@ -132,7 +132,7 @@ fn one_renewal_of_the_core(name: &str) {
     });
 }
 
-/// A made-up clock, on which nothing takes any time but waiting; and a store that does whatever it is asked.
+/// A simulated clock that only waiting advances, and a store that applies every write.
 struct Clock {
     local: Moment,
     wall: SystemTime,
@@ -155,14 +155,14 @@ impl Clock {
                 };
                 election.on_response(self.local, id, answer);
             }
-            Step::Finished => unreachable!("nobody closed it"),
+            Step::Finished => unreachable!("the election is open"),
         }
     }
 }
 
 // ---- observers ----
 
-/// One that does nothing.
+/// An observer that does nothing.
 struct Idle;
 
 impl Observer for Idle {}
@@ -176,7 +176,7 @@ fn empty_call_of_an_observer(name: &str) {
     });
 }
 
-/// A term from the campaign to its release, on a store that answers at once: with an observer that does nothing, or none.
+/// Measures a term from the campaign to the release on a store without delay, with an idle observer or without.
 fn term_in_memory(name: &str, is_observed: bool) {
     let builder = LeaderElector::builder("bench");
     let builder = if is_observed { builder.observer(Idle) } else { builder };
@@ -186,13 +186,13 @@ fn term_in_memory(name: &str, is_observed: bool) {
 
 // ---- the wire ----
 
-/// Decoding a lease is not public by itself: this is that with a request on an open connection, without TLS.
+/// Measures a read on an open connection without TLS, because decoding alone is not public.
 fn read_and_decode_a_lease(name: &str) {
     let (_server, store) = store(false);
     measure(name, 1, || store.get("bench", &call()).expect("an answer"));
 }
 
-/// What a leader sends every `renew_interval`, on an open connection, without TLS and with.
+/// Measures a renewal on an open connection, with or without TLS.
 fn renewal_in_memory(name: &str, tls: bool) {
     let (_server, store) = store(tls);
     let mut base = store.get("bench", &call()).expect("an answer").expect("a lease");

@@ -1,6 +1,6 @@
-//! How long it takes to release, and to be told that one's lease was taken, from far away: `cargo bench --bench release`.
+//! The time of a release, and of noticing a lost lease, far from the API server: `cargo bench --bench release`.
 //!
-//! TLS, and every duration as it is by default, except that renewals come sooner, so that it does not take an hour.
+//! Uses TLS and the default durations, except for a shorter renew interval, which saves an hour. `release.md` has results.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,48 +20,48 @@ use far::Far;
 
 const ROUND_TRIPS: [u64; 9] = [1, 5, 20, 50, 100, 200, 300, 400, 500];
 const TRIES: usize = 20;
-/// A try that was to meet a renewal in flight and missed it is made again.
+/// The attempts for a try that must meet a renewal in flight and misses it.
 const TRIES_AGAIN: usize = 5;
 
-/// The default, which a term is counted in.
+/// The default. A term starts with this time left.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 const RENEW_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq)]
-enum What {
+enum Ending {
     Release,
-    /// Another takes the lease, and the leader is to learn of it.
+    /// Another candidate takes the lease, and the leader must notice.
     Loss,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum When {
+enum Situation {
     Quiet,
-    /// While the renewal of this number is in flight.
+    /// While the renewal with this number is in flight.
     Renewing(usize),
-    /// While a renewal is in flight that will not be answered.
+    /// While a renewal is in flight that the server never answers.
     Hanging,
-    /// When the server has closed all connections and that is known.
+    /// After the server has closed all connections and the client has noticed.
     Closed,
-    /// When the server has just closed all connections and the word of it is under way.
+    /// After the server has closed all connections, before the client can notice.
     Closing,
 }
 
-const CASES: [(&str, What, When); 8] = [
-    ("Release, no renewal in flight", What::Release, When::Quiet),
-    ("Release, the first renewal of the term in flight", What::Release, When::Renewing(1)),
-    ("Release, the fourth renewal in flight", What::Release, When::Renewing(4)),
-    ("Release, a renewal in flight that is never answered", What::Release, When::Hanging),
-    ("Release, the connection was closed before", What::Release, When::Closed),
-    ("Release, the connection closes under it", What::Release, When::Closing),
-    ("Another takes the lease, a renewal in flight", What::Loss, When::Renewing(2)),
-    ("Another takes the lease, a renewal in flight that is never answered", What::Loss, When::Hanging),
+const CASES: [(&str, Ending, Situation); 8] = [
+    ("Release, no renewal in flight", Ending::Release, Situation::Quiet),
+    ("Release, the first renewal of the term in flight", Ending::Release, Situation::Renewing(1)),
+    ("Release, the fourth renewal in flight", Ending::Release, Situation::Renewing(4)),
+    ("Release, a renewal in flight that is never answered", Ending::Release, Situation::Hanging),
+    ("Release, the connection was closed before", Ending::Release, Situation::Closed),
+    ("Release, the connection closes during the release", Ending::Release, Situation::Closing),
+    ("Another candidate takes the lease, a renewal in flight", Ending::Loss, Situation::Renewing(2)),
+    ("Another candidate takes the lease, a renewal in flight that is never answered", Ending::Loss, Situation::Hanging),
 ];
 
 struct Outcome {
     took: Duration,
     done: bool,
-    /// Connections that were opened meanwhile.
+    /// The connections that were opened during the try.
     opened: usize,
 }
 
@@ -70,11 +70,11 @@ fn main() {
     let rows: Vec<_> = ROUND_TRIPS
         .map(Duration::from_millis)
         .into_iter()
-        .map(|round_trip| (round_trip, CASES.map(|(_, what, when)| (what, when))))
+        .map(|round_trip| (round_trip, CASES.map(|(_, ending, situation)| (ending, situation))))
         .map(|(round_trip, cases)| (round_trip, measure(&server, round_trip, &cases)))
         .collect();
-    for (index, (name, what, _)) in CASES.iter().enumerate() {
-        let done = if *what == What::Release { "confirmed" } else { "told" };
+    for (index, (name, ending, _)) in CASES.iter().enumerate() {
+        let done = if *ending == Ending::Release { "confirmed" } else { "noticed" };
         println!("\n{name}:\n");
         println!("| round trip | median | worst | in round trips | {done} | connections opened |");
         println!("| ---: | ---: | ---: | ---: | ---: | ---: |");
@@ -84,12 +84,12 @@ fn main() {
     }
 }
 
-/// All tries of all cases at once, for they mostly wait. They begin one after another, so that they do not all need
-/// the processor at the same moment.
-fn measure(server: &ApiServer, round_trip: Duration, cases: &[(What, When)]) -> Vec<Vec<Outcome>> {
+/// Runs all tries of all cases concurrently, because they mostly wait. The tries start one after another, so that they do
+/// not need the processor at the same time.
+fn measure(server: &ApiServer, round_trip: Duration, cases: &[(Ending, Situation)]) -> Vec<Vec<Outcome>> {
     thread::scope(|scope| {
         let mut started = 0;
-        let mut start = |case: (What, When), n: usize| {
+        let mut start = |case: (Ending, Situation), n: usize| {
             let pause = Duration::from_millis(7) * started;
             started += 1;
             scope.spawn(move || {
@@ -106,8 +106,13 @@ fn measure(server: &ApiServer, round_trip: Duration, cases: &[(What, When)]) -> 
     })
 }
 
-/// One try, at the given part of a renewal's flight. `None` if no renewal was in flight at that moment.
-fn attempt(server: &ApiServer, round_trip: Duration, (what, when): (What, When), part: f64) -> Option<Outcome> {
+/// Makes one try at the given part of a renewal's flight. Returns `None` if no renewal was in flight at that time.
+fn attempt(
+    server: &ApiServer,
+    round_trip: Duration,
+    (ending, situation): (Ending, Situation),
+    part: f64,
+) -> Option<Outcome> {
     static COUNTER: AtomicUsize = AtomicUsize::new(0);
     let lease = format!("bench-{}", COUNTER.fetch_add(1, Ordering::SeqCst));
     let far = Far::to(address(server), round_trip);
@@ -118,36 +123,36 @@ fn attempt(server: &ApiServer, round_trip: Duration, (what, when): (What, When),
         .expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     let mut fault = None;
-    match when {
-        // Half of them right after the election, half after a renewal.
-        When::Quiet | When::Closed | When::Closing if part < 0.5 => {}
-        When::Quiet | When::Closed | When::Closing => wait_until_renewed(&guard),
-        When::Renewing(number) => (1..number).for_each(|_| wait_until_renewed(&guard)),
-        When::Hanging => {
+    match situation {
+        // Half of the tries follow the election, the other half a renewal.
+        Situation::Quiet | Situation::Closed | Situation::Closing if part < 0.5 => {}
+        Situation::Quiet | Situation::Closed | Situation::Closing => wait_until_renewed(&guard),
+        Situation::Renewing(number) => (1..number).for_each(|_| wait_until_renewed(&guard)),
+        Situation::Hanging => {
             wait_until_renewed(&guard);
             fault = Some(hang(server, &lease));
         }
     }
-    match when {
-        When::Quiet => {}
-        When::Renewing(_) | When::Hanging => {
+    match situation {
+        Situation::Quiet => {}
+        Situation::Renewing(_) | Situation::Hanging => {
             wait_until_renewal_is_sent(&guard);
             thread::sleep(round_trip.mul_f64(part));
         }
-        When::Closed => {
+        Situation::Closed => {
             far.close_connections();
             thread::sleep(round_trip / 2 + Duration::from_millis(20));
         }
-        When::Closing => {
+        Situation::Closing => {
             far.close_connections();
             thread::sleep((round_trip / 2).mul_f64(part));
         }
     }
     let opened = far.connections();
     let began = Instant::now();
-    let done = match what {
-        What::Release => guard.release().is_ok(),
-        What::Loss => {
+    let done = match ending {
+        Ending::Release => guard.release().is_ok(),
+        Ending::Loss => {
             server.edit(Resource::Leases, "default", &lease, |lease| {
                 lease["spec"]["holderIdentity"] = json!("another");
             });
@@ -156,9 +161,10 @@ fn attempt(server: &ApiServer, round_trip: Duration, (what, when): (What, When),
     };
     let outcome = Outcome { took: began.elapsed(), done, opened: far.connections() - opened };
     let was_in_flight = server.requests().iter().any(|request| {
-        // What is sent from now on cannot arrive that soon.
+        // A request that is sent from now on cannot arrive that early.
         let arrived_before = request.at < began + round_trip / 2;
-        let answered_after = request.at + round_trip / 2 > began || when == When::Hanging && request.status.is_none();
+        let answered_after =
+            request.at + round_trip / 2 > began || situation == Situation::Hanging && request.status.is_none();
         request.verb == Some(Verb::Update)
             && request.name.as_deref() == Some(&lease)
             && arrived_before
@@ -167,16 +173,16 @@ fn attempt(server: &ApiServer, round_trip: Duration, (what, when): (What, When),
     if let Some(fault) = fault {
         fault.remove();
     }
-    let wanted = matches!(when, When::Renewing(_) | When::Hanging);
+    let wanted = matches!(situation, Situation::Renewing(_) | Situation::Hanging);
     (was_in_flight == wanted).then_some(outcome)
 }
 
-/// The next renewal is received and never answered.
+/// Makes the server receive the next renewal and never answer.
 fn hang(server: &ApiServer, lease: &str) -> FaultHandle {
     server.fault(Fault::hang().verb(Verb::Update).resource(Resource::Leases).name(lease).first(1))
 }
 
-/// A term is counted from when its last renewal was sent, and the next one follows a renew interval later.
+/// Returns the time until the next renewal, which is sent one renew interval after the previous one.
 fn until_renewal(guard: &LeaderGuard) -> Duration {
     guard.remaining().saturating_sub(RENEW_DEADLINE - RENEW_INTERVAL)
 }

@@ -1,9 +1,9 @@
-//! A Kubernetes API server in memory, for trying out what elects: Leases, ConfigMaps, Endpoints and events, and no cluster.
+//! An in-memory Kubernetes API server with Leases, ConfigMaps, Endpoints and events, to try electors without a cluster.
 //!
-//!     cargo run --example api_server -- kubeconfig     # and elsewhere: KUBECONFIG=$PWD/kubeconfig cargo run --example job_runner
+//!     cargo run --example api_server -- kubeconfig     # in another shell: KUBECONFIG=$PWD/kubeconfig cargo run --example job_runner
 //!
-//! It writes a kubeconfig to that file, or prints it, and serves until it gets SIGTERM or SIGINT (Ctrl-C). All that it knows is gone
-//! then.
+//! Writes a kubeconfig to the file, or to stdout without a file. Serves until SIGTERM or SIGINT (Ctrl-C), and then loses its
+//! objects.
 
 use std::error::Error;
 use std::process::ExitCode;

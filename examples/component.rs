@@ -1,10 +1,10 @@
-//! A component that is configured as those of Kubernetes are: by the flags `--leader-elect…`, here with clap.
+//! A component with the `--leader-elect…` flags of Kubernetes components, parsed by clap.
 //!
 //!     cargo run --example component -- --help
 //!     cargo run --example component -- --leader-elect-resource-name jobs --leader-elect-lease-duration 30s \
 //!         --leader-elect-renew-deadline 20s --kubeconfig ~/.kube/config
 //!
-//! With `--in-memory` it needs no cluster. It leads once, for a moment.
+//! Leads once, releases the lease and exits. With `--in-memory` the component needs no cluster.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -29,21 +29,21 @@ fn command() -> Command {
     let flags = LeaderElectionConfig::FLAGS.map(|flag| {
         let argument = Arg::new(flag.name).long(flag.name).value_name(flag.value).help(flag.help);
         match flag.value {
-            // `--leader-elect` alone is true.
+            // `--leader-elect` without a value means `true`.
             "BOOL" => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
             _ => argument,
         }
     });
-    // As in Go, the last of a flag counts.
+    // As in Go, the last occurrence of a flag wins.
     Command::new("component")
         .args_override_self(true)
         .arg(
             Arg::new("kubeconfig")
                 .long("kubeconfig")
                 .value_name("FILE")
-                .help("default: KUBECONFIG, else in-cluster, else ~/.kube/config"),
+                .help("kubeconfig of the cluster [default: KUBECONFIG, else in-cluster, else ~/.kube/config]"),
         )
-        .arg(Arg::new("in-memory").long("in-memory").action(ArgAction::SetTrue).help("on an API server in memory"))
+        .arg(Arg::new("in-memory").long("in-memory").action(ArgAction::SetTrue).help("use an in-memory API server"))
         .args(flags)
 }
 

@@ -1,19 +1,17 @@
-//! What a fencing token is for: a leader that is stopped between its check and its write comes too late, believes that
-//! it leads, and is refused by what it writes to.
+//! Shows why writes need a fencing token: a database refuses the late write of a stopped leader.
 //!
 //!     cargo run --example fenced_writes
 //!
-//! Two candidates run as processes of their own, on an API server in memory. Both append to one journal, which remembers
-//! the highest token that it has seen. Between her second check and her second write, anna sends herself SIGSTOP. With a
-//! database the same check is one condition in the statement that writes:
+//! Two candidates run as processes on an in-memory API server. Both insert entries into one SQLite database. Each
+//! transaction first raises the one-row table `fence` to the writer's fencing token. Anna sends herself SIGSTOP between
+//! her second check and her second INSERT, and boris takes over meanwhile.
 //!
-//!     UPDATE journal SET entry = :entry, token = :token WHERE id = :id AND token <= :token
-//!
-//! and a write that changed no row was refused.
+//! A token in each row would accept anna's INSERT, because a new row has no older token to compare. If the lease is in
+//! the same database, `fence_sql` of the store (such as `SqliteStore::fence_sql`) replaces the fence table.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,18 +20,19 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, LeaderGuard};
+use rusqlite::{Connection, TransactionBehavior};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let ended = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => demonstrate(),
-        ["candidate", name, api_server, journal] => run_candidate(name, api_server, journal),
+        ["candidate", name, api_server, database] => run_candidate(name, api_server, database),
         _ => Err("takes no arguments".into()),
     };
-    match ended {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("fenced_writes: {error}");
@@ -42,56 +41,37 @@ fn main() -> ExitCode {
     }
 }
 
-// ---- what is written to ----
+// ---- the database ----
 
-/// Takes no entry that comes with a lower token than one that it has taken before.
-#[derive(Default)]
-struct Journal {
-    highest: u64,
-    entries: Vec<String>,
-}
+const SCHEMA: &str = "
+    CREATE TABLE fence (name VARCHAR(99) PRIMARY KEY, token BIGINT NOT NULL, writes BIGINT NOT NULL);
+    INSERT INTO fence VALUES ('journal', 0, 0);
+    CREATE TABLE journal (entry TEXT NOT NULL, token BIGINT NOT NULL);";
 
-impl Journal {
-    fn append(&mut self, token: u64, entry: &str) -> Result<(), String> {
-        if token < self.highest {
-            return Err(format!("token {token} is older than {}, which wrote before", self.highest));
-        }
-        self.highest = token;
-        self.entries.push(entry.to_owned());
-        Ok(())
+/// Updates no row if a later leader has raised the fence. The count of writes makes every UPDATE change the row, because
+/// MySQL does not count a row whose values stay the same.
+const RAISE_FENCE: &str = "UPDATE fence SET token = ?1, writes = writes + 1 WHERE name = 'journal' AND token <= ?1";
+
+/// Inserts an entry, unless a later leader has written. Returns the outcome as text.
+fn append(database: &mut Connection, token: u64, entry: &str) -> Result<String, Box<dyn Error>> {
+    // Never fails: an elector rejects store versions above `i64::MAX`, and a fencing token is a version.
+    let token = i64::try_from(token)?;
+    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if transaction.execute(RAISE_FENCE, [token])? == 0 {
+        let fence: i64 =
+            transaction.query_row("SELECT token FROM fence WHERE name = 'journal'", [], |row| row.get(0))?;
+        // Dropping the transaction rolls it back.
+        return Ok(format!("refused: token {token} is lower than the fence, {fence}"));
     }
-
-    /// Serves a journal on a free port: one write a connection, with one line for an answer.
-    fn serve() -> std::io::Result<SocketAddr> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?;
-        thread::spawn(move || {
-            let mut journal = Journal::default();
-            for connection in listener.incoming().flatten() {
-                let mut request = String::new();
-                let Ok(_) = BufReader::new(&connection).read_line(&mut request) else { continue };
-                let Some((token, entry)) = request.trim_end().split_once(' ') else { continue };
-                let answer = token.parse().map_err(|_| "no token".to_owned()).and_then(|t| journal.append(t, entry));
-                let answer = answer.map_or_else(|why| format!("refused: {why}"), |()| "taken".to_owned());
-                println!("  journal: {entry:?} with token {token}: {answer}");
-                let _ = writeln!(&connection, "{answer}");
-            }
-        });
-        Ok(address)
-    }
+    transaction.execute("INSERT INTO journal (entry, token) VALUES (?1, ?2)", (entry, token))?;
+    transaction.commit()?;
+    Ok("accepted".to_owned())
 }
 
-fn append(journal: &str, token: u64, entry: &str) -> Result<String, Box<dyn Error>> {
-    let mut connection = TcpStream::connect(journal)?;
-    writeln!(connection, "{token} {entry}")?;
-    let mut answer = String::new();
-    BufReader::new(connection).read_line(&mut answer)?;
-    Ok(answer.trim_end().to_owned())
-}
+// ---- the candidates ----
 
-// ---- who writes ----
-
-fn run_candidate(name: &str, api_server: &str, journal: &str) -> Result<(), Box<dyn Error>> {
+fn run_candidate(name: &str, api_server: &str, database: &str) -> Result<(), Box<dyn Error>> {
+    let mut database = Connection::open(database)?;
     let elector = LeaderElector::builder("journal")
         .identity(name)
         .lease_duration(Duration::from_secs(2))
@@ -101,11 +81,11 @@ fn run_candidate(name: &str, api_server: &str, journal: &str) -> Result<(), Box<
     loop {
         let guard = elector.block_until_leader()?;
         println!("leads with token {}", guard.fencing_token());
-        write_while_leading(&guard, name, journal)?;
+        write_while_leading(&guard, name, &mut database)?;
     }
 }
 
-fn write_while_leading(guard: &LeaderGuard, name: &str, journal: &str) -> Result<(), Box<dyn Error>> {
+fn write_while_leading(guard: &LeaderGuard, name: &str, database: &mut Connection) -> Result<(), Box<dyn Error>> {
     let mut number = 0;
     loop {
         if let Err(ended) = guard.check() {
@@ -114,15 +94,14 @@ fn write_while_leading(guard: &LeaderGuard, name: &str, journal: &str) -> Result
         }
         println!("has checked that it leads");
         number += 1;
-        // Anything may come between a check and the write that it is for: a page fault, a full queue, a suspended
-        // machine. Mostly it is short.
+        // A page fault, a full queue or a suspended machine has the same effect.
         if name == "anna" && number == 2 {
             println!("is stopped");
             kill_process(getpid(), Signal::STOP)?;
         }
         thread::sleep(Duration::from_millis(300));
-        let answer = append(journal, guard.fencing_token(), &format!("{name}'s entry {number}"))?;
-        println!("its write is {answer}");
+        let outcome = append(database, guard.fencing_token(), &format!("{name}'s entry {number}"))?;
+        println!("its write is {outcome}");
     }
 }
 
@@ -137,18 +116,19 @@ impl Candidate {
     fn spawn(
         name: &'static str,
         server: &ApiServer,
-        journal: SocketAddr,
-        said: Sender<(&'static str, String)>,
+        database: &Path,
+        printed: Sender<(&'static str, String)>,
     ) -> std::io::Result<Self> {
         let mut process = Command::new(std::env::current_exe()?)
-            .args(["candidate", name, &server.url(), &journal.to_string()])
+            .args(["candidate", name, &server.url()])
+            .arg(database)
             .stdout(Stdio::piped())
             .spawn()?;
         let output = process.stdout.take().map(BufReader::new);
         thread::spawn(move || {
             for line in output.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
                 println!("{name} {line}");
-                let _ = said.send((name, line));
+                let _ = printed.send((name, line));
             }
         });
         Ok(Self { name, process })
@@ -164,28 +144,40 @@ impl Drop for Candidate {
 
 fn demonstrate() -> Result<(), Box<dyn Error>> {
     let server = ApiServer::start()?;
-    let journal = Journal::serve()?;
-    let (said, lines) = unbounded();
+    let scratch = tempfile::tempdir()?;
+    let path = scratch.path().join("journal.db");
+    let database = Connection::open(&path)?;
+    database.execute_batch(SCHEMA)?;
+    let (printed, lines) = unbounded();
 
-    let anna = Candidate::spawn("anna", &server, journal, said.clone())?;
+    let anna = Candidate::spawn("anna", &server, &path, printed.clone())?;
     wait_for(&lines, &anna, "is stopped")?;
-    println!("---- anna is stopped here, between her check and her write");
-    let boris = Candidate::spawn("boris", &server, journal, said)?;
-    wait_for(&lines, &boris, "its write is taken")?;
+    println!("---- anna is stopped between her check and her write");
+    let boris = Candidate::spawn("boris", &server, &path, printed)?;
+    wait_for(&lines, &boris, "its write is accepted")?;
 
     kill_process(Pid::from_child(&anna.process), Signal::CONT)?;
-    println!("---- anna goes on, and knows nothing of boris");
+    println!("---- anna continues, and has not noticed boris");
     wait_for(&lines, &anna, "its write is refused")?;
     wait_for(&lines, &anna, "stops")?;
-    println!("---- the journal has no entry of anna's after boris's first");
+
+    println!("---- the journal, in the order of the commits:");
+    let mut statement = database.prepare("SELECT entry, token FROM journal ORDER BY rowid")?;
+    let entries = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let entries = entries.collect::<Result<Vec<(String, i64)>, _>>()?;
+    entries.iter().for_each(|(entry, token)| println!("{entry}, token {token}"));
+    if !entries.is_sorted_by_key(|(_, token)| *token) {
+        return Err("an entry with a lower token follows an entry with a higher token".into());
+    }
     Ok(())
 }
 
-fn wait_for(lines: &Receiver<(&str, String)>, whom: &Candidate, start: &str) -> Result<(), Box<dyn Error>> {
+fn wait_for(lines: &Receiver<(&str, String)>, candidate: &Candidate, start: &str) -> Result<(), Box<dyn Error>> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
-        let (name, line) = lines.recv_deadline(deadline).map_err(|_| format!("{} never said: {start}", whom.name))?;
-        if name == whom.name && line.starts_with(start) {
+        let missing = |_| format!("{} did not print: {start}", candidate.name);
+        let (name, line) = lines.recv_deadline(deadline).map_err(missing)?;
+        if name == candidate.name && line.starts_with(start) {
             return Ok(());
         }
     }

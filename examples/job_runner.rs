@@ -1,8 +1,8 @@
-//! Three jobs on schedules, on the leader alone, with probes and metrics.
+//! Three scheduled jobs that run on the leader only, with probes and metrics.
 //!
-//!     cargo run --example job_runner -- [ADDRESS:PORT]       # in-cluster, or by kubeconfig
+//!     cargo run --example job_runner -- [ADDRESS:PORT]       # in a pod, or with a kubeconfig
 //!
-//! SIGTERM ends it: the jobs stop after the piece that they are at, and another replica takes over at once.
+//! After SIGTERM the jobs stop at the end of their current piece, and another replica takes over at once.
 
 #[path = "shared/stop.rs"]
 mod stop;
@@ -35,7 +35,7 @@ impl Job {
         Self { name, every: Duration::from_millis(every_ms), pieces, runs, left }
     }
 
-    /// Until the term is over.
+    /// Runs the job at its interval until the term ends.
     fn repeat(&self, guard: &LeaderGuard) {
         let ticks = tick(self.every);
         loop {
@@ -54,7 +54,7 @@ impl Job {
 
     fn run(&self, guard: &LeaderGuard) -> Result<(), TermEnded> {
         for _ in 0..self.pieces {
-            // Right before each piece, and what it writes to is given `guard.fencing_token()`.
+            // Checked right before each piece. A real job sends `guard.fencing_token()` with each write.
             guard.check()?;
             thread::sleep(Duration::from_millis(20));
         }
@@ -89,16 +89,16 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// None of it waits for the API server.
+/// Answers without waiting for the API server.
 fn answer(elector: &LeaderElector, request: Request) {
     let (code, text) = match request.url() {
         "/healthz" => elector.health_check().check().map_or_else(|why| (500, why.to_string()), |()| (200, "ok".into())),
-        // A standby is ready, too, or a rollout would wait for it to lead.
+        // A standby is ready as well. Otherwise a rollout would wait until the new replica leads.
         "/readyz" => (if elector.status().is_running { 200 } else { 500 }, elector.status().to_string()),
         "/metrics" => metrics(elector).map_or_else(|error| (500, error.to_string()), |text| (200, text)),
         _ => (404, "there are /healthz, /readyz and /metrics".to_owned()),
     };
-    // Whoever asked may be gone by now.
+    // The client may have closed the connection.
     let _ = request.respond(Response::from_string(text).with_status_code(code));
 }
 

@@ -1,11 +1,12 @@
-//! client-go's well-known leader election example, flag for flag.
+//! The leader election example of client-go, with the same flags and more.
 //!
-//! Run it in several terminals with the same lock and different ids, and end the leader:
+//! Run the example in several terminals with one lock and different ids, then stop the leader:
 //!
 //!     cargo run --example leader_election -- --kubeconfig ~/.kube/config --lease-lock-name example \
 //!         --lease-lock-namespace default --id 1
 //!
-//! One JSON object a line on stdout, logs on stderr. SIGTERM or SIGINT stops work, releases the lease and exits with 0.
+//! Prints one JSON object per line to stdout, and logs to stderr. After SIGTERM or SIGINT the example stops work, releases the lease
+//! and exits with 0.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,21 +21,21 @@ use serde_json::{Value, json};
 const USAGE: &str = "\
 Usage: leader_election --lease-lock-name NAME [FLAGS]
 
-      --kubeconfig FILE            default: KUBECONFIG, else in-cluster, else ~/.kube/config
-      --store URL                  instead of a cluster: etcd://HOST:PORT,…/PREFIX, sqlite://FILE,
+      --kubeconfig FILE            Kubeconfig of the cluster [default: KUBECONFIG, else in-cluster, else ~/.kube/config]
+      --store URL                  Store instead of a cluster: etcd://HOST:PORT,…/PREFIX, sqlite://FILE,
                                    postgres://USER:PASSWORD@HOST:PORT/DATABASE or mysql://USER:PASSWORD@HOST:PORT/DATABASE
-      --id ID                      this candidate's identity (default: host name and random bits)
-      --lease-lock-name NAME       the object to campaign for
-      --lock-type TYPE             what it is: leases (default), configmaps, endpoints, or two objects of that name:
-                                   configmapsleases, endpointsleases
-      --lease-lock-namespace NS    its namespace (default: the context's)
-      --lease-duration D           default: 15s; what is not set of these three follows
-      --renew-deadline D           default: 10s  from what is, in the same proportions
-      --retry-period D             default: 2s
-      --renew-interval D           default: the retry period
-      --release-timeout D          default: the retry period
-      --no-client-go-peers             no candidate for this lease runs client-go
-      --heartbeat D                print a `leading` line this often (default: off)
+      --id ID                      Identity of this candidate [default: host name and random bits]
+      --lease-lock-name NAME       Name of the object to campaign for
+      --lock-type TYPE             Type of the object: leases, configmaps, endpoints, or two objects of the name:
+                                   configmapsleases, endpointsleases [default: leases]
+      --lease-lock-namespace NS    Namespace of the object [default: that of the context]
+      --lease-duration D           Lease duration [default: 15s]. If only some of these three are set, the others
+      --renew-deadline D           Renew deadline [default: 10s]  follow in the same proportions.
+      --retry-period D             Retry period [default: 2s]
+      --renew-interval D           Time between renewals [default: the retry period]
+      --release-timeout D          Longest time of a release [default: the retry period]
+      --no-client-go-peers         Assert that no candidate for this lease runs client-go
+      --heartbeat D                Interval of `leading` lines [default: off]
 ";
 
 struct Options {
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Campaigns, leads, and campaigns again when the lease is lost, until it is told to end.
+/// Campaigns, leads, and campaigns again after a loss of the lease, until a signal arrives.
 fn candidate(
     elector: &LeaderElector,
     shutdown: &Receiver<()>,
@@ -84,22 +85,22 @@ fn candidate(
         let guard = loop {
             select! {
                 recv(campaign.receiver()) -> won => break won??,
-                recv(transitions) -> transition => tell(elector, transition?)?,
+                recv(transitions) -> transition => print_transition(elector, transition?)?,
                 recv(shutdown) -> _ => return Ok(()),
             }
         };
         print(elector, "started_leading", Stamp::now(), json!({ "fencing_token": guard.fencing_token() }))?;
-        let told_to_end = lead(elector, &guard, &transitions, shutdown, heartbeat)?;
+        let is_shutdown = lead(elector, &guard, &transitions, shutdown, heartbeat)?;
         let reason = guard.check().err().map_or(StopReason::Released, |ended| ended.reason);
         print(elector, "stopped_leading", Stamp::now(), json!({ "reason": reason.to_string() }))?;
         drop(guard);
-        if told_to_end {
+        if is_shutdown {
             return Ok(());
         }
     }
 }
 
-/// The leader's work. True when it was told to end, false when the lease was lost.
+/// Does the leader's work. Returns `true` after a signal, and `false` if the lease was lost.
 fn lead(
     elector: &LeaderElector,
     guard: &LeaderGuard,
@@ -111,7 +112,7 @@ fn lead(
     loop {
         select! {
             recv(beats) -> _ => {
-                // Taken before the check that it reports: at this time the lease was still ours.
+                // Taken before the check. If the check succeeds, this candidate led at this time.
                 let stamp = Stamp::now();
                 if !guard.is_leader() {
                     return Ok(false);
@@ -120,13 +121,13 @@ fn lead(
                 beats = heartbeat.map_or_else(crossbeam_channel::never, crossbeam_channel::after);
             }
             recv(guard.ended()) -> _ => return Ok(false),
-            recv(transitions) -> transition => tell(elector, transition?)?,
+            recv(transitions) -> transition => print_transition(elector, transition?)?,
             recv(shutdown) -> _ => return Ok(true),
         }
     }
 }
 
-fn tell(elector: &LeaderElector, transition: Transition) -> io::Result<()> {
+fn print_transition(elector: &LeaderElector, transition: Transition) -> io::Result<()> {
     match transition {
         Transition::NewLeader { identity } => print(elector, "new_leader", Stamp::now(), json!({ "leader": identity })),
         Transition::NoLeader { previous } => print(elector, "no_leader", Stamp::now(), json!({ "previous": previous })),
@@ -134,7 +135,7 @@ fn tell(elector: &LeaderElector, transition: Transition) -> io::Result<()> {
     }
 }
 
-/// When something was so, by the wall clock and by `CLOCK_MONOTONIC`, which all processes of a machine share.
+/// A time by the wall clock and by `CLOCK_MONOTONIC`, which all processes of a host share.
 struct Stamp {
     time: SystemTime,
     mono: f64,
@@ -175,7 +176,7 @@ fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> 
     Ok(options.builder.start_with_client(client)?)
 }
 
-/// A channel with one message for SIGTERM or SIGINT.
+/// Returns a channel that receives one message after SIGTERM or SIGINT.
 fn shutdown() -> Result<Receiver<()>, Box<dyn std::error::Error>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
@@ -188,7 +189,7 @@ fn shutdown() -> Result<Receiver<()>, Box<dyn std::error::Error>> {
     Ok(receiver)
 }
 
-/// `None` when help was asked for.
+/// Parses the flags. Returns `None` for `--help`.
 fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
     let (mut kubeconfig, mut store, mut name, mut heartbeat) = (None, None, None, None);
     let mut settings: Vec<Box<dyn FnOnce(leasehold::LeaderElectorBuilder) -> leasehold::LeaderElectorBuilder>> =

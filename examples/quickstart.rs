@@ -1,12 +1,12 @@
-//! Three candidates, a handover and a take-over, as a timeline.
+//! A timeline of three candidates with a handover and a take-over.
 //!
-//!     cargo run --example quickstart                          # alone, on a server in memory
+//!     cargo run --example quickstart                          # on an in-memory API server
 //!     cargo run --example quickstart -- --kubeconfig FILE     # on your cluster
 //!     cargo run --example quickstart -- --in-cluster          # in a pod
-//!     cargo run --example quickstart --features sqlite -- --store sqlite://FILE    # on a file, without any server
+//!     cargo run --example quickstart --features sqlite -- --store sqlite://FILE    # in a file, without a server
 //!     cargo run --example quickstart --features postgres -- --store postgres://USER@HOST/DATABASE    # or etcd://HOST:2379/
 //!
-//! On a cluster it uses the Lease `leasehold-quickstart` in the namespace of the context.
+//! On a cluster the candidates use the Lease `leasehold-quickstart` in the namespace of the context.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let (stores, _server) = match std::env::args().nth(1).as_deref() {
         None => {
             let server = ApiServer::start()?;
-            timeline.tell("", &format!("a Kubernetes API server in memory, at {}", server.url()));
+            timeline.print("", &format!("a Kubernetes API server in memory, at {}", server.url()));
             (on_cluster(&ClientConfig::new(&server.url())?)?, Some(server))
         }
         Some("--in-cluster") => (on_cluster(&ClientConfig::in_cluster()?)?, None),
@@ -54,9 +54,9 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some("--store") => {
             let url = std::env::args().nth(2).ok_or("--store needs a URL")?;
             let stores = NAMES.iter().map(|_| leasehold::open_store(&url)).collect::<Result<Vec<_>, _>>()?;
-            // Not the URL, which may have a password in it.
+            // The URL may contain a password.
             if let Some(location) = stores.iter().find_map(|store| store.location()) {
-                timeline.tell("", &format!("records in {location}"));
+                timeline.print("", &format!("records in {location}"));
             }
             (stores, None)
         }
@@ -68,7 +68,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let candidates = NAMES.iter().zip(stores).map(|(name, store)| Candidate::new(name, store));
     let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
 
-    // Each answer comes with whose it is.
+    // Each answer contains the index of its candidate.
     let (sender, won) = unbounded();
     let next_leader = || -> Result<_, Box<dyn Error>> {
         let (index, guard): Won = won.recv()?;
@@ -77,9 +77,9 @@ fn run() -> Result<(), Box<dyn Error>> {
     for (index, candidate) in candidates.iter().enumerate() {
         candidate.elector.campaign_to(index, &sender)?;
     }
-    timeline.tell("", "anna, boris and clara campaign for one lease");
+    timeline.print("", "anna, boris and clara campaign for one lease");
 
-    // One of them wins, and the others stand by.
+    // One candidate wins. The others stand by.
     let (first, guard) = next_leader()?;
     timeline.leads(&candidates[first], &guard);
     let mut terms = vec![Term::begin(&timeline, first)];
@@ -87,46 +87,46 @@ fn run() -> Result<(), Box<dyn Error>> {
     assert!(guard.is_leader());
 
     // A handover: dropping the guard releases the lease.
-    timeline.tell(candidates[first].name, "drops its guard");
+    timeline.print(candidates[first].name, "drops its guard");
     let began = Instant::now();
     terms[0].end(&timeline);
     drop(guard);
-    timeline.tell(candidates[first].name, &format!("has released the lease, in {}", millis(began.elapsed())));
+    timeline.print(candidates[first].name, &format!("has released the lease, in {}", millis(began.elapsed())));
     let (second, guard) = next_leader()?;
     timeline.leads(&candidates[second], &guard);
-    timeline.tell("", &format!("the lease was without a leader for {}", millis(began.elapsed())));
+    timeline.print("", &format!("the lease was without a leader for {}", millis(began.elapsed())));
     terms.push(Term::begin(&timeline, second));
     candidates[first].elector.campaign_to(first, &sender)?;
-    timeline.tell(candidates[first].name, "campaigns again");
+    timeline.print(candidates[first].name, "campaigns again");
     sleep(Duration::from_millis(1500));
 
-    // A failure: nothing gets through any more, and the leader knows by its own clock when to stop.
+    // A failure. No request reaches the store, and the leader stops by its own clock.
     candidates[second].cord.store(true, Ordering::SeqCst);
     let cut_at = Instant::now();
-    timeline.tell(candidates[second].name, "is CUT OFF from the store, and works on for as long as it may");
+    timeline.print(candidates[second].name, "is CUT OFF from the store, and works on for as long as it may");
     while guard.is_leader() {
         sleep(Duration::from_millis(1));
     }
     terms[1].end(&timeline);
     let knew_after = cut_at.elapsed();
     let note = format!("stops by itself after {}: is_leader() is false", millis(knew_after));
-    timeline.tell(candidates[second].name, &note);
+    timeline.print(candidates[second].name, &note);
     let (third, successor) = next_leader()?;
     timeline.leads(&candidates[third], &successor);
     terms.push(Term::begin(&timeline, third));
     assert!(successor.is_leader() && !guard.is_leader() && successor.fencing_token() > guard.fencing_token());
     let gap = cut_at.elapsed() - knew_after;
-    timeline.tell("", &format!("{} between the two: never two leaders at a time", millis(gap)));
+    timeline.print("", &format!("{} between the two: never two leaders at a time", millis(gap)));
     sleep(Duration::from_millis(1000));
 
     terms[2].end(&timeline);
     successor.release()?;
-    timeline.tell(candidates[third].name, "releases the lease. That is all.");
+    timeline.print(candidates[third].name, "releases the lease. That is all.");
     timeline.draw(&terms);
     Ok(())
 }
 
-/// Each has a client of its own, as processes would: a release ends what is under way on its client.
+/// Gives each candidate its own client, as separate processes have. A release cancels the other requests of its client.
 fn on_cluster(config: &ClientConfig) -> Result<Vec<Box<dyn Store>>, Box<dyn Error>> {
     let store = |_| -> Result<Box<dyn Store>, Box<dyn Error>> {
         let client = Client::new(config.clone())?;
@@ -136,7 +136,7 @@ fn on_cluster(config: &ClientConfig) -> Result<Vec<Box<dyn Store>>, Box<dyn Erro
     NAMES.iter().map(store).collect()
 }
 
-/// Which candidate's campaign was answered, and how.
+/// The index of a candidate, and the result of its campaign.
 type Won = (usize, Result<LeaderGuard, leasehold::Error>);
 
 struct Candidate {
@@ -148,7 +148,7 @@ struct Candidate {
 impl Candidate {
     fn new(name: &'static str, store: Box<dyn Store>) -> Result<Self, leasehold::Error> {
         let cord = Arc::new(AtomicBool::new(false));
-        // Short, so that nobody has to wait for long. The defaults are client-go's: 15 s, 10 s, 2 s.
+        // Short durations keep the demonstration short. The defaults are those of client-go: 15 s, 10 s, 2 s.
         let elector = LeaderElector::builder(LEASE)
             .identity(name)
             .lease_duration(Duration::from_secs(4))
@@ -160,7 +160,7 @@ impl Candidate {
     }
 }
 
-/// A store on a line that can be cut.
+/// A store whose connection can be cut.
 struct CutStore {
     store: Box<dyn Store>,
     cord: Arc<AtomicBool>,
@@ -250,15 +250,15 @@ impl Timeline {
         self.0.elapsed().as_secs_f64()
     }
 
-    fn tell(&self, who: &str, what: &str) {
-        println!("{:7.3} s  {who:<6} {what}", self.seconds());
+    fn print(&self, name: &str, event: &str) {
+        println!("{:7.3} s  {name:<6} {event}", self.seconds());
     }
 
     fn leads(&self, candidate: &Candidate, guard: &LeaderGuard) {
-        self.tell(candidate.name, &format!("LEADS, with fencing token {}", guard.fencing_token()));
+        self.print(candidate.name, &format!("LEADS, with fencing token {}", guard.fencing_token()));
     }
 
-    /// Who led when, eight columns a second.
+    /// Draws the terms, eight columns per second.
     fn draw(&self, terms: &[Term]) {
         let columns = (self.seconds() * 8.0).ceil() as usize;
         println!();

@@ -1,8 +1,8 @@
-//! Eight shards, each on one of the processes that run this, in equal shares: one lease for each shard.
+//! Eight shards in equal shares over several processes, with one lease per shard.
 //!
-//!     cargo run --example shards -- [SHARDS [PROCESSES]]       # in-cluster, or by kubeconfig; several of them
+//!     cargo run --example shards -- [SHARDS [PROCESSES]]       # in pods, or with a kubeconfig; start several
 //!
-//! How many processes there are is told by leases as well: each holds one of as many `member-…` as there may be processes.
+//! Each process also holds one of PROCESSES leases `member-…`. The held leases give the number of running processes.
 
 #[path = "shared/stop.rs"]
 mod stop;
@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, never, select, tick, unbounded};
 use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::{LeaderElector, LeaderGuard, Worker};
 
-/// Which campaign is answered.
+/// The campaign that an answer belongs to.
 enum Place {
     Member,
     Shard(usize),
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Box<dyn Error>> {
     let number = |place: usize, default: usize| std::env::args().nth(place).map_or(Ok(default), |it| it.parse());
     let (shards, processes) = (number(1, 8)?, number(2, 3)?);
-    // One client for all.
+    // All electors share one client.
     let client = Client::new(ClientConfig::infer()?)?;
     let start = |name: String| LeaderElector::builder(name).start_with_client(client.clone());
     let members = (0..processes).map(|i| start(format!("member-{i}"))).collect::<Result<Vec<_>, _>>()?;
@@ -64,7 +64,7 @@ fn share(members: &[LeaderElector], mut shards: Vec<Shard>, mut stop: Receiver<(
         for member in members {
             match membership.as_ref().is_some_and(LeaderGuard::is_leader) || ending {
                 true => drop(member.withdraw()),
-                // Refused where it campaigns already.
+                // Returns an error, which is ignored, if the elector is already campaigning.
                 false => drop(member.campaign_to(Place::Member, &won_by)),
             }
         }
@@ -91,7 +91,7 @@ fn share(members: &[LeaderElector], mut shards: Vec<Shard>, mut stop: Receiver<(
             recv(won) -> answer => match answer? {
                 (_, Err(leasehold::Error::Withdrawn)) => {}
                 (_, Err(error)) => return Err(error.into()),
-                // One more than we have use for is dropped, and so released.
+                // A second membership is dropped and so released.
                 (Place::Member, Ok(guard)) => drop(membership.get_or_insert(guard)),
                 (Place::Shard(number), Ok(guard)) if ours < share => {
                     println!("leads shard {number}, with token {}", guard.fencing_token());

@@ -1,10 +1,10 @@
-//! A service of plain threads: a pool of workers takes jobs only while this replica leads.
+//! A service with a pool of worker threads that take jobs only while this replica leads.
 //!
-//!     cargo run --example threaded_service -- --in-memory      # alone, without a cluster
-//!     cargo run --example threaded_service                     # in-cluster, or by kubeconfig
+//!     cargo run --example threaded_service -- --in-memory      # without a cluster
+//!     cargo run --example threaded_service                     # in a pod, or with a kubeconfig
 //!
-//! It ends by Ctrl-C, or after `--seconds N`. With `--listen ADDRESS:PORT` it answers probes and scrapes: `/healthz`, `/readyz`
-//! and `/metrics`.
+//! The service ends at Ctrl-C, or after `--seconds N`. With `--listen ADDRESS:PORT` the service answers probes and scrapes at
+//! `/healthz`, `/readyz` and `/metrics`.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some(server) => ClientConfig::new(&server.url())?,
         None => ClientConfig::infer()?,
     })?;
-    // A thread that hangs does not keep the lease.
+    // If a thread hangs, the term ends after 10 s without progress.
     let builder = LeaderElector::builder("threaded-service").progress_timeout(Duration::from_secs(10));
     let elector = Arc::new(builder.start_with_client(client.clone())?);
     if let Some(address) = listen {
@@ -62,17 +62,17 @@ fn run() -> Result<(), Box<dyn Error>> {
     serve(&elector, &shutdown()?, &end)
 }
 
-/// What a probe or a scrape is told. None of it waits for the API server.
+/// Answers a probe or a scrape without waiting for the API server.
 fn answer(elector: &LeaderElector, client: &Client, request: tiny_http::Request) {
     let (code, text) = match request.url() {
-        // Work hangs, or goes on although its term is over, or the elector's thread has panicked: a restart helps.
+        // A restart helps if work hangs or continues after its term, or if the elector's thread has panicked.
         "/healthz" => match elector.health_check().check() {
             Ok(()) => (200, "ok".to_owned()),
             Err(unhealthy) => (500, unhealthy.to_string()),
         },
-        // A standby is ready, too: were it not, a rollout would wait for it to lead, which it cannot before the old one ends.
+        // A standby is ready as well. Otherwise a rollout waits for the new replica to lead, while the old replica leads.
         "/readyz" if elector.status().is_running => (200, "ready".to_owned()),
-        "/readyz" => (500, "no candidate any more".to_owned()),
+        "/readyz" => (500, "no longer a candidate".to_owned()),
         "/metrics" => {
             let mut text = String::new();
             let written = elector.status().write_prometheus(&mut text);
@@ -83,13 +83,13 @@ fn answer(elector: &LeaderElector, client: &Client, request: tiny_http::Request)
         }
         _ => (404, "there are /healthz, /readyz and /metrics".to_owned()),
     };
-    // Whoever asked may be gone by now.
+    // The client may have closed the connection.
     let _ = request.respond(tiny_http::Response::from_string(text).with_status_code(code));
 }
 
-/// One loop for everything that can happen to this replica.
+/// Handles all events of this replica in one loop.
 fn serve<T>(elector: &LeaderElector, shutdown: &Receiver<()>, end: &Receiver<T>) -> Result<(), Box<dyn Error>> {
-    // A subscription of our own, made once: inside the loop it would be a new one each time.
+    // Subscribed once, because a subscription inside the loop would be a new one in each round.
     let transitions = elector.transitions();
     loop {
         let campaign = elector.campaign()?;
@@ -103,7 +103,7 @@ fn serve<T>(elector: &LeaderElector, shutdown: &Receiver<()>, end: &Receiver<T>)
             }
         };
         let ending = lead(&guard, &transitions, shutdown, end);
-        // The workers have ended: only now may somebody else begin.
+        // The workers have ended, so the next leader may start.
         guard.release()?;
         if ending {
             println!("released");
@@ -112,7 +112,7 @@ fn serve<T>(elector: &LeaderElector, shutdown: &Receiver<()>, end: &Receiver<T>)
     }
 }
 
-/// Feeds the workers until the lease is lost (false) or the service is told to end (true).
+/// Feeds the workers. Returns `false` if the lease is lost, and `true` if the service must end.
 fn lead<T>(
     guard: &LeaderGuard,
     transitions: &Receiver<Transition>,
@@ -125,7 +125,7 @@ fn lead<T>(
             let (queue, leadership, progress) = (queue.clone(), guard.leadership(), guard.progress_handle());
             scope.spawn(move || work(number, &queue, &leadership, &progress));
         }
-        // When this closure ends, `jobs` goes, the workers' queue disconnects, and the scope waits for them.
+        // When this closure ends, `jobs` is dropped, the queue disconnects, and the scope waits for the workers.
         feed(&jobs, guard, transitions, shutdown, end)
     })
 }
@@ -159,15 +159,15 @@ fn feed<T>(
 
 fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership, progress: &ProgressHandle) {
     loop {
-        // Each for itself: one that waits for a job says so, and one that hangs is not hidden by the others.
+        // Each worker reports its own progress, even while it waits for a job. Other workers then do not hide a hung one.
         progress.report();
         let job = match queue.recv_timeout(Duration::from_secs(1)) {
             Ok(Job(job)) => job,
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        // The check comes right before the write, and the token goes along with it: a store that remembers the highest
-        // token it has seen can refuse what was already past this check when the lease was lost.
+        // The check stands right before the write, and the token is sent with the write. If the lease is lost after this check, a
+        // resource that remembers the highest token can still refuse the write.
         if let Err(ended) = leadership.check() {
             println!("worker {number} leaves job {job}: {ended}");
             return;
@@ -180,9 +180,9 @@ fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership, progress: &
 fn report(transition: &Transition) {
     match transition {
         Transition::NewLeader { identity } => println!("{identity} leads"),
-        Transition::NoLeader { previous } => println!("nobody leads; {previous} did"),
+        Transition::NoLeader { previous } => println!("no candidate leads; {previous} did"),
         Transition::StartedLeading { fencing_token } => println!("this replica leads, fencing token {fencing_token}"),
-        Transition::StoppedLeading { reason } => println!("this replica does not lead any more: {reason}"),
+        Transition::StoppedLeading { reason } => println!("this replica no longer leads: {reason}"),
         _ => {}
     }
 }

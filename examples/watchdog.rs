@@ -1,6 +1,6 @@
-//! A leader whose work may hang: where it makes no progress for five seconds the process ends, and another takes over.
+//! A leader that exits if its work makes no progress for five seconds, so that a standby takes over.
 //!
-//!     cargo run --example watchdog -- [HANG_AFTER_SECONDS]       # in-cluster, or by kubeconfig
+//!     cargo run --example watchdog -- [HANG_AFTER_SECONDS]       # in a pod, or with a kubeconfig
 
 #[path = "shared/stop.rs"]
 mod stop;
@@ -40,8 +40,9 @@ fn run(hang_after: Option<u64>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Also of work that hangs while it winds down: the lease is left to run out, and only the end of the process ends for certain what
-/// hangs.
+/// Ends the process if work hangs, including work that hangs while draining after the term.
+///
+/// The lease is not released then. Only the end of the process stops hung work for certain, and the lease expires.
 fn watch_over(health: &HealthCheck) {
     loop {
         if let Err(unhealthy) = health.check() {

@@ -1,8 +1,8 @@
 //! Blocking leader election on a Kubernetes `Lease`, for programs without an async runtime.
 //!
-//! A service runs as several replicas so that one can fail, and exactly one of them may act. Kubernetes offers a `Lease`
-//! for that: whoever writes its name there leads, for as long as it keeps renewing. This crate does so on a thread of its
-//! own and hands the program a guard:
+//! A service runs as several replicas, and at most one replica may act at a time. The replicas compete for a `Lease`
+//! object in Kubernetes. The replica that writes its identity to the `Lease` leads while it keeps renewing. This crate
+//! competes and renews on its own thread, and returns a guard to the program:
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -16,50 +16,71 @@
 //!     while guard.is_leader() {
 //!         // one unit of work, with guard.fencing_token() on every write
 //!     }
-//!     drop(guard); // released: a standby need not wait for the lease to run out
+//!     drop(guard); // releases the lease, so that a standby does not wait for its expiry
 //!     Ok(())
 //! }
 //! ```
 //!
-//! # What is guaranteed
+//! | Task | Start with |
+//! | --- | --- |
+//! | configure and start an elector | [`LeaderElectorBuilder`] |
+//! | wait for leadership, or campaign in a `select!` | [`LeaderElector`], [`Campaign`] |
+//! | work as the leader | [`LeaderGuard`], [`Leadership`], [`Scope`], [`Worker`] |
+//! | notice work that hangs | [`ProgressHandle`], [`HealthCheck`] |
+//! | keep an unfit replica from leading | [`Fitness`] |
+//! | observe the election | [`Transitions`], [`Status`], [`Observer`] |
+//! | write callbacks in the style of client-go | [`Callbacks`] |
+//! | elect without Kubernetes | [`open_store`], [`MemoryStore`], [`Store`] |
 //!
-//! Two valid guards never exist at the same time, while the store is linearizable and clocks run at about the same rate:
+//! # Guarantees
+//!
+//! Two valid guards never exist at the same time if the store is linearizable and clocks run at about the same rate.
 //! [SAFETY.md] has the conditions, the exceptions and the argument.
 //!
-//! - [`LeaderGuard::is_leader`] is the safety check: one atomic load and one clock read. It is exact also when every other
-//!   thread is stopped, and final once false.
-//! - Work that is past its check when the term ends cannot be stopped by any library. [`LeaderGuard::fencing_token`] is for
-//!   what you write to: it grows with every term, and lets a store refuse a former leader.
+//! - [`LeaderGuard::is_leader`] is the safety check. It costs one atomic load and one clock read. The result is exact
+//!   even if every other thread is stopped. Once `false`, it stays `false`.
+//! - No library can stop work that has passed its check when the term ends. [`LeaderGuard::fencing_token`] grows with
+//!   every term, so that the resource can reject the writes of a former leader.
 //! - [`LeaderGuard::scope`] makes the compiler prove that protected work ends before the lease is released.
 //!
 //! [SAFETY.md]: https://docs.rs/crate/leasehold/latest/source/docs/SAFETY.md
 //!
-//! # In and out of scope
+//! # Scope
 //!
-//! In scope: `Lease` objects, ConfigMaps and Endpoints for peers that elect on these, keys of an etcd, tables of SQLite, PostgreSQL and MySQL, any store behind the [`Store`]
-//! trait, and HTTP/1.1 to the API server by a small client of our own ([`kubernetes`]). Out of scope: async, other uses of the Kubernetes API, electing more than one leader.
+//! The crate elects one leader on any of these:
+//!
+//! - Kubernetes `Lease` objects;
+//! - ConfigMaps and Endpoints, for peers that elect on these;
+//! - keys of an etcd;
+//! - tables of SQLite, PostgreSQL and MySQL;
+//! - any implementation of [`Store`].
+//!
+//! The crate contains a small HTTP/1.1 client for the API server ([`kubernetes`]). Async code, other uses of the
+//! Kubernetes API, and elections of more than one leader are out of scope.
 //!
 //! # Features
 //!
-//! - `kubernetes` (default): Leases, and the client for the Kubernetes API. Without it there is [`MemoryStore`], your own [`Store`],
-//!   and those of the features below, of which `sqlite` alone has no TLS in its tree.
-//! - `kubeconfig` (default): reads kubeconfig files.
-//! - `etcd`: [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdStore.html), records in etcd without a cluster.
-//! - `postgres`: [`PostgresStore`](https://docs.rs/leasehold/latest/leasehold/struct.PostgresStore.html), a table in PostgreSQL, by a
-//!   small client of our own.
-//! - `mysql`: [`MySqlStore`](https://docs.rs/leasehold/latest/leasehold/struct.MySqlStore.html), a table in MySQL or MariaDB, by a
-//!   small client of our own.
-//! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which `kubernetes`, `etcd`, `postgres` and `mysql` need one. `aws-lc-rs` knows P-521, which
-//!   `ring` does not, and is used when both are there. `fips` is AWS-LC as validated for FIPS 140-3; its build needs CMake,
-//!   Go and Perl, and a client for an `https` server is made only if that is in force.
-//! - `sqlite`: [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/struct.SqliteStore.html), a table in a file, for processes
-//!   of one host; see [STORES.md]. SQLite itself is compiled from its source, which takes a C compiler and some seconds.
-//! - `metrics`: [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/struct.MetricsObserver.html), which passes on what
-//!   an elector does to the `metrics` facade.
-//! - `conformance`: [`testing::conformance`](https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html), whether a
-//!   store of your own does what an election needs of it.
-//! - `cli`: the command `leasehold`, for programs that cannot link a library: see [COMMAND.md]. Nothing for the library itself.
-//! - `testing`: an in-memory API server with fault injection, for tests, and `conformance`.
+//! | Feature | Adds |
+//! | --- | --- |
+//! | `kubernetes` (default) | Leases, and the client for the Kubernetes API |
+//! | `kubeconfig` (default) | support for kubeconfig files |
+//! | `etcd` | [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdStore.html), records in etcd without a cluster |
+//! | `postgres` | [`PostgresStore`](https://docs.rs/leasehold/latest/leasehold/struct.PostgresStore.html), a table in PostgreSQL, with a small client of this crate |
+//! | `mysql` | [`MySqlStore`](https://docs.rs/leasehold/latest/leasehold/struct.MySqlStore.html), a table in MySQL or MariaDB, with a small client of this crate |
+//! | `sqlite` | [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/struct.SqliteStore.html), a table in a file, for processes of one host ([STORES.md]) |
+//! | `ring` (default), `aws-lc-rs`, `fips` | the cryptography of TLS |
+//! | `metrics` | [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/struct.MetricsObserver.html), for the `metrics` facade |
+//! | `testing` | an in-memory API server with fault injection for tests; includes `conformance` |
+//! | `conformance` | [`testing::conformance`](https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html), checks for a store of your own |
+//! | `cli` | the command `leasehold`, for programs that cannot link a library ([COMMAND.md]) |
+//!
+//! - Without default features, the crate has [`MemoryStore`], your own [`Store`], and the stores of the features above.
+//!   Among those, only `sqlite` has no TLS in its dependency tree.
+//! - `kubernetes`, `etcd`, `postgres` and `mysql` need one of `ring`, `aws-lc-rs` and `fips`. `aws-lc-rs` supports
+//!   P-521, which `ring` does not, and has precedence if both are enabled.
+//! - `fips` is AWS-LC as validated for FIPS 140-3. The build needs CMake, Go and Perl. With `fips`, a client for an
+//!   `https` server is created only if FIPS mode is in force.
+//! - `sqlite` compiles SQLite from source, which needs a C compiler and some seconds.
 //!
 //! [COMMAND.md]: https://docs.rs/crate/leasehold/latest/source/docs/COMMAND.md
 //! [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
@@ -72,16 +93,16 @@
 struct Readme;
 
 #[cfg(doctest)]
+#[doc = include_str!("../docs/TUTORIAL.md")]
+struct Tutorial;
+
+#[cfg(doctest)]
 #[doc = include_str!("../docs/GUIDE.md")]
 struct Guide;
 
 #[cfg(doctest)]
-#[doc = include_str!("../docs/HANGS.md")]
-struct Hangs;
-
-#[cfg(doctest)]
-#[doc = include_str!("../docs/MIGRATING.md")]
-struct Migrating;
+#[doc = include_str!("../docs/CLIENT-GO.md")]
+struct ClientGo;
 
 #[cfg(all(doctest, feature = "mysql", feature = "postgres", feature = "sqlite"))]
 #[doc = include_str!("../docs/STORES.md")]

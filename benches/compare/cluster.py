@@ -1,4 +1,4 @@
-"""The real kube-apiserver, what it writes down, and the processes that campaign on it."""
+"""The real kube-apiserver, its audit log, and the processes that campaign on it."""
 
 import base64
 import http.client
@@ -17,7 +17,7 @@ PATIENCE = 60
 
 
 class Server:
-    """tests/apiserver, for as long as the `with` lasts: it ends with its standard input."""
+    """Runs tests/apiserver until the end of the `with` block, which closes its standard input."""
 
     def __init__(self, program, rbac, scratch):
         self.scratch = scratch
@@ -39,16 +39,16 @@ class Server:
         self.process.wait(PATIENCE)
 
     def kubeconfig_for(self, user):
-        """A kubeconfig whose requests bear a name of their own in the audit log: that of an impersonated user."""
+        """Returns a kubeconfig that impersonates `user`, so that the audit log shows that name."""
         path = self.scratch / f"{user}.kubeconfig"
         text = Path(self.ready["kubeconfigs"]["admin-impersonating-candidate"]).read_text()
         path.write_text(text.replace("as: candidate", f"as: {user}\n    as-groups: [system:masters]"))
         return path
 
     def requests(self, since, until):
-        """User and verb of each request that was received between two times, in seconds since 1970.
+        """Returns user and verb of each request received between two times, in seconds since 1970.
 
-        A watch leaves one event at its start and one at its end, both with the time and the `auditID` of its start.
+        A watch has one event for its start and one for its end, both with the time and the `auditID` of its start.
         """
         since, until = wall(since), wall(until)
         requests = {}
@@ -62,12 +62,12 @@ class Server:
 
 
 def wall(now):
-    """Seconds since 1970, as the audit log writes them."""
+    """Formats seconds since 1970 as the audit log does."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
 
 
 class Watch(threading.Thread):
-    """Notes when each lease last changed, as whoever watches sees it."""
+    """Records when each lease last changed, as a watch reports it."""
 
     def __init__(self, server):
         super().__init__(daemon=True)
@@ -96,7 +96,7 @@ class Watch(threading.Thread):
 
 
 class Candidate:
-    """One process that campaigns."""
+    """A process that campaigns."""
 
     def __init__(self, contender, kubeconfig, lease, identity, timings, log, stdin=subprocess.DEVNULL):
         self.identity = identity
@@ -106,25 +106,25 @@ class Candidate:
         )
         self.lines = Lines(self.process.stdout)
 
-    def told(self, event, patience=PATIENCE):
-        """Waits until it says so, and answers since when that is."""
+    def wait_for(self, event, patience=PATIENCE):
+        """Waits until the process prints `event`, and returns the time of the event."""
         while True:
             line = self.lines.next(patience)
             if line["event"] == event:
                 return line["mono"]
 
     def started_leading(self, patience=PATIENCE):
-        """Waits until it leads, and answers since when."""
-        return self.told("started_leading", patience)
+        """Waits until the process leads, and returns the time since when it leads."""
+        return self.wait_for("started_leading", patience)
 
     def end(self, with_signal):
-        """Signals it and answers when, without waiting."""
+        """Sends a signal and returns the time, without waiting."""
         at = time.monotonic()
         self.process.send_signal(with_signal)
         return at
 
     def status(self):
-        """Resident memory in KiB, and threads."""
+        """Returns the resident memory in KiB and the number of threads."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return {
             "rss_kib": int(re.search(r"VmRSS:\s+(\d+)", text)[1]),
@@ -143,7 +143,7 @@ class Candidate:
 
 
 class Lines:
-    """JSON lines of a pipe, each waited for so long and no longer."""
+    """JSON lines of a pipe, each with a time limit."""
 
     def __init__(self, pipe):
         self.pipe = pipe
@@ -157,7 +157,7 @@ class Lines:
                 raise SystemExit(f"nothing was printed for {patience} s")
             data = os.read(self.pipe.fileno(), 65536)
             if not data:
-                raise SystemExit("a program ended before its time; its errors are in the scratch directory")
+                raise SystemExit("a program ended too early; its errors are in the scratch directory")
             self.buffer += data
         line, self.buffer = self.buffer.split(b"\n", 1)
         return json.loads(line)

@@ -1,5 +1,5 @@
-/* What `leasehold run` and others run in these rounds: it prints by the wall clock when it begins, and its number; then it starts a
-   process that it leaves behind when it is killed, holds so many megabytes, and says so. */
+/* The command of these rounds. Prints the wall clock time of its start and its process id, starts a process that stays behind when the
+   command is killed, allocates the given number of megabytes, and prints `holds`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -14,7 +14,7 @@ int main(int count, char **arguments) {
         for (;;) pause();
     }
     size_t bytes = strtoul(count > 1 ? arguments[1] : "0", NULL, 10) * 1000000;
-    /* Volatile, lest the compiler leave out what nobody reads. */
+    /* Volatile, so that the compiler keeps writes that the program never reads. */
     volatile char *held = malloc(bytes);
     if (held == NULL) return 1;
     for (size_t at = 0; at < bytes; at += 4096) held[at] = 'x';

@@ -1,4 +1,4 @@
-"""Who takes part, and how each is built and started."""
+"""The contenders on a cluster, and how to start them."""
 
 from dataclasses import dataclass
 from pathlib import Path

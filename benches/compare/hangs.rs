@@ -1,8 +1,8 @@
-//! A leader whose work hangs, or is not fit, from the moment at which it is told so.
+//! A leader whose work hangs, or that becomes unfit, on command.
 //!
 //! `hangs --kubeconfig FILE --lease NAME --id ID --lease-duration 5s --renew-deadline 3s --retry-period 500ms
-//! [--progress-timeout 3s]`: leads once. A line `hang` on standard input deadlocks its worker, with the guard in its hands; a
-//! line `unfit` has its probe say no from then on, upon which the worker drops the guard. It prints JSON lines.
+//! [--progress-timeout 3s]`: leads once. A line `hang` on standard input deadlocks the worker, which keeps the guard. After a
+//! line `unfit` the probe returns `false`, and the worker drops the guard. Prints JSON lines.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use leasehold::{LeaderElector, LeaderGuard};
 use lexopt::prelude::*;
 
-/// How long one unit of the work takes.
+/// The time of one unit of work.
 const UNIT: Duration = Duration::from_millis(20);
 
 static HANGS: AtomicBool = AtomicBool::new(false);
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn work(guard: &LeaderGuard) {
     loop {
-        // Before the stamp, which is no earlier: what is counted from here is no shorter.
+        // Taken before the report, so that the measured time is not too short.
         let now = mono();
         if !guard.report_progress() {
             return;
@@ -86,7 +86,7 @@ fn say(event: &str, mono: f64) {
     println!(r#"{{"event":"{event}","mono":{mono}}}"#);
 }
 
-/// Seconds on the clock that all processes of a machine share.
+/// Returns seconds on the clock that all processes of a host share.
 fn mono() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures one election in four implementations on one real kube-apiserver; see `run`, which builds them all."""
+"""Measures one election in four implementations on one real kube-apiserver; `run` builds everything."""
 
 import argparse
 import contextlib
@@ -52,18 +52,18 @@ class Bench:
         return self.processes.enter_context(Candidate(contender, kubeconfig, lease, identity, timings, self.log))
 
     def pair(self, contender, lease, timings, kubeconfigs=(None, None)):
-        """One that leads, and one that stands by."""
+        """Returns a leader and a standby."""
         leader = self.candidate(contender, lease, timings, kubeconfigs[0])
         leader.started_leading()
         return leader, self.candidate(contender, lease, timings, kubeconfigs[1])
 
     def helper(self, *words):
-        """The program `bare`, which does a round for each line that it is given."""
+        """Starts the program `bare`, which does one round for each line of input."""
         process = self.processes.enter_context(subprocess.Popen(
             [self.arguments.target / "peers/release/bare", *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, bufsize=0,
         ))
-        # Ends it: its input is what it waits for.
+        # The program ends at the end of its input.
         self.processes.callback(process.stdin.close)
         lines = Lines(process.stdout)
         lines.next()
@@ -73,21 +73,21 @@ class Bench:
             return lines.next()
         return once
 
-    # ---- what is measured ----
+    # ---- the measurements ----
 
     def handover(self):
-        """Seconds from SIGTERM of the leader to the standby's first word as leader; and the limit of that."""
+        """Returns seconds from SIGTERM of the leader until the standby reports that it leads, and the lower bounds."""
         limit = self.helper("limit", self.server.candidate, "limit")
         pairs = {c.key: self.pair(c, f"handover-{c.key}", HANDOVER) for c in self.contenders}
         taken = {c.key: [] for c in self.contenders}
         limits = []
         for number in range(1, self.arguments.rounds + 1):
-            # A standby of the field has waited for days: long enough for its idle connections to be closed, and at
-            # random over a lease's duration, so that no moment of anybody's polling is favoured.
+            # A real standby waits for days. Here it waits long enough for idle connections to close. The random part, one
+            # lease duration, favors no moment of a poll.
             time.sleep(random.uniform(31, 46))
             signalled = {}
             for contender in random.sample(self.contenders, len(self.contenders)):
-                # What has just been done is faster when it is done again: so nobody comes right after another.
+                # A repeated action is faster, so no contender directly follows another.
                 limits.append(limit())
                 time.sleep(1)
                 leader, _ = pairs[contender.key]
@@ -103,7 +103,7 @@ class Bench:
         return taken, {part: [one[part] for one in limits] for part in ("total", "event_after", "put")}
 
     def failover(self):
-        """Seconds from the expiry of a killed leader's lease to the standby's first word as leader."""
+        """Returns seconds from the expiry of a killed leader's lease until the standby reports that it leads."""
         watch = Watch(self.server)
         watch.start()
         leases = {c.key: f"failover-{c.key}" for c in self.contenders}
@@ -117,7 +117,7 @@ class Bench:
                 leader, _ = pairs[contender.key]
                 leader.end(signal.SIGKILL)
                 leader.process.wait()
-                # A last write may still be on its way to us.
+                # The event of a last write may still be on its way.
                 time.sleep(random.uniform(0.3, 0.8))
                 changed_at, spec = watch.changed[leases[contender.key]]
                 assert spec["holderIdentity"] == leader.identity and spec["leaseDurationSeconds"] == duration
@@ -131,10 +131,10 @@ class Bench:
         return past
 
     def idle(self):
-        """What a leader and a standby cost when nothing happens: requests a minute, memory, threads.
+        """Measures an idle leader and standby: requests per minute, memory, threads.
 
-        A generator: it starts them, and when it is resumed, while other things were measured, waits for the rest of
-        the time and yields what was found.
+        A generator: the first step starts the processes. Other measurements may run until the second step, which waits
+        for the rest of the time and yields the results.
         """
         users = {(c.key, role): f"{c.key}-{role}" for c in self.contenders for role in ("leader", "standby")}
         pairs = {
@@ -143,7 +143,7 @@ class Bench:
             ])
             for c in self.contenders
         }
-        # Starting takes requests of its own.
+        # The start itself sends requests.
         time.sleep(20)
         minutes = self.arguments.minutes
         since = time.time()
@@ -165,13 +165,13 @@ class Bench:
         }
 
     def check(self):
-        """Nanoseconds of `is_leader()`, and of reading the clock alone."""
+        """Returns nanoseconds of `is_leader()` and of reading the clock alone."""
         once = self.helper("check", self.server.candidate, "check")
         rounds = [once() for _ in range(CHECK_ROUNDS)]
         return {what: [one[what] for one in rounds] for what in ("is_leader", "clock")}
 
     def herd(self):
-        """Handovers with a hundred standbys: how long they take, and how often each standby writes."""
+        """Measures handovers with a hundred standbys: their time, and the number of writes of each standby."""
         users = [f"herd-{number}" for number in range(HERD + 1)]
         once = self.helper("herd", *(str(self.server.kubeconfig_for(user)) for user in users), "herd")
         rounds = []
@@ -179,11 +179,11 @@ class Bench:
             time.sleep(3)
             since = time.time()
             one = once()
-            # A second after the handover: long enough for every loser's write, and before the first renewal.
+            # One second is long enough for every loser's write, and ends before the first renewal.
             until = time.time()
             time.sleep(1)
             requests = [(user, verb) for user, verb in self.server.requests(since, until) if user in users]
-            # One of them is the old leader's release.
+            # The release of the old leader is one of the updates.
             puts = Counter(user for user, verb in requests if verb == "update")
             rounds.append({
                 "seconds": one["total"],
@@ -191,12 +191,12 @@ class Bench:
                 "most_puts_of_one": max(puts.values()),
                 "gets": sum(verb == "get" for _, verb in requests),
             })
-            say(f"herd {number}: {one['total'] * 1000:.1f} ms, {puts.total()} PUTs, {max(puts.values())} of one")
+            say(f"herd {number}: {one['total'] * 1000:.1f} ms, {puts.total()} PUTs, {max(puts.values())} from one candidate")
         return rounds
 
 
 def programs(arguments):
-    """What each program is made of."""
+    """Returns version, size and dependencies of each program."""
     lock = (HERE / "peers/Cargo.lock").read_text()
     go_mod = (ROOT / "tests/client-go/go.mod").read_text()
     builds = json.loads(arguments.builds.read_text()) if arguments.builds else {}
@@ -240,7 +240,7 @@ def main():
 
     load = os.getloadavg()[0]
     scratch = Path(tempfile.mkdtemp(prefix="leasehold-compare-"))
-    # However this ends, what was started ends with it.
+    # However this program ends, it ends the programs that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with Server(arguments.apiserver, HERE / "rbac.yaml", scratch) as server:
         def stage(measure):
@@ -250,7 +250,7 @@ def main():
             standing = Bench(arguments, server, scratch, processes).idle()
             next(standing)
             handover, limit = stage(Bench.handover)
-            say(f"the rest of {arguments.minutes:g} minutes in which nothing happens to four leaders and four standbys")
+            say(f"waiting for the rest of {arguments.minutes:g} minutes of four idle leaders and standbys")
             idle = next(standing)
         failover = stage(Bench.failover)
         herd = stage(Bench.herd)

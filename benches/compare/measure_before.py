@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares this tree with an earlier commit of leasehold, in interleaved rounds of one run; see `run --before`."""
+"""Compares this tree with an earlier commit of leasehold, in interleaved rounds of one run, for `run --before`."""
 
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ NOW, BEFORE = "now", "before"
 
 
 def pooled(values, build):
-    """The values of all copies of a build."""
+    """Returns the values of all copies of a build."""
     return [value for copy in range(COPIES) for value in values[f"{build}-{copy}"]]
 
 
@@ -74,8 +74,8 @@ def main():
         "fail-over past the expiry, median, ms": lambda build: median(pooled(failover, build)) * 1000,
         "memory of a leader, KiB": lambda build: idle_values(build, "leader", lambda role: role["rss_kib"]),
         "memory of a standby, KiB": lambda build: idle_values(build, "standby", lambda role: role["rss_kib"]),
-        "requests a minute of a leader": lambda build: idle_values(build, "leader", per_minute),
-        "requests a minute of a standby": lambda build: idle_values(build, "standby", per_minute),
+        "requests per minute of a leader": lambda build: idle_values(build, "leader", per_minute),
+        "requests per minute of a standby": lambda build: idle_values(build, "standby", per_minute),
         "stripped binary, KiB": lambda build: stripped_bytes(build) / 1024,
     }
     rows = []

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures how soon a command runs after another was killed that held the same lease; see `run`, which builds it all."""
+"""Measures the time from the kill of a command to the start of the next one on the same lease; `run` builds everything."""
 
 import argparse
 import contextlib
@@ -38,7 +38,7 @@ class Holder:
             list(map(str, arguments)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
             start_new_session=True,
         ))
-        # However this ends, what was started ends with it.
+        # However this program ends, it ends the programs that it started.
         processes.callback(self.end)
         self.lines = b""
 
@@ -53,10 +53,10 @@ class Holder:
         return line.decode()
 
     def began(self):
-        """When the command began, and its process."""
+        """Returns the start time of the command and its process id."""
         while True:
             words = self.line().split()
-            # etcdctl's own first line is its key.
+            # The first line of etcdctl is its key.
             if len(words) == 2 and re.fullmatch(r"\d+\.\d+", words[0]):
                 return float(words[0]), int(words[1])
 
@@ -70,21 +70,21 @@ class Holder:
 
 
 def rounds(name, arguments, count, log, processes):
-    """Seconds from the SIGKILL of a command to the first word of the next."""
+    """Returns seconds from SIGKILL of a command to the first line of the next command."""
     leader = Holder(arguments(0), log, processes)
     _, command = leader.began()
     taken = []
     for number in range(1, count + 1):
         standby = Holder(arguments(number), log, processes)
         leader.holds()
-        # At no moment that a renewal favours, and when the standby waits.
+        # A random wait favors no moment of a renewal, and lets the standby reach its wait.
         time.sleep(random.uniform(2, 3))
         held = int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{command}/status").read_text())[1])
         since = time.time()
         os.kill(command, signal.SIGKILL)
         began, command = standby.began()
         taken.append(began - since)
-        # One that goes on has nothing to do yet.
+        # A candidate that continues is idle now.
         leader.process.terminate()
         leader.process.wait()
         leader = standby
@@ -124,7 +124,7 @@ def main():
             return lambda number: [*election, f"{lease}-{number}", *command]
 
         def lock(_):
-            # Before 3.4 it spoke to etcd 2.
+            # Before 3.4, etcdctl used the API of etcd 2 by default.
             return ["env", "ETCDCTL_API=3", "etcdctl", f"--endpoints={etcd.where}", "lock", "lock", *command]
 
         results = {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures how long a leader whose work hangs, or that is not fit, keeps others from leading; see `run`, which builds it all."""
+"""Measures how long a leader that hangs or is unfit delays the next leader; `run` builds everything."""
 
 import argparse
 import contextlib
@@ -25,7 +25,7 @@ ROOT = HERE.parent.parent
 
 TIMINGS = {"--lease-duration": "5s", "--renew-deadline": "3s", "--retry-period": "500ms"}
 PROGRESS = {"--progress-timeout": "3s"}
-# How long client-go is watched while its work hangs.
+# The time for which the benchmark watches client-go while its work hangs.
 WATCHED = 60
 
 
@@ -49,16 +49,16 @@ class Bench:
         ))
 
     def rounds(self, lease, word, event, timings):
-        """Seconds from the leader's `event` to the standby's first word as leader."""
+        """Returns seconds from the leader's `event` until the standby reports that it leads."""
         leader = self.worker(lease, timings)
         leader.started_leading()
         taken = []
         for number in range(1, self.arguments.rounds + 1):
             standby = self.worker(lease, timings)
-            # At no moment that a renewal or a probe favours.
+            # A random wait favors no moment of a renewal or a probe.
             time.sleep(random.uniform(2, 4))
             leader.process.stdin.write(f"{word}\n".encode())
-            since = leader.told(event)
+            since = leader.wait_for(event)
             taken.append(standby.started_leading() - since)
             leader.end(signal.SIGKILL)
             leader.process.wait()
@@ -67,9 +67,10 @@ class Bench:
         return taken
 
     def client_go(self):
-        """A generator: begins, and answers for how long its leader went on while its work hung, and how often it renewed.
+        """Measures how long a leader of client-go continues while its work hangs, and how often it renews.
 
-        Its leader deadlocks as soon as it leads.
+        A generator: the first step starts the processes, and the second yields the results. The leader deadlocks as soon
+        as it leads.
         """
         contender = next(it for it in contenders(self.arguments.target) if it.key == "client-go")
         users = [self.server.kubeconfig_for(f"hangs-{role}") for role in ("leader", "standby")]
@@ -87,7 +88,7 @@ class Bench:
         yield
         time.sleep(max(since + WATCHED - time.monotonic(), 0))
         watched = time.monotonic() - since
-        # The audit log is written behind.
+        # The server writes the audit log with a delay.
         ended = time.time()
         time.sleep(2)
         renewals = sum(user == "hangs-leader" and verb == "update" for user, verb in self.server.requests(began, ended))
@@ -110,7 +111,7 @@ def main():
 
     load = os.getloadavg()[0]
     scratch = Path(tempfile.mkdtemp(prefix="leasehold-compare-"))
-    # However this ends, what was started ends with it.
+    # However this program ends, it ends the programs that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with Server(arguments.apiserver, HERE / "rbac.yaml", scratch) as server, contextlib.ExitStack() as processes:
         bench = Bench(arguments, server, scratch, processes)
@@ -118,7 +119,7 @@ def main():
         next(client_go)
         hung = bench.rounds("hangs", "hang", "hangs", {**TIMINGS, **PROGRESS})
         unfit = bench.rounds("unfit", "unfit", "unfit", TIMINGS)
-        say(f"the rest of {WATCHED} s in which the work of client-go's leader hangs")
+        say(f"waiting for the rest of {WATCHED} s in which the work of client-go's leader hangs")
         client_go = next(client_go)
         version = server.ready["version"]
     shutil.rmtree(scratch)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures elections on other stores than a cluster, each beside what people use there; see `run`, which builds them all."""
+"""Measures elections on stores other than a cluster, and the usual locks on them; `run` builds everything."""
 
 import argparse
 import contextlib
@@ -23,12 +23,12 @@ from store_contenders import ELECT_SECONDS, candidate, contenders, is_there
 
 ROOT = Path(__file__).parent.parent.parent
 
-# client-go's defaults, and what the table of the cluster has.
+# The defaults of client-go, as in the table of the cluster.
 HANDOVER = {"--lease-duration": "15s", "--renew-deadline": "10s", "--retry-period": "2s"}
 FAILOVER = {"--lease-duration": "5s", "--renew-deadline": "3s", "--retry-period": "500ms"}
 DURATION = 5
 
-# What turns are taken in without a store.
+# The name of `MemoryStore`, for handovers without a real store.
 MEMORY = "memory"
 
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d\.\d+)")
@@ -49,23 +49,23 @@ class Bench:
 
     def candidate(self, contender, lease, timings):
         self.serial += 1
-        # Not to be found in any other record.
+        # Unique over all records.
         identity = f"{lease}-{self.serial:05}"
         server = self.servers[contender.store]
         return self.processes.enter_context(candidate(contender, server, lease, identity, timings, self.log))
 
     def pair(self, contender, lease, timings):
-        """One that leads, and one that stands by."""
+        """Returns a leader and a standby."""
         leader = self.candidate(contender, lease, timings)
         leader.started_leading()
         return leader, self.candidate(contender, lease, timings)
 
     def limit(self, server):
-        """Does a handover by bare clients at each call."""
+        """Returns a function that does a handover by bare clients."""
         return self.rounds([self.arguments.peers / "stores", "limit", server.key, server.where])
 
     def turns(self, url):
-        """Does a handover between two candidates of one process at each call."""
+        """Returns a function that does a handover between two candidates in one process."""
         return self.rounds([self.arguments.examples / "turns", "--store", url, "--lease", "turns"])
 
     def rounds(self, command):
@@ -73,7 +73,7 @@ class Bench:
             command,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, bufsize=0,
         ))
-        # Ends it: its input is what it waits for.
+        # The program ends at the end of its input.
         self.processes.callback(process.stdin.close)
         lines = Lines(process.stdout)
         lines.next()
@@ -83,11 +83,11 @@ class Bench:
             return lines.next()
         return once
 
-    # ---- what is measured ----
+    # ---- the measurements ----
 
     def handover(self):
-        """Seconds to the standby's first word as leader, from SIGTERM and from the leader's last word; and the limits."""
-        # In one process, which ends nothing, as the limit is.
+        """Returns seconds from SIGTERM, and from the leader's last report, until the standby leads, and the lower bounds."""
+        # In one process that closes no connection, as for the lower bound.
         limit = {key: self.limit(server) for key, server in self.servers.items()}
         urls = {MEMORY: MEMORY, **{c.store: self.servers[c.store].url for c in self.contenders if c.name == "leasehold"}}
         in_turns = {key: self.turns(url) for key, url in urls.items()}
@@ -97,8 +97,8 @@ class Bench:
         limits = {key: [] for key in self.servers}
         turns = {key: [] for key in in_turns}
         for number in range(1, self.arguments.rounds + 1):
-            # A standby of the field has waited for days: long enough for its idle connections to be closed, and at
-            # random over a lease's duration, so that no moment of anybody's polling is favoured.
+            # A real standby waits for days. Here it waits long enough for idle connections to close. The random part, one
+            # lease duration, favors no moment of a poll.
             time.sleep(random.uniform(31, 46))
             at = {}
 
@@ -116,7 +116,7 @@ class Bench:
                 *((end_leader, contender.key) for contender in self.contenders),
             ]
             for step, key in random.sample(steps, len(steps)):
-                # What has just been done is faster when it is done again: so nobody comes right after another.
+                # A repeated action is faster, so no contender directly follows another.
                 time.sleep(1)
                 step(key)
             time.sleep(1)
@@ -128,17 +128,17 @@ class Bench:
                     released[contender.key].append(started - stopped_leading(leader))
                 leader.process.wait(30)
                 pairs[contender.key] = standby, self.candidate(contender, f"handover-{contender.key}", HANDOVER)
-            say(f"handover {number}/{self.arguments.rounds}: {last(signalled)} ms, in one process {last(turns)} ms, limits "
+            say(f"handover {number}/{self.arguments.rounds}: {last(signalled)} ms, in one process {last(turns)} ms, lower bounds "
                 f"{last({key: [one['total'] for one in some] for key, some in limits.items()})} ms")
         return signalled, released, turns, limits
 
     def failover(self):
-        """Seconds to the standby's first word as leader, from the leader's death and from the expiry of its lease."""
+        """Returns seconds from the kill of the leader, and from the expiry of its lease, until the standby leads."""
         leases = {c.key: f"failover-{c.key}" for c in self.contenders}
         pairs = {c.key: self.pair(c, leases[c.key], FAILOVER) for c in self.contenders if c.key != "etcdctl"}
         killed = {c.key: [] for c in self.contenders}
         past = {c.key: [] for c in self.contenders if c.has_lease}
-        # An etcdctl takes over after a minute: others are measured meanwhile.
+        # etcdctl takes over after a minute. The other contenders are measured meanwhile.
         waiting = []
 
         def collect(before):
@@ -153,7 +153,7 @@ class Bench:
             fresh = {}
             for contender in self.contenders:
                 if contender.key == "etcdctl":
-                    # It renews at its start and then every twenty seconds, and tells nobody when.
+                    # etcdctl renews at its start and then every twenty seconds, without a report.
                     lease = f"{leases[contender.key]}-{number}"
                     leader = self.candidate(contender, lease, FAILOVER)
                     fresh[contender.key] = leader, leader.started_leading() + ELECT_SECONDS
@@ -164,7 +164,7 @@ class Bench:
                 leader, standby = pairs[contender.key]
                 deaths[contender.key] = leader.end(signal.SIGKILL)
                 leader.process.wait()
-                # A last write may still be on its way, and no two are killed at one moment.
+                # A last write may still be on its way. The random wait also separates the kills.
                 time.sleep(random.uniform(0.3, 0.8))
                 if contender.key in fresh:
                     waiting.append((standby, fresh[contender.key][1], deaths[contender.key]))
@@ -185,7 +185,7 @@ class Bench:
         return killed, past
 
     def renewed(self, contender, leader):
-        """When a dead leader began its last renewal, which its record says in the wall clock's time."""
+        """Returns the start of a killed leader's last renewal, from the wall clock time in its record."""
         rows = [row for row in self.servers[contender.store].rows() if leader.identity in row]
         if len(rows) != 1 or not (stamps := STAMP.findall(rows[0])):
             raise SystemExit(f"{contender.store} has no record of {leader.identity} with a time: {rows}")
@@ -215,21 +215,21 @@ def main():
     arguments.examples = arguments.target / "home/release/examples"
 
     load = os.getloadavg()[0]
-    # On a disk, which /tmp is not everywhere, and not in anybody's home, which others may not enter.
+    # /var/tmp is on a disk, unlike some /tmp, and accessible for the users of the servers, unlike a home directory.
     scratch = Path(tempfile.mkdtemp(prefix="leasehold-compare-", dir="/var/tmp"))
     scratch.chmod(0o755)
-    # However this ends, what was started ends with it.
+    # However this program ends, it ends the programs that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with contextlib.ExitStack() as running:
         servers = {server.key: running.enter_context(server) for server in (
             Etcd(scratch, arguments.peers, arguments.apiserver), Sqlite(scratch, arguments.peers),
             Postgres(scratch, arguments.peers), MySql(scratch, arguments.peers),
         )}
-        everybody = contenders(arguments.examples, arguments.peers)
-        taking_part = [c for c in everybody if c.name != "leasehold" or is_there(c, servers[c.store])]
-        left_out = [c for c in everybody if c not in taking_part]
+        known = contenders(arguments.examples, arguments.peers)
+        taking_part = [c for c in known if c.name != "leasehold" or is_there(c, servers[c.store])]
+        left_out = [c for c in known if c not in taking_part]
         for contender in left_out:
-            say(f"left out: {contender.name} on {servers[contender.store].name()}: it says that there is no such store")
+            say(f"left out: {contender.name} on {servers[contender.store].name()}: the program is built without this store")
 
         def stage(measure):
             with contextlib.ExitStack() as processes:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The results as Markdown, as a plot, and as the table of the README.
+"""Renders the results as Markdown, as a plot, and as the table of the README.
 
-    report.py RESULTS_JSON     renders them again, here and in the README; `run` says where it left the file
+    report.py RESULTS_JSON     renders results.md and the README again; `run` prints the path of the file
 """
 
 import json
@@ -13,11 +13,11 @@ from statistics import median
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
-# What stands between these in the README is written by this program.
+# This program writes the lines of the README between these comments.
 BEGIN = "<!-- measured by benches/compare/run -->"
 END = "<!-- end -->"
 
-# From here on results.md is written by report_hangs.py, report_commands.py and report_stores.py.
+# report_hangs.py, report_commands.py and report_stores.py write the parts of results.md from these headings on.
 HANGS = "## A leader whose work hangs\n"
 COMMANDS = "## A command under `leasehold run`\n"
 OTHER_STORES = "## Other stores\n"
@@ -33,7 +33,7 @@ COLOURS = {
 
 
 def percentile(values, percent):
-    """The nearest rank: always one of the values. With fewer than a hundred of them p99 is the worst."""
+    """Returns the nearest rank, which is always one of the values. With fewer than 100 values, p99 is the worst."""
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
 
 
@@ -84,21 +84,21 @@ def markdown(results):
         return f"{programs[key]['name']} {programs[key]['version']}"
 
     parts = [
-        f"Measured on {results['date']} on a real kube-apiserver {results['kube_apiserver']} and its etcd, all on one "
-        f"machine with {results['machine']['cpus']} CPUs; {results['rounds']} interleaved rounds. Only what stands in "
-        "one table compares: the machine's absolute times are not the point. p99 of fewer than 100 rounds is the worst.",
-        f"**Graceful handover**: from SIGTERM of the leader to the standby's first word as leader, with "
+        f"Measured on {results['date']} on a real kube-apiserver {results['kube_apiserver']} with its etcd, all on one "
+        f"machine with {results['machine']['cpus']} CPUs, in {results['rounds']} interleaved rounds. Compare values of "
+        "one table only, because absolute times depend on the machine. With fewer than 100 rounds, p99 is the worst value.",
+        f"**Graceful handover**: time from SIGTERM of the leader until the standby reports that it leads, with "
         f"{timings(results['timings']['handover_and_idle'])} (lease duration/renew deadline/retry period).",
         table(
-            ["", "median", "p90", "p99", "worst", "median, ours = 1"],
+            ["", "median", "p90", "p99", "worst", "median, leasehold = 1"],
             [[name(key), *spread(handover[key]), number(median(handover[key]) / ours)] for key in keys]
-            + [["the limit: a PUT, its event, a PUT", *spread(limit), number(median(limit) / ours, 2)]],
+            + [["lower bound: a PUT, its event, a PUT", *spread(limit), number(median(limit) / ours, 2)]],
         ),
-        f"**Fail-over** after `kill -9`, with {timings(results['timings']['failover'])}: how long after the expiry of "
-        "the lease, counted from the event of its last renewal, the standby's first word as leader comes.",
+        f"**Fail-over** after `kill -9`, with {timings(results['timings']['failover'])}: time from the expiry of the lease "
+        "until the standby reports that it leads. The expiry is counted from the event of the last renewal.",
         table(["", "median", "p90", "p99", "worst"], [[name(key), *spread(failover[key])] for key in keys]),
-        f"**When nothing happens**: requests a minute, from the server's audit log over "
-        f"{number(minutes)} minute{'' if minutes == 1 else 's'} beside the handovers of others, and what the processes hold after that.",
+        f"**Idle**: requests per minute from the server's audit log over {number(minutes)} "
+        f"minute{'' if minutes == 1 else 's'}, during the handovers on other leases, and memory of the processes afterwards.",
         table(
             ["", "leader's requests", "standby's requests", "leader's memory (threads)", "standby's memory (threads)"],
             [
@@ -111,7 +111,7 @@ def markdown(results):
                 for key in keys
             ],
         ),
-        "**What it is made of**: the program that was measured, with what it needs to read a kubeconfig.",
+        "**Size**: the measured program, including its parser for kubeconfig files.",
         table(
             ["", "stripped binary", "crates", "clean release build"],
             [
@@ -124,24 +124,24 @@ def markdown(results):
                 for key in keys
             ],
         ),
-        f"**A herd**: {herd['standbys']} standbys of ours on one lease. From the drop of the guard to the next one: "
-        f"median {time(median(times))}, worst {time(max(times))} of {len(times)}. In the second after it the server saw "
-        f"{number(median([one['puts'] for one in herd['rounds']]))} PUTs (median; the release is one of them), at most "
-        f"{max(one['most_puts_of_one'] for one in herd['rounds'])} from any one candidate, and at most "
-        f"{max(one['gets'] for one in herd['rounds'])} GETs.",
-        f"**The check**: `is_leader()` takes {median(check['is_leader']):.0f} ns, reading the clock alone "
-        f"{median(check['clock']):.0f} ns (medians of {len(check['clock'])} batches).",
-        "How: `benches/compare/run` measures all of this anew, rewrites this file and leaves each value in "
-        "`target/compare/results.json`. Leader and standby are told apart in the audit log by the user that each "
-        "impersonates. kube-lease-manager counts in whole seconds and has no retry period: it is told to renew every "
-        "2 s (in the fail-over, every second). kube-leader-election is called every retry period, as its documentation "
-        "has it.",
+        f"**Herd**: {herd['standbys']} standbys of leasehold on one lease. The time from the drop of the guard to the next "
+        f"guard has the median {time(median(times))} and the worst value {time(max(times))} of {len(times)}. In the "
+        f"following second the server received {number(median([one['puts'] for one in herd['rounds']]))} PUTs (median, "
+        f"including the release), at most {max(one['most_puts_of_one'] for one in herd['rounds'])} from one candidate, "
+        f"and at most {max(one['gets'] for one in herd['rounds'])} GETs.",
+        f"**Check**: `is_leader()` takes {median(check['is_leader']):.0f} ns. Reading the clock alone takes "
+        f"{median(check['clock']):.0f} ns. Both are medians of {len(check['clock'])} batches.",
+        "**Method**: `benches/compare/run` repeats all measurements, rewrites this file and stores each value in "
+        "`target/compare/results.json`. In the audit log, leader and standby differ by the user that each impersonates. "
+        "kube-lease-manager counts in whole seconds and has no retry period, so the benchmark sets a renewal every 2 s, and "
+        "every second for the fail-over. The benchmark calls kube-leader-election once per retry period, as its "
+        "documentation recommends.",
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def claims(results):
-    """What is promised of leasehold, and whether it holds in these results."""
+    """Returns each claim about leasehold, and whether the claim holds in these results."""
     handover, limit = results["handover_seconds"], results["limit_seconds"]["total"]
     failover = results["failover_seconds_past_expiry"]["leasehold"]
     ours, idle, herd = median(handover["leasehold"]), results["idle"]["leasehold"], results["herd"]["rounds"]
@@ -151,19 +151,19 @@ def claims(results):
     check = median(results["check_nanoseconds"]["is_leader"]) / median(results["check_nanoseconds"]["clock"])
     return [
         (f"handover: {faster:.0f} times faster than client-go's, at least 50", faster >= 50),
-        (f"handover: {ours / median(limit):.2f} times the limit, at most 2", ours <= 2 * median(limit)),
+        (f"handover: {ours / median(limit):.2f} times the lower bound, at most 2", ours <= 2 * median(limit)),
         (f"handover: p99 {time(percentile(handover['leasehold'], 99))}, under 100 ms",
          percentile(handover["leasehold"], 99) < 0.1),
         (f"fail-over: p99 {time(percentile(failover, 99))} past the expiry, at most 100 ms",
          percentile(failover, 99) <= 0.1),
-        (f"standby: {per_minute(standby)} requests a minute, at most 1",
+        (f"standby: {per_minute(standby)} requests per minute, at most 1",
          sum(standby["requests"].values()) <= standby["minutes"]),
-        (f"leader: {per_minute(leader)} requests a minute: a PUT every 2 s, at most 1 other, no GET",
+        (f"leader: {per_minute(leader)} requests per minute: a PUT every 2 s, at most 1 other, no GET",
          abs(puts - 30 * leader["minutes"]) <= max(1, leader["minutes"])
          and sum(leader["requests"].values()) - puts <= leader["minutes"] and "get" not in leader["requests"]),
         (f"herd: at most {time(max(one['seconds'] for one in herd))}, within 250 ms",
          max(one["seconds"] for one in herd) <= 0.25),
-        (f"herd: at most {max(one['most_puts_of_one'] for one in herd)} PUT from any one, at most 1",
+        (f"herd: at most {max(one['most_puts_of_one'] for one in herd)} PUT from one candidate, at most 1",
          max(one["most_puts_of_one"] for one in herd) <= 1),
         (f"check: {check:.2f} times reading the clock alone, at most 2", check <= 2),
         (f"memory: {max(leader['rss_kib'], standby['rss_kib']) / 1024:.2f} MiB, under 6",
@@ -182,17 +182,17 @@ ROW = 40
 def plot(results):
     panels = [
         (
-            "Graceful handover: SIGTERM to the next leader's first word",
+            "Graceful handover: SIGTERM until the next leader reports",
             {"limit": results["limit_seconds"]["total"], **results["handover_seconds"]},
             (0.001, 20),
         ),
         (
-            "Fail-over after kill -9: from the lease's expiry to the next leader's first word",
+            "Fail-over after kill -9: expiry of the lease until the next leader reports",
             results["failover_seconds_past_expiry"],
             (0.001, 20),
         ),
     ]
-    names = {key: program["name"] for key, program in results["programs"].items()} | {"limit": "the limit"}
+    names = {key: program["name"] for key, program in results["programs"].items()} | {"limit": "lower bound"}
     shapes, y = [], 0
     for title, rows, span in panels:
         y += 34
@@ -204,10 +204,10 @@ def plot(results):
             y += ROW
             shapes += strip(names[key], values, COLOURS[key], span, y - ROW / 2)
         y += 34
-    note = "One dot a round, the bar is the median. Log axis; at or before the left edge counts as there."
+    note = "One dot per round; the bar is the median. Logarithmic axis; smaller values are drawn at the left edge."
     shapes.append(f'<text class="note" x="12" y="{y + 6}">{note}</text>')
     height = y + 20
-    # GitHub shows the same file on white and on near-black: greys that are legible on both, and no background.
+    # GitHub shows the file on white and on near-black, so the greys are legible on both, and there is no background.
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" \
 role="img" aria-label="Handover and fail-over times of leasehold and others">
 <style>
@@ -248,7 +248,7 @@ def axis(span, top, bottom):
 def strip(name, values, colour, span, y):
     shapes = [f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{name}</text>']
     for at, value in enumerate(values):
-        # Apart from each other in an order that looks like none, but is the same each time.
+        # Spreads the dots in an irregular order that is the same in every rendering.
         lift = (at * 0.618034 % 1 - 0.5) * ROW * 0.5
         x = across(value, span)
         shapes.append(f'<circle cx="{x:.1f}" cy="{y + lift:.1f}" r="3.2" fill="{colour}" fill-opacity="0.6"/>')
@@ -258,7 +258,7 @@ def strip(name, values, colour, span, y):
     shapes.append(
         f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - half:.1f}" y2="{y + half:.1f}" stroke="{colour}" stroke-width="3"/>'
     )
-    # Beside the dots, where there is room.
+    # Placed beside the dots, on the side with enough room.
     left_end, right_end = across(min(values), span), across(max(values), span)
     if right_end + 80 < WIDTH:
         shapes.append(f'<text class="median" x="{right_end + 10:.1f}" y="{y + 4}">{time(middle)}</text>')
@@ -270,7 +270,7 @@ def strip(name, values, colour, span, y):
 
 
 def summary(results):
-    """The table of the README: one column a contender."""
+    """Returns the table of the README, with one column per contender."""
     programs, idle = results["programs"], results["idle"]
     keys = list(programs)
     limit = median(results["limit_seconds"]["total"])
@@ -289,47 +289,36 @@ def summary(results):
         values = results["failover_seconds_past_expiry"][key]
         return f"{time(median(values))}, {time(max(values))}"
 
-    def build(key):
-        seconds = programs[key]["clean_build_seconds"]
-        return f"{seconds:.0f} s" if seconds else ""
-
     rows = [
         row("graceful handover: median, worst", handover),
-        row("fail-over past the expiry: median, worst", failover),
-        row("requests a minute of a leader, of a standby",
+        row("failover, past the lease expiry: median, worst", failover),
+        row("requests per minute: leader, standby",
             lambda key: f"{requests(key, 'leader')}, {requests(key, 'standby')}"),
-        row("memory of a leader", lambda key: f"{idle[key]['leader']['rss_kib'] / 1024:.1f} MiB"),
-        row("stripped binary", lambda key: f"{programs[key]['stripped_bytes'] / 2**20:.1f} MiB"),
-        row("crates in the tree", lambda key: str(programs[key]["crates"] or "")),
-        row("clean release build", build),
     ]
     head = [""] + [f"{programs[key]['name']} {programs[key]['version']}" for key in keys]
-    herd = max(one["seconds"] for one in results["herd"]["rounds"])
     text = (
-        f"{results['rounds']} interleaved rounds on one kube-apiserver {results['kube_apiserver']} with its etcd, on a "
-        f"machine with {results['machine']['cpus']} CPUs, {results['date']}: compare the columns, not the milliseconds "
-        f"with yours. A bare write, its event and a bare write, without which there is no handover, took {time(limit)} in "
-        f"rounds of their own. With {results['herd']['standbys']} standbys of ours on one Lease the longest handover took "
-        f"{time(herd)}. [Everything measured](benches/compare/results.md), by `benches/compare/run`."
+        f"{results['rounds']} interleaved rounds on one kube-apiserver {results['kube_apiserver']}, "
+        f"{results['machine']['cpus']} CPUs, {results['date']}: compare columns, not absolute times. The lower bound for a "
+        f"handover, two writes and one event, took {time(limit)}. [All results](benches/compare/results.md)."
     )
     return f"{table(head, rows)}\n\n{text}\n"
 
 
 def save(results, directory):
-    """Each value that was measured: what this program renders again."""
+    """Stores each measured value, so that this program can render the results again."""
     path = directory / "results.json"
     path.write_text(json.dumps(results, indent=1) + "\n")
     return path
 
 
 def write(results, directory):
-    """Into a directory of one's own."""
+    """Writes the rendered results into `directory`."""
     (directory / "results.md").write_text(markdown(results))
     (directory / "handover.svg").write_text(plot(results))
 
 
 def publish_part(heading, text):
-    """Into results.md, in place of what stands under that heading; the part that has none is about a cluster."""
+    """Replaces one part of results.md. The part without a heading is that of the cluster."""
     path = HERE / "results.md"
     before, parts = path.read_text(), {}
     for part in reversed(PARTS):
@@ -341,7 +330,7 @@ def publish_part(heading, text):
 
 
 def deliver_part(of, results, name, arguments):
-    """What was measured of a part of results.md, by the module that renders it: into files, and told."""
+    """Stores, renders and prints the results of one part of results.md, which the module `of` renders."""
     path = arguments.target / f"{name}.json"
     path.write_text(json.dumps(results, indent=1) + "\n")
     print(f"compare: each value is in {path}", flush=True)
@@ -355,7 +344,7 @@ def deliver_part(of, results, name, arguments):
 
 
 def publish(results):
-    """Into the tree, the README included."""
+    """Writes the rendered results into the working tree, including the README."""
     publish_part(None, markdown(results))
     (ROOT / "docs/handover.svg").write_text(plot(results))
     readme = ROOT / "README.md"

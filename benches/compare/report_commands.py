@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The part of results.md about `leasehold run`.
+"""Renders the part of results.md about `leasehold run`.
 
-    report_commands.py COMMANDS_JSON     renders it again; `run` says where it left the file
+    report_commands.py COMMANDS_JSON     renders the part again; `run` prints the path of the file
 """
 
 import json
@@ -19,12 +19,13 @@ def markdown(results):
     held = max(results[key]["held_kib"] for key in ("cluster", "cluster_once", "etcd", "etcdctl")) / 1024
     parts = [
         COMMANDS.rstrip(),
-        f"Measured on {results['date']} on a real kube-apiserver {results['kube_apiserver']}, and on an etcd of its own, on one "
-        f"machine with {results['machine']['cpus']} CPUs (load {results['machine']['load_before']} before it began); "
-        f"{results['rounds']} rounds each, with default timings. From `kill -9` of a command that holds {held:.0f} MiB until the "
-        "first words of the one that waits for the same lease: the first is taken note of, the process that it has started is ended, the "
-        "lease is released and acquired, and the second is started. `leasehold run` has `--restart`, as in deploy/command; without it the "
-        "candidate ends meanwhile, on the same machine. `etcdctl lock` always does, and leaves alone what the command has started.",
+        f"Measured on {results['date']} on a real kube-apiserver {results['kube_apiserver']}, and on a separate etcd, on one "
+        f"machine with {results['machine']['cpus']} CPUs (load {results['machine']['load_before']} before the start), in "
+        f"{results['rounds']} rounds each, with default timings. The time runs from `kill -9` of a command that holds {held:.0f} MiB "
+        "until the command of the standby prints its first line. In between, `leasehold run` notices the end of the command, kills the "
+        "process that the command left behind and releases the lease; the standby acquires the lease and starts its command. `leasehold "
+        "run` has `--restart`, as in deploy/command. Without `--restart` the first candidate also exits on the same machine. `etcdctl "
+        "lock` always exits, and does not kill the process that the command left behind.",
         table(
             ["", "median", "p90", "p99", "worst"],
             [
@@ -37,14 +38,14 @@ def markdown(results):
     ]
     if results["static_bytes"]:
         parts.append(
-            f"The command as one static binary (musl, stripped), with every store in it: {results['static_bytes'] / 2**20:.1f} MiB."
+            f"`leasehold` as one static binary (musl, stripped) with all stores: {results['static_bytes'] / 2**20:.1f} MiB."
         )
     return "\n\n".join(parts) + "\n"
 
 
 def claims(results):
     taken = median(results["cluster"]["seconds"])
-    return [(f"a command that is killed is followed in {taken * 1000:.1f} ms (median), at most {LIMIT * 1000:.0f} ms", taken <= LIMIT)]
+    return [(f"after a kill, the next command starts in {taken * 1000:.1f} ms (median), at most {LIMIT * 1000:.0f} ms", taken <= LIMIT)]
 
 
 def publish(results):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The part of results.md about leaders whose work hangs.
+"""Renders the part of results.md about leaders whose work hangs.
 
-    report_hangs.py HANGS_JSON     renders it again; `run` says where it left the file
+    report_hangs.py HANGS_JSON     renders the part again; `run` prints the path of the file
 """
 
 import json
@@ -11,7 +11,7 @@ from statistics import median
 
 from report import HANGS, percentile, publish_part, table, time
 
-# What delivers a renewal, wakes threads and writes once, on a machine that has other things to do.
+# The time to deliver a renewal, wake threads and write once on a busy machine.
 MARGIN = 0.02
 
 
@@ -21,7 +21,7 @@ def seconds(results, flag):
 
 
 def bounds(results):
-    """What is promised: of work that hangs, and of a candidate that is not fit."""
+    """Returns the promised bounds for hung work and for an unfit candidate."""
     hung = seconds(results, "--progress-timeout") + seconds(results, "--lease-duration") + MARGIN
     return hung, seconds(results, "--retry-period") + MARGIN
 
@@ -39,32 +39,32 @@ def markdown(results):
     parts = [
         HANGS.rstrip(),
         f"Measured on {results['date']} on a real kube-apiserver {results['kube_apiserver']}, on one machine with "
-        f"{results['machine']['cpus']} CPUs (load {results['machine']['load_before']} before it began); {results['rounds']} rounds "
-        f"each, with {durations}. How long until the standby's first word as leader, another process: from the last progress of "
-        f"a worker that deadlocks with the guard in its hands, where it has to make some within {timings['--progress-timeout']}; "
-        "and from the moment from which a leader's probe says no, whose worker drops its guard when it is woken. The probe is "
-        "run each retry period.",
+        f"{results['machine']['cpus']} CPUs (load {results['machine']['load_before']} before the start), in {results['rounds']} "
+        f"rounds each, with {durations}. The time ends when the standby, another process, reports that it leads. In the first row the time "
+        f"starts at the last progress of a worker that deadlocks with the guard; the progress timeout is "
+        f"{timings['--progress-timeout']}. In the second row the time starts when the leader's probe returns `false`; the worker then drops "
+        "its guard. The probe runs once per retry period.",
         table(
             ["", "median", "p90", "worst", "at most"],
             [
                 row(f"leasehold {results['leasehold']}: the worker deadlocks", results["hung_seconds"], hung),
-                row(f"leasehold {results['leasehold']}: the probe says no", results["unfit_seconds"], unfit),
+                row(f"leasehold {results['leasehold']}: the probe returns `false`", results["unfit_seconds"], unfit),
                 [f"client-go {client_go['version']}: the worker deadlocks", f"{outcome}: {went_on}", "", "", ""],
             ],
         ),
-        "client-go has no probe of fitness, and a leader of it goes on for as long as its process lives.",
+        "client-go has no fitness probe. Its leader continues as long as its process lives.",
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def claims(results):
-    """What is promised, and whether it holds in these results."""
+    """Returns each claim, and whether the claim holds in these results."""
     hung, unfit = bounds(results)
     worst_hung, worst_unfit = max(results["hung_seconds"]), max(results["unfit_seconds"])
     return [
-        (f"a worker that deadlocks is replaced in {worst_hung:.3f} s, at most {hung:.2f} s", worst_hung <= hung),
-        (f"a leader that is not fit is replaced in {worst_unfit:.3f} s, at most {unfit:.2f} s", worst_unfit <= unfit),
-        ("client-go's leader goes on while its worker hangs", not results["client-go"]["replaced"]),
+        (f"a deadlocked worker is replaced in {worst_hung:.3f} s, at most {hung:.2f} s", worst_hung <= hung),
+        (f"an unfit leader is replaced in {worst_unfit:.3f} s, at most {unfit:.2f} s", worst_unfit <= unfit),
+        ("client-go's leader continues while its worker hangs", not results["client-go"]["replaced"]),
     ]
 
 

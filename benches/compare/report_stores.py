@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The part of results.md about the other stores.
+"""Renders the part of results.md about the other stores.
 
-    report_stores.py STORES_JSON     renders it again; `run` says where it left the file
+    report_stores.py STORES_JSON     renders the part again; `run` prints the path of the file
 """
 
 import json
@@ -17,7 +17,7 @@ def spread(values):
 
 
 def ratio(store, values):
-    """That of the medians: how many times the limit it takes from the release."""
+    """Returns the median from the release, divided by the median of the lower bound."""
     return median(values) / median(store["limit"]["total"]) if values else None
 
 
@@ -35,7 +35,7 @@ def rows_of_handover(store):
     if turns := store["in_turns"]:
         to_limit = number(ratio(store, turns), 2)
         rows.append([f"{store['name']}: leasehold, in one process", "", "", "", *spread(turns), to_limit])
-    return rows + [[f"{store['name']}: the limit, {limit['name']}", "", "", "", *spread(limit["total"]), "1"]]
+    return rows + [[f"{store['name']}: lower bound, {limit['name']}", "", "", "", *spread(limit["total"]), "1"]]
 
 
 def rows_of_failover(store):
@@ -58,46 +58,46 @@ def markdown(results):
     left_out = [f"{name} on {store['name']}" for store in stores for name in store["left_out"]]
     parts = [
         OTHER_STORES.rstrip(),
-        f"Measured on {results['date']}, with real servers of one node on loopback, as durable as they are by default, all "
+        f"Measured on {results['date']} with real servers of one node on loopback, with their default durability, all "
         f"on one machine with {results['machine']['cpus']} CPUs (load {number(results['machine']['load_before'], 2)} before "
-        f"it began); {results['rounds']} interleaved rounds.",
-        f"**Graceful handover**, with {timings('handover')}: to the standby's first word as leader. It is counted from "
-        "SIGTERM of the leader, and from the leader's word that it stops, which it prints just before it releases. etcdctl "
-        "does not say when it stops, and its time is that at which its line was read. A leader's process ends as soon as it "
-        "has released, and the server has to end its connections at the moment at which the standby takes over: with PostgreSQL "
-        "that takes some 2 ms of a CPU for each, of which there are two here for everything. The limit is the time from before "
-        "a write, over its notice, to the answer of another write, by two bare clients in one process that end nothing. What "
-        "compares with it is a handover between two candidates in one process, from before the guard is dropped until the "
-        "other has one. The last column is the ratio of the medians.",
+        f"the start), in {results['rounds']} interleaved rounds.",
+        f"**Graceful handover**, with {timings('handover')}: time until the standby reports that it leads. The time starts at "
+        "SIGTERM of the leader, and in the second group at the leader's report that it stops, just before the release. etcdctl "
+        "does not report a stop, so its time is the time at which the benchmark reads its line. A leader's process ends after the release, so the "
+        "server closes its connections while the standby takes over. PostgreSQL needs some 2 ms of a CPU for each, and this "
+        "machine has two CPUs for everything. The lower bound is the time from before a write, through its notification, to the "
+        "answer to another write. Two bare clients in one process do so and close no connection. Compare the lower bound with a "
+        "handover between two candidates in one process, from before the drop of the guard to the next guard. The last column "
+        "is the ratio of the medians.",
         table(
-            ["", "from SIGTERM: median", "p90", "worst", "from the release: median", "p90", "worst", "limit = 1"],
+            ["", "from SIGTERM: median", "p90", "worst", "from the release: median", "p90", "worst", "lower bound = 1"],
             [row for store in stores for row in rows_of_handover(store)],
         ),
-        f"In memory, where there is no store to wait for, a handover in one process takes {time(median(results['in_memory']))} "
-        f"(median; p90 {time(percentile(results['in_memory'], 90))}): that is what it takes four threads to wake one another on "
-        "this machine, and it is in each of the others, but not in their limits.",
-        f"**Fail-over** after `kill -9`, with {timings('failover')}: how long after the expiry of the lease, and how long "
-        "after the kill, the standby's first word as leader comes. The expiry of leasehold's is counted from the time of "
-        "renewal that its record says. etcdctl's lease is one of a minute, which no flag changes, renewed every twenty "
-        "seconds; here it was killed within twenty seconds of its start.",
+        f"On `MemoryStore`, a handover in one process takes {time(median(results['in_memory']))} "
+        f"(median; p90 {time(percentile(results['in_memory'], 90))}). Four threads need this time to wake one another on this "
+        "machine. The other handovers contain this time, their lower bounds do not.",
+        f"**Fail-over** after `kill -9`, with {timings('failover')}: time from the expiry of the lease, and from the kill, "
+        "until the standby reports that it leads. The expiry of a leasehold lease is counted from the renewal time in its record. "
+        "etcdctl has a fixed lease of one minute and renews every twenty seconds. The benchmark killed etcdctl within twenty "
+        "seconds of its start.",
         table(
             ["", "past the expiry: median", "p90", "worst", "after the kill: median", "p90", "worst"],
             [row for store in stores for row in rows_of_failover(store)],
         ),
-        "What does not compare: etcd's own election needs one write for a handover, for the next one stands in a queue "
-        "already, and a lock of a session needs none. Such a lock has no lease either: it is free when the server sees its "
-        "connection end. The kernel of a killed process ends that at once, so these are fast here. They are not where the "
-        "leader's host loses its power or its network: then the server keeps the lock until TCP gives up, which by Linux's "
-        "default keepalive is after two hours. Nor where the leader hangs: then it keeps the lock for as long. One that "
-        "has lost it is not told, and there is no fencing token.",
+        "**Differences that no number shows**: etcd's own election needs one write for a handover, because the next "
+        "candidate is already in a queue. A session lock needs no write. Such a lock has no lease: the server frees the lock when the "
+        "connection ends. The kernel closes the connections of a killed process at once, so session locks are fast here. If the "
+        "leader's host loses power or network, the server keeps the lock until TCP gives up, which takes two hours with "
+        "Linux's default keepalive. If the leader hangs, the leader keeps the lock as long. A candidate that has lost such a lock "
+        "is not notified, and there is no fencing token.",
     ]
     if left_out:
-        parts.append(f"Left out, because the program says that there is no such store: {', '.join(left_out)}.")
+        parts.append(f"Left out, because the program is built without the store: {', '.join(left_out)}.")
     return "\n\n".join(parts) + "\n"
 
 
 def claims(results):
-    """What is promised of leasehold, and whether it holds in these results."""
+    """Returns each claim about leasehold, and whether the claim holds in these results."""
     found = []
     for key, store in results["stores"].items():
         ours = store["contenders"].get(f"leasehold-{key}")
@@ -105,7 +105,7 @@ def claims(results):
             continue
         if store["notifies"]:
             to_limit = ratio(store, store["in_turns"])
-            found.append((f"{store['name']}: handover: {to_limit:.2f} times the limit, at most 1.25", to_limit <= 1.25))
+            found.append((f"{store['name']}: handover: {to_limit:.2f} times the lower bound, at most 1.25", to_limit <= 1.25))
         late = percentile(ours["failover_past_expiry"], 99)
         found.append((f"{store['name']}: fail-over: p99 {time(late)} past the expiry, at most 100 ms", late <= 0.1))
     return found

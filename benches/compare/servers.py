@@ -1,4 +1,4 @@
-"""The other stores: real servers with their default durability, on loopback, with data that goes with them."""
+"""The other stores: real servers on loopback with their default durability and temporary data."""
 
 import http.client
 import json
@@ -24,15 +24,15 @@ def free_port():
 
 
 def bound(command, user=None):
-    """However this program ends, that one ends with it."""
+    """Returns a command that ends together with this program."""
     identity = ["--reuid", user, "--regid", "nogroup", "--clear-groups"] if user else []
     return ["setpriv", *identity, "--pdeathsig", "KILL", "--", *map(str, command)]
 
 
 class Server:
-    """A process, for as long as the `with` lasts, and what it keeps in `directory`."""
+    """A server process during the `with` block, with its data in `directory`."""
 
-    # Whether a change is told, or has to be asked for.
+    # Whether the store notifies of changes. Otherwise candidates poll.
     notifies = True
     stop_signal = signal.SIGTERM
     user = USER
@@ -67,7 +67,7 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        # Its log stays, for what has failed.
+        # The log stays, to explain failures.
         self.log.close()
         shutil.rmtree(self.directory)
 
@@ -84,7 +84,7 @@ class Server:
             time.sleep(0.1)
 
     def query(self, sql):
-        """Rows as texts, or `None` from a server that does not answer."""
+        """Returns the rows as texts, or `None` if the server does not answer."""
         done = subprocess.run(
             [self.programs / "stores", "query", self.key, self.where, sql], capture_output=True, text=True,
         )
@@ -94,13 +94,13 @@ class Server:
         return self.query("SELECT 1") is not None
 
     def rows(self):
-        """All that leasehold has written, as texts."""
+        """Returns all records of leasehold as texts."""
         return self.query("SELECT * FROM leasehold") or []
 
 
 class Etcd(Server):
     key = "etcd"
-    # Its program is where this repository is, where others may not be let in.
+    # Its program is in this repository, which another user may not be able to read.
     user = None
     limit = "a transaction, its event, a transaction, by the JSON gateway"
 
@@ -143,7 +143,7 @@ class Etcd(Server):
 class Postgres(Server):
     key = "postgres"
     limit = "an UPDATE with NOTIFY, a SELECT, an UPDATE with NOTIFY"
-    # A fast shutdown: it waits for no client.
+    # A fast shutdown, which does not wait for clients.
     stop_signal = signal.SIGINT
 
     def __init__(self, scratch, programs):
@@ -157,7 +157,7 @@ class Postgres(Server):
     def command(self):
         data = self.directory / "data"
         self.set_up([self.bin / "initdb", "-D", data, "-A", "trust", "-U", "leasehold"])
-        # In the single-user mode there is nobody to wait for.
+        # The single-user mode needs no running server.
         self.set_up([self.bin / "postgres", "--single", "-D", data, "postgres"], "CREATE DATABASE leasehold\n")
         return [self.bin / "postgres", "-D", data, "-h", "127.0.0.1", "-p", self.port, "-k", "", "-c", "timezone=UTC"]
 
@@ -178,7 +178,7 @@ class MySql(Server):
         data, users = self.directory / "data", self.directory / "users.sql"
         self.set_up(["mkdir", data])
         server = ["mariadbd", "--no-defaults", f"--datadir={data}"]
-        # What mariadb-install-db does, which needs programs of other packages.
+        # The steps of mariadb-install-db, which needs programs of other packages.
         parts = [Path("/usr/share/mysql") / f"mysql_{part}.sql" for part in
                  ("system_tables", "performance_tables", "system_tables_data")]
         tables = "".join(part.read_text() for part in parts)
@@ -199,7 +199,7 @@ class MySql(Server):
 
 
 class Sqlite:
-    """No server: a file."""
+    """A file instead of a server."""
 
     key = "sqlite"
     limit = "an UPDATE and a touch, inotify, a SELECT, an UPDATE and a touch"
@@ -211,7 +211,7 @@ class Sqlite:
         self.directory.mkdir()
         self.path = self.directory / "election.db"
         self.url = f"sqlite://{self.path}"
-        # Not the same file: whoever writes to one keeps all others of it out.
+        # A second file, because a write locks the whole file.
         self.where = str(self.directory / "limit.db")
 
     def __enter__(self):

@@ -1,4 +1,4 @@
-"""Who takes part on each of the other stores, and how each is started."""
+"""The contenders on the other stores, and how to start them."""
 
 import queue
 import subprocess
@@ -16,16 +16,16 @@ class StoreContender:
     key: str
     name: str
     store: str
-    # From a server, the name of what is campaigned for, an identity and the timings to the words of the command line.
+    # Returns the command line for a server, a lease, an identity and the timings.
     words: Callable
-    # Whether a lease has to run out before a dead leader is replaced.
+    # Whether a lease must expire before a standby replaces a killed leader.
     has_lease: bool = True
 
     def command(self, server, lease, identity, timings):
         return [str(word) for word in self.words(server, lease, identity, timings)]
 
 
-# What etcdctl's sessions last, which it has no flag for.
+# The lease of a session of etcdctl, which no flag changes.
 ELECT_SECONDS = 60
 
 
@@ -35,7 +35,7 @@ def contenders(home: Path, peers: Path) -> list[StoreContender]:
         return [home / "leader_election", *(word for flag in flags.items() for word in flag)]
 
     def elect(server, lease, identity, _):
-        # Before 3.4 it spoke to etcd 2.
+        # Before 3.4, etcdctl used the API of etcd 2 by default.
         return ["env", "ETCDCTL_API=3", "etcdctl", f"--endpoints={server.where}", "elect", lease, identity]
 
     def session(server, lease, *_):
@@ -57,7 +57,7 @@ def contenders(home: Path, peers: Path) -> list[StoreContender]:
 
 
 def is_there(contender, server):
-    """Whether leasehold has this store: it says so before it connects."""
+    """Returns whether the program is built with this store. The program reports a missing store before it connects."""
     with subprocess.Popen(
         contender.command(server, "probe", "probe", {}), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as process:
@@ -65,11 +65,11 @@ def is_there(contender, server):
             process.wait(1)
         except subprocess.TimeoutExpired:
             process.kill()
-        return "there is no such store" not in process.stderr.read()
+        return "unknown store" not in process.stderr.read()
 
 
 class Elect(Candidate):
-    """etcdctl prints its key and what it proposed when it leads, and no time: that is when the line is read."""
+    """A candidate of etcdctl, which prints its key and its proposal when it leads, without a time. The time of reading counts."""
 
     def __init__(self, contender, server, lease, identity, timings, log):
         super().__init__(contender, server, lease, identity, timings, log)
@@ -77,7 +77,7 @@ class Elect(Candidate):
 
 
 class Stamped(threading.Thread):
-    """Lines, and when each came."""
+    """Lines of a pipe, each with its time of arrival."""
 
     def __init__(self, pipe, identity):
         super().__init__(daemon=True)
@@ -87,7 +87,7 @@ class Stamped(threading.Thread):
 
     def run(self):
         buffer = b""
-        # Unbuffered: as much as there is.
+        # Unbuffered, so `read` returns the available bytes.
         while data := self.pipe.read(4096):
             now = time.monotonic()
             *lines, buffer = (buffer + data).split(b"\n")

@@ -1,7 +1,7 @@
-//! leasehold's handover as its limit is measured: by two candidates of one process that end nothing.
+//! A handover between two candidates in one process, which close no connection, as in the lower bound.
 //!
-//! `turns --store URL --lease NAME`: for each line on standard input the one that leads drops its guard, and the other takes
-//! over. Each has a store of its own. In the store `memory` they share one, and what it takes is what their threads take.
+//! `turns --store URL --lease NAME`: for each line on standard input the leader drops its guard, and the standby takes over. Each
+//! candidate has its own store. With the store `memory` they share one, so only their threads take time.
 
 use std::error::Error;
 use std::io::{self, BufRead};
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (released, answers) = mpsc::channel();
     thread::spawn(move || {
         for guard in releases {
-            // At no moment that a poller knows. The clock's last digits are as good as random.
+            // A random wait favors no moment of a poll. The last digits of the clock serve as random numbers.
             thread::sleep(Duration::from_secs_f64(mono() * 1e4 % 1.0 / 10.0));
             let sent = mono();
             drop(guard);
@@ -53,14 +53,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         guard = campaign.receiver().recv()??;
         let taken = mono();
         println!(r#"{{"event":"turn","total":{}}}"#, taken - answers.recv()?);
-        // The one that led stands by from now on.
+        // The former leader is now the standby.
         mem::swap(&mut leader, &mut standby);
         campaign = standby.campaign()?;
     }
     Ok(())
 }
 
-/// Seconds on the clock that all processes of a machine share.
+/// Returns seconds on the clock that all processes of a host share.
 fn mono() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9

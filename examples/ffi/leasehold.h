@@ -1,14 +1,14 @@
-/* Leader election on a Kubernetes Lease, for C and for whatever calls C.
+/* Leader election on a Kubernetes Lease, for C and for languages that call C.
  *
- * Every function may be called from any thread at any time. Those that return `int` give 0, or
- *   LEASEHOLD_NOT_YET  there is no term yet: the time has passed, or the campaign is not decided;
- *   LEASEHOLD_PANIC    a fault in the library: what went on then goes on;
- *   a number > 0       an error, by the numbers of `Error::code`, which never change.
- * What went wrong last in a thread is told by leasehold_last_error() there.
+ * Every function can be called from any thread at any time. A function with the result `int` returns 0, or
+ *   LEASEHOLD_NOT_YET  if the timeout has passed or the campaign is undecided;
+ *   LEASEHOLD_PANIC    after a bug in the library, while the elector and its term continue;
+ *   a number > 0       after an error, with the numbers of `Error::code`, which never change.
+ * leasehold_last_error() returns the text of the latest error of the calling thread.
  *
- * A child made by fork() without exec() has neither the threads nor the lease. There leasehold_campaign, leasehold_acquire and
- * leasehold_release fail with LEASEHOLD_FORKED, and what stops or frees does nothing to the parent. leasehold_is_leader goes on
- * to say what the parent was told: do not ask it there, nor take a guard, nor wait for the end of a term.
+ * A child of fork() without exec() has neither the threads nor the lease. In the child, leasehold_campaign, leasehold_acquire and
+ * leasehold_release fail with LEASEHOLD_FORKED, and leasehold_stop and leasehold_free do not affect the parent. leasehold_is_leader
+ * still uses the parent's deadline at the fork. A child must not call leasehold_is_leader, leasehold_take or leasehold_wait_lost.
  */
 #ifndef LEASEHOLD_H
 #define LEASEHOLD_H
@@ -40,45 +40,46 @@ typedef struct leasehold_elector leasehold_elector_t;
 typedef struct leasehold_campaign leasehold_campaign_t;
 typedef struct leasehold_guard leasehold_guard_t;
 
-/* What went wrong last in this thread; until its next failure. Never NULL. */
+/* Returns the text of the latest error of this thread, valid until its next error. Never NULL. */
 const char *leasehold_last_error(void);
 
-/* Has the library's log written to stderr, as the environment variable RUST_LOG says. */
+/* Writes the library's log to stderr. The environment variable RUST_LOG sets the level [default: info]. */
 void leasehold_log_to_stderr(void);
 
-/* Begins a candidacy for the Lease `name`. A `kubeconfig` of NULL finds the cluster: KUBECONFIG, else in-cluster, else
- * ~/.kube/config; a duration of 0 is the default of 15 s. */
+/* Starts an elector for the Lease `name`. If `kubeconfig` is NULL, the elector uses KUBECONFIG, else the cluster of its pod, else
+ * ~/.kube/config. A duration of 0 is the default, 15 s. */
 int leasehold_start(const char *name, const char *kubeconfig, uint64_t lease_duration_ms, leasehold_elector_t **out);
 
-/* Waits for a term: at most so long, or (< 0) for as long as it takes; with 0 it tries once. */
+/* Waits for a term for at most `timeout_ms`. A negative value waits forever, and 0 tries once. */
 int leasehold_acquire(const leasehold_elector_t *elector, int64_t timeout_ms, leasehold_guard_t **out);
 
-/* Campaigns, and calls `wake` once when that is decided, on a thread that is none of the caller's: for an event loop, which
- * calls leasehold_take then. It may come before this returns, so that the loop is what should take. `context` stays until it
- * has come, and any thread may use it. A campaign is decided by leasehold_withdraw, leasehold_stop and leasehold_free, too. */
+/* Campaigns, and calls `wake` once when the campaign is decided, on a thread of the library. An event loop then calls leasehold_take.
+ * `wake` can run before this function returns, so `wake` should only notify the loop. `context` must stay valid on any thread until
+ * `wake` has run. leasehold_withdraw, leasehold_stop and leasehold_free also decide a campaign. */
 int leasehold_campaign(const leasehold_elector_t *elector, void (*wake)(void *context), void *context,
                        leasehold_campaign_t **out);
 int leasehold_take(const leasehold_campaign_t *campaign, leasehold_guard_t **out);
 
-/* Withdraws a campaign, unless it is decided, and frees it, or NULL. */
+/* Withdraws an undecided campaign, and frees the campaign. Accepts NULL. */
 void leasehold_withdraw(leasehold_campaign_t *campaign);
 
-/* Ends what waits in leasehold_acquire, and every later campaign, with LEASEHOLD_STOPPED. */
+/* Ends every waiting leasehold_acquire and every later campaign with LEASEHOLD_STOPPED. */
 void leasehold_stop(const leasehold_elector_t *elector);
 
-/* Frees an elector, or NULL. A guard outlives it. */
+/* Frees an elector. Accepts NULL. A guard remains valid. */
 void leasehold_free(leasehold_elector_t *elector);
 
-/* The safety check, right before each piece of work: one atomic load and one clock read. False for good once false. */
+/* Returns true while the term is valid. Once false, the result stays false. Call before each unit of work: one atomic load and one
+ * clock read. */
 bool leasehold_is_leader(const leasehold_guard_t *guard);
 
-/* Greater than that of every term before: what is written to is to refuse a lower one. */
+/* Returns the fencing token, which is greater than that of every earlier term. A resource must refuse a lower token. */
 uint64_t leasehold_token(const leasehold_guard_t *guard);
 
-/* Waits for the end of the term, at most so long; whether it has ended. */
+/* Waits for the end of the term for at most `timeout_ms`. Returns true if the term has ended. */
 bool leasehold_wait_lost(const leasehold_guard_t *guard, uint64_t timeout_ms);
 
-/* Releases the lease and frees the guard, or NULL. */
+/* Releases the lease and frees the guard. Accepts NULL. */
 int leasehold_release(leasehold_guard_t *guard);
 
 #ifdef __cplusplus

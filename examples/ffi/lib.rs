@@ -1,4 +1,4 @@
-//! leasehold for C, and for whatever calls C: `leasehold.h` says what each function does, and what it is to be given.
+//! A C interface to leasehold. `leasehold.h` describes each function and its arguments.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -9,25 +9,25 @@ use std::time::Duration;
 use leasehold::crossbeam_channel::RecvTimeoutError;
 use leasehold::{Campaign, Error, LeaderElector, LeaderGuard};
 
-/// Besides these there are the errors, by `Error::code`.
+/// Results that are not errors. Errors have the numbers of `Error::code`.
 const OK: c_int = 0;
 const NOT_YET: c_int = -1;
 const PANIC: c_int = -2;
 
 thread_local!(static LAST_ERROR: RefCell<CString> = RefCell::default());
 
-/// A panic must not cross into C.
+/// Catches a panic, which must not unwind into C.
 fn call(work: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     let (code, text) = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(code)) => return code,
         Ok(Err(error)) => (error.code(), error.to_string()),
-        Err(_) => (PANIC, "a panic, which stderr tells of".to_owned()),
+        Err(_) => (PANIC, "panic in the library; see stderr".to_owned()),
     };
     LAST_ERROR.set(CString::new(text.replace('\0', "")).unwrap_or_default());
     code
 }
 
-/// Hands a guard over to the caller, who ends it by `leasehold_release`.
+/// Gives a guard to the caller, who must call `leasehold_release`.
 fn give(guard: Option<LeaderGuard>, out: &mut *mut LeaderGuard) -> c_int {
     guard.map_or(NOT_YET, |guard| {
         *out = Box::into_raw(Box::new(guard));
@@ -36,7 +36,7 @@ fn give(guard: Option<LeaderGuard>, out: &mut *mut LeaderGuard) -> c_int {
 }
 
 /// # Safety
-/// It is null, or ends with a zero byte.
+/// `text` is null or ends with a zero byte.
 unsafe fn text(text: *const c_char) -> Option<String> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
@@ -52,7 +52,7 @@ pub extern "C" fn leasehold_log_to_stderr() {
 }
 
 /// # Safety
-/// As for `text`.
+/// `name` and `kubeconfig` are null or end with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leasehold_start(
     name: *const c_char,
@@ -95,7 +95,7 @@ pub extern "C" fn leasehold_campaign(
 ) -> c_int {
     call(|| {
         let campaign = elector.campaign()?;
-        // As the header says, any thread may have it.
+        // The header requires a `context` that every thread can use.
         let context = AtomicPtr::new(context);
         campaign.on_decided(move || wake(context.into_inner()))?;
         *out = Box::into_raw(Box::new(campaign));

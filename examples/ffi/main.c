@@ -1,4 +1,4 @@
-/* Leads for a moment, and hands over. */
+/* Leads for a moment and releases the lease. */
 #include <stdio.h>
 
 #include "leasehold.h"

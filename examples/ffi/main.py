@@ -1,4 +1,4 @@
-"""Leads from an asyncio loop, shows what a forked child is told, and hands over.
+"""Leads in an asyncio loop, shows that a forked child is refused, and releases the lease.
 
     python3 main.py LIBRARY [KUBECONFIG]
 """
@@ -38,15 +38,15 @@ async def lead(elector):
     print("leads, with token", library.leasehold_token(guard))
     child = os.fork()
     if child == 0:
-        # A copy, without the threads that renew: no lease of its own, and none to release.
+        # The child is a copy without the renewing threads. The child has no lease to release.
         nothing = ctypes.byref(ctypes.c_void_p())
         refused = [library.leasehold_campaign(elector, wake, None, nothing), library.leasehold_release(guard)]
         refused.append(library.leasehold_acquire(elector, 0, nothing))
         library.leasehold_stop(elector)
         library.leasehold_free(elector)
         os._exit(0 if refused == [FORKED] * 3 else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "refused in a child"
-    assert library.leasehold_is_leader(guard), "what a child does ends nothing"
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child was not refused"
+    assert library.leasehold_is_leader(guard), "a child does not end the term"
     for _ in range(3):
         await asyncio.sleep(0.1)  # one unit of work
     check(library.leasehold_release(guard))

@@ -1,4 +1,4 @@
-//! What a program that is to be ended listens to.
+//! The signals that end a program.
 
 use std::io;
 use std::thread;
@@ -7,8 +7,9 @@ use crossbeam_channel::{Receiver, bounded};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Disconnects at the first SIGTERM, which a cluster sends before it kills a pod, or SIGINT (Ctrl-C): for everybody who has it. The
-/// second one ends the process.
+/// Returns a channel that disconnects at the first SIGTERM or SIGINT (Ctrl-C), for every clone. The second signal ends the process.
+///
+/// Kubernetes sends SIGTERM before it kills a pod.
 pub fn signal() -> io::Result<Receiver<()>> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let (sender, stopped) = bounded(0);

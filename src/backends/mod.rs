@@ -1,4 +1,4 @@
-//! The stores that need a server or a file, each with its client. No backend names another.
+//! Stores that need a server or a file, each with its client. No backend depends on another.
 
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;

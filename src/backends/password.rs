@@ -1,4 +1,4 @@
-//! The password of a store's user: fixed, or from a source that the client calls before each login.
+//! A store user's password: fixed, or from a source that the client calls before each login.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,24 +16,24 @@ use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::panics::caught;
 
-/// Exceeds the number of connections of a client, each of which may still use an older password.
+/// More than the number of connections of a client, because each of them may still use an older password.
 const REMEMBERED: usize = 16;
 
-/// The characters of an error of a source that go into a log.
+/// Maximum number of characters of a source's error in a log line.
 const LONGEST_CAUSE: usize = 300;
 
-/// The characters of a server's message that go into a log.
+/// Maximum number of characters of a server's message in a log line.
 #[cfg(feature = "_sql_server")]
 pub(crate) const LONGEST_MESSAGE: usize = 600;
 
 type Source = dyn Fn(&CallContext) -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync;
 
-/// The password of a user, if there is one. `Debug` shows no password.
+/// The password of a user, if there is one. `Debug` does not show the password.
 #[derive(Clone, Default)]
 pub(crate) struct Password {
     pub(crate) fixed: Option<Secret>,
     source: Option<Arc<Source>>,
-    /// The passwords that the source returned, the latest last.
+    /// The passwords that the source has returned. The last is the newest.
     returned: Arc<Mutex<Vec<Secret>>>,
 }
 
@@ -50,18 +50,18 @@ impl Password {
         self.source = Some(Arc::new(move |call: &CallContext| source(call).map_err(Into::into)));
     }
 
-    /// Returns an error if there is a fixed password and a source, or none where one `is_required`.
+    /// Returns an error if the password is both fixed and from a source, or if a required password is missing.
     pub(crate) fn check(&self, is_required: bool) -> Result<(), ConfigError> {
         let refuse = |value, rule| Err(ConfigError::new("password", value, rule));
         match (&self.fixed, &self.source) {
-            (Some(_), Some(_)) => refuse("given twice", "remove the source, or the fixed password"),
-            (None, None) if is_required => refuse("missing", "a user needs one, in the URL or by with_user_from"),
+            (Some(_), Some(_)) => refuse("given twice", "remove the source or the fixed password"),
+            (None, None) if is_required => refuse("missing", "put a password into the URL, or use with_user_from"),
             _ => Ok(()),
         }
     }
 
-    /// Runs `log_in` with the password. If the server refuses the login and the source then returns another password, runs `log_in`
-    /// once more.
+    /// Runs `log_in` with the password. If the server refuses the login and the source then returns another password,
+    /// runs `log_in` again.
     pub(crate) fn log_in<T, E: From<Error>>(
         &self,
         deadline: Instant,
@@ -76,13 +76,13 @@ impl Password {
             other => return other,
         };
         let second = self.ask(&**source, deadline, cancel)?;
-        // A server may lock a user after a number of refused logins.
+        // Does not retry with the same password, because a server may lock a user after several refused logins.
         if second == first { Err(refused) } else { log_in(Some(second.expose())) }
     }
 
     fn ask(&self, source: &Source, deadline: Instant, cancel: &CancelToken) -> Result<Secret, Error> {
         let call = CallContext::new(deadline.saturating_duration_since(Instant::now()), cancel.clone());
-        let password = caught(|| source(&call)).unwrap_or_else(|| Err("its source has panicked".into()));
+        let password = caught(|| source(&call)).unwrap_or_else(|| Err("the password source panicked".into()));
         let password = password.map_err(|error| {
             let cause = clean(&error.to_string(), LONGEST_CAUSE);
             Error::new(NetErrorKind::Credentials, format!("cannot get the password: {cause}"))
@@ -96,7 +96,7 @@ impl Password {
         Ok(password)
     }
 
-    /// Returns a server's message in one line, without the password, which is removed before the message is cut.
+    /// Returns a server's message in one line. The password is removed before the message is cut.
     #[cfg(feature = "_sql_server")]
     pub(crate) fn clean(&self, message: &impl fmt::Display) -> String {
         let mut text = message.to_string().into_bytes();
@@ -104,7 +104,7 @@ impl Password {
         clean(&String::from_utf8_lossy(&text), LONGEST_MESSAGE)
     }
 
-    /// Overwrites each known password of at least `shortest` bytes in the text of a server.
+    /// Overwrites each known password of at least `shortest` bytes in a server's text.
     pub(crate) fn redact(&self, text: &mut [u8], shortest: usize) {
         let returned = self.returned.lock();
         let known = self.fixed.iter().chain(&*returned).map(|secret| secret.expose().as_bytes());

@@ -1,4 +1,4 @@
-//! The fields of a record in JSON, with the names that a Lease has for them.
+//! The fields of a record in JSON, with the names of the fields of a Lease.
 
 #[cfg(feature = "kubernetes")]
 use serde_json::Map;
@@ -23,13 +23,13 @@ pub(crate) fn values(record: &LeaderElectionRecord) -> [Option<Value>; 5] {
     ]
 }
 
-/// Reads a number. The error is the rule that the value breaks.
+/// A function that reads a number. The error is the violated rule.
 #[cfg(feature = "kubernetes")]
 pub(crate) type ReadNumber = fn(&Value) -> Result<i32, &'static str>;
 
 /// Reads a record from fields with these names, in the order of [`NAMES`]. Absent and null fields have no value.
 ///
-/// The error names the field.
+/// The error contains the name of the field.
 #[cfg(feature = "kubernetes")]
 pub(crate) fn read(
     fields: &Map<String, Value>,
@@ -37,7 +37,7 @@ pub(crate) fn read(
     read_duration: ReadNumber,
     read_transitions: ReadNumber,
 ) -> Result<LeaderElectionRecord, String> {
-    let text = |value: &Value| value.as_str().map(str::to_owned).ok_or("is no text");
+    let text = |value: &Value| value.as_str().map(str::to_owned).ok_or("is not a text");
     Ok(LeaderElectionRecord {
         uid: None,
         holder_identity: field(fields, holder, text)?,

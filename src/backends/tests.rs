@@ -1,4 +1,4 @@
-//! Calls that end early, connections and logins, by the clients for etcd, MySQL and PostgreSQL.
+//! Early ends of calls, connections and logins in the clients of etcd, MySQL and PostgreSQL.
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,31 +17,31 @@ use crate::store::{CallContext, Store, StoreErrorKind};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// The step of a connection that a script decides about.
+/// The step of a connection for which a script returns an [`Act`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
     Login,
     Request,
 }
 
-/// The answer of a scripted server.
+/// The response of a scripted server.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Act {
     Answer,
     Silence,
     Close,
-    /// Refuses a login, with the text [`REFUSAL`].
+    /// Refuses a login with the text [`REFUSAL`].
     Refuse,
 }
 
 pub(super) const REFUSAL: &str = "authentication failed: secret-0 secret-1";
 
-/// Takes the number of the connection, the step, and the number of the same steps of that connection before.
+/// Receives the number of the connection, the step, and the number of earlier equal steps of the connection.
 pub(super) type Script = dyn Fn(usize, Step, usize) -> Act + Send + Sync;
 
 type Source = dyn Fn(&CallContext) -> Result<String, String> + Send + Sync;
 
-/// How a store reaches the server, beside the address.
+/// The login of a store, beside the address of the server.
 pub(super) enum Login {
     Plain,
     Tls(TlsConfig),
@@ -52,12 +52,12 @@ pub(super) enum Login {
 pub(super) trait Scripted: Sync + Sized + 'static {
     fn scripted(tls: Option<Arc<ServerConfig>>, script: Box<Script>) -> Self;
 
-    /// The steps whose script has run, each with the number of its connection.
+    /// Returns the steps whose script has run, each with the number of its connection.
     fn steps(&self) -> Vec<(usize, Step)>;
 
     fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError>;
 
-    /// The error of a write that a client with a user sends. It must fail on the way.
+    /// Returns the error of a write by a client with a user. The write must fail in the network.
     fn write(&self, call: &CallContext) -> net::Error;
 
     fn connections(&self, step: Step) -> Vec<usize> {
@@ -65,8 +65,8 @@ pub(super) trait Scripted: Sync + Sized + 'static {
     }
 }
 
-/// Serves each connection on a thread of its own, with the number of the connection. Returns the port, and the number of
-/// connections so far.
+/// Serves each connection on its own thread, with the number of the connection. Returns the port and the number of
+/// connections.
 pub(super) fn listen(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -86,7 +86,7 @@ pub(super) fn call() -> CallContext {
     call_within(Duration::from_secs(30))
 }
 
-/// Cancels the call when `count` has grown.
+/// Cancels the call when `count` has increased.
 pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&CallContext) -> T + Send) -> T {
     let (call, before) = (CallContext::new(Duration::from_secs(60), CancelToken::new()), count());
     thread::scope(|scope| {
@@ -103,7 +103,7 @@ fn call_within(timeout: Duration) -> CallContext {
     CallContext::new(timeout, CancelToken::new())
 }
 
-/// Long enough for a request to be received, however busy the machine is.
+/// Long enough for a request to arrive on a busy machine.
 const BRIEF: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -111,7 +111,7 @@ fn get(store: &dyn Store, call: &CallContext) -> Result<Option<VersionedRecord>,
     store.get("jobs", call).map_err(|error| error.kind())
 }
 
-/// The rule "How a call ends" of docs/STORES.md.
+/// Checks the end of a call: its error, and whether the error reports a sent request.
 pub(super) fn check_the_end<S: Scripted>() {
     let write = |server: &S, call: &CallContext| {
         let error = server.write(call);
@@ -152,7 +152,7 @@ pub(super) fn check_connections<S: Scripted>() {
             None,
             Box::new(move |connection, step, number| match (connection, step, number) {
                 (0 | 1, Step::Request, 0) => {
-                    // Neither is answered before both are asked, or one connection would serve both.
+                    // Each connection waits for the other request. Otherwise one connection could serve both.
                     both.wait();
                     Act::Answer
                 }
@@ -185,8 +185,8 @@ pub(super) fn check_connections<S: Scripted>() {
     });
 }
 
-/// If the server has closed an idle connection, a read is repeated on another one. A write is not: the server may have carried out
-/// the write.
+/// If the server has closed an idle connection, a read is repeated on another one. A write is not, because the server
+/// may have executed it.
 #[cfg(feature = "_sql_server")]
 pub(super) fn check_closed_connections<S: Scripted>() {
     let open = || {
@@ -240,7 +240,7 @@ fn source_is_asked_for_each_login_and_after_a_refusal() {
         password.take_from(move |_: &CallContext| source(asks.fetch_add(1, Ordering::SeqCst)));
         password
     };
-    // The passwords that were tried, and the error.
+    // Returns the tried passwords and the error.
     let try_all = |password: &Password, accepted: &str| {
         let tried = parking_lot::Mutex::new(String::new());
         let log_in = |password: Option<&str>| {
@@ -260,8 +260,11 @@ fn source_is_asked_for_each_login_and_after_a_refusal() {
     let failing = from(|ask| if ask == 0 { Ok("<p>".to_owned()) } else { Err("no file".to_owned()) });
     assert_eq!(try_all(&failing, ""), ("<p>".to_owned(), "cannot get the password: no file".to_owned()));
     let panicking = from(|_| panic!("made up"));
-    assert_eq!(try_all(&panicking, ""), (String::new(), "cannot get the password: its source has panicked".to_owned()));
-    // The latest 16 are known.
+    assert_eq!(
+        try_all(&panicking, ""),
+        (String::new(), "cannot get the password: the password source panicked".to_owned())
+    );
+    // The store remembers the newest 16 passwords.
     (5..=20).for_each(|number| drop(try_all(&changing, &format!("<{number:02}>"))));
     let mut text = *b"<04><05><20>";
     changing.redact(&mut text, 4);

@@ -1,4 +1,4 @@
-//! The flags that say which record is campaigned for, and how.
+//! The flags that select a record and configure the campaign for it.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,22 +10,22 @@ use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, ResourceLock, 
 
 use super::password::{self, STORE_VARIABLE};
 
-/// Where the records are.
+/// The flags that select the store.
 #[derive(Debug, Args)]
 pub struct PlaceArgs {
-    /// A kubeconfig file [default: KUBECONFIG, else in-cluster, else ~/.kube/config]
+    /// Kubeconfig file [default: KUBECONFIG, else in-cluster, else ~/.kube/config]
     #[arg(long, value_name = "FILE", conflicts_with = "store", help_heading = "Where the lease is")]
     pub kubeconfig: Option<String>,
-    /// The kubeconfig's context [default: the current one]
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME", conflicts_with = "store", help_heading = "Where the lease is")]
     pub context: Option<String>,
-    /// The lease's namespace [default: the context's]
+    /// Namespace of the lease [default: the namespace of the context]
     #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "store", help_heading = "Where the lease is")]
     pub namespace: Option<String>,
     #[arg(
         long,
         value_name = "URL",
-        help = format!("A store instead of a cluster: {STORE_URLS} [env: {STORE_VARIABLE}]"),
+        help = format!("Store instead of a cluster: {STORE_URLS} [env: {STORE_VARIABLE}]"),
         help_heading = "Where the lease is"
     )]
     store: Option<String>,
@@ -37,7 +37,7 @@ pub struct PlaceArgs {
     password_command: Option<String>,
 }
 
-/// What was opened: where an election, or who looks at one, finds its record.
+/// An open store or cluster.
 pub enum RecordPlace {
     Cluster(Box<Client>),
     Store(Box<dyn Store>),
@@ -46,37 +46,42 @@ pub enum RecordPlace {
 /// An error of `leasehold` itself, not of the program that `leasehold` runs.
 pub type Error = Box<dyn std::error::Error>;
 
-/// Which record, and how it is campaigned for.
+/// The flags of an election: the record, and the settings of the candidate.
 #[derive(Debug, Args)]
 pub struct ElectionArgs {
-    /// The lease to campaign for
+    /// Lease to campaign for
     #[arg(long, value_name = "NAME")]
     pub lease: String,
     #[command(flatten)]
     pub place: PlaceArgs,
-    /// What holds it in a cluster: leases, configmaps, endpoints, or two objects of that name: configmapsleases, endpointsleases
+    /// Object that holds the record in a cluster [default: leases]
+    ///
+    /// One of leases, configmaps, endpoints, or two objects at once: configmapsleases, endpointsleases.
     #[arg(long, value_name = "TYPE", conflicts_with = "store", help_heading = "Where the lease is")]
     pub lock_type: Option<ResourceLock>,
-    /// Who this replica is in the lease, which no other may be [default: host name and random bits]
+    /// Unique identity of this replica [default: host name and random bits]
     #[arg(long, visible_alias = "id", value_name = "ID", help_heading = "Election")]
     pub identity: Option<String>,
-    /// How long others wait after the last renewal before they take over [default: 15s; of this and the next two, what is not set
-    /// follows from what is]
+    /// Time after the last renewal until another replica may take over [default: 15s]
+    ///
+    /// Unset ones of lease duration, renew deadline and retry period scale with the others.
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
     pub lease_duration: Option<Duration>,
-    /// How long a leader tries to renew before it stops leading [default: 10s]
+    /// Time without a successful renewal until the leader stops leading [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
     pub renew_deadline: Option<Duration>,
-    /// How long to wait between tries [default: 2s]
+    /// Time between retries [default: 2s]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
     pub retry_period: Option<Duration>,
-    /// How long to wait between renewals [default: the retry period]
+    /// Time between renewals [default: the retry period]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
     pub renew_interval: Option<Duration>,
-    /// How long a release may take [default: the retry period]
+    /// Time limit of a release [default: the retry period]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
     pub release_timeout: Option<Duration>,
-    /// No candidate for this lease runs client-go, so that the renew deadline may be closer to the lease duration
+    /// Declare that no candidate for this lease runs client-go
+    ///
+    /// Allows a renew deadline closer to the lease duration.
     #[arg(long, help_heading = "Election")]
     pub no_client_go_peers: bool,
 }
@@ -120,7 +125,8 @@ impl RecordPlace {
 impl PlaceArgs {
     /// # Errors
     ///
-    /// A [`StoreError`](leasehold::StoreError) that is transient may not come again.
+    /// Returns an error if the store or cluster cannot be opened. A [`StoreError`](leasehold::StoreError) may be
+    /// transient.
     pub fn open(&self, lock_type: Option<ResourceLock>, may_create: bool) -> Result<RecordPlace, Error> {
         let from_command = self.password_command.as_deref().map(password::from_command).transpose()?;
         let password = self.password_file.clone().map(password::from_file).or(from_command);
@@ -133,7 +139,7 @@ impl PlaceArgs {
         })
     }
 
-    /// That of the store, unless it is a cluster. What the flags say and what the environment says has to agree.
+    /// Returns the URL of the store, or `None` for a cluster. Flags and environment must agree.
     fn url(&self, lock_type: Option<ResourceLock>) -> Result<Option<String>, String> {
         if self.store.is_some() {
             return Ok(self.store.clone());
@@ -141,8 +147,8 @@ impl PlaceArgs {
         let url = match env::var(STORE_VARIABLE) {
             Ok(url) => Some(url).filter(|url| !url.is_empty()),
             Err(env::VarError::NotPresent) => None,
-            // Its value may have a password in it.
-            Err(env::VarError::NotUnicode(_)) => return Err(format!("{STORE_VARIABLE} is no UTF-8")),
+            // The value may contain a password.
+            Err(env::VarError::NotUnicode(_)) => return Err(format!("{STORE_VARIABLE} is not UTF-8")),
         };
         let of_cluster = [
             ("--kubeconfig", self.kubeconfig.is_some()),
@@ -152,16 +158,16 @@ impl PlaceArgs {
         ];
         match of_cluster.into_iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) if url.is_some() => {
-                Err(format!("{flag} is for a cluster, and {STORE_VARIABLE} names another store: unset one of them"))
+                Err(format!("{flag} needs a cluster, but {STORE_VARIABLE} names another store; unset one of them"))
             }
             _ => Ok(url),
         }
     }
 
-    /// Who has named no cluster may not have one.
+    /// Returns the text of the error. If no cluster was named, the text suggests another store.
     fn advise(&self, error: &leasehold::Error) -> String {
         let is_named = self.kubeconfig.is_some() || self.context.is_some() || env::var_os("KUBECONFIG").is_some();
-        let advice = if is_named { "" } else { "; or name another store, such as --store sqlite:///tmp/election.db" };
+        let advice = if is_named { "" } else { "; or use another store, such as --store sqlite:///tmp/election.db" };
         format!("{error}{advice}")
     }
 
@@ -189,10 +195,10 @@ pub fn by_flags(error: &(dyn std::error::Error + 'static)) -> String {
     })
 }
 
-/// One that is not zero.
+/// Parses a duration greater than zero.
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
-    if duration.is_zero() { Err("give more than nothing, such as 15s or 500ms".to_owned()) } else { Ok(duration) }
+    if duration.is_zero() { Err("give a duration above zero, such as 15s or 500ms".to_owned()) } else { Ok(duration) }
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {

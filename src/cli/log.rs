@@ -1,4 +1,6 @@
-//! Log lines on stderr, which nobody waits for: whoever reads them may have stopped to, and a leader goes on all the same.
+//! Log lines on stderr.
+//!
+//! No thread waits for the reader of stderr, so a stopped reader does not stop a leader.
 
 use std::io::{self, Write};
 use std::thread;
@@ -12,7 +14,7 @@ use leasehold::util::one_line::OneLine;
 /// The target of the log lines of the command, for filters.
 pub const COMMAND: &str = "leasehold::command";
 
-/// So many lines may wait. Those beyond are dropped.
+/// The limit of queued lines. Later lines are dropped.
 const BEHIND: usize = 1024;
 
 enum LogMessage {
@@ -20,11 +22,13 @@ enum LogMessage {
     Flush(Sender<()>),
 }
 
-/// What writes lines, on a thread of its own.
+/// The thread that writes the lines.
 pub struct StderrLog(Sender<LogMessage>);
 
 impl StderrLog {
-    /// Has the `log` crate write to stderr, as LEASEHOLD_LOG says: RUST_LOG may be meant for the command.
+    /// Makes the `log` crate write to stderr, with levels from LEASEHOLD_LOG.
+    ///
+    /// RUST_LOG may be meant for the command.
     pub fn start(is_quiet: bool) -> io::Result<Self> {
         let (sender, messages) = bounded(BEHIND);
         thread::Builder::new().name("log".into()).spawn(move || write(&messages))?;
@@ -48,7 +52,7 @@ impl Drop for StderrLog {
     }
 }
 
-/// Takes whole lines, as they come from `env_logger`.
+/// Receives whole lines from `env_logger`.
 struct LogWriter(Sender<LogMessage>);
 
 impl Write for LogWriter {

@@ -4,7 +4,7 @@
 //! leader.
 #![forbid(unsafe_code)]
 
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` is for Linux alone"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` needs Linux"))]
 mod election;
 mod follow;
 mod log;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use say::{FAILED, Failure, failed};
 
-/// Leader election for any program, by a Kubernetes Lease, etcd or a database
+/// Leader election for any program, on a Kubernetes Lease, etcd or a database
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, args_override_self = true)]
 struct Cli {
@@ -32,7 +32,7 @@ struct Cli {
 enum CliCommand {
     #[cfg(target_os = "linux")]
     Run(Box<run::RunArgs>),
-    /// Run a command while the lease is held: on Linux alone
+    /// Run a command while the lease is held (Linux only)
     #[cfg(not(target_os = "linux"))]
     Run {
         #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -42,7 +42,7 @@ enum CliCommand {
     Wait(Box<wait::WaitArgs>),
 }
 
-/// What the process does, by its arguments.
+/// Runs the subcommand that the arguments name.
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     if let Some(code) = run::hidden(std::env::args_os().skip(1)) {
@@ -65,14 +65,14 @@ fn main() -> ExitCode {
     let is_quiet = false;
     let _log = match log::StderrLog::start(is_quiet) {
         Ok(log) => log,
-        Err(error) => return exit_by(Err(failed(format!("a thread for the log was not started: {error}")))),
+        Err(error) => return exit_by(Err(failed(format!("cannot start the log thread: {error}")))),
     };
     let code = match command {
         #[cfg(target_os = "linux")]
         CliCommand::Run(arguments) => exit_by(run::run(*arguments)),
         #[cfg(not(target_os = "linux"))]
         CliCommand::Run { .. } => exit_by(Err(failed(
-            "leasehold run is for Linux, where nothing that a command has started can outlive its term; observe and wait are for \
+            "leasehold run needs Linux, because only there no process of a command can outlive its term; observe and wait run on \
              every system",
         ))),
         CliCommand::Observe(arguments) => exit_by(observe::run(&arguments).map_err(failed)),

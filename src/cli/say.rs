@@ -1,4 +1,6 @@
-//! The last words of a process, on stderr: whoever reads it may have stopped to, or be gone, and the process ends all the same.
+//! The last message of a process on stderr.
+//!
+//! The process ends even if the reader has stopped or is gone.
 
 use std::io::{self, Write};
 #[cfg(unix)]
@@ -10,7 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use leasehold::util::one_line::OneLine;
 
-/// The exit code of this program's own errors, as of env(1) and timeout(1): commands hardly ever exit with the code.
+/// The exit code of this program's own errors, as of env(1) and timeout(1).
+///
+/// Commands hardly ever use the code.
 pub const FAILED: u8 = 125;
 
 /// The exit code, and the message on stderr before the exit.
@@ -21,7 +25,9 @@ pub fn failed(message: impl Into<String>) -> Failure {
     (FAILED, message.into())
 }
 
-/// Writes it as a line, unless nobody takes that for a moment. To be used where there is no log, or what is said comes after it.
+/// Writes a line to stderr, unless the reader blocks.
+///
+/// Used without a log, or after the log has ended.
 pub fn say(message: &str) {
     let mut line = format!("leasehold: {}\n", OneLine(message));
     if let Some((cut, _)) = line.char_indices().find(|(at, _)| *at >= LONGEST) {
@@ -31,23 +37,23 @@ pub fn say(message: &str) {
     print(&line, PATIENCE);
 }
 
-/// The same with a text as it is, of a few lines, and for so long.
+/// Writes a text of several lines to stderr, for at most `patience`.
 pub fn print(text: &str, patience: Duration) {
     if is_read(patience) {
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }
 
-/// How long to wait for who reads it.
+/// The time limit for a blocked reader.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A pipe that takes anything takes so much at once. Source: pipe(7), `PIPE_BUF`.
+/// A pipe with free space accepts this many bytes at once. Source: pipe(7), `PIPE_BUF`.
 const LONGEST: usize = 4_000;
 
 #[cfg(unix)]
 fn is_read(patience: Duration) -> bool {
     let events = poll_once(&io::stderr(), PollFlags::OUT, patience);
-    // Who writes to a pipe that nobody has may be ended by a signal.
+    // A write to a pipe without a reader may end the process by a signal.
     !events.is_empty() && !events.intersects(PollFlags::ERR | PollFlags::NVAL)
 }
 
@@ -63,7 +69,9 @@ pub fn write_stdout(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Returns an error if nobody reads stdout. A write returns the same error, but there may be nothing to write for long.
+/// Returns an error if stdout has no reader.
+///
+/// A write returns the same error, but there may be nothing to write for long.
 pub fn check_stdout() -> io::Result<()> {
     #[cfg(unix)]
     if poll_once(&io::stdout(), PollFlags::empty(), Duration::ZERO).contains(PollFlags::ERR) {
@@ -72,7 +80,7 @@ pub fn check_stdout() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the events of a stream, or none if there are none within `patience`.
+/// Returns the events of a stream, or no event after `patience`.
 #[cfg(unix)]
 fn poll_once(stream: &impl AsFd, wanted: PollFlags, patience: Duration) -> PollFlags {
     let mut polled = [PollFd::new(stream, wanted)];

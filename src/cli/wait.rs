@@ -1,4 +1,4 @@
-//! `leasehold wait`: until somebody leads.
+//! `leasehold wait`: waits for a leader.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -13,38 +13,39 @@ use super::say::{say, write_stdout};
 use crate::log::COMMAND;
 use leasehold::util::one_line::OneLine;
 
-/// Wait until somebody leads, and print who
+/// Wait for a leader, and print its identity
 ///
-/// It ends as soon as a lease is held and has not run out, and prints the holder's identity. How old a record is that is seen for the
-/// first time cannot be known, so it counts as held: its holder may have died, and nobody taken over yet.
+/// The command ends as soon as a lease is held and has not expired, and prints the identity of the holder. The age of
+/// a record that is seen for the first time is unknown, so such a record counts as held: its holder may have crashed
+/// before another candidate could take over.
 ///
-/// The store is tried again for ever when it fails, and that is said on stderr.
+/// A store that fails is tried again forever, with messages on stderr.
 ///
-/// Exit codes: 0 when somebody leads; 124 when the timeout has passed; 125 for errors that do not mend by themselves.
+/// Exit codes: 0 if there is a leader; 124 after the timeout; 125 for permanent errors.
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// The lease
+    /// Lease to wait for
     #[arg(value_name = "LEASE")]
     lease: String,
-    /// Wait until this one leads, by its identity
+    /// Identity to wait for [default: any]
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     holder: Option<String>,
-    /// How long to wait at most [default: for ever]
+    /// Time to wait [default: forever]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
     follow: FollowArgs,
 }
 
-/// As timeout(1) does.
+/// The exit code of a timeout, as of timeout(1).
 const TIMED_OUT: u8 = 124;
 
-/// How long to wait for the next change where there is no end to that.
+/// The interval of checks without a timeout.
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// # Errors
 ///
-/// What does not mend by itself.
+/// Returns permanent errors.
 pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
     let began = Instant::now();
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
@@ -61,16 +62,16 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
             Heard::Nothing => {}
         }
         if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
-            let who = arguments.holder.as_deref().map_or("nobody has".to_owned(), |holder| format!("{holder} has not"));
+            let by = arguments.holder.as_deref().map_or(String::new(), |holder| format!(" by {holder}"));
             let (lease, location) = (&arguments.lease, &follower.location);
             let timeout = humantime::format_duration(timeout);
-            say(&format!("{who} held the lease {lease} within {timeout}, in {location}"));
+            say(&format!("lease {lease} was not held{by} within {timeout}, in {location}"));
             return Ok(TIMED_OUT);
         }
     }
 }
 
-/// Who leads now, if it is who is waited for.
+/// Returns the leader, if it is the awaited one.
 fn leader<'a>(event: &'a LeaseEvent, awaited: Option<&str>) -> Option<&'a str> {
     let holder = event.lease.holder().filter(|_| matches!(event.what, EventKind::NewLeader | EventKind::Renewed))?;
     awaited.is_none_or(|awaited| awaited == holder).then_some(holder)

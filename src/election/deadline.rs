@@ -1,4 +1,4 @@
-//! The one atomic that a term is valid by.
+//! The atomic deadline of a term.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use crate::election::stop_reason::StopReason;
 use crate::util::clock::Moment;
 use crate::util::sync::{Arc, AtomicU64, OnceLock, Ordering, fence};
 
-/// Until when a term is valid, shared by the election that extends it and the guards that ask it: until the earlier of what its
-/// renewals cover and, where that is asked for, of when its work has to make progress.
+/// The validity of a term, which an election extends and guards check.
 ///
-/// Loss is final: whoever sees the deadline passed writes that down in its place, and an extension is a
-/// compare-exchange from a value that is still ahead. So no caller is ever told 'leader' after any caller was told
-/// otherwise.
+/// A term is valid until the earlier of two parts: the end of its renewed validity, and the progress limit if there is one.
 ///
-/// It has one reason: that of whoever ended the term first. It is there before the term is over, so nobody who finds it over
-/// is told another than those who ask later.
+/// The end is final. A thread that finds the deadline passed replaces the deadline by a final value. An extension is a
+/// compare-exchange from a value in the future. No caller gets `true` after another caller got `false`.
 ///
-/// Whoever extends it stores its own part first and loads the other then: of two at a time at least one sees both, and neither
-/// goes beyond either.
+/// The first end sets the only reason. The reason is stored before the term becomes invalid, so every caller gets the same
+/// reason.
 ///
-/// Every access is sequentially consistent: a view that is asked after a release was sent must not answer from before. (The fence
-/// says nothing more; it is for loom, which takes that of fences alone into account.)
+/// An extension first stores its own part and then loads the other part. If two extensions run at the same time, at least one
+/// of them sees both parts, and neither extends beyond a part.
+///
+/// Every access is sequentially consistent, because a check after a release was sent must not return an older value. The
+/// fence adds nothing to this. It is for loom, which models sequential consistency only for fences.
 #[derive(Debug)]
 pub struct Deadline {
-    /// Of both parts the earlier, in nanoseconds before its last bit, which says which of them that is.
+    /// The earlier part: nanoseconds, and in the lowest bit [`BY_PROGRESS`](Self::BY_PROGRESS).
     until: AtomicU64,
     renewed_until: AtomicU64,
     progress: Option<Arc<ProgressLimit>>,
@@ -32,49 +32,50 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Its renewals ran out, and somebody saw that.
+    /// The final value after the renewed validity has ended.
     const EXPIRED: u64 = 0;
-    /// Its holder ended it before it ran out.
+    /// The final value after [`end`](Self::end).
     const ENDED: u64 = 1;
-    /// It ran out because its work made no progress, and somebody saw that.
+    /// The final value after the progress limit has passed.
     const STALLED: u64 = 2;
 
-    /// Set where it is the progress that ends first, or both end at a time.
+    /// The bit that is set if the progress limit is not later than the end of the renewed validity.
     const BY_PROGRESS: u64 = 1;
 
-    /// A term that is valid until `until`.
+    /// Creates a term that is valid until `until`.
     pub fn new(until: Moment) -> Self {
         let renewed_until = until.as_nanos();
         let (until, renewed_until) = (AtomicU64::new(earlier(renewed_until, None)), AtomicU64::new(renewed_until));
         Self { until, renewed_until, progress: None, reason: OnceLock::new() }
     }
 
-    /// The same, and no longer than its work makes progress.
+    /// Adds a progress limit.
     pub fn limited_by(self, progress: Option<Arc<ProgressLimit>>) -> Self {
         let until = earlier(self.renewed_until.load(Ordering::SeqCst), progress.as_deref());
         Self { until: AtomicU64::new(until), progress, ..self }
     }
 
-    /// Until when its work has to make progress.
+    /// Returns the progress limit.
     pub fn progress_limit(&self) -> Option<&Arc<ProgressLimit>> {
         self.progress.as_ref()
     }
 
-    /// Whether the term is valid at `now`; final once false.
+    /// Returns `true` if the term is valid at `now`. Once `false`, the result stays `false`.
     pub fn is_valid(&self, now: Moment) -> bool {
         self.live(now).is_some()
     }
 
-    /// How long the term is still valid at `now`; final once zero.
+    /// Returns the remaining validity at `now`. Once zero, the result stays zero.
     pub fn remaining(&self, now: Moment) -> Duration {
         let left = self.live(now).map(|until| time(until) - now.as_nanos());
         Duration::from_nanos(left.unwrap_or(0))
     }
 
-    /// A renewal covers the term until `until`; one that covers less changes nothing. False, and over for good, when the term has
-    /// passed.
+    /// Extends the renewed validity to `until`, if `until` is later.
+    ///
+    /// Returns `false` if the term has ended.
     pub fn extend(&self, now: Moment, until: Moment) -> bool {
-        // What has passed is not to be covered by what comes now, whoever asks with an earlier reading of the clock.
+        // Makes an end final before the extension, so that a thread with an earlier clock reading cannot revive the term.
         if !self.is_valid(now) {
             return false;
         }
@@ -82,8 +83,9 @@ impl Deadline {
         self.lengthen(now)
     }
 
-    /// The work has made progress, the part of it that is furthest behind at `oldest`. Late progress revives nothing. Whether the
-    /// term is valid.
+    /// Reports progress, and returns `true` if the term is valid. Late progress has no effect.
+    ///
+    /// `oldest` is the last progress of the slowest part of the work.
     pub fn progress(&self, now: Moment, oldest: Moment) -> bool {
         match &self.progress {
             Some(limit) if limit.stamp(now, oldest) => self.lengthen(now),
@@ -91,9 +93,9 @@ impl Deadline {
         }
     }
 
-    /// Moves it to the earlier of its parts. False, and over for good, when it has passed.
+    /// Sets the deadline to the earlier part. Returns `false` if the deadline has passed.
     fn lengthen(&self, now: Moment) -> bool {
-        // Between the part that was stored and the one that is loaded.
+        // Orders the store of one part before the load of the other part.
         fence(Ordering::SeqCst);
         while let Some(old) = self.live(now) {
             let new = earlier(self.renewed_until.load(Ordering::SeqCst), self.progress.as_deref());
@@ -104,7 +106,7 @@ impl Deadline {
         false
     }
 
-    /// What it is, if that is ahead of `now`.
+    /// Returns the value if the term is valid at `now`. Otherwise makes the end final.
     fn live(&self, now: Moment) -> Option<u64> {
         let mut until = self.until.load(Ordering::SeqCst);
         while time(until) <= now.as_nanos() {
@@ -112,7 +114,7 @@ impl Deadline {
                 return None;
             }
             let latch = if until & Self::BY_PROGRESS == 0 { Self::EXPIRED } else { Self::STALLED };
-            // A renewal may have come between the load and this: then its deadline is judged instead.
+            // If a renewal came after the load, the loop checks the renewed deadline.
             match self.until.compare_exchange(until, latch, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return None,
                 Err(newer) => until = newer,
@@ -121,8 +123,9 @@ impl Deadline {
         Some(until)
     }
 
-    /// Ends the term for good, and gives the reason that stands: `reason`, unless the term has run out by `now`, or was ended
-    /// before for another.
+    /// Ends the term and returns the final reason.
+    ///
+    /// The final reason is `reason`, unless the term had already ended at `now`.
     pub fn end(&self, now: Moment, reason: StopReason) -> StopReason {
         let reason = if self.is_valid(now) { reason } else { self.ran_out() };
         let final_reason = self.reason.get_or_init(|| reason).clone();
@@ -136,23 +139,23 @@ impl Deadline {
         final_reason
     }
 
-    /// Why the term is over, for whoever has found it so.
+    /// Returns the reason of a term that has ended.
     pub fn reason(&self) -> StopReason {
         let reason = self.ran_out();
         self.reason.get_or_init(|| reason).clone()
     }
 
-    /// Whether [`end`](Self::end) ended the term, and not time.
+    /// Returns `true` if [`end`](Self::end) ended the term before the deadline.
     pub fn was_ended(&self) -> bool {
         self.until.load(Ordering::SeqCst) == Self::ENDED
     }
 
-    /// When time ends it, or would have.
+    /// Returns the moment at which the term ends, or would have ended without [`end`](Self::end).
     pub(crate) fn runs_out_at(&self) -> Moment {
         Moment::from_nanos(time(earlier(self.renewed_until.load(Ordering::SeqCst), self.progress.as_deref())))
     }
 
-    /// Of what it has run out, which somebody has seen.
+    /// Returns the reason of a term whose deadline has passed.
     fn ran_out(&self) -> StopReason {
         match self.until.load(Ordering::SeqCst) {
             Self::STALLED => StopReason::NoProgress,
@@ -165,12 +168,12 @@ fn time(until: u64) -> u64 {
     until >> 1
 }
 
-/// Three centuries fit.
+/// Shifts nanoseconds above the lowest bit. Saturates after three centuries.
 fn in_place(nanos: u64) -> u64 {
     nanos.min(u64::MAX >> 1) << 1
 }
 
-/// The earlier of both parts, and which it is.
+/// Returns the earlier part, with its bit.
 fn earlier(renewed_until: u64, progress: Option<&ProgressLimit>) -> u64 {
     match progress.map(|limit| limit.until().as_nanos()) {
         Some(progress_until) if progress_until <= renewed_until => in_place(progress_until) | Deadline::BY_PROGRESS,
@@ -219,7 +222,7 @@ mod tests {
         let deadline = Deadline::new(at(10));
         assert!(deadline.extend(at(9), at(19)));
         assert!(deadline.is_valid(at(18)));
-        assert!(!deadline.extend(at(19), at(29)), "nobody looked, but it had passed");
+        assert!(!deadline.extend(at(19), at(29)), "unchecked, but passed");
         assert!(!deadline.is_valid(at(0)));
     }
 
@@ -268,8 +271,8 @@ mod tests {
     #[test]
     fn late_progress_revives_nothing_and_does_not_change_the_reason() {
         let deadline = limited(10, 0, 4);
-        assert!(!deadline.progress(at(4), at(4)), "nobody looked, but it had passed");
-        assert_eq!(deadline.progress_limit().unwrap().until(), at(4), "nor does the winding down go on by it");
+        assert!(!deadline.progress(at(4), at(4)), "unchecked, but passed");
+        assert_eq!(deadline.progress_limit().unwrap().until(), at(4), "the drain does not continue either");
         assert!(!deadline.progress(at(3), at(3)), "an earlier clock reading in another thread does not revive it");
         assert!(!deadline.extend(at(3), at(13)));
         assert_eq!(deadline.reason(), StopReason::NoProgress);
@@ -296,7 +299,7 @@ mod tests {
 
         let deadline = Deadline::new(at(10));
         let reason = deadline.end(at(10), StopReason::Deleted);
-        assert_eq!(reason, StopReason::Expired, "nobody had looked, but it had run out");
+        assert_eq!(reason, StopReason::Expired, "unchecked, but expired");
         assert!(!deadline.was_ended());
         assert!(!deadline.is_valid(at(1)));
     }

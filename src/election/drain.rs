@@ -1,22 +1,22 @@
-//! For how long a term that its holder ended is renewed while its work winds down.
+//! The limit of renewals after a term has ended while its guard still exists.
 
 use std::time::Duration;
 
 use crate::election::settings::Settings;
 
-/// For how long a term that its holder ended is renewed while its work winds down.
+/// The limit of renewals after a term has ended while its guard still exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainLimit {
-    /// As it is set: where nothing is set, until the guard goes.
+    /// The drain timeout. If there is none, renewals continue until the guard is dropped.
     AsSet,
-    /// As it is set, and where nothing is for the renew deadline: the work has panicked.
+    /// The drain timeout. If there is none, the renew deadline. Used after a panic and for an unfit candidate.
     Bounded,
-    /// For so long, and no longer than is set.
+    /// This duration, but at most the drain timeout.
     Within(Duration),
 }
 
 impl DrainLimit {
-    /// At most for so long; `None` until the guard goes.
+    /// Returns the limit, or `None` if renewals continue until the guard is dropped.
     pub(crate) fn limit(self, settings: &Settings) -> Option<Duration> {
         match self {
             Self::AsSet => settings.drain_timeout,

@@ -1,4 +1,6 @@
-//! How a term ends, and for how long its record is renewed after that: the rules 'Validity', 'Progress' and 'Winding down'.
+//! The end of a term, and the renewals after the end.
+//!
+//! The rules 'Validity', 'Progress' and 'Draining' of the protocol.
 
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
 impl CurrentTerm {
-    /// When it has to be noticed that what covers it has run out, that its work makes no progress, that it has wound down.
+    /// Returns the end of the renewed validity, the progress limit and the drain limit, which must be noticed in time.
     pub(super) fn noticed_at(&self) -> [Option<Moment>; 3] {
         let wound_down = match self.phase {
             TermPhase::Valid => None,
@@ -23,13 +25,17 @@ impl CurrentTerm {
 }
 
 impl Election {
-    /// The holder ends the validity of the term. The record stays ours, and renewed, until the guard goes, or for so long.
+    /// Ends the term by its holder.
+    ///
+    /// The lease is renewed until the guard is dropped or the limit `within` has passed.
     pub fn step_down(&mut self, now: Moment, within: Option<Duration>) {
         self.drain(now, StopReason::SteppedDown, within);
     }
 
-    /// Whether this candidate is fit to lead. While it is not nothing is acquired: what lands all the same is released, and the
-    /// campaign goes on.
+    /// Sets whether the candidate is fit.
+    ///
+    /// While the candidate is unfit, a campaign continues but does not acquire the lease. A write that is applied late is
+    /// released.
     pub fn set_fit(&mut self, now: Moment, is_fit: bool) {
         self.barred = !is_fit;
         if !is_fit {
@@ -39,7 +45,7 @@ impl Election {
         self.confirm_release();
     }
 
-    /// From now on the term's work has to make progress, as this says.
+    /// Sets the limit of the time without progress for the current term.
     pub fn limit_progress(&mut self, limit: Arc<ProgressLimit>) {
         if let Phase::Leading(term) = &mut self.phase {
             term.progress = Some(limit);
@@ -53,12 +59,11 @@ impl Election {
             TermPhase::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
                 self.end_term(now, StopReason::Expired);
             }
-            // What covered the winding down has run out: nothing is left to renew. That may come before the word of a
-            // holder that ended its term and was held up.
+            // The renewed validity has ended, so there is nothing left to renew. A queued step-down may arrive later.
             TermPhase::Valid | TermPhase::Draining(_) if now >= term.covered_until => {
                 self.end_term(now, StopReason::Expired);
             }
-            // Winding down is work, too.
+            // The progress limit also applies while the term drains.
             TermPhase::Valid | TermPhase::Draining(_) if is_stalled => self.end_term(now, StopReason::NoProgress),
             TermPhase::Draining(Some(until)) if now >= until => {
                 term.phase = TermPhase::Lost;
@@ -68,12 +73,12 @@ impl Election {
         }
     }
 
-    /// Ends the term's validity, once, and tells so. It is not renewed any more.
+    /// Ends the term, reports the end once, and stops the renewals.
     pub fn end_term(&mut self, now: Moment, reason: StopReason) {
         let Phase::Leading(term) = &mut self.phase else { return };
         match term.phase {
             TermPhase::Valid => {
-                // Whatever came later, a term that had run out by then, or that its holder had ended, ended by that.
+                // An earlier expiry or an earlier end by the holder keeps its reason.
                 let final_reason = term.deadline.end(now, reason);
                 self.events.push_back(ElectionEvent::TermEnded(final_reason));
             }
@@ -85,8 +90,8 @@ impl Election {
         term.phase = TermPhase::Lost;
     }
 
-    /// Ends the term's validity, once, and tells so. It is renewed until its guard goes, or for so long, unless something forbids
-    /// that; of several limits the first to come counts.
+    /// Ends the term and reports the end once. The lease is renewed until the guard is dropped or the earliest limit has passed,
+    /// unless the reason forbids renewals.
     fn drain(&mut self, now: Moment, reason: StopReason, within: Option<Duration>) {
         let Phase::Leading(term) = &mut self.phase else { return };
         let until = within.map(|within| now + within);
@@ -94,12 +99,12 @@ impl Election {
             TermPhase::Valid => {
                 let final_reason = term.deadline.end(now, reason.clone());
                 let drains = final_reason.drains();
-                // Of a step-down of which the word is on its way, that says for how long.
+                // The limit of a queued step-down arrives with the step-down.
                 let until = until.filter(|_| final_reason == reason);
                 term.phase = if drains { TermPhase::Draining(until) } else { TermPhase::Lost };
                 self.events.push_back(ElectionEvent::TermEnded(final_reason));
             }
-            // Who has stepped down may become unfit by that.
+            // A step-down may make the candidate unfit. This does not change the limit of the step-down.
             TermPhase::Draining(_) if reason == StopReason::Unfit => {}
             TermPhase::Draining(before) => *before = before.iter().copied().chain(until).min(),
             TermPhase::Lost => {}

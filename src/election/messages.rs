@@ -1,4 +1,4 @@
-//! What an election says to its driver, and is told by it.
+//! Input and output types of the election state machine.
 
 use std::time::Duration;
 
@@ -9,42 +9,42 @@ use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
-/// What the driver is to do next.
+/// The next action of the driver.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a step lives for one turn of a loop")]
 pub enum Step {
-    /// Carry this out and tell [`Election::on_response`](super::Election::on_response).
+    /// Send this request and call [`Election::on_response`](super::Election::on_response).
     Send(StoreRequest),
-    /// Nothing is to be done before this moment, unless the driver is told something.
+    /// Wait until this moment or until the next input.
     Wait(Moment),
-    /// The election is closed and owes nobody anything.
+    /// The election is closed, and no work is left.
     Finished,
 }
 
 /// One request to the store.
 #[derive(Debug)]
 pub struct StoreRequest {
-    /// Names the request in [`Election::on_response`](super::Election::on_response).
+    /// The number of the request for [`Election::on_response`](super::Election::on_response).
     pub id: u64,
-    /// What to ask.
+    /// The operation.
     pub operation: Operation,
-    /// How long to wait for the answer.
+    /// The longest time to wait for the answer.
     pub timeout: Duration,
 }
 
-/// The verbs of a [`Store`](crate::Store) with what they need.
+/// An operation of a [`Store`](crate::Store) with its data.
 #[derive(Debug)]
 pub enum Operation {
     /// Read the record.
     Get(ReadContext),
     /// Create this record.
     Create(LeaderElectionRecord),
-    /// Replace what was observed by this record.
+    /// Replace the observed record by the second record.
     Update(VersionedRecord, LeaderElectionRecord),
 }
 
 impl Operation {
-    /// What of it is the same for all records.
+    /// Returns the operation without its data.
     pub fn kind(&self) -> StoreOperation {
         match self {
             Self::Get(_) => StoreOperation::Get,
@@ -54,68 +54,67 @@ impl Operation {
     }
 }
 
-/// What was known when a read was sent: only what it says beyond that is news.
+/// The known state when a read was sent. Only differences from this state are new.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadContext {
     pub(super) newest: u64,
-    /// Whether it was known that nothing is there.
+    /// `true` if the record was known to be absent.
     pub(super) absent: bool,
     pub(super) sent_at: Moment,
 }
 
-/// What the store said.
+/// The response of the store.
 #[derive(Debug)]
 pub enum StoreResponse {
-    /// To a read.
+    /// The result of a read.
     Read(ReadContext, Option<VersionedRecord>),
-    /// To a write.
+    /// The result of a write.
     Written(VersionedRecord),
-    /// To either: no, or nothing at all.
+    /// The failure of a read or a write, or a missing answer.
     Failed(StoreError),
 }
 
-/// What the driver is to tell others.
+/// An event for the driver.
 #[derive(Debug)]
 pub enum ElectionEvent {
-    /// The store shows another holder than before, or none.
+    /// The record has another holder than before, or no holder.
     Leader(Option<String>),
-    /// A term began. It ends with [`Election::guard_gone`](super::Election::guard_gone), whatever happens to it before.
+    /// A term started. The driver must call [`Election::guard_gone`](super::Election::guard_gone) in the end.
     Elected {
-        /// Until when it is valid.
+        /// The validity of the term.
         deadline: Arc<Deadline>,
-        /// The version at which the election learned of the write that won it.
+        /// The version of the record at which the election observed the winning write.
         fencing_token: u64,
     },
-    /// A write has prolonged the term. It was sent then.
+    /// A write has extended the term.
     Renewed {
-        /// When it was sent.
+        /// The send time of the write.
         sent_at: Moment,
     },
-    /// The term is not valid any more.
+    /// The term is no longer valid.
     TermEnded(StopReason),
-    /// The record of a term that had ended is not renewed any more, while the guard is there: by this, or because it was to be for so
-    /// long and no longer.
+    /// The renewals of an ended term have stopped while its guard exists. Without a reason, the drain limit has passed.
     CoverLost(Option<StopReason>),
-    /// A write that would have won was answered after so long that its work would have had to make progress already.
+    /// A winning write was answered after the progress timeout. The duration is the time of the write.
     TooLateForProgress(Duration),
-    /// After the end of a term: its record is not ours any more.
+    /// The record of an ended term is released, or another candidate holds the record.
     Released,
     /// A campaign for one round ended without a term.
     RoundOver,
-    /// Another process uses our identity.
+    /// Another running process uses the identity of this candidate.
     IdentityConflict,
-    /// The record has our identity, we did not write it, and nobody has renewed it since we look.
+    /// An earlier process wrote the record with the identity of this candidate, and the record has not changed since.
     Predecessor,
-    /// The watch does not tell what it should: it is to be opened anew.
+    /// The watch misses changes and must be restarted.
     WatchStale,
 }
 
-/// What a watch told of.
+/// An event of a watch.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// The record was created or changed, or something else in its object.
+    /// The record, or another part of its object, was created or changed.
     Written(VersionedRecord),
-    /// The record was deleted, by a write to the store with this version.
+    /// The record was deleted.
     Deleted {
         /// The version of the deletion.
         version: u64,

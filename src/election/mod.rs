@@ -1,8 +1,8 @@
-//! The protocol, as a pure state machine: no I/O, no thread, no clock of its own.
+//! The protocol as a pure state machine without I/O, threads or a clock.
 //!
-//! Whoever drives an [`Election`] asks it for the next [`Step`], carries that out, and tells it the outcome; all times
-//! come in from outside. A thread with a real store and a real clock can do that, and so can a simulation with
-//! thousands of made-up ones. The rules are numbered and named as in `docs/PROTOCOL.md`.
+//! A driver gets the next [`Step`] from an [`Election`], performs the step, and reports the outcome with the current time.
+//! Drivers are a thread with a real store and clock, and simulations with thousands of virtual ones. The rules have the numbers
+//! and names of `docs/internals/PROTOCOL.md`.
 
 use std::collections::VecDeque;
 
@@ -19,8 +19,8 @@ pub mod candidate;
 pub mod deadline;
 pub mod drain;
 mod ending;
+mod in_doubt;
 mod messages;
-mod open_writes;
 pub mod progress;
 mod requests;
 mod responses;
@@ -32,42 +32,42 @@ mod tests;
 mod watch;
 mod watching;
 
+use in_doubt::{InDoubtWrite, WriteProgress};
 #[cfg(any(test, feature = "_internals"))]
 pub use messages::ReadContext;
 pub use messages::{Change, ElectionEvent, Operation, Step, StoreRequest, StoreResponse};
-use open_writes::{OpenWrite, WriteProgress};
 pub use round_trip::InterruptAfter;
 use round_trip::RoundTrip;
 use watch::WatchState;
 
-/// One candidate's part in an election.
+/// The election of one record, from the view of one candidate.
 #[derive(Debug)]
 pub struct Election {
     settings: Arc<Settings>,
     random: fastrand::Rng,
-    /// The newest version known. Nothing at or below it is news.
+    /// The newest known version. Observations with this version or an older one are not new.
     newest: u64,
     observed: ObservedState,
-    open: Vec<OpenWrite>,
+    open: Vec<InDoubtWrite>,
     phase: Phase,
     schedule: RequestSchedule,
     watch: WatchState,
     last_stamp: Option<(u64, Moment)>,
     last_request: u64,
-    /// The latest request, and when it was sent, until it is answered.
+    /// The latest request and its send time, until the request is answered.
     in_flight: Option<(u64, Moment)>,
     round_trip: RoundTrip,
     last_acquisition: u64,
     reported_leader: Option<String>,
-    /// Whether somebody waits to hear that the record of the last term is not ours any more.
+    /// `true` until the release of the last term is reported.
     release_pending: bool,
-    /// Until when a release is urgent, and until when a closing election waits.
+    /// The end of the time in which the release is urgent.
     release_deadline: Option<Moment>,
     closing: bool,
     close_deadline: Option<Moment>,
-    /// Not fit to lead: nothing is acquired.
+    /// `true` while the candidate is unfit and must not acquire the lease.
     barred: bool,
-    /// An acquisition came too late for its first progress: it is released, and others have their turn.
+    /// `true` while an acquisition that came too late for its first progress is released.
     gives_back: bool,
     events: VecDeque<ElectionEvent>,
 }
@@ -75,7 +75,7 @@ pub struct Election {
 #[derive(Debug)]
 enum ObservedState {
     Nothing,
-    /// With the uid of the object that was there before. Nothing that is of that object can come after.
+    /// No record, and the uid of the deleted object. Later observations of this object are outdated.
     Absent {
         gone: Option<String>,
     },
@@ -83,7 +83,7 @@ enum ObservedState {
 }
 
 impl ObservedState {
-    /// Returns the record, if there is one.
+    /// Returns the observed record, if there is one.
     fn known(&self) -> Option<&ObservedRecord> {
         if let Self::Record(known) = self { Some(known) } else { None }
     }
@@ -92,7 +92,7 @@ impl ObservedState {
 #[derive(Debug)]
 struct ObservedRecord {
     observed: VersionedRecord,
-    /// When we received the last change of the record.
+    /// The time at which the last change of the record was received.
     changed_at: Moment,
     holder: Holder,
 }
@@ -100,12 +100,12 @@ struct ObservedRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     Nobody,
-    /// One of our own writes.
+    /// This election wrote the record.
     Ourselves,
-    /// It has our identity, is none of our writes, and stands as it was first found: that of a process that had our
-    /// identity before, as far as anybody can tell.
+    /// Another process wrote the record with the identity of this candidate, and the record has not changed since its first
+    /// observation. Probably an earlier process with this identity.
     Predecessor,
-    /// It has our identity, and was written by another process that lives.
+    /// Another running process wrote the record with the identity of this candidate.
     DuplicateIdentity,
     Other,
 }
@@ -119,30 +119,30 @@ enum Phase {
 
 #[derive(Debug, Default)]
 struct CampaignPhase {
-    /// The attempt on the current record: its number and its `acquireTime`.
+    /// The number and the `acquireTime` of the attempt on the current record.
     attempt: Option<(u64, MicroTime)>,
     round: Option<Round>,
 }
 
-/// How far a campaign that is to last for one round of requests has come.
+/// The progress of a campaign for one round of requests.
 #[derive(Debug, Default)]
 struct Round {
     has_read: bool,
     wrote: bool,
-    /// Its look was put an end to by the news of a watch.
+    /// An event of the watch has interrupted the read of the round.
     interrupted: bool,
 }
 
-/// The term that was won, until its guard is gone: when it is renewed, and what is written then.
+/// The current term until its guard is dropped, with the data for its renewals.
 #[derive(Debug)]
 struct CurrentTerm {
     acquisition: u64,
     acquire_time: MicroTime,
     transitions: i32,
     deadline: Arc<Deadline>,
-    /// Until when its work has to make progress.
+    /// The limit of the time without progress.
     progress: Option<Arc<ProgressLimit>>,
-    /// Until when the newest write that is known to be applied keeps others away.
+    /// The end of the validity that the newest applied write gives.
     covered_until: Moment,
     renew_at: Moment,
     phase: TermPhase,
@@ -151,33 +151,35 @@ struct CurrentTerm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TermPhase {
     Valid,
-    /// Invalid for a reason that lets its work wind down, and renewed until the guard goes, or until then.
+    /// The term is invalid, and its lease is renewed until the guard is dropped or until this moment.
     Draining(Option<Moment>),
-    /// Invalid, and not renewed.
+    /// The term is invalid, and its lease is not renewed.
     Lost,
 }
 
-/// When the next request of a kind may be sent.
+/// The times at which the next requests may be sent.
 #[derive(Debug, Default)]
 struct RequestSchedule {
     read_at: Moment,
     write_at: Moment,
-    /// A write failed in a way that says the record moved: look before writing again.
+    /// A write failed because the record has changed, so a read must precede the next write.
     must_read: bool,
-    /// The store asked to be left alone until then.
+    /// The end of the pause that the store requested.
     asked_until: Moment,
-    /// For how much of that it is.
+    /// The end of the pause that this election keeps.
     paused_until: Moment,
-    /// When a record that another process wrote under our identity may be reclaimed.
+    /// The time from which a record that another process wrote under this identity may be reclaimed.
     reclaim_at: Moment,
-    /// A request was repeated at once because its connection had been closed, and none has been answered since.
+    /// A request was repeated at once because its connection was closed, and no request has been answered since.
     repeated: bool,
     /// The last read failed.
     read_failed: bool,
 }
 
 impl Election {
-    /// A candidate that knows nothing yet. `seed` feeds jitter and the random digits of `acquireTime`.
+    /// Creates an election without observations.
+    ///
+    /// `seed` feeds the jitter and the random digits of `acquireTime`.
     pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
         Self {
             settings: settings.into(),
@@ -204,31 +206,35 @@ impl Election {
         }
     }
 
-    /// The next thing to tell others, in order.
+    /// Returns the next event.
     pub fn event(&mut self) -> Option<ElectionEvent> {
         self.events.pop_front()
     }
 
-    /// Asks for one term, without end or (`once`) for one bounded round of requests.
+    /// Starts a campaign for one term.
+    ///
+    /// If `once`, the campaign ends after one bounded round of requests.
     pub fn campaign(&mut self, once: bool) {
-        // Whoever asks has no other campaign: one that still runs is one that nobody waits for any more.
+        // The caller has no other campaign. A running campaign has lost its waiter.
         if let Phase::Observing | Phase::Campaigning(_) = self.phase {
             self.phase = Phase::Campaigning(CampaignPhase { attempt: None, round: once.then(Round::default) });
-            // What was shortened for a term or a release is not for a candidate.
+            // A term or a release may have shortened the pause, which a candidate must keep in full.
             self.schedule.paused_until = self.schedule.asked_until;
-            // What was to be released is to be taken over instead.
+            // A record that is not released yet is acquired instead of released.
             self.confirm_release();
         }
     }
 
-    /// Ends a campaign. A write of it that lands late is released.
+    /// Ends a campaign. If one of its writes is applied later, the record is released.
     pub fn withdraw(&mut self) {
         if let Phase::Campaigning(_) = self.phase {
             self.phase = Phase::Observing;
         }
     }
 
-    /// The guard of the term is gone since `gone_at`, or nobody took it: releases the record if it is still ours.
+    /// Ends the term and releases its record.
+    ///
+    /// The guard was dropped at `gone_at`, or no campaign took the term.
     pub fn guard_gone(&mut self, now: Moment, gone_at: Moment) {
         self.end_term(now, StopReason::Released);
         if let Phase::Leading(_) = self.phase {
@@ -237,7 +243,7 @@ impl Election {
             self.release_deadline = Some(gone_at + self.settings.release_timeout);
             self.schedule.write_at = now;
             if self.schedule.must_read {
-                // A look that is under way may be interrupted for the release.
+                // The release may interrupt a read that is under way.
                 self.schedule.read_at = now;
             }
             self.shorten_pause(now);
@@ -245,28 +251,32 @@ impl Election {
         }
     }
 
-    /// Whether the record has this candidate's identity, and another process wrote the record.
+    /// Returns `true` if another process wrote the record with the identity of this candidate.
     pub fn has_twin(&self) -> bool {
         let ObservedState::Record(known) = &self.observed else { return false };
         matches!(known.holder, Holder::Predecessor | Holder::DuplicateIdentity)
     }
 
-    /// Whether it is known what stands in the store, be it nothing.
+    /// Returns `true` if the record, or its absence, was observed.
     pub fn has_observed(&self) -> bool {
         !matches!(self.observed, ObservedState::Nothing)
     }
 
-    /// Whether the record is ours that nobody has a guard for, or may have become so by what is under way or was not read since. What
-    /// was not there when it was read may still land; but that may be at any time, or never.
+    /// Returns `true` if this candidate may hold the record without a guard.
+    ///
+    /// The record may be held because of a request that is `under_way`, or because of a write without a later read. A write
+    /// that a later read did not find does not count: the write may be applied at any time, or never.
     pub fn may_hold(&self, under_way: Option<u64>) -> bool {
-        let may_land = |write: &OpenWrite| {
+        let may_land = |write: &InDoubtWrite| {
             let is_unread = self.schedule.must_read || Some(write.id) == under_way;
             is_unread && write.acquisition != 0 && write.progress == WriteProgress::Open
         };
         !matches!(self.phase, Phase::Leading(_)) && (self.owes_release() || self.open.iter().any(may_land))
     }
 
-    /// Sets whether the last read failed. An observing election repeats a failed read even if the watch works.
+    /// Sets whether the last read failed.
+    ///
+    /// An observing election repeats a failed read even if a watch is open.
     pub fn set_read_failed(&mut self, has_failed: bool) {
         self.schedule.read_failed = has_failed;
     }
@@ -276,19 +286,20 @@ impl Election {
         now < self.schedule.paused_until
     }
 
-    /// How long a request under way is left to finish by itself when something waits behind it.
+    /// Returns the time after which a waiting release or event interrupts a request.
     pub fn interrupt_after(&self) -> InterruptAfter {
         self.round_trip.interrupt_after(self.settings.release_timeout, self.settings.renew_deadline)
     }
 
-    /// No campaign will come any more: the election finishes when its record is released and its writes are closed,
-    /// or [`Settings::renew_deadline`] later.
+    /// Closes the election, which gets no more campaigns.
+    ///
+    /// The election finishes when its record is released and no write is in doubt, or after [`Settings::renew_deadline`].
     pub fn close(&mut self) {
         self.withdraw();
         self.closing = true;
     }
 
-    /// What to do now.
+    /// Returns the next step.
     pub fn next(&mut self, now: Now) -> Step {
         self.notice_expiry(now.local);
         self.notice_what_is_owed(now.local);
@@ -299,7 +310,7 @@ impl Election {
                     TermPhase::Lost => self.observe(now.local),
                     _ if self.schedule.must_read => self.read_when_due(now.local, renew_at),
                     _ if now.local >= renew_at => self.renew(now),
-                    // Without a watch its renewals tell a leader all that it needs.
+                    // Without a watch, the answers to renewals are enough for a leader.
                     _ if self.watch.is_open() => self.read_when_due(now.local, renew_at),
                     _ => self.wait(now.local, renew_at),
                 }
@@ -312,7 +323,7 @@ impl Election {
         }
     }
 
-    /// What came of the request `id`: also of one that was given up, if its answer still arrives.
+    /// Handles the response to the request `id`, which may be an abandoned request.
     pub fn on_response(&mut self, now: Moment, id: u64, answer: StoreResponse) {
         self.note_round_trip(now, id, &answer);
         match answer {
@@ -328,8 +339,8 @@ impl Election {
                 if context.newest == self.newest {
                     self.learn_absence(now);
                 }
-                // A create has no base that could be outdated: it may land at any time. But a closed election does not wait
-                // for one that has not landed in as long as a term lasts.
+                // A create has no base version, so the store may apply the create at any time. A closed election waits no longer
+                // than a term lasts.
                 for write in
                     self.open.iter_mut().filter(|write| write.base == 0 && write.progress == WriteProgress::Open)
                 {
@@ -344,8 +355,8 @@ impl Election {
                 if !self.watch.agrees(&observed) {
                     self.give_up_watch(now);
                 }
-                // An update that is not open any more was judged by its echo. What is not known at all belongs to a store
-                // that is no more.
+                // An update that is no longer in doubt was judged by its watch event. An unknown write belongs to the time before
+                // a restore of the store.
                 let progress = self.open.iter().find(|write| write.id == id).map(|write| write.progress);
                 if let Some(progress) = progress
                     && !self.learn_answer(now, id, observed)
@@ -363,11 +374,12 @@ impl Election {
             StoreResponse::Failed(error) => {
                 let moved = error.kind().is_beaten();
                 let write = self.open.iter().find(|write| write.id == id && write.progress == WriteProgress::Open);
-                // A renewal that was given up for a release does not hold it up: the release resolves both.
-                let given_up = |write: &OpenWrite| !moved && write.acquisition != 0 && self.owes_release();
-                // What beat a create may have been told of before its refusal: then nothing more will be.
-                let explained =
-                    |write: &OpenWrite| moved && write.base == 0 && matches!(self.observed, ObservedState::Record(_));
+                // A renewal that a release interrupted does not delay the release, which resolves the renewal, too.
+                let given_up = |write: &InDoubtWrite| !moved && write.acquisition != 0 && self.owes_release();
+                // The watch may have delivered the conflicting record before the refusal of the create, and delivers it once.
+                let explained = |write: &InDoubtWrite| {
+                    moved && write.base == 0 && matches!(self.observed, ObservedState::Record(_))
+                };
                 if write.is_some_and(|write| !given_up(write) && !explained(write)) {
                     self.write_failed(now, moved);
                 }
@@ -376,13 +388,13 @@ impl Election {
                 }
                 self.pause(now, error.retry_after().unwrap_or_default());
                 match (&mut self.phase, error.kind()) {
-                    // It was the news of a watch that put an end to the look: with that it is to be looked again, once.
+                    // An event of the watch interrupted the read. The round reads again, once.
                     (Phase::Campaigning(CampaignPhase { round: Some(round), .. }), StoreErrorKind::Interrupted)
                         if !round.wrote && !round.interrupted =>
                     {
                         (round.has_read, round.interrupted) = (false, true);
                     }
-                    // What fails before a round has looked was sent for something else.
+                    // A request that fails before the read of a round was not sent for the round.
                     _ => self.end_round_if(|round| round.has_read && !round.wrote),
                 }
             }
@@ -392,7 +404,7 @@ impl Election {
 
     // ---- deciding ----
 
-    /// A campaign's next step.
+    /// Returns the next step of a campaign.
     fn drive_campaign(&mut self, now: Now) -> Step {
         if let Phase::Campaigning(CampaignPhase { round: Some(round), .. }) = &mut self.phase {
             if round.wrote || now.local < self.schedule.paused_until {
@@ -410,13 +422,13 @@ impl Election {
             ObservedState::Record(known) => Some(match known.holder {
                 Holder::Nobody | Holder::Ourselves => now.local,
                 Holder::Predecessor if self.settings.reclaim_own_identity => now.local,
-                // It would reclaim the lease in turn: two of them must not do so as fast as the network lets them.
+                // The other process would also reclaim the lease. The delay limits how often the two alternate.
                 Holder::DuplicateIdentity if self.settings.reclaim_own_identity => self.schedule.reclaim_at,
                 Holder::Predecessor | Holder::DuplicateIdentity | Holder::Other => known.runs_out_at(&self.settings),
             }),
         };
         let is_round = matches!(&self.phase, Phase::Campaigning(CampaignPhase { round: Some(_), .. }));
-        // A round has one write only: whoever asks for it sets the pace, but for what the store asked for.
+        // A round has only one write, so its caller sets the pace. Only a pause of the store delays the write.
         let not_before = self.schedule.write_at.max(self.schedule.paused_until);
         let takeover_at = takeover_at.map(|at| if is_round { at } else { at.max(not_before) });
         match takeover_at {
@@ -427,13 +439,13 @@ impl Election {
         }
     }
 
-    /// Rules 1, 2, 3 and 5: one write that takes the lease, against the version that was observed.
+    /// Acquires the lease by one write on the observed version (rules 1, 2, 3 and 5).
     fn acquire(&mut self, now: Now) -> Step {
         let Some((stamp, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
         let Phase::Campaigning(candidacy) = &mut self.phase else { return self.observe(now.local) };
         let (acquisition, acquire_time) = candidacy.attempt.get_or_insert_with(|| {
             self.last_acquisition += 1;
-            // Random digits keep two processes with one identity from writing the same record.
+            // Random digits, so that two processes with the same identity do not write the same record.
             let mut drawn = || MicroTime::from_unix_micros(stamp - stamp % 1_000_000 + self.random.u64(..1_000_000));
             let taken = self.observed.known().and_then(|known| known.observed.record.acquire_time.clone());
             let mut acquire_time = drawn();
@@ -453,7 +465,7 @@ impl Election {
         self.write(now.local, base, record, acquisition)
     }
 
-    /// Rule 4: one write against the version of our own last write.
+    /// Renews the lease by one write on the version of the last own write (rule 4).
     fn renew(&mut self, now: Now) -> Step {
         let Some((_, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
         let (Phase::Leading(term), ObservedState::Record(known)) = (&self.phase, &self.observed) else {
@@ -464,7 +476,7 @@ impl Election {
         self.write(now.local, Some(base), record, acquisition)
     }
 
-    /// Rule 6: empties the record, from the newest version known, for as long as it is ours.
+    /// Releases the lease by one write on the newest known version (rule 6).
     fn release(&mut self, now: Now) -> Step {
         if self.close_deadline_passed(now.local) {
             return Step::Finished;
@@ -488,12 +500,12 @@ impl Election {
         self.write(now.local, Some(base), record, 0)
     }
 
-    /// Nothing to win and nothing to owe: watches who leads.
+    /// Observes the record, without a campaign, a term or a release.
     fn observe(&mut self, now: Moment) -> Step {
         self.read_when_due(now, now + self.settings.renew_deadline)
     }
 
-    /// Closed, with nothing left to release: waits for the last open writes, but not for long.
+    /// Finishes a closed election. Waits for writes in doubt, at most until the close deadline.
     fn finish(&mut self, now: Moment) -> Step {
         if self.open.iter().all(|write| write.progress != WriteProgress::Open) || self.close_deadline_passed(now) {
             return Step::Finished;
@@ -501,12 +513,13 @@ impl Election {
         self.observe(now)
     }
 
-    /// Reads the record when a read is due, else waits for that or for `until`. While a watch tells all, a read is due only
-    /// for what it does not tell, or to repeat a failed read.
+    /// Reads the record if a read is due. Otherwise waits until the read is due or until `until`.
+    ///
+    /// While a watch delivers all changes, a read is due only to repeat a failed read or to resolve a create.
     fn read_when_due(&mut self, now: Moment, until: Moment) -> Step {
         let repeats = self.schedule.read_failed && matches!(self.phase, Phase::Observing);
         // A watch does not resolve a create.
-        let is_open_create = |write: &OpenWrite| write.base == 0 && write.progress == WriteProgress::Open;
+        let is_open_create = |write: &InDoubtWrite| write.base == 0 && write.progress == WriteProgress::Open;
         let untold = !self.watch_tells(now) || self.closing && self.open.iter().any(is_open_create);
         let wanted = self.schedule.must_read || repeats || untold;
         let due = self.schedule.read_at.max(self.schedule.paused_until);
@@ -518,25 +531,26 @@ impl Election {
         }
     }
 
-    /// Waits, but not beyond what must be noticed in time: the end of a term, what a watch should have told, the end of a
-    /// closed election's wait.
+    /// Waits until `until`, or until an earlier moment that must be noticed in time.
+    ///
+    /// Such moments are the end of a term, an overdue event of a watch, and the end of a closed election.
     fn wait(&self, now: Moment, until: Moment) -> Step {
         let [covered_until, progress_until, wound_down] = match &self.phase {
             Phase::Leading(term) => term.noticed_at(),
             _ => [None; 3],
         };
-        // The silence of a watch is noticed once; from then on it is looked for what it does not tell.
+        // The silence of a watch is noticed once. Later, polling finds the changes.
         let silent_at = self.silent_at().filter(|at| now < *at);
         let noticed_at = [covered_until, progress_until, wound_down, silent_at, self.owed_by(), self.close_deadline];
         Step::Wait(noticed_at.into_iter().flatten().fold(until, Moment::min))
     }
 
-    /// Whether a campaign acquires nothing for now.
+    /// Returns `true` if a campaign must not acquire the lease now.
     fn stands_aside(&self) -> bool {
         self.barred || self.gives_back
     }
 
-    /// Whether the record of an ended term, or of an acquisition that came to nothing, still stands in our name.
+    /// Returns `true` if this candidate holds the record without a term or a campaign that needs it.
     fn owes_release(&self) -> bool {
         let is_wanted = match self.phase {
             Phase::Observing => false,
@@ -546,8 +560,10 @@ impl Election {
         !is_wanted && matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::Ourselves)
     }
 
-    /// A connection that had been used before was closed under a request, as servers and what stands before them do at any
-    /// time. The next attempt is sent at once, and once: a new one, for the old one may have been carried out.
+    /// Allows one immediate new attempt after a reused connection was closed under a request.
+    ///
+    /// Servers and load balancers may close idle connections at any time. The new attempt is a new request, because the store
+    /// may have applied the old one.
     fn repeat(&mut self, now: Moment) {
         self.schedule.repeated = true;
         self.schedule.write_at = now;

@@ -1,28 +1,30 @@
-//! What is written, when, and for how long its answer is waited for.
+//! The content, the times and the timeouts of requests.
 
 use std::time::Duration;
 
+use super::in_doubt::{InDoubtWrite, WriteProgress};
 use super::messages::{Operation, ReadContext, Step, StoreRequest};
-use super::open_writes::{OpenWrite, WriteProgress};
 use super::{Election, ObservedState, Phase, TermPhase};
 use crate::election::settings::JITTER_FACTOR;
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
 use crate::util::clock::{Moment, Now};
 
-/// How many writes may be open at a time. Only a store that refuses writes for longer than a term lets them pile up;
-/// the oldest is then forgotten once its validity has passed, so that landing later it is taken for a stranger's.
+/// The number of in-doubt writes at a time.
+///
+/// The number is only reached if a store answers no write for longer than a term. The oldest write is then forgotten after
+/// its validity has passed. If it is applied later, the election takes the write for one of another process.
 pub(super) const MAX_OPEN_WRITES: usize = 64;
 
-/// A request without any time would not be sent.
+/// The shortest timeout of a request. A store does not send a request without time.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(1);
 
-/// What presses, for the pace of requests.
+/// The urgency of requests, which sets their pace.
 enum Urgency {
-    /// A term runs out in `left`.
+    /// A term expires after `left`.
     Term {
         left: Duration,
     },
-    /// A caller waits for its record to be released, for another `left`.
+    /// A caller waits `left` longer for a release.
     Release {
         left: Duration,
     },
@@ -45,7 +47,7 @@ impl Election {
         acquisition: u64,
     ) -> Step {
         self.schedule.write_at = now + self.retry_delay(now);
-        self.open.push(OpenWrite {
+        self.open.push(InDoubtWrite {
             id: self.last_request + 1,
             base: base.as_ref().map_or(0, |base| base.version),
             record: record.clone(),
@@ -68,7 +70,7 @@ impl Election {
         Step::Send(StoreRequest { id: self.last_request, operation, timeout: self.attempt_timeout(now) })
     }
 
-    /// The record that says we lead.
+    /// Returns the record of a term of this candidate.
     pub(super) fn held(
         &self,
         base: Option<&VersionedRecord>,
@@ -86,8 +88,9 @@ impl Election {
         }
     }
 
-    /// The next `renewTime`: it moves with every write we send, whatever becomes of the wall clock, because a record
-    /// that stands still hides its holder. `None` while too many writes are open to remember one more.
+    /// Returns the next `renewTime`, or `None` while the number of in-doubt writes is at its limit.
+    ///
+    /// `renewTime` grows with every write, even if the wall clock does not, because standbys detect a renewal by a changed record.
     pub(super) fn stamp(&mut self, now: Now) -> Option<(u64, MicroTime)> {
         if self.open.len() >= MAX_OPEN_WRITES {
             if self.may_be_adopted(&self.open[0], now.local) {
@@ -111,12 +114,12 @@ impl Election {
         self.wait(now, self.open.first().map_or(now, |oldest| oldest.sent_at + self.settings.renew_deadline))
     }
 
-    /// How long one request may take: never so long that there is no time for another.
+    /// Returns the timeout of a request, which leaves time for another request.
     fn attempt_timeout(&self, now: Moment) -> Duration {
         let renew_deadline = self.settings.renew_deadline;
         match self.urgency(now) {
             Urgency::Term { left } => (left / 2).max(renew_deadline / 20).min(left),
-            // From far away one attempt takes most of the time that there is, on a new connection three round trips.
+            // A distant store needs most of the time for one attempt, which takes three round trips on a new connection.
             Urgency::Release { left } => {
                 left.saturating_sub(self.release_reserve()).max(left / 2).clamp(SHORTEST_ATTEMPT, renew_deadline)
             }
@@ -124,19 +127,20 @@ impl Election {
         }
     }
 
-    /// What a first attempt to release leaves for a second one: nothing, where that would come to nothing. The second one
-    /// opens a connection, for the first one's is given up with it.
+    /// Returns the time that the first release attempt leaves for a second attempt, or zero if that time would not be enough.
+    ///
+    /// The second attempt needs a new connection, because the connection of the first attempt is closed with the attempt.
     fn release_reserve(&self) -> Duration {
         let reserve = self.settings.release_timeout / 8;
         if self.round_trip.answered_anew_by() <= reserve { reserve } else { Duration::ZERO }
     }
 
-    /// A retry period, up to a fifth longer.
+    /// Returns the retry period with up to 20 % jitter.
     pub(super) fn jittered_retry(&mut self) -> Duration {
         self.settings.retry_period.mul_f64(1.0 + (JITTER_FACTOR - 1.0) * self.random.f64())
     }
 
-    /// How long after a request its like may follow, should it fail.
+    /// Returns the delay before a failed request may be retried.
     pub(super) fn retry_delay(&mut self, now: Moment) -> Duration {
         let jittered = self.jittered_retry();
         match self.urgency(now) {
@@ -146,8 +150,9 @@ impl Election {
         }
     }
 
-    /// Leaves alone a store that asks for it, for all the time that it asks for; but where a term or a release would end
-    /// over it, for half of what is left.
+    /// Keeps a pause that the store requested.
+    ///
+    /// If a term or a release would not survive the pause, the pause is shortened to half of the remaining time.
     pub(super) fn pause(&mut self, now: Moment, asked: Duration) {
         self.schedule.asked_until = self.schedule.asked_until.max(now + asked);
         let (left, reserve) = match self.urgency(now) {
@@ -159,7 +164,7 @@ impl Election {
         self.schedule.paused_until = self.schedule.paused_until.max(now + pause);
     }
 
-    /// A pause that was asked for does not outlast what is urgent now.
+    /// Shortens a requested pause for the current urgency.
     pub(super) fn shorten_pause(&mut self, now: Moment) {
         let asked = self.schedule.paused_until.since(now);
         self.schedule.paused_until = now;

@@ -1,7 +1,7 @@
-//! What an answer or an event means: the rules 'Open writes' and 'Order'.
+//! The evaluation of answers and events: the rules 'In-doubt writes' and 'Order'.
 
+use super::in_doubt::{InDoubtWrite, WriteProgress};
 use super::messages::{ElectionEvent, ReadContext, StoreResponse};
-use super::open_writes::{OpenWrite, WriteProgress};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
 use super::{CampaignPhase, CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
 use crate::election::deadline::Deadline;
@@ -13,20 +13,20 @@ use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
 impl ObservedRecord {
-    /// When others may take it over, unless something is heard of it before.
+    /// Returns the time from which other candidates may take over, unless the record changes before.
     pub(super) fn runs_out_at(&self, settings: &Settings) -> Moment {
         self.changed_at + self.observed.record.lease_duration_or(settings.lease_duration)
     }
 }
 
 impl Election {
-    /// When the lease of whoever leads runs out, unless something is heard of it before.
+    /// Returns the time at which the holder's lease expires without another renewal.
     pub fn leader_until(&self) -> Option<Moment> {
         let known = self.observed.known().filter(|known| known.observed.record.holder().is_some())?;
         Some(known.runs_out_at(&self.settings))
     }
 
-    /// Notes how long an answer took, of whichever kind it is.
+    /// Notes the time of an answer. A failure without an answer of the store does not count.
     pub(super) fn note_round_trip(&mut self, now: Moment, id: u64, answer: &StoreResponse) {
         let is_answer = match answer {
             StoreResponse::Read(..) | StoreResponse::Written(_) => true,
@@ -42,14 +42,14 @@ impl Election {
         }
     }
 
-    /// Judges what a request `id` was answered. False if it is no news.
+    /// Evaluates the record in the answer to the request `id`. Returns `false` if the record is not new.
     pub(super) fn learn_answer(&mut self, now: Moment, id: u64, observed: VersionedRecord) -> bool {
-        // It was sent before that was known.
+        // The answer is older than the observed deletion.
         if self.is_gone(&observed.record) {
             return false;
         }
         let is_news = self.learn(now, now, observed);
-        // Where an object was found, no create landed that was sent before and is not told of by it.
+        // The found object is not the object of an earlier create, unless that create has `Landed`.
         for create in self.open.iter_mut().filter(|write| write.base == 0 && write.id < id) {
             if create.progress != WriteProgress::Landed {
                 create.progress = WriteProgress::Overtaken;
@@ -58,16 +58,16 @@ impl Election {
         is_news
     }
 
-    /// Judges what a watch told.
+    /// Evaluates the record in an event of the watch.
     pub(super) fn learn_told(&mut self, now: Moment, received_at: Moment, observed: VersionedRecord) {
-        // A server that lags behind may tell of what was there before the lease was found to be gone.
+        // A server that lags behind may deliver changes from before the deletion of the record.
         if !self.is_gone(&observed.record) {
-            // So it may of any object, and none of them says what became of a create.
+            // A late event may be about any object, so an event does not resolve a create.
             self.learn(now, received_at, observed);
         }
     }
 
-    /// Judges what stands in the store, in the order of the rule 'Open writes'. False if it is no news.
+    /// Evaluates the record in the store, in the order of the rule 'In-doubt writes'. Returns `false` if the record is not new.
     fn learn(&mut self, now: Moment, received_at: Moment, observed: VersionedRecord) -> bool {
         if observed.version <= self.newest {
             return false;
@@ -77,8 +77,8 @@ impl Election {
         let record = &observed.record;
         let same_record = matches!(&self.observed, ObservedState::Record(known) if known.observed.record == *record);
         let ours = self.open.iter().filter(|write| write.is(record)).min_by_key(|write| write.sent_at);
-        // With our fields in an object of another uid, our write re-created a lease that somebody had deleted: no term goes
-        // over from one object to another.
+        // The fields of an own write in an object with another uid mean that the write re-created a deleted record. A term does
+        // not continue in another object.
         let is_another = match (&self.phase, &self.observed) {
             (Phase::Leading(_), ObservedState::Record(known)) => known.observed.record.uid != record.uid,
             _ => ours.is_none(),
@@ -92,7 +92,7 @@ impl Election {
         let too_late = too_late.map(|write| now.since(write.sent_at));
         let has_our_identity = record.holder() == Some(&self.settings.identity);
 
-        // Should a copy of a create land again, when what it made was deleted, that is another object.
+        // A second copy of the create would make another object, after the deletion of this object.
         for create in self.open.iter_mut().filter(|write| write.base == 0 && write.is(record)) {
             create.record.uid.clone_from(&record.uid);
             create.progress = WriteProgress::Landed;
@@ -109,7 +109,7 @@ impl Election {
             if let ObservedState::Record(known) = &mut self.observed {
                 known.observed = observed;
             }
-            // The write that this edit brought down is sent again at once.
+            // A change of other fields made the last renewal fail. The renewal is sent again at once.
             if let (Phase::Leading(term), true) = (&mut self.phase, was_unsettled) {
                 term.renew_at = now;
             }
@@ -117,12 +117,12 @@ impl Election {
             self.see(observed, received_at, Holder::Ourselves);
             self.gives_back |= too_late.is_some();
             self.events.extend(too_late.map(ElectionEvent::TooLateForProgress));
-            // Learned of too late it finds the term run out. No other write of ours comes after the last of this term, unless
-            // the store went back.
+            // If the write was observed too late, the term has already expired. Otherwise the store was restored, because this
+            // candidate sent no later write.
             self.end_term(now, if recreated { StopReason::Deleted } else { StopReason::StoreRestored });
         } else if has_our_identity && matches!(self.observed, ObservedState::Nothing) {
             self.see(observed, received_at, Holder::Predecessor);
-            // After a restore it is our own, from before, and that has been told.
+            // After a restore, the record is an older own record, and the restore was reported.
             if !self.watch.is_doubtful() {
                 self.events.push_back(ElectionEvent::Predecessor);
             }
@@ -142,7 +142,7 @@ impl Election {
         true
     }
 
-    /// The record changed: what was attempted on the one before is over.
+    /// Stores a changed record and ends the attempt on the previous record.
     fn see(&mut self, observed: VersionedRecord, changed_at: Moment, holder: Holder) {
         self.observed = ObservedState::Record(ObservedRecord { observed, changed_at, holder });
         self.abandon_attempt();
@@ -151,7 +151,7 @@ impl Election {
         }
     }
 
-    /// What came too late for its first progress is not ours any more. Acquired again at once it would be so again, for ever.
+    /// Notes that a late acquisition is released. Delays the next acquisition, which would otherwise repeat the failure at once.
     fn given_back(&mut self, now: Moment) {
         if std::mem::take(&mut self.gives_back) {
             self.schedule.write_at = now + self.jittered_retry();
@@ -164,8 +164,7 @@ impl Election {
         }
     }
 
-    /// Our write of the current term or attempt stands in the store: a term begins or goes on, valid from the moment
-    /// before that write was sent.
+    /// Starts or extends a term by an applied own write. The validity counts from before the write was sent.
     fn adopt(&mut self, now: Moment, acquisition: u64, sent_at: Moment) {
         let valid_until = sent_at + self.settings.renew_deadline;
         let renew_at = sent_at + self.settings.renew_interval;
@@ -173,7 +172,7 @@ impl Election {
             Phase::Leading(term) => {
                 term.covered_until = term.covered_until.max(valid_until);
                 term.renew_at = renew_at;
-                // Ended by its holder, the term waits for the word of why; run out, it is lost here and now.
+                // A term that its holder ended waits for the queued step-down. An expired term is lost now.
                 let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
                 match (term.phase, extended) {
                     (TermPhase::Valid, true) if !term.deadline.was_ended() => {
@@ -189,7 +188,7 @@ impl Election {
                 else {
                     return;
                 };
-                // A guard that nobody takes makes none.
+                // The work must make progress from the start. A term without a guard makes no progress.
                 let progress =
                     self.settings.progress_timeout.map(|within| Arc::new(ProgressLimit::new(sent_at, within)));
                 let deadline = Arc::new(Deadline::new(valid_until).limited_by(progress.clone()));
@@ -204,10 +203,10 @@ impl Election {
                     renew_at,
                     phase: TermPhase::Valid,
                 });
-                // From far away the watch may tell of this write only after its answer, and the last look be long ago.
+                // With a distant store, the event of this write may come after its answer, and the last read may be long ago.
                 let pause = self.retry_delay(now).min(MENTIONED_WITHIN);
                 self.read_within(now, pause);
-                // What was asked of a candidate may be longer than a term has.
+                // The pause of a candidate may be longer than a term allows.
                 self.shorten_pause(now);
                 self.report_leader();
                 self.events.push_back(ElectionEvent::Elected { deadline, fencing_token });
@@ -216,7 +215,7 @@ impl Election {
         }
     }
 
-    /// The lease is not there.
+    /// Handles the absence of the record.
     pub(super) fn learn_absence(&mut self, now: Moment) {
         let gone = match &mut self.observed {
             ObservedState::Absent { .. } => return,
@@ -230,7 +229,7 @@ impl Election {
         self.report_leader();
     }
 
-    /// What a read says of the watch.
+    /// Compares the result of a read with the events of the watch.
     pub(super) fn compare_watch(&mut self, now: Moment, context: ReadContext, found: Option<&VersionedRecord>) {
         let told_by = now + self.retry_delay(now);
         if !self.watch.agrees_with_read(context, found, told_by) {
@@ -238,11 +237,11 @@ impl Election {
         }
     }
 
-    /// The object was deleted, by a write with this version.
+    /// Handles the deletion of the object by a write with this version.
     pub(super) fn learn_deletion(&mut self, now: Moment, version: u64) {
         if version > self.newest {
             self.newest = version;
-            // A create may still land, in an object of its own.
+            // A create may still be applied, as a new object.
             self.open.retain(|write| write.base == 0 || write.base >= version);
             self.schedule.write_at = now;
             self.schedule.must_read = false;
@@ -250,13 +249,15 @@ impl Election {
         }
     }
 
-    /// Whether the store was restored from an older state. Only a read that was sent when a version was known can prove
-    /// that by what it finds behind it. At that version it finds what is known, unless the version was used again.
+    /// Returns `true` if the store was restored to an older state.
+    ///
+    /// A read proves a restore if the read finds an older version than the newest version known when the read was sent. At the
+    /// same version, another record proves that the version was used again.
     pub(super) fn store_was_restored(&self, context: ReadContext, observed: &VersionedRecord) -> bool {
         let version = observed.version;
         let is_another =
             |known: &ObservedRecord| known.observed.version == version && known.observed.record != observed.record;
-        // Of what is gone by now, it was gone already when the read was sent.
+        // The absence was known before the read was sent, so the found object came back.
         let is_back = context.absent && context.newest == self.newest && self.is_gone(&observed.record);
         version < context.newest
             || is_back
@@ -264,27 +265,27 @@ impl Election {
             || matches!(&self.observed, ObservedState::Record(known) if is_another(known))
     }
 
-    /// Whether it is the object that was found to be gone.
+    /// Returns `true` if the record is in the object that was deleted.
     fn is_gone(&self, record: &LeaderElectionRecord) -> bool {
         matches!(&self.observed, ObservedState::Absent { gone: Some(gone) } if record.uid.as_ref() == Some(gone))
     }
 
-    /// The store was restored from an older state: what was known of it counts for nothing.
+    /// Forgets all observations after a restore of the store.
     pub(super) fn reset(&mut self, now: Moment, restored: LeaderElectionRecord) {
         self.newest = 0;
         self.observed = ObservedState::Nothing;
         self.open.clear();
         self.abandon_attempt();
         self.end_term(now, StopReason::StoreRestored);
-        // It waits for versions that are long to come, or tells what was before.
+        // The watch waits for versions of the far future, or delivers changes from before the restore.
         self.watch.doubt(restored);
         self.events.push_back(ElectionEvent::WatchStale);
     }
 
-    /// A write was refused, or nobody knows.
+    /// Handles a write that failed or is in doubt. `moved` is `true` if the record has changed.
     pub(super) fn write_failed(&mut self, now: Moment, moved: bool) {
         match &mut self.phase {
-            // A renewal that may not have arrived is best sent again: that resolves it and renews in one.
+            // A new renewal resolves an in-doubt renewal and renews at the same time.
             Phase::Leading(term) if term.phase != TermPhase::Lost => {
                 term.renew_at = self.schedule.write_at;
                 self.schedule.must_read |= moved;
@@ -292,8 +293,7 @@ impl Election {
             _ => self.schedule.must_read = true,
         }
         if self.schedule.must_read {
-            // What moved the record is on its way, if a watch stands: a hundred losers need not each read it. But whoever
-            // waits for a release is not kept waiting for that.
+            // An open watch delivers the change, so many losing candidates need no read each. A release reads at once.
             self.schedule.read_at = match self.phase {
                 _ if !moved || !self.watch_tells(now) => now,
                 Phase::Observing => now,
@@ -303,8 +303,8 @@ impl Election {
         }
     }
 
-    /// Whether it is an acquisition whose term would be over as it begins: the work had to make progress by now.
-    fn is_too_late_for_progress(&self, write: &OpenWrite, now: Moment) -> bool {
+    /// Returns `true` for an acquisition that took longer than the progress timeout, whose term would end at its start.
+    fn is_too_late_for_progress(&self, write: &InDoubtWrite, now: Moment) -> bool {
         let Phase::Campaigning(CampaignPhase { attempt: Some((acquisition, _)), .. }) = &self.phase else {
             return false;
         };
@@ -313,8 +313,8 @@ impl Election {
         is_late && would_win && *acquisition == write.acquisition && write.progress != WriteProgress::Landed
     }
 
-    /// Whether a write would still win or keep a term if it turned out to stand in the store.
-    pub(super) fn may_be_adopted(&self, write: &OpenWrite, now: Moment) -> bool {
+    /// Returns `true` if the write would still start or extend a term if the store has applied the write.
+    pub(super) fn may_be_adopted(&self, write: &InDoubtWrite, now: Moment) -> bool {
         let renew_deadline = self.settings.renew_deadline;
         let (current, validity) = match &self.phase {
             Phase::Observing => return false,

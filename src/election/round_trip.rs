@@ -1,26 +1,26 @@
-//! How long answers take here, and so how long a request that something waits behind is left to finish by itself.
+//! A round-trip estimate (RFC 6298 style), which decides when a request is interrupted.
 
 use std::time::Duration;
 
-/// The least time that a release leaves a request under way. Interrupting it costs a connection, so not less.
+/// The shortest time that a release leaves a request under way. An interrupt costs a connection.
 const RELEASE_WAITS: Duration = Duration::from_millis(50);
 
-/// The least time that what others did to the record waits behind a request: longer than a busy server takes for one.
+/// The shortest time that an event of another candidate leaves a request under way. A busy server answers faster.
 const NEWS_WAIT: Duration = Duration::from_millis(250);
 
-/// How long requests take from when they are sent until they are answered, smoothed as in RFC 6298.
+/// The time from sending a request to its answer, smoothed as in RFC 6298.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoundTrip {
     smoothed: Duration,
     deviation: Duration,
 }
 
-/// When a request under way is interrupted for something that waits behind it.
+/// The times after which a waiting release or event interrupts a request under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterruptAfter {
-    /// For a release.
+    /// The time for a release.
     pub release: Duration,
-    /// For what others did to the record.
+    /// The time for an event of another candidate.
     pub news: Duration,
 }
 
@@ -30,21 +30,23 @@ impl RoundTrip {
         let off = took.abs_diff(self.smoothed);
         (self.smoothed, self.deviation) = match self.smoothed {
             Duration::ZERO => (took, took / 2),
-            // What came before opened a connection, which takes some round trips more, or hung. It says nothing of this.
+            // The earlier requests opened a connection or hung, so their times do not count.
             smoothed if took < smoothed / 2 => (took, took / 8),
-            // What is shorter says more.
+            // Shorter times get more weight.
             smoothed if took < smoothed => (smoothed - off / 2, (self.deviation * 3 + off) / 4),
             smoothed => (smoothed + off / 8, (self.deviation * 3 + off) / 4),
         };
     }
 
-    /// By when an answer is there that is not unusually late. Answers that all took as long do not mean that none takes
-    /// a little longer: on a connection of its own what comes next would take three times as long.
+    /// Returns the time after which an answer is unusually late.
+    ///
+    /// At least 1.5 times the smoothed time, because constant times do not exclude a slightly slower answer, and a request on a
+    /// new connection takes three times as long.
     pub(super) fn answered_by(&self) -> Duration {
         self.smoothed + (self.deviation * 4).max(self.smoothed / 2)
     }
 
-    /// By when a request is answered for which a connection has to be opened: TCP, TLS, and the request itself.
+    /// Returns the time of a request on a new connection: one round trip each for TCP, TLS and the request.
     pub(super) fn answered_anew_by(&self) -> Duration {
         self.smoothed * 3
     }
@@ -52,7 +54,7 @@ impl RoundTrip {
     pub(super) fn interrupt_after(&self, release_timeout: Duration, renew_deadline: Duration) -> InterruptAfter {
         let answered_by = self.answered_by();
         InterruptAfter {
-            // What is left of the time-out is for the release itself.
+            // The rest of the timeout is for the release itself.
             release: answered_by.max(RELEASE_WAITS.min(release_timeout / 4)).min(release_timeout / 2),
             news: answered_by.min(renew_deadline / 4).max(NEWS_WAIT),
         }

@@ -1,4 +1,4 @@
-//! What a user chooses, and the rules it must keep.
+//! The configuration of an election, and its rules.
 
 use std::time::Duration;
 
@@ -6,21 +6,22 @@ use humantime::format_duration as show;
 
 use crate::util::config_error::{ConfigError, random_seed, require};
 
-/// How much later than `retry_period` a retry may come, as in client-go (`JitterFactor`).
+/// The factor of `retry_period` after which a retry comes at the latest, as in client-go (`JitterFactor`).
 pub(crate) const JITTER_FACTOR: f64 = 1.2;
 
-/// Candidates that compare times in whole seconds may miss renewals within one (client-go does).
+/// client-go compares times in whole seconds, so client-go may miss a renewal within the same second.
 const CLIENT_GO_GRANULARITY: Duration = Duration::from_secs(1);
 
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What fits in `leaseDurationSeconds`, 68 years. No duration is longer, so that no sum of them overflows a clock.
+/// The largest value of `leaseDurationSeconds`, 68 years, and the limit of every duration. Sums of durations cannot overflow a
+/// clock.
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// In bytes. Logs show an identity in one line.
+/// The longest identity in bytes. Log lines contain identities.
 const LONGEST_IDENTITY: usize = 1024;
 
-/// What a user chose, unchecked. What is not chosen follows from what is.
+/// The unchecked configuration. Values that are `None` are derived from the others.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
     pub(crate) identity: Option<String>,
@@ -38,41 +39,54 @@ pub(crate) struct Config {
     pub(crate) no_client_go_peers: bool,
 }
 
-/// What an election runs by: checked, with every default filled in.
+/// The checked settings of an election, including all defaults.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::LeaderElector;
+///
+/// let settings = LeaderElector::builder("jobs").renew_deadline(Duration::from_secs(20)).validate()?;
+/// assert_eq!(settings.lease_duration, Duration::from_secs(30));
+/// # Ok::<(), leasehold::ConfigError>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Who we are in the record.
+    /// The identity of this candidate.
     pub identity: String,
-    /// What we publish, in whole seconds.
+    /// The lease duration in the record, in whole seconds.
     pub lease_duration: Duration,
-    /// How long after it was sent a write keeps a term valid.
+    /// The validity of a term, counted from before its last successful write was sent.
     pub renew_deadline: Duration,
-    /// The pace of retries and of polling.
+    /// The delay between retries, and between polls.
     pub retry_period: Duration,
-    /// The pace of renewals.
+    /// The interval of renewals.
     pub renew_interval: Duration,
-    /// How long a guard's end may wait for its release.
+    /// The longest time that the end of a guard waits for the release.
     pub release_timeout: Duration,
-    /// How long the work may go without progress. `None`: for ever.
+    /// The longest time without progress of the work. `None` for no limit.
     pub progress_timeout: Option<Duration>,
-    /// How long a probe may say nothing.
+    /// The time after the last `true` of the probe at which the candidate becomes unfit.
     pub probe_timeout: Duration,
-    /// For how long a term that was ended is renewed while its work winds down. `None`: for the renew deadline where it ended
-    /// because the candidate is not fit or its work panicked, and until the guard goes after a step-down.
+    /// The longest time of renewals after the end of a term whose guard exists.
+    ///
+    /// If `None`, the limit is the renew deadline after the candidate became unfit or its work panicked, and there is no limit
+    /// after a step-down.
     pub drain_timeout: Option<Duration>,
-    /// Whether a probe says if this candidate is fit to lead.
+    /// `true` if a probe reports whether this candidate is fit.
     pub(crate) is_probed: bool,
-    /// Whether the program says if it is.
+    /// `true` if the program reports whether this candidate is fit.
     pub(crate) has_fitness: bool,
-    /// Whether a record with our identity is ours even if we did not write it.
+    /// `true` if a record with the own identity may be from another process.
     pub reclaim_own_identity: bool,
-    /// Whether a release leaves the published duration in the record.
+    /// `true` if a release keeps the lease duration in the record.
     pub(crate) release_keeps_duration: bool,
 }
 
 impl Config {
-    /// Checks every rule and fills in every default.
+    /// Checks every rule and returns the settings with all defaults.
     pub(crate) fn validate(&self) -> Result<Settings, ConfigError> {
         let optional = [
             ("lease_duration", self.lease_duration, SHORTEST),
@@ -86,14 +100,14 @@ impl Config {
         ];
         for (field, chosen, shortest) in optional {
             let Some(value) = chosen else { continue };
-            require(value >= shortest, field, show(value), "it must be at least 1ms")?;
-            require(value <= LONGEST, field, show(value), "it must fit in 31 bits of seconds")?;
+            require(value >= shortest, field, show(value), "must be at least 1ms")?;
+            require(value <= LONGEST, field, show(value), "must fit in 31 bits of seconds")?;
         }
         let [lease_duration, renew_deadline, retry_period] = self.durations()?;
         let renew_interval = self.renew_interval.unwrap_or(retry_period.min(renew_deadline / 2).max(SHORTEST));
         let release_timeout = self.release_timeout.unwrap_or(retry_period);
         let shown = |value: Duration, chosen: Option<Duration>| {
-            let origin = if chosen.is_some() { "" } else { ", which follows from what is set" };
+            let origin = if chosen.is_some() { "" } else { " (derived from the other settings)" };
             format!("{}{origin}", show(value))
         };
         let deadline = shown(renew_deadline, self.renew_deadline);
@@ -102,24 +116,24 @@ impl Config {
             renew_deadline < lease_duration,
             "renew_deadline",
             &deadline,
-            format_args!("it must be less than lease_duration ({})", shown(lease_duration, self.lease_duration)),
+            format_args!("must be less than lease_duration ({})", shown(lease_duration, self.lease_duration)),
         )?;
         require(
             renew_deadline > retry_period.mul_f64(JITTER_FACTOR),
             "renew_deadline",
             &deadline,
-            format_args!("it must be greater than {JITTER_FACTOR} times {retry}"),
+            format_args!("must be greater than {JITTER_FACTOR} times {retry}"),
         )?;
         let rule = format_args!(
-            "it must be at most half of renew_deadline ({deadline}), so that a failed renewal can be tried again"
+            "must be at most half of renew_deadline ({deadline}), so that a failed renewal can be retried"
         );
         require(renew_interval <= renew_deadline / 2, "renew_interval", show(renew_interval), rule)?;
         if let Some(within) = self.progress_timeout {
-            let rule = format_args!("it must be at least {retry}");
+            let rule = format_args!("must be at least {retry}");
             require(within >= retry_period, "progress_timeout", show(within), rule)?;
         }
         if let Some(timeout) = self.probe_timeout {
-            let rule = format_args!("it must be greater than {retry}, at which the probe is run");
+            let rule = format_args!("must be greater than {retry}, the interval of the probe");
             require(timeout > retry_period, "probe_timeout", show(timeout), rule)?;
         }
         let lease_duration = published(lease_duration);
@@ -128,18 +142,18 @@ impl Config {
             "renew_deadline",
             &deadline,
             format_args!(
-                "it must be at least 1s less than the published lease_duration ({}), because client-go compares \
-                 records in whole seconds; no_client_go_peers(true) lifts this where no candidate runs client-go",
+                "must be at least 1s less than the published lease_duration ({}), because client-go compares \
+                 records in whole seconds; if no candidate runs client-go, no_client_go_peers(true) removes this rule",
                 shown(lease_duration, self.lease_duration)
             ),
         )?;
         let identity = self.identity.clone().unwrap_or_else(default_identity);
-        require(!identity.is_empty(), "identity", format_args!("{identity:?}"), "it must not be empty")?;
+        require(!identity.is_empty(), "identity", format_args!("{identity:?}"), "must not be empty")?;
         require(
             identity.len() <= LONGEST_IDENTITY && !identity.contains(char::is_control),
             "identity",
             format_args!("{:?} ({} bytes)", identity.chars().take(64).collect::<String>(), identity.len()),
-            format_args!("it must have at most {LONGEST_IDENTITY} bytes and no control characters such as line breaks"),
+            format_args!("must have at most {LONGEST_IDENTITY} bytes and no control characters such as line breaks"),
         )?;
         Ok(Settings {
             identity,
@@ -160,8 +174,8 @@ impl Config {
 
     /// Returns the lease duration, the renew deadline and the retry period.
     ///
-    /// What is not set follows from what is, in client-go's proportions of 15 : 10 : 2, and leaves the second that
-    /// client-go needs.
+    /// Missing values are derived from the others in client-go's proportions of 15 : 10 : 2. They keep the distance of one second
+    /// that client-go needs.
     fn durations(&self) -> Result<[Duration; 3], ConfigError> {
         let spare = if self.no_client_go_peers { Duration::ZERO } else { CLIENT_GO_GRANULARITY };
         let deadline_of = |lease: Duration| (lease * 2 / 3).min(published(lease).saturating_sub(spare));
@@ -173,8 +187,8 @@ impl Config {
                     published(lease) > spare,
                     "lease_duration",
                     show(lease),
-                    "it must be greater than 1s, because client-go compares records in whole seconds; \
-                     no_client_go_peers(true) lifts this where no candidate runs client-go",
+                    "must be greater than 1s, because client-go compares records in whole seconds; \
+                     if no candidate runs client-go, no_client_go_peers(true) removes this rule",
                 )?;
                 (lease, deadline_of(lease))
             }
@@ -190,8 +204,8 @@ impl Config {
     }
 }
 
-/// What is published of a lease duration: whole seconds, and never less than it is. Others wait as long as is published,
-/// so whatever lies above that would be believed by nobody but us.
+/// Returns the lease duration in the record: the duration rounded up to whole seconds, because standbys wait for the duration
+/// in the record.
 fn published(lease_duration: Duration) -> Duration {
     Duration::from_secs(lease_duration.as_secs() + u64::from(lease_duration.subsec_nanos() > 0)).min(LONGEST)
 }
@@ -202,13 +216,13 @@ impl Settings {
         self.is_probed || self.has_fitness
     }
 
-    /// What goes into `leaseDurationSeconds`.
+    /// Returns the value of `leaseDurationSeconds`.
     pub(crate) fn published_seconds(&self) -> i32 {
         i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX)
     }
 }
 
-/// The host's name, which in a pod is the pod's, and random bits: two processes must never share an identity.
+/// Returns the host name, which in a pod is the name of the pod, with random bits. Two processes must not share an identity.
 fn default_identity() -> String {
     format!("{}_{:016x}", host_name(), random_seed())
 }
@@ -337,29 +351,29 @@ mod tests {
                 config.lease_duration = Some(secs(15));
                 config.renew_deadline = Some(secs(15));
             }),
-            "renew_deadline is 15s: it must be less than lease_duration (15s)"
+            "renew_deadline is 15s: must be less than lease_duration (15s)"
         );
         assert_eq!(
             rule(|config| {
                 config.renew_deadline = Some(secs(10));
                 config.retry_period = Some(secs(9));
             }),
-            "renew_deadline is 10s: it must be greater than 1.2 times retry_period (9s)"
+            "renew_deadline is 10s: must be greater than 1.2 times retry_period (9s)"
         );
         assert_eq!(
             rule(|config| {
                 config.lease_duration = Some(secs(15));
                 config.retry_period = Some(secs(9));
             }),
-            "renew_deadline is 10s, which follows from what is set: it must be greater than 1.2 times retry_period (9s)"
+            "renew_deadline is 10s (derived from the other settings): must be greater than 1.2 times retry_period (9s)"
         );
         assert!(rule(|config| config.lease_duration = Some(secs(1 << 31))).contains("31 bits"));
         assert!(rule(|config| config.renew_interval = Some(secs(6))).contains("at most half of renew_deadline (10s"));
-        assert_eq!(rule(|config| config.identity = Some("".into())), r#"identity is "": it must not be empty"#);
+        assert_eq!(rule(|config| config.identity = Some("".into())), r#"identity is "": must not be empty"#);
         let identity = |identity: &str| Config { identity: Some(identity.to_owned()), ..Config::default() }.validate();
         for odd in ["two\nlines", "a\tb", "\u{7f}", "\u{9b}", &"x".repeat(1_025), &"ä".repeat(513)] {
             let error = identity(odd).expect_err(odd).to_string();
-            let rule = ": it must have at most 1024 bytes and no control characters such as line breaks";
+            let rule = ": must have at most 1024 bytes and no control characters such as line breaks";
             assert!(error.starts_with("identity is \"") && error.ends_with(rule) && error.len() < 400, "{error}");
         }
         assert!(identity("日本 🙂 pod-7@10.0.3.7:9000").is_ok() && identity(&"ä".repeat(512)).is_ok());

@@ -1,45 +1,54 @@
-//! Why a term ended.
+//! The reasons for the end of a term.
 
 use std::fmt;
 
-/// Why a term ended.
+/// The reason why a term ended.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::StopReason;
+///
+/// let reason = StopReason::Superseded { by: Some("pod-2".to_owned()) };
+/// assert_eq!(reason.to_string(), "the lease is held by \"pod-2\"");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The guard was dropped or released, or nobody took the term.
+    /// The guard was dropped or released, or no campaign took the term.
     Released,
-    /// [`LeaderGuard::step_down`](crate::LeaderGuard::step_down) was called, or protected work panicked.
+    /// [`LeaderGuard::step_down`](crate::LeaderGuard::step_down) was called, or the protected work panicked.
     SteppedDown,
     /// No renewal succeeded within the renew deadline.
     Expired,
     /// The work made no progress within
     /// [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout).
     NoProgress,
-    /// This candidate is not fit to lead: see [`fit_while`](crate::LeaderElectorBuilder::fit_while) and
+    /// The candidate is unfit. See [`fit_while`](crate::LeaderElectorBuilder::fit_while) and
     /// [`fitness`](crate::LeaderElectorBuilder::fitness).
     Unfit,
-    /// The record is another's now (`by`), or nobody's.
+    /// Another client changed or cleared the holder of the record.
     Superseded {
-        /// Who holds the lease instead.
+        /// The new holder. `None` if the holder was cleared.
         by: Option<String>,
     },
     /// The lease was deleted.
     Deleted,
-    /// The record has our identity and is none of our writes: another process uses the same identity.
+    /// Another process with the same identity wrote the record.
     IdentityConflict,
-    /// The store went back to a state from before the term.
+    /// The store was restored to a state from before the term.
     StoreRestored,
-    /// The elector's thread has panicked in a [`Store`](crate::Store).
+    /// The elector's thread panicked in a [`Store`](crate::Store).
     ElectorPanicked,
 }
 
 impl StopReason {
-    /// Whether its holder wanted the term to end.
+    /// Returns `true` if the holder ended the term.
     pub(crate) fn was_asked_for(&self) -> bool {
         matches!(self, Self::Released | Self::SteppedDown)
     }
 
-    /// Whether the record is renewed for a while after it, so that work that is winding down is covered.
+    /// Returns `true` if the lease is still renewed after the end, so that the work can finish.
     pub(crate) fn drains(&self) -> bool {
         matches!(self, Self::SteppedDown | Self::Unfit)
     }
@@ -48,13 +57,13 @@ impl StopReason {
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Released => f.write_str("its guard was released or dropped"),
+            Self::Released => f.write_str("the guard was dropped or released"),
             Self::SteppedDown => f.write_str("the leader stepped down"),
-            Self::NoProgress => f.write_str("the work made no progress for too long"),
-            Self::Unfit => f.write_str("this candidate is not fit to lead"),
+            Self::NoProgress => f.write_str("the work made no progress within the progress timeout"),
+            Self::Unfit => f.write_str("the candidate is unfit"),
             Self::Expired => f.write_str("no renewal succeeded within the renew deadline"),
-            Self::Superseded { by: Some(by) } => write!(f, "the lease is held by {by:?} now"),
-            Self::Superseded { by: None } => f.write_str("somebody else released the lease"),
+            Self::Superseded { by: Some(by) } => write!(f, "the lease is held by {by:?}"),
+            Self::Superseded { by: None } => f.write_str("another client cleared the holder of the lease"),
             Self::Deleted => f.write_str("the lease was deleted"),
             Self::IdentityConflict => f.write_str("another process uses the same identity"),
             Self::StoreRestored => f.write_str("the store was restored to an older state"),
@@ -72,13 +81,13 @@ mod tests {
         use StopReason::*;
         // Whether the holder asked for the end, and whether the record is renewed after it.
         for (reason, text, was_asked_for, drains) in [
-            (Released, "released or dropped", true, false),
+            (Released, "dropped or released", true, false),
             (SteppedDown, "stepped down", true, true),
             (NoProgress, "no progress", false, false),
-            (Unfit, "not fit to lead", false, true),
+            (Unfit, "is unfit", false, true),
             (Expired, "no renewal succeeded", false, false),
             (Superseded { by: Some("b".into()) }, "held by \"b\"", false, false),
-            (Superseded { by: None }, "else released", false, false),
+            (Superseded { by: None }, "cleared the holder", false, false),
             (Deleted, "was deleted", false, false),
             (IdentityConflict, "the same identity", false, false),
             (StoreRestored, "an older state", false, false),

@@ -1,4 +1,4 @@
-//! What a watch has told, and how far it is believed.
+//! The state of a watch: its events, and how far they are trusted.
 
 use std::time::Duration;
 
@@ -6,46 +6,51 @@ use super::messages::ReadContext;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::clock::Moment;
 
-/// What is known of the watch.
+/// The state of the current watch and of earlier watches.
 #[derive(Debug, Default)]
 pub(super) struct WatchState {
     pub(super) open: Option<Open>,
-    /// When a watch last told anything that was not known to be past, or a read found that there was nothing to tell. One that
-    /// goes on where another ended begins with the silence of that.
+    /// The time of the last current event, or of the last read that found no undelivered change.
+    ///
+    /// A watch that continues another watch also continues the silence of that watch.
     pub(super) heard_at: Option<Moment>,
-    /// Whether what was seen before it opened is known to be there still. A watch that begins from scratch tells what is there,
-    /// but cannot tell what is not there any more.
+    /// `true` if the observations from before the watch are known to be current.
+    ///
+    /// A watch that starts from scratch delivers existing records, but does not report records that no longer exist.
     pub(super) synced: bool,
-    /// What was there when the store was found to be restored. A server in front of it that was not restarted goes on showing
-    /// what was before, and up to a version that nobody knows both tell the same; only what was written since tells them apart.
+    /// The record that was found when a restore of the store was detected.
+    ///
+    /// A server in front of the store that was not restarted continues to deliver the old state. Up to an unknown version, the
+    /// old and the restored state are equal. Only later writes distinguish them.
     pub(super) restored: Option<LeaderElectionRecord>,
 }
 
-/// A watch that is open: one stream of events without a break.
+/// An open watch: one uninterrupted stream of events.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) opened_at: Moment,
-    /// The newest version that it has told, or that was known when it went on where another had ended.
+    /// The newest delivered version, or the newest known version when the watch continued another watch.
     pub(super) told: u64,
-    /// The last change of the record that it has told, and when it did.
+    /// The last delivered change of the record, and its time.
     pub(super) change: Option<(Moment, LeaderElectionRecord)>,
-    /// The longest time between two changes that it has told of the present term.
+    /// The longest time between two delivered changes of the current term.
     pub(super) longest_gap: Duration,
-    /// A version that a read found, and by when it is to be told at last.
+    /// A version that a read found, and the latest time for its event.
     pub(super) owed: Option<(u64, Moment)>,
-    /// Whether what it tells is of this store.
+    /// `true` if the events are known to be from the current state of the store.
     pub(super) verified: bool,
-    /// What a read is to find before what is told is believed: a version, the record at it, and when that was told.
+    /// The event that a read must confirm: its version, its record and its time.
     pub(super) to_confirm: Option<(u64, Option<LeaderElectionRecord>, Moment)>,
 }
 
-/// What to make of what a watch tells.
+/// The trust in an event of a watch.
 #[derive(PartialEq)]
 pub(super) enum WatchTrust {
+    /// The event is used.
     Believed,
-    /// Not before a read has found it.
+    /// A read must confirm the event.
     Unconfirmed,
-    /// It is of another life of the store.
+    /// The event is from before a restore of the store.
     Contradicted,
 }
 
@@ -54,25 +59,25 @@ impl WatchState {
         self.open.is_some()
     }
 
-    /// Whether the store was found to be restored.
+    /// Returns `true` if a restore of the store was detected.
     pub(super) fn is_doubtful(&self) -> bool {
         self.restored.is_some()
     }
 
-    /// From now on nothing is believed that a read has not found.
+    /// Distrusts all events until reads confirm them.
     pub(super) fn doubt(&mut self, restored: LeaderElectionRecord) {
         self.restored = Some(restored);
         self.open = None;
     }
 
-    /// It told of `version`, where `newest` is known, and what stands at that.
+    /// Evaluates an event with `version`. `newest` is the newest known version, and `known` its record.
     pub(super) fn tells(
         &mut self,
         at: Moment,
         (version, record): (u64, Option<&LeaderElectionRecord>),
         (newest, known): (u64, Option<&LeaderElectionRecord>),
     ) -> WatchTrust {
-        // What is left of a stream that was given up.
+        // A late event of a watch that was ended.
         let Some(open) = &mut self.open else {
             return if self.restored.is_some() { WatchTrust::Unconfirmed } else { WatchTrust::Believed };
         };
@@ -86,7 +91,7 @@ impl WatchState {
         if open.owed.is_some_and(|(owed, _)| owed <= version) {
             open.owed = None;
         }
-        // Below what is known a server that goes on with what was before tells nothing else than any other.
+        // Up to the newest known version, a server with the old state delivers the same events as other servers.
         if version > newest && !open.verified {
             open.to_confirm = Some((version, record.cloned(), at));
         } else if version == newest && known.is_some() && record.is_some() && !open.verified {
@@ -99,7 +104,7 @@ impl WatchState {
         if open.to_confirm.is_none() { WatchTrust::Believed } else { WatchTrust::Unconfirmed }
     }
 
-    /// A read that was answered found `version`, or nothing. False if what the watch has told is not of this store.
+    /// Compares the result of a read with the events. Returns `false` if the events are not from the current state of the store.
     pub(super) fn agrees_with_read(
         &mut self,
         context: ReadContext,
@@ -110,14 +115,14 @@ impl WatchState {
             self.heard_at = self.heard_at.max(Some(context.sent_at));
             return true;
         };
-        // It says nothing of a watch that has opened since.
+        // The read is older than the watch.
         if context.sent_at < open.opened_at {
             return true;
         }
         self.synced = true;
         let owed = match found {
             Some(found) => (found.version > open.told).then_some(found.version),
-            // It has yet to tell that what it has told of was deleted.
+            // The event of the deletion is missing.
             None => open.change.as_ref().map(|_| open.told + 1),
         };
         open.owed = owed.map(|owed| (owed, open.owed.map_or(told_by, |(_, by)| by)));
@@ -129,7 +134,7 @@ impl WatchState {
                 let reaches = found.version >= *told;
                 self.agrees(found) && reaches
             }
-            // What was told of may have been deleted since.
+            // The record of the event may have been deleted since.
             (Some((_, _, at)), None) if context.sent_at >= *at => {
                 open.to_confirm = None;
                 true
@@ -138,7 +143,7 @@ impl WatchState {
         }
     }
 
-    /// Whether what an answer shows agrees with what the watch has told: versions that were used again have other records.
+    /// Returns `true` if a found record agrees with the event to confirm. A reused version has another record.
     pub(super) fn agrees(&mut self, found: &VersionedRecord) -> bool {
         let Some(open) = &mut self.open else { return true };
         match &open.to_confirm {
@@ -148,7 +153,7 @@ impl WatchState {
                 open.to_confirm = None;
                 agrees
             }
-            // It lags behind, and has yet to tell this.
+            // The watch lags behind and has not delivered this version yet.
             Some((told, ..)) if *told < found.version => {
                 open.to_confirm = None;
                 true
@@ -159,7 +164,7 @@ impl WatchState {
 }
 
 impl Open {
-    /// Notes how long the holder lets its record stand.
+    /// Notes the time between two changes by the holder.
     fn note_change(&mut self, at: Moment, record: Option<&LeaderElectionRecord>) {
         let same_term = |before: &LeaderElectionRecord, after: &LeaderElectionRecord| {
             before.holder_identity == after.holder_identity && before.acquire_time == after.acquire_time

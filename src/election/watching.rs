@@ -1,7 +1,9 @@
-//! What a watch adds: changes are heard of at once instead of looked for. Correctness never rests on it.
+//! The use of watches: events report changes at once, without polling.
 //!
-//! The watcher says when a watch opens and when it ends. Whether an open one tells what it should is inferred here, and
-//! nowhere else: from what it tells, and from what reads find that it has not told.
+//! Correctness does not depend on a watch.
+//!
+//! The watch thread reports when a watch opens and when a watch ends. Only this module decides whether an open watch delivers
+//! all changes. The decision compares the events with the results of reads.
 
 use std::time::Duration;
 
@@ -10,14 +12,14 @@ use super::watch::{Open, WatchTrust};
 use super::{Election, Holder, ObservedState, Phase};
 use crate::util::clock::Moment;
 
-/// A watch that begins from scratch mentions at once what is there. What it has not mentioned by then is looked for.
+/// The time in which a new watch must deliver the current record. After this time, a read is sent.
 pub(super) const MENTIONED_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long a leader whose write met a conflict waits to be told why. Mostly it has been told before.
+/// The time in which the watch must deliver the change that caused a leader's conflict. The event usually comes earlier.
 pub(super) const TOLD_WITHIN: Duration = Duration::from_millis(250);
 
 impl Election {
-    /// What a watch told of, and when that was received.
+    /// Handles an event of the watch, which was received at `received_at`.
     pub fn on_change(&mut self, now: Moment, received_at: Moment, change: Change) {
         let told = match &change {
             Change::Written(observed) => (observed.version, Some(&observed.record)),
@@ -33,14 +35,16 @@ impl Election {
         self.confirm_release();
     }
 
-    /// What a watch told is not to be believed before a read has come to it: so that read is not put off.
+    /// Schedules a read that confirms an event of the watch.
     fn confirm(&mut self, now: Moment) {
         if self.watch.is_open() {
             self.read_within(now, Duration::ZERO);
         }
     }
 
-    /// A watch is open: it goes on where the last one ended, or begins from scratch with what is there.
+    /// Notes that a watch is open.
+    ///
+    /// The watch continues the previous watch, or starts with the current record (`from_scratch`).
     pub fn watch_opened(&mut self, now: Moment, from_scratch: bool) {
         self.watch.open = Some(Open {
             opened_at: now,
@@ -61,29 +65,31 @@ impl Election {
         }
     }
 
-    /// The watch ended, or was refused: until another is open, the store is polled.
+    /// Notes that the watch has ended or was refused.
+    ///
+    /// The store is polled until another watch is open.
     pub fn watch_lost(&mut self, now: Moment) {
         self.watch.open = None;
-        // Those that lost it together must not all ask at once.
+        // A random pause, because many candidates may lose their watches at the same time.
         let pause = self.settings.retry_period.mul_f64(self.random.f64());
         self.read_within(now, pause);
     }
 
     pub(super) fn read_within(&mut self, now: Moment, pause: Duration) {
-        // A look that is owed anyway, because a write was refused or there was none yet, is not put off.
+        // A read that is already needed is not delayed.
         let owed = (self.schedule.must_read || matches!(self.observed, ObservedState::Nothing))
             .then_some(self.schedule.read_at);
         self.schedule.read_at = owed.map_or(now + pause, |owed| owed.min(now + pause));
     }
 
-    /// Whether the watch tells every change, so that nothing has to be looked for.
+    /// Returns `true` if the watch delivers every change, so that no polling is needed.
     pub(super) fn watch_tells(&self, now: Moment) -> bool {
         let Some(open) = &self.watch.open else { return false };
         let knows = self.watch.synced || matches!(self.observed, ObservedState::Absent { .. });
         knows && open.owed.is_none() && open.to_confirm.is_none() && self.silent_at().is_none_or(|at| now < at)
     }
 
-    /// Gives up a watch that has not told what a read has found, although it had time to.
+    /// Restarts a watch that did not deliver a change that a read has found.
     pub(super) fn notice_what_is_owed(&mut self, now: Moment) {
         if self.owed_by().is_some_and(|by| now >= by) {
             self.give_up_watch(now);
@@ -99,8 +105,8 @@ impl Election {
         self.watch.open.as_ref()?.owed.map(|(_, by)| by)
     }
 
-    /// When an open watch has been silent for so long about a lease that is held that a read is to find out why: it may
-    /// have been cut without a word.
+    /// Returns the time at which the silence of an open watch on a held lease needs a read. The connection of the watch may be
+    /// broken without an error.
     pub(super) fn silent_at(&self) -> Option<Moment> {
         let (Some(open), ObservedState::Record(known)) = (&self.watch.open, &self.observed) else { return None };
         if known.holder == Holder::Nobody {
@@ -111,7 +117,7 @@ impl Election {
         if let Phase::Leading(_) = self.phase {
             tolerance = tolerance.max(self.settings.renew_interval * 2);
         }
-        // Always in time to hear of a renewal before the lease runs out. Of one that has run out nobody is to tell anything.
+        // Early enough to find a renewal before the lease expires. An expired lease is silent anyway.
         let at = self.watch.heard_at.unwrap_or(open.opened_at) + tolerance.min(published * 9 / 10);
         (at < known.changed_at + published).then_some(at)
     }

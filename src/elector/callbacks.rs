@@ -1,4 +1,4 @@
-//! Callbacks, for people who know client-go.
+//! Callbacks in the style of client-go, and methods that run terms.
 
 use crate::election::stop_reason::StopReason;
 use crate::elector::leader_elector::LeaderElector;
@@ -9,7 +9,7 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::Receiver;
 use crate::util::sync::{Instant, Mutex};
 
-/// What to do when leadership changes, for [`LeaderElector::run`].
+/// Callbacks for changes of leadership, used by [`LeaderElector::run`].
 ///
 /// # Examples
 ///
@@ -31,21 +31,27 @@ use crate::util::sync::{Instant, Mutex};
 /// }
 /// ```
 pub trait Callbacks: Sync {
-    /// Does the leader's work; the term ends when it returns. Runs on a thread of its own, inside
-    /// [`LeaderGuard::scope`], and is to return soon after [`LeaderGuard::is_leader`] turns false.
+    /// Called when a term starts, to do the leader's work.
+    ///
+    /// The term ends when the callback returns. The callback runs on its own thread, inside [`LeaderGuard::scope`]. The
+    /// callback must return soon after [`LeaderGuard::is_leader`] returns `false`.
     fn on_started_leading(&self, guard: &LeaderGuard);
 
-    /// The term is over, its work has returned, and its lease is released. Runs on the caller's thread. It is not called while the
-    /// work hangs: what is to end the process then waits for [`LeaderGuard::ended`] on a thread of its own.
+    /// Called when the term has ended, its work has returned, and its lease is released.
+    ///
+    /// The callback runs on the caller's thread. The callback is not called while the work hangs. To end the process in
+    /// that case, wait for [`LeaderGuard::ended`] on another thread.
     fn on_stopped_leading(&self) {}
 
-    /// Another candidate leads, or this one. Runs on the caller's thread, and is to return soon.
+    /// Called when the leader changes; the new leader may be this candidate.
+    ///
+    /// The callback runs on the caller's thread and must return soon.
     fn on_new_leader(&self, identity: &str) {
         let _ = identity;
     }
 }
 
-/// How [`LeaderElector::run`] ended.
+/// The outcome of [`LeaderElector::run`].
 ///
 /// # Examples
 ///
@@ -55,9 +61,9 @@ pub trait Callbacks: Sync {
 ///
 /// # let (_stop, stopped) = leasehold::crossbeam_channel::bounded::<()>(1);
 /// match elector.run(&stopped, callbacks)? {
-///     RunOutcome::Stopped => println!("told to stop"),
+///     RunOutcome::Stopped => println!("stopped by the caller"),
 ///     RunOutcome::Lost(reason) => println!("the term was lost: {reason}"),
-///     RunOutcome::WorkReturned => println!("there is nothing left to do"),
+///     RunOutcome::WorkReturned => println!("the work is complete"),
 ///     _ => {}
 /// }
 /// # Ok(())
@@ -66,30 +72,23 @@ pub trait Callbacks: Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunOutcome {
-    /// There was a message on the stop channel, or its senders are gone.
+    /// A message on the stop channel, or the end of all its senders.
     Stopped,
-    /// The term was lost.
+    /// The loss of the term, for this reason.
     Lost(StopReason),
-    /// The work returned, while its term was valid, or after somebody had stepped it down.
+    /// The return of the work while its term was valid, or after the term was stepped down.
     WorkReturned,
 }
 
 impl LeaderElector {
-    /// Campaigns for one term, and runs `callbacks` through it. Returns how that ended, when the term is over, or when there is a
-    /// message on `stop` or its senders are gone: then the campaign is withdrawn, or the term stepped down and its work
-    /// waited for.
+    /// Campaigns for one term, runs `callbacks` through the term, and returns the outcome.
     ///
-    /// Unlike client-go's it calls [`on_new_leader`](Callbacks::on_new_leader) on the caller's thread: while that runs nothing
-    /// else of this does, also no `stop` is heard. And a callback that panics is the last one to be called: the term ends, its
-    /// lease is released, and the panic goes on to the caller without [`on_stopped_leading`](Callbacks::on_stopped_leading).
+    /// Blocks until the term has ended and its work has returned. A message on `stop`, or the end of all its senders,
+    /// stops the run. The campaign is then withdrawn. If there is a term already, the term is stepped down, and `run`
+    /// waits for its work.
     ///
-    /// # Errors
-    ///
-    /// As for [`block_until_leader`](Self::block_until_leader).
-    ///
-    /// # Panics
-    ///
-    /// With the panic of a callback.
+    /// Unlike in client-go, [`on_new_leader`](Callbacks::on_new_leader) runs on the caller's thread. While that
+    /// callback runs, `run` does nothing else and does not react to `stop`.
     ///
     /// # Examples
     ///
@@ -109,11 +108,20 @@ impl LeaderElector {
     /// # drop(stop);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if a callback panics. The term ends, its lease is released, and
+    /// [`on_stopped_leading`](Callbacks::on_stopped_leading) is not called.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`block_until_leader`](Self::block_until_leader).
     pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<RunOutcome, Error> {
         let campaign = self.campaign()?;
         let transitions = self.transitions();
         let guard = loop {
-            // A term that is won at the same time must not begin.
+            // If a stop and an acquisition arrive together, the term must not start.
             channel::select_biased! {
                 recv(stop) -> _ => return Ok(RunOutcome::Stopped),
                 recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
@@ -126,7 +134,7 @@ impl LeaderElector {
         let end = guard.scope(|scope| {
             let (working, done) = channel::bounded::<()>(0);
             let worker = scope.spawn(|| {
-                // Dropped also when the work panics.
+                // Dropped even if the work panics.
                 let _working = working;
                 callbacks.on_started_leading(&guard);
             });
@@ -138,12 +146,12 @@ impl LeaderElector {
                     recv(stop) -> _ => {
                         is_stopped = true;
                         guard.step_down();
-                        // A channel without senders is always ready: listen to it once.
+                        // A channel without senders is always ready and would spin.
                         stop = channel::never();
                     }
                     recv(transitions) -> transition => match transition {
                         Ok(transition) => tell(callbacks, &transition),
-                        // The elector's thread is gone, and so is the term: what is left is to wait for the work.
+                        // Without the elector's thread the term has ended. Only the work remains to wait for.
                         Err(_) => transitions = channel::never(),
                     },
                 }
@@ -154,7 +162,7 @@ impl LeaderElector {
             match guard.check() {
                 _ if is_stopped => RunOutcome::Stopped,
                 Ok(()) => RunOutcome::WorkReturned,
-                // By the work itself, which had nothing left to do.
+                // The work itself stepped down, because nothing was left to do.
                 Err(ended) if ended.reason == StopReason::SteppedDown => RunOutcome::WorkReturned,
                 Err(ended) => RunOutcome::Lost(ended.reason),
             }
@@ -164,20 +172,15 @@ impl LeaderElector {
         Ok(end)
     }
 
-    /// Does `work` in each term that this candidate wins, one after another, until there is a message on `stop` or its senders
-    /// are gone. A term ends when it is lost, when the work returns, and when it is to stop: the work is to return soon after
-    /// [`is_leader`](LeaderGuard::is_leader) turns false, and is waited for. After a term that was shorter than the retry period
-    /// it waits for that long, so that work that fails at once does not lead again and again without a pause.
+    /// Runs `work` in every term of this candidate, one term after another, until a stop.
     ///
-    /// The work runs on a thread of its own, inside [`LeaderGuard::scope`].
+    /// Blocks until there is a message on `stop` or all its senders are dropped. The work runs on its own thread,
+    /// inside [`LeaderGuard::scope`]. A term ends when the term is lost, when the work returns, or on a stop. The work
+    /// must return soon after [`is_leader`](LeaderGuard::is_leader) returns `false`, and this method waits for the
+    /// work.
     ///
-    /// # Errors
-    ///
-    /// As for [`block_until_leader`](Self::block_until_leader).
-    ///
-    /// # Panics
-    ///
-    /// With the panic of the work; the term is released then.
+    /// If a term was shorter than the retry period, this method waits for the rest of that period before the next
+    /// campaign. Work that fails at once therefore does not lead again and again without a pause.
     ///
     /// # Examples
     ///
@@ -185,7 +188,7 @@ impl LeaderElector {
     /// use leasehold::LeaderElector;
     ///
     /// let (stop, stopped) = leasehold::crossbeam_channel::bounded::<()>(1);
-    /// // and have a handler of SIGTERM send a message there
+    /// // A handler of SIGTERM sends a message to `stop`.
     /// let elector = LeaderElector::builder("my-controller").start()?;
     /// elector.run_until(&stopped, |guard| {
     ///     while guard.is_leader() { /* one unit of work */ }
@@ -193,6 +196,14 @@ impl LeaderElector {
     /// # drop(stop);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the work panics. The term is then released.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`block_until_leader`](Self::block_until_leader).
     pub fn run_until<T>(&self, stop: &Receiver<T>, work: impl Fn(&LeaderGuard) + Sync) -> Result<(), Error> {
         let retry_period = self.settings().retry_period;
         let began = Mutex::new(None);
@@ -213,7 +224,7 @@ impl LeaderElector {
     }
 }
 
-/// Callbacks of which one is of interest.
+/// Callbacks that only run work.
 struct WorkCallbacks<F>(F);
 
 impl<F: Fn(&LeaderGuard) + Sync> Callbacks for WorkCallbacks<F> {

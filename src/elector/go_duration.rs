@@ -1,11 +1,11 @@
-//! Durations as Go's `time.ParseDuration` reads them and `Duration.String` writes them: `15s`, `1m30s`, `1.5s`.
+//! Durations in Go's syntax, such as `15s`, `1m30s` and `1.5s`.
 
 use std::time::Duration;
 
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
-    // Both letters that look so: U+00B5 and U+03BC.
+    // Two code points look like this letter: U+00B5 and U+03BC.
     ("µs", 1_000),
     ("μs", 1_000),
     ("ms", 1_000_000),
@@ -14,53 +14,53 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// What Go's durations can hold, 292 years.
+/// The longest duration of Go, 292 years.
 const LONGEST: u64 = i64::MAX as u64;
 
-/// Reads one; or says what is wrong with it.
+/// Parses a duration like Go's `time.ParseDuration`, or returns the broken rule.
 pub(crate) fn parse(text: &str) -> Result<Duration, &'static str> {
     if text.starts_with('-') {
-        return Err("it must not be negative");
+        return Err("must not be negative");
     }
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
         return Ok(Duration::ZERO);
     }
     if rest.is_empty() {
-        return Err("it must be a duration such as 15s, 1m30s or 1.5s");
+        return Err("must be a duration such as 15s, 1m30s or 1.5s");
     }
     let mut nanos = 0_u64;
     while !rest.is_empty() {
         let (part, after) = part(rest)?;
-        nanos = nanos.checked_add(part).filter(|nanos| *nanos <= LONGEST).ok_or("it must be less than 292 years")?;
+        nanos = nanos.checked_add(part).filter(|nanos| *nanos <= LONGEST).ok_or("must be less than 292 years")?;
         rest = after;
     }
     Ok(Duration::from_nanos(nanos))
 }
 
-/// One number with its unit, in nanoseconds, and what follows it.
+/// Parses one number with its unit. Returns nanoseconds and the rest of the text.
 fn part(text: &str) -> Result<(u64, &str), &'static str> {
     let is_of_a_number = |c: char| c.is_ascii_digit() || c == '.';
     let (number, rest) = text.split_at(text.find(|c| !is_of_a_number(c)).unwrap_or(text.len()));
     let (unit, rest) = rest.split_at(rest.find(is_of_a_number).unwrap_or(rest.len()));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-        return Err("it must be a duration such as 15s, 1m30s or 1.5s");
+        return Err("must be a duration such as 15s, 1m30s or 1.5s");
     }
     let Some((_, size)) = UNITS.iter().find(|(name, _)| *name == unit) else {
         return Err("each number needs a unit: ns, us, ms, s, m or h");
     };
-    let too_long = "it must be less than 292 years";
+    let too_long = "must be less than 292 years";
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_long)? };
     let nanos = whole.checked_mul(*size).ok_or(too_long)?;
-    // What is less than a nanosecond is cut off, as Go does. An hour has twelve decimals of them.
+    // Fractions of a nanosecond are cut off, as in Go. Eighteen digits suffice, because an hour is 3.6e12 ns.
     let digits = &fraction[..fraction.len().min(18)];
     let fraction: u64 = if digits.is_empty() { 0 } else { digits.parse().map_err(|_| too_long)? };
     let fraction = u128::from(fraction) * u128::from(*size) / 10_u128.pow(digits.len() as u32);
     Ok((nanos.checked_add(fraction as u64).ok_or(too_long)?, rest))
 }
 
-/// Writes it as Go does.
+/// Formats a duration like Go's `Duration.String`.
 pub(crate) fn format(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     let (size, unit) = match nanos {
@@ -84,7 +84,7 @@ pub(crate) fn format(duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    /// What Go's own `time.ParseDuration` and `String` make of them.
+    /// The expected values come from Go's own `time.ParseDuration` and `String`.
     #[test]
     fn durations_are_read_and_written_as_go_does() {
         for (text, nanos, written) in [

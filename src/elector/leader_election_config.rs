@@ -1,4 +1,4 @@
-//! Leader election as the components of Kubernetes are configured: by a part of a configuration file, and by flags.
+//! Leader election settings in the form of Kubernetes components: a file section and flags.
 
 use std::time::Duration;
 
@@ -10,19 +10,23 @@ use crate::elector::go_duration;
 use crate::elector::leader_elector::LeaderElector;
 use crate::util::config_error::ConfigError;
 
-/// Leader election as the components of Kubernetes are configured, in files and by flags: their
-/// [`LeaderElectionConfiguration`], field by field, with the same names, defaults and durations (`15s`, `1m30s`).
+/// The leader election section of a Kubernetes component's configuration.
 ///
-/// What a file says that is no field of it is an error. A duration that is absent or zero is the default: unlike a
-/// [`LeaderElectorBuilder`]'s, it does not follow from the others. The name of the object has no default. It is read by serde from
-/// whatever format the program's files have, YAML as well as JSON; flags are [set](Self::set) after that, and so count more.
-/// [`LeaderElectorBuilder::validate`] of its [builder](Self::builder) checks it without starting anything.
+/// The fields have the names, defaults and duration syntax (`15s`, `1m30s`) of Kubernetes'
+/// [`LeaderElectionConfiguration`].
+///
+/// Serde reads the type from any format, such as YAML or JSON. An unknown field is an error. A duration that is absent
+/// or zero has its default; unlike in [`LeaderElectorBuilder`], the default does not follow from the other durations.
+/// The name of the object has no default.
+///
+/// [`set`](Self::set) applies a flag and overrides the file. [`builder`](Self::builder) creates a builder, whose
+/// [`validate`](LeaderElectorBuilder::validate) checks the configuration without starting an elector.
 ///
 /// [`LeaderElectionConfiguration`]: https://pkg.go.dev/k8s.io/component-base/config/v1alpha1#LeaderElectionConfiguration
 ///
 /// # Examples
 ///
-/// In a file of the program's own:
+/// In a configuration file of the program:
 ///
 /// ```
 /// use leasehold::LeaderElectionConfig;
@@ -39,7 +43,7 @@ use crate::util::config_error::ConfigError;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///
-/// And by flags, with whatever parses arguments:
+/// With flags, from any argument parser:
 ///
 /// ```
 /// use leasehold::LeaderElectionConfig;
@@ -56,39 +60,49 @@ use crate::util::config_error::ConfigError;
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct LeaderElectionConfig {
-    /// Whether to elect a leader before work begins. Whoever asks for none works at once: that is the program's to do.
-    /// Default: true.
+    /// `true` to elect a leader before work begins. Defaults to `true`.
+    ///
+    /// If the field is `false`, the program must start its work without an election.
     #[serde(deserialize_with = "true_if_null")]
     pub leader_elect: bool,
-    /// As [`LeaderElectorBuilder::lease_duration`]. Default: 15 s.
+    /// The [lease duration](LeaderElectorBuilder::lease_duration). Defaults to 15 s.
     #[serde(with = "duration")]
     pub lease_duration: Duration,
-    /// As [`LeaderElectorBuilder::renew_deadline`]. Default: 10 s.
+    /// The [renew deadline](LeaderElectorBuilder::renew_deadline). Defaults to 10 s.
     #[serde(with = "duration")]
     pub renew_deadline: Duration,
-    /// As [`LeaderElectorBuilder::retry_period`]. Default: 2 s.
+    /// The [retry period](LeaderElectorBuilder::retry_period). Defaults to 2 s.
     #[serde(with = "duration")]
     pub retry_period: Duration,
-    /// The kind of object that holds the record. Default: Leases.
+    /// The kind of object that holds the record. Defaults to Leases.
     #[serde(deserialize_with = "default_if_null")]
     pub resource_lock: ResourceLock,
-    /// Its name.
+    /// The name of the object.
     #[serde(deserialize_with = "default_if_null")]
     pub resource_name: String,
-    /// Its namespace. Empty: that of the client.
+    /// The namespace of the object. If empty, the namespace of the client applies.
     #[serde(deserialize_with = "default_if_null")]
     pub resource_namespace: String,
 }
 
-/// A flag: see [`LeaderElectionConfig::FLAGS`].
+/// A command-line flag of [`LeaderElectionConfig::FLAGS`].
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::LeaderElectionConfig;
+///
+/// let [flag, ..] = LeaderElectionConfig::FLAGS;
+/// assert_eq!((flag.name, flag.value), ("leader-elect", "BOOL"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaderElectionFlag {
-    /// Its name, without the two dashes.
+    /// The name, without the two dashes.
     pub name: &'static str,
-    /// What its value is, such as `DURATION`.
+    /// The placeholder of the value, such as `DURATION`.
     pub value: &'static str,
-    /// What it is for, in one line.
+    /// The help text, in one line.
     pub help: &'static str,
 }
 
@@ -107,7 +121,9 @@ impl Default for LeaderElectionConfig {
 }
 
 impl LeaderElectionConfig {
-    /// The flags of Kubernetes' components, to feed an argument parser from. [`set`](Self::set) takes what it finds.
+    /// The flags of Kubernetes components, for use with an argument parser.
+    ///
+    /// [`set`](Self::set) applies the value of a flag.
     ///
     /// # Examples
     ///
@@ -122,51 +138,65 @@ impl LeaderElectionConfig {
         LeaderElectionFlag {
             name: "leader-elect",
             value: "BOOL",
-            help: "whether to elect a leader before work begins (default: true)",
+            help: "Elect a leader before work begins [default: true]",
         },
         LeaderElectionFlag {
             name: "leader-elect-lease-duration",
             value: "DURATION",
-            help: "how long others wait after the last renewal before they take over (default: 15s)",
+            help: "Time after the last renewal until a standby takes over [default: 15s]",
         },
         LeaderElectionFlag {
             name: "leader-elect-renew-deadline",
             value: "DURATION",
-            help: "how long the leader tries to renew before it stops leading (default: 10s)",
+            help: "Time without a renewal until the leader stops leading [default: 10s]",
         },
         LeaderElectionFlag {
             name: "leader-elect-retry-period",
             value: "DURATION",
-            help: "how long to wait between tries to acquire or to renew (default: 2s)",
+            help: "Time between attempts to acquire or to renew [default: 2s]",
         },
         LeaderElectionFlag {
             name: "leader-elect-resource-lock",
             value: "KIND",
-            help: "the kind of object that holds the record: leases, configmaps, endpoints, or two at once: configmapsleases, endpointsleases (default: leases)",
+            help: "leases|configmaps|endpoints|configmapsleases|endpointsleases [default: leases]",
         },
-        LeaderElectionFlag { name: "leader-elect-resource-name", value: "NAME", help: "the name of that object" },
+        LeaderElectionFlag { name: "leader-elect-resource-name", value: "NAME", help: "Name of the object" },
         LeaderElectionFlag {
             name: "leader-elect-resource-namespace",
             value: "NAMESPACE",
-            help: "the namespace of that object (default: that of the cluster's configuration)",
+            help: "Namespace of the object [default: from the cluster's configuration]",
         },
     ];
 
-    /// Takes the value of a flag, by its name without dashes.
+    /// Sets a field from the value of a flag, whose name has no leading dashes.
+    ///
+    /// Underscores in the name count as dashes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::LeaderElectionConfig;
+    ///
+    /// let mut config = LeaderElectionConfig::default();
+    /// config.set("leader-elect-retry-period", "3s")?;
+    /// assert_eq!(config.retry_period.as_secs(), 3);
+    /// # Ok::<(), leasehold::ConfigError>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], which names the flag, where there is no such flag, or the value is none for it.
+    /// - Returns [`ConfigError`] with the name of the flag if the flag is unknown, or if the value is invalid for the
+    ///   flag.
     pub fn set(&mut self, flag: &str, value: &str) -> Result<(), ConfigError> {
-        // Kubernetes' components take either.
+        // Kubernetes components accept dashes and underscores.
         let flag = flag.replace('_', "-");
         let Some(LeaderElectionFlag { name, .. }) = Self::FLAGS.iter().find(|known| known.name == flag) else {
-            return Err(ConfigError::new("flag", format_args!("--{flag}"), "there is no such flag of leader election"));
+            return Err(ConfigError::new("flag", format_args!("--{flag}"), "unknown flag of leader election"));
         };
         let refuse = |rule: &str| ConfigError::new(name, format_args!("{value:?}"), rule);
         let duration = || go_duration::parse(value).map_err(refuse);
         match *name {
-            "leader-elect" => self.leader_elect = truth(value).ok_or_else(|| refuse("it must be true or false"))?,
+            "leader-elect" => self.leader_elect = truth(value).ok_or_else(|| refuse("must be true or false"))?,
             "leader-elect-lease-duration" => self.lease_duration = duration()?,
             "leader-elect-renew-deadline" => self.renew_deadline = duration()?,
             "leader-elect-retry-period" => self.retry_period = duration()?,
@@ -179,8 +209,10 @@ impl LeaderElectionConfig {
         Ok(())
     }
 
-    /// A candidacy for the object that this names, with its durations; for more to be set, and to be
-    /// [started](LeaderElectorBuilder::start_with_client). Whether to elect at all is left to the caller.
+    /// Returns a builder for an elector on this object, with these durations.
+    ///
+    /// The builder accepts further settings before [`start_with_client`](LeaderElectorBuilder::start_with_client). The
+    /// caller decides whether to elect at all, by [`leader_elect`](Self::leader_elect).
     ///
     /// # Examples
     ///
@@ -208,7 +240,7 @@ impl LeaderElectionConfig {
     }
 }
 
-/// Go takes a null as if it were absent.
+/// Reads `null` like an absent field, as Go does.
 fn default_if_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
@@ -217,7 +249,7 @@ fn true_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::E
     Option::deserialize(deserializer).map(|chosen| chosen.unwrap_or(true))
 }
 
-/// As Go's `strconv.ParseBool` reads it.
+/// Parses a boolean like Go's `strconv.ParseBool`.
 fn truth(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -226,7 +258,7 @@ fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// As text, in Go's syntax.
+/// Serde support for durations as text in Go's syntax.
 mod duration {
     use serde::de::Error as _;
 

@@ -1,4 +1,4 @@
-//! The elector: what a user holds of the dedicated thread.
+//! The elector: a candidate for one lease.
 
 use std::io;
 use std::time::Duration;
@@ -27,21 +27,24 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::Sender;
 use crate::util::sync::{Arc, Instant};
 
-/// A candidate for one lease, on threads of its own: one decides and talks to the store, another reads the watch. (The
-/// look-up and opening of a connection come and go on a third.)
+/// A candidate for one lease, which runs on its own threads.
 ///
-/// It has at most one campaign or one undropped guard at a time. Between campaigns it only observes who leads: dropping
-/// a guard never makes it grab the lease again by itself.
+/// One thread decides and sends requests to the store, and one thread reads the watch. A third thread exists only while
+/// a connection is looked up and opened. All methods may be called from any thread at any time.
 ///
-/// Dropping the elector ends its campaign with [`Error::Stopped`]. The drop does not wait for the thread. A guard that still exists
-/// keeps the thread and the term until the guard is dropped.
+/// **One at a time.** An elector has at most one campaign or one undropped guard. Between campaigns, the elector only
+/// observes who leads. Dropping a guard never starts a new campaign.
 ///
-/// An elector, its campaign and its guard are dropped in any order. The last of these drops waits until the lease is released, at most
-/// for the release timeout, because the process may exit after that drop. Dropping an elector also waits for an acquisition that is
-/// under way. If that acquisition hangs, the elector cancels the request and reads the record once.
+/// **Drop.** Dropping the elector ends its campaign with [`Error::Stopped`]. The drop does not wait for the thread. A
+/// guard that still exists keeps the thread and the term until the guard is dropped.
 ///
-/// All methods may be called from any thread at any time. In a child made by `fork` it has no threads: to campaign there is
-/// [`Error::Forked`], dropping it does nothing, and what it is asked otherwise (its status, who leads) may wait for ever.
+/// An elector, its campaign and its guard may be dropped in any order. The last of these drops waits until the lease is
+/// released, at most for the release timeout, because the process may exit after that drop. Dropping an elector also
+/// waits for an acquisition in flight. If that acquisition hangs, the elector cancels the request and reads the record
+/// once.
+///
+/// **Fork.** In a child made by `fork`, the elector has no threads. A campaign in the child returns [`Error::Forked`],
+/// and the drop does nothing. All other methods, such as [`status`](Self::status), may block forever in the child.
 ///
 /// # Examples
 ///
@@ -49,8 +52,8 @@ use crate::util::sync::{Arc, Instant};
 /// use leasehold::LeaderElector;
 ///
 /// let elector = LeaderElector::builder("my-controller").start()?;
-/// println!("{} is a candidate", elector.identity());
-/// println!("{} leads", elector.current_leader().as_deref().unwrap_or("nobody"));
+/// println!("candidate: {}", elector.identity());
+/// println!("leader: {}", elector.current_leader().as_deref().unwrap_or("none"));
 /// let guard = elector.block_until_leader()?;
 /// while guard.is_leader() {
 ///     // one unit of work, with guard.fencing_token() on every write
@@ -66,7 +69,7 @@ pub struct LeaderElector {
     shared: SharedParts,
 }
 
-/// Who is told what the elector does, and who says whether the candidate is fit.
+/// Observers of the elector, and sources of its fitness.
 #[derive(Clone, Default)]
 pub(crate) struct Asking {
     pub(crate) observers: Vec<Arc<dyn Observer>>,
@@ -75,7 +78,7 @@ pub(crate) struct Asking {
 }
 
 impl LeaderElector {
-    /// On one record, or on two at once.
+    /// Starts an elector on one record, or on two records at once.
     pub(crate) fn spawn(
         settings: Settings,
         primary: Entry,
@@ -102,7 +105,7 @@ impl LeaderElector {
         let probing = probe.as_ref().map(probing).transpose()?;
         if let Some(fitness) = fitness {
             fitness.tell(&link);
-            // What was said before that.
+            // The flag may have been set before the elector was attached.
             link.leave(Command::FitnessSet);
         }
         let asked = Asked { probing, fitness: fitness.clone(), changes: 0 };
@@ -112,28 +115,29 @@ impl LeaderElector {
         Ok(elector)
     }
 
-    /// Who this candidate is in the record.
+    /// Returns the identity of this candidate.
     pub fn identity(&self) -> &str {
         &self.settings.identity
     }
 
-    /// The key of its record: the name of the Lease.
+    /// Returns the key of the record, which is the name of the Lease.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The namespace of its record. `None` where the store is not of a Kubernetes cluster.
+    /// Returns the namespace of the record, or `None` for a store outside of Kubernetes.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// What the election runs by, with what was not set filled in.
+    /// Returns the effective settings, with all defaults filled in.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// A view of the present term, as [`LeaderGuard::leadership`] gives it: for those who do not have the guard. `None` where
-    /// this candidate has no valid term.
+    /// Returns a view of the current term, or `None` if this candidate does not lead.
+    ///
+    /// The view is that of [`LeaderGuard::leadership`], for code that does not have the guard.
     ///
     /// # Examples
     ///
@@ -151,12 +155,9 @@ impl LeaderElector {
         self.shared.observations.valid_term().map(|term| Leadership::of(term, Arc::clone(link)))
     }
 
-    /// Asks for one term. The answer comes through [`Campaign::receiver`].
+    /// Starts a campaign for one term.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Busy`] when there is a campaign or a guard already, [`Error::Stopped`] after [`stop`](Self::stop),
-    /// [`Error::Forked`] in a child of the process that started the elector.
+    /// [`Campaign::receiver`] delivers the answer.
     ///
     /// # Examples
     ///
@@ -168,23 +169,26 @@ impl LeaderElector {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Busy`] if the elector already has a campaign or a guard.
+    /// - Returns [`Error::Stopped`] after [`stop`](Self::stop).
+    /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn campaign(&self) -> Result<Campaign, Error> {
         let (sender, receiver) = channel::bounded(1);
         let id = self.shared.pending.enter(Delivery::Term(sender.clone()), &self.shared.link)?;
         Ok(Campaign::new(id, (sender, receiver), Arc::clone(&self.shared.pending), Arc::clone(&self.shared.link)))
     }
 
-    /// Asks for one term, as [`campaign`](Self::campaign) does, and has the answer sent to `sender` with `key`: many campaigns may
-    /// share one channel. [`withdraw`](Self::withdraw) withdraws it.
+    /// Starts a campaign and sends its result to `sender`, tagged with `key`.
     ///
-    /// The channel is to have room, as an unbounded one always has: a term that finds it full or without a receiver is released
-    /// at once, and an error lost. A guard that is in the channel when the last receiver is dropped is dropped with it, and so
-    /// released.
+    /// Many campaigns can share one channel. [`withdraw`](Self::withdraw) withdraws the campaign. The channel receives
+    /// the guard, [`Error::Withdrawn`], or an error of [`block_until_leader`](Self::block_until_leader).
     ///
-    /// # Errors
-    ///
-    /// As for [`campaign`](Self::campaign). What `sender` is sent are those of [`block_until_leader`](Self::block_until_leader),
-    /// and [`Error::Withdrawn`].
+    /// The channel must have room for the result; an unbounded channel always has room. If the channel is full or
+    /// disconnected, a won term is released at once, and an error is discarded. If the last receiver is dropped, the
+    /// guards in the channel are dropped too, which releases them.
     ///
     /// # Examples
     ///
@@ -204,11 +208,17 @@ impl LeaderElector {
     /// let mut guards = Vec::new();
     /// for (shard, guard) in won.iter().take(8) {
     ///     let guard = guard?;
-    ///     println!("shard {shard} is ours, with token {}", guard.fencing_token());
-    ///     guards.push(guard); // for as long as it is to be ours
+    ///     println!("leading shard {shard} with token {}", guard.fencing_token());
+    ///     guards.push(guard); // dropping the guard releases the shard
     /// }
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Busy`] if the elector already has a campaign or a guard.
+    /// - Returns [`Error::Stopped`] after [`stop`](Self::stop).
+    /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn campaign_to<K: Send + 'static>(
         &self,
         key: K,
@@ -217,8 +227,10 @@ impl LeaderElector {
         self.shared.pending.enter(Delivery::to(key, sender.clone()), &self.shared.link).map(drop)
     }
 
-    /// Ends the pending campaign with [`Error::Withdrawn`], without waiting for anything. False if there is none, also because it
-    /// has been answered. Other than after [`stop`](Self::stop) there may be another.
+    /// Withdraws the pending campaign and returns `true` if there was one.
+    ///
+    /// Does not block. The campaign ends with [`Error::Withdrawn`]. A campaign that has its answer is no longer pending.
+    /// Unlike after [`stop`](Self::stop), a new campaign may follow.
     ///
     /// # Examples
     ///
@@ -236,14 +248,9 @@ impl LeaderElector {
         self.shared.pending.withdraw_any(&self.shared.link)
     }
 
-    /// Blocks until this candidate leads.
+    /// Blocks until this candidate leads, and returns the guard of the term.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Busy`] as for [`campaign`](Self::campaign); [`Error::Stopped`] when the elector is stopped meanwhile;
-    /// [`Error::Store`] when the store refuses in a way that no waiting changes, such as a missing permission or
-    /// namespace, and has done so for the renew deadline without once having succeeded. Whatever is transient is
-    /// retried without end, and logged.
+    /// Transient failures are retried without a limit, and logged.
     ///
     /// # Examples
     ///
@@ -256,19 +263,22 @@ impl LeaderElector {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Store`] if waiting cannot help, for example because a permission or the namespace is missing.
+    ///   The store must have refused for the whole renew deadline without one success.
+    /// - Returns [`Error::Busy`] if the elector already has a campaign or a guard.
+    /// - Returns [`Error::Stopped`] if the elector is stopped before or during the call.
+    /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn block_until_leader(&self) -> Result<LeaderGuard, Error> {
         let campaign = self.campaign()?;
         campaign.receiver().recv().unwrap_or(Err(Error::Stopped))
     }
 
-    /// Blocks until this candidate leads, at most for `timeout`. `None` when that passed, the store answers, and this candidate is
-    /// fit to lead.
+    /// Blocks until this candidate leads or `timeout` elapses.
     ///
-    /// # Errors
-    ///
-    /// As for [`block_until_leader`](Self::block_until_leader); and [`Error::Store`] with [`Status::last_error`] when the time has
-    /// passed, or [`Error::Unfit`] when this candidate is not fit by then. (A server that does not answer at all is known as such only after a request has
-    /// taken half of the renew deadline.)
+    /// Returns `None` on timeout if the store answers and the candidate is fit. Otherwise an error names the obstacle.
     ///
     /// # Examples
     ///
@@ -277,12 +287,19 @@ impl LeaderElector {
     /// use std::time::Duration;
     ///
     /// match elector.block_until_leader_timeout(Duration::from_secs(60))? {
-    ///     Some(guard) => println!("leading, with token {}", guard.fencing_token()),
-    ///     None => println!("somebody else leads, after a minute still"),
+    ///     Some(guard) => println!("leading with token {}", guard.fencing_token()),
+    ///     None => println!("another candidate still leads after a minute"),
     /// }
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Store`] with [`Status::last_error`] on timeout if the last request failed. A server that does
+    ///   not answer counts as failed only after a request has taken half of the renew deadline.
+    /// - Returns [`Error::Unfit`] on timeout if the candidate is unfit.
+    /// - Returns the errors of [`block_until_leader`](Self::block_until_leader).
     pub fn block_until_leader_timeout(&self, timeout: Duration) -> Result<Option<LeaderGuard>, Error> {
         let campaign = self.campaign()?;
         let answer = match Instant::now().checked_add(timeout) {
@@ -296,41 +313,49 @@ impl LeaderElector {
         }
     }
 
-    /// Tries once: reads the record, and writes it if it may be taken over. `None` when it may not, or when somebody
-    /// was faster.
+    /// Tries to acquire the lease once, and returns `None` if another candidate holds the lease.
     ///
-    /// A record of another holder may be taken over only after this elector has seen it unchanged for as long as its
-    /// holder published; so on an elector that has just started this wins a lease that nobody holds, and no other.
+    /// The elector reads the record, and writes the record if a takeover is allowed. The result is also `None` if
+    /// another candidate was faster. The record of another holder may be taken over only after this elector has seen
+    /// the record unchanged for its whole published duration. A new elector can therefore acquire only a lease without
+    /// a holder.
     ///
-    /// Blocks for at most three requests, each of which may take half of the renew deadline, and for what the elector was
-    /// doing before. (Mostly one or two; a read that is interrupted by news, or whose connection was closed, is repeated once.)
-    /// On two stores, if the last read of the secondary failed, the method first waits about one retry period for the next read.
-    /// While the store asks to be left alone (`Retry-After`) nothing is sent, and nothing won.
+    /// Blocks for at most three requests, and for a request in flight. Each request may take half of the renew
+    /// deadline. Most calls need one or two requests. A read is repeated once if news interrupts the read, or if its
+    /// connection was closed. With two stores, if the last read of the secondary failed, the method first waits about
+    /// one retry period for the next read.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Store`] when a request failed, at once; [`Error::Unfit`] when this candidate is not fit to lead, not known to be (as
-    /// just after the start), or waits because it has become fit again a while ago; [`Error::Busy`] and [`Error::Stopped`] as for
-    /// [`campaign`](Self::campaign).
+    /// While the store asks for a pause (`Retry-After`), the elector sends nothing and acquires nothing.
     ///
     /// # Examples
     ///
     /// ```
     /// # fn example(elector: &leasehold::LeaderElector) -> Result<(), leasehold::Error> {
     /// if let Some(guard) = elector.try_acquire()? {
-    ///     println!("nobody led: we do, with token {}", guard.fencing_token());
+    ///     println!("leading with token {}", guard.fencing_token());
     /// }
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Store`] at once if a request failed.
+    /// - Returns [`Error::Unfit`] if the candidate is unfit, if its fitness is still unknown, or if it recovered too
+    ///   recently.
+    /// - Returns [`Error::Busy`] if the elector already has a campaign or a guard.
+    /// - Returns [`Error::Stopped`] if the elector is stopped before or during the call.
+    /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn try_acquire(&self) -> Result<Option<LeaderGuard>, Error> {
         let (sender, receiver) = channel::bounded(1);
         self.shared.pending.enter(Delivery::Round(sender), &self.shared.link)?;
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 
-    /// Ends the pending campaign, and every later one, with [`Error::Stopped`]. For another thread that shuts the
-    /// program down. A guard is not affected. In a forked child it does nothing.
+    /// Ends the pending campaign and every later campaign with [`Error::Stopped`].
+    ///
+    /// Call this method from another thread to shut the program down. A guard is not affected. Does nothing in a forked
+    /// child.
     ///
     /// # Examples
     ///
@@ -345,28 +370,36 @@ impl LeaderElector {
         self.shared.pending.stop(&self.shared.link);
     }
 
-    /// Who leads, as last observed, unless the lease has run out on this process's clock; without I/O. It may be this candidate
-    /// itself, also for the time between the end of its validity and that of its lease. [`status`](Self::status) tells both.
+    /// Returns the identity of the leader as last observed, or `None` without a leader.
+    ///
+    /// Does no I/O. A lease that has expired by this process's clock counts as no leader. The leader may be this
+    /// candidate, even between the end of its term and the expiry of its lease. [`status`](Self::status) distinguishes
+    /// these two cases.
     pub fn current_leader(&self) -> Option<String> {
         self.shared.observations.current_leader()
     }
 
-    /// Returns a new subscription to every [`Transition`](crate::Transition).
+    /// Subscribes to the transitions of leadership.
     ///
-    /// If a candidate leads, the subscription starts with the present state: a `NewLeader`, and a `StartedLeading` if this candidate has
-    /// a term. The channel is unbounded, so keep reading or drop the subscription. The channel disconnects after the last transition of
-    /// the elector. [`Transition`](crate::Transition) has an example of a loop.
-    #[must_use = "each call is a new subscription: keep it outside the loop"]
+    /// If there is a leader, the subscription starts with the current state: a `NewLeader`, and a `StartedLeading` if
+    /// this candidate has a term. The channel is unbounded, so keep reading or drop the subscription. The channel
+    /// disconnects after the last transition of the elector. [`Transition`](crate::Transition) has an example of a
+    /// loop.
+    #[must_use = "each call creates a new subscription; call this method once, outside the loop"]
     pub fn transitions(&self) -> Transitions {
         self.shared.subscriptions.subscribe()
     }
 
-    /// What it is about and how it fares, at this moment; without I/O.
+    /// Returns a snapshot of the elector's state and counters.
+    ///
+    /// Does no I/O.
     pub fn status(&self) -> Status {
         self.shared.observations.status((&self.name, &self.description), &self.settings)
     }
 
-    /// A handle for a liveness probe, as [`HealthCheck`] shows it.
+    /// Returns a health check for a liveness probe.
+    ///
+    /// [`HealthCheck`] has an example.
     pub fn health_check(&self) -> HealthCheck {
         HealthCheck::new(Arc::clone(&self.shared.observations), &self.settings)
     }

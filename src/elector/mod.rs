@@ -1,4 +1,4 @@
-//! What a user starts with: the builder, the elector, callbacks as in client-go, and the configuration of Kubernetes components.
+//! The entry points: builder, elector, callbacks, store URLs and Kubernetes-style settings.
 
 pub(crate) mod builder;
 pub(crate) mod callbacks;

@@ -1,4 +1,4 @@
-//! Opens the store that a URL names.
+//! Stores that are named by a URL.
 
 use std::fmt;
 #[cfg(feature = "sqlite")]
@@ -16,7 +16,7 @@ use crate::backends::sqlite::store::SqliteStore;
 use crate::store::{CallContext, Store};
 use crate::util::config_error::ConfigError;
 
-/// The forms of the URLs of all stores, for errors and for the help of the command.
+/// The URL forms of all stores, for errors and for the help of the command.
 pub const STORE_URLS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
 
@@ -25,14 +25,15 @@ pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + S
 
 /// Opens the store that a URL names, such as `sqlite:///var/lib/app/election.db`.
 ///
-/// | URL | store | feature |
-/// |---|---|---|
+/// | URL | Store | Feature |
+/// | --- | --- | --- |
 /// | `etcd://HOST:PORT,…/PREFIX`, `etcds://…` | [`EtcdStore`](crate::EtcdStore) | `etcd` |
 /// | `sqlite:///DIRECTORY/FILE`, `sqlite://RELATIVE/FILE` (without `?`, `#` and `%`) | [`SqliteStore`](crate::SqliteStore) | `sqlite` |
 /// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | [`PostgresStore`](crate::PostgresStore) | `postgres` |
 /// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | [`MySqlStore`](crate::MySqlStore) | `mysql` |
 ///
-/// SQLite's file is opened now and created if necessary. Servers are contacted by the first request, which creates a missing table.
+/// A SQLite file is opened now, and created if missing. The other stores connect at the first request, which also creates
+/// a missing table.
 ///
 /// # Examples
 ///
@@ -46,13 +47,17 @@ pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + S
 ///
 /// # Errors
 ///
-/// Returns [`ConfigError`] if the URL is invalid, if the feature of the store is missing, or if SQLite's file cannot be opened. The
-/// error does not contain the URL, which may contain a password, except for the path of a `sqlite://` URL.
+/// - Returns [`ConfigError`] if the URL is invalid, if the feature of the store is missing, or if a SQLite file cannot
+///   be opened.
+///
+/// The error does not contain the URL, which may contain a password. The path of a `sqlite://` URL is the exception.
 pub fn open_store(url: &str) -> Result<Box<dyn Store>, ConfigError> {
     open_store_with(url, None, true)
 }
 
-/// Opens a store as [`open_store`] does, with a source of its password. Creates files and tables only if `may_create`.
+/// Opens a store like [`open_store`], with a source of its password.
+///
+/// Creates files and tables only if `may_create` is `true`.
 ///
 /// # Errors
 ///
@@ -64,13 +69,13 @@ pub fn open_store_with(
     may_create: bool,
 ) -> Result<Box<dyn Store>, ConfigError> {
     let parts = url.split_once("://").filter(|(scheme, _)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-    let (scheme, rest) = parts.ok_or_else(|| refuse(format!("this is no URL; there are {STORE_URLS}")))?;
+    let (scheme, rest) = parts.ok_or_else(|| refuse(format!("not a URL; use one of {STORE_URLS}")))?;
     match scheme {
         #[cfg(feature = "etcd")]
         "etcd" | "etcds" => {
             let mut config = EtcdConfig::from_url(url)?;
             if let Some(source) = password {
-                let name = config.user_name().ok_or_else(|| refuse("the URL names no user"))?.to_owned();
+                let name = config.user_name().ok_or_else(|| refuse("a password needs a user in the URL"))?.to_owned();
                 config = config.with_user_from(name, move |call| source(call));
             }
             Ok(Box::new(EtcdStore::new(config)?))
@@ -80,17 +85,16 @@ pub fn open_store_with(
         // Another tool would read a parameter or an escape. Two processes would then elect in two files.
         #[cfg(feature = "sqlite")]
         "sqlite" if rest.contains(['?', '#', '%']) => {
-            Err(refuse("sqlite:// has no parameters and no escapes: the path must not contain `?`, `#` or `%`"))
+            Err(refuse("the path must not contain `?`, `#` or `%`, because sqlite:// has no parameters and no escapes"))
         }
         // A path after three slashes is absolute, a path after two is relative.
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             let exists = Path::new(rest).exists();
             if !may_create && !exists {
-                return Err(unusable(format!("there is no file {rest}")));
+                return Err(unusable(format!("file {rest} does not exist")));
             }
-            let relative =
-                if exists || rest.starts_with('/') { "" } else { "; an absolute path has three slashes before it" };
+            let relative = if exists || rest.starts_with('/') { "" } else { "; an absolute path needs three slashes" };
             Ok(Box::new(SqliteStore::open(rest).map_err(|error| unusable(format!("{error}{relative}")))?))
         }
         #[cfg(feature = "postgres")]
@@ -110,10 +114,10 @@ pub fn open_store_with(
             Ok(Box::new(MySqlStore::open(config, may_create)?))
         }
         #[allow(unreachable_patterns, reason = "the arms above match the stores of this build")]
-        "etcd" | "etcds" | "sqlite" | "postgres" | "postgresql" | "mysql" => Err(refuse(format!(
-            "there is no such store as {scheme}:// in this program; it is built without that feature"
-        ))),
-        _ => Err(refuse(format!("there is no such store as {scheme}://; there are {STORE_URLS}"))),
+        "etcd" | "etcds" | "sqlite" | "postgres" | "postgresql" | "mysql" => {
+            Err(refuse(format!("unknown store {scheme}://: this program is built without that feature")))
+        }
+        _ => Err(refuse(format!("unknown store {scheme}://; use one of {STORE_URLS}"))),
     }
 }
 
@@ -134,9 +138,9 @@ mod tests {
     #[test]
     fn url_of_no_store_is_refused_and_not_shown() {
         for (url, rule) in [
-            ("paper://wall:sesame", "no such store as paper://"),
-            ("postgres:u:sesame@h://x", "this is no URL"),
-            ("/sesame", "this is no URL"),
+            ("paper://wall:sesame", "unknown store paper://"),
+            ("postgres:u:sesame@h://x", "not a URL"),
+            ("/sesame", "not a URL"),
             #[cfg(not(feature = "mysql"))]
             ("mysql://u:sesame@h/d", "built without that feature"),
         ] {

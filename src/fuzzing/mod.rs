@@ -1,6 +1,7 @@
-//! What must hold of every parser, whatever it is given: for the targets in `fuzz/` and for `tests/behaviour/corpora.rs`.
+//! Properties of the parsers for arbitrary input.
 //!
-//! The properties of a parser stand beside it, in a module `properties`: most of what they look at is private.
+//! The targets in `fuzz/` and `tests/behaviour/corpora.rs` check these properties. The properties of a parser are in a module
+//! `properties` beside the parser, because most of the checked items are private.
 
 pub(crate) mod target;
 
@@ -11,20 +12,20 @@ use crate::backends::kubernetes::client::config::kubeconfig;
 use crate::backends::kubernetes::client::status;
 use crate::backends::kubernetes::{annotation, object};
 
-/// Several kubeconfig files, between lines of five equal signs, merged and resolved.
+/// Several kubeconfig files, separated by lines of five equal signs, merged and resolved.
 pub const KUBECONFIG: Target = kubeconfig::properties::TARGET;
-/// What a credential plugin prints.
+/// The output of a credential plugin.
 pub const EXEC_CREDENTIAL: Target = exec::properties::TARGET;
-/// An answer that is not 2xx: a line with the code and the `Retry-After` header, then the body.
+/// A response other than 2xx: a line with code and `Retry-After`, then the body.
 pub const STATUS: Target = status::properties::TARGET;
-/// A time: as RFC 3339 in the text, and as microseconds in the first eight bytes.
+/// A time as RFC 3339 text, and as microseconds in the first eight bytes.
 pub const TIMES: Target = rfc3339::properties::TARGET;
-/// A lease as the API server answers it.
+/// A Lease as in an answer of the API server.
 pub const LEASE: Target = object::properties::LEASE;
-/// The record in an annotation.
+/// A record in an annotation.
 pub const ANNOTATION: Target = annotation::properties::TARGET;
 /// The stream of a watch.
 pub const WATCH: Target = object::properties::WATCH;
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [Target; 7] = [KUBECONFIG, EXEC_CREDENTIAL, STATUS, TIMES, LEASE, ANNOTATION, WATCH];

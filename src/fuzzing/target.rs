@@ -1,27 +1,27 @@
-//! What all parsers are checked with.
+//! The common parts of the parser properties.
 
-/// A parser, and what must hold of it.
+/// A parser and its properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The name of its corpus and of its fuzz target.
     pub name: &'static str,
-    /// Memory that it may take, in bytes, over and above what each byte of the input may take.
+    /// The fixed part of the memory limit in bytes. The other part is proportional to the input.
     pub base: usize,
-    /// Reads the input and nothing else, so that time and memory can be measured.
+    /// Only parses the input, so that time and memory can be measured.
     pub read: fn(&[u8]),
-    /// Reads it and panics where a property does not hold.
+    /// Parses the input and panics if a property does not hold.
     pub check: fn(&[u8]),
 }
 
-/// Put into secrets, to see whether it comes out; valid in base64 and in a header.
+/// A secret that must not appear in any output. The text is valid in base64 and in a header.
 pub(crate) const MARKER: &str = "hunter2hunter2x8";
 
-/// Whether the input itself holds the marker, which would then come out of fields that are no secrets.
+/// Returns `true` if the input contains the marker, which may then appear in the output through fields that are not secret.
 pub(crate) fn holds_marker(input: &[u8]) -> bool {
     input.windows(MARKER.len()).any(|window| window == MARKER.as_bytes())
 }
 
-/// One line for a log: no control characters, and of bounded length.
+/// Asserts that `text` is one line without control characters, and has at most `longest` bytes.
 pub(crate) fn assert_loggable(text: &str, longest: usize) {
     assert!(text.len() <= longest, "{} bytes: {text:.200}", text.len());
     assert!(!text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')), "{text:?}");

@@ -1,4 +1,4 @@
-//! What can go wrong for a caller.
+//! The error type of the public API.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::store::StoreError;
 use crate::util::config_error::ConfigError;
 
-/// Why an elector could not be started, a term not be had, or a lease not be released.
+/// The error of electors, campaigns and releases.
+///
+/// [`Display`](fmt::Display) names the object, the cause and, if there is one, the remedy.
 ///
 /// # Examples
 ///
@@ -19,36 +21,44 @@ use crate::util::config_error::ConfigError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A rule of the configuration is violated.
+    /// A setting that breaks a rule of the configuration.
     Config(ConfigError),
-    /// The cluster was not found, or its description cannot be used. Contains a `kubernetes::ClientError`.
+    /// A cluster that was not found, or whose description is unusable.
+    ///
+    /// Contains a `kubernetes::ClientError`.
     Cluster(Box<dyn std::error::Error + Send + Sync>),
-    /// The store refuses in a way that no waiting changes, such as a missing permission.
+    /// A refusal of the store that waiting does not resolve, such as a missing permission.
     Store(StoreError),
-    /// The elector has a campaign or an undropped guard already.
+    /// A second campaign while the elector has a campaign or a guard that is not dropped.
     Busy,
-    /// The elector was stopped or dropped.
+    /// An elector that was stopped or dropped, or whose thread panicked.
     Stopped,
-    /// The campaign was withdrawn.
+    /// A campaign that was withdrawn.
     Withdrawn,
-    /// This process is a child that was forked from the elector's: its threads, and the lease, are its parent's.
+    /// A call in a forked child, whose parent owns the elector's threads and the lease.
     Forked,
-    /// This candidate is not fit to lead, or became so again only a while ago: see
-    /// [`fit_while`](crate::LeaderElectorBuilder::fit_while) and [`fitness`](crate::LeaderElectorBuilder::fitness). [`try_acquire`](crate::LeaderElector::try_acquire)
-    /// and [`block_until_leader_timeout`](crate::LeaderElector::block_until_leader_timeout) fail by it; a campaign waits.
+    /// A candidate that is unfit, or that recovered only recently.
+    ///
+    /// [`fit_while`](crate::LeaderElectorBuilder::fit_while) and [`fitness`](crate::LeaderElectorBuilder::fitness)
+    /// decide about fitness. [`try_acquire`](crate::LeaderElector::try_acquire) and
+    /// [`block_until_leader_timeout`](crate::LeaderElector::block_until_leader_timeout) return this error. A campaign
+    /// waits instead.
     Unfit,
-    /// The release was not confirmed within the release timeout. It may still happen; if not, others take over when
-    /// the lease runs out.
+    /// A release that the store did not confirm within the release timeout.
+    ///
+    /// The release may still succeed. If the release fails, another candidate takes over when the lease expires.
     ReleaseTimeout {
-        /// How long it was waited for.
+        /// The time that the caller waited.
         waited: Duration,
     },
-    /// The system did not give a thread.
+    /// A thread that the operating system could not start.
     Thread(std::io::Error),
 }
 
 impl Error {
-    /// A number for callers in other languages. It never changes, and none is given twice; zero is none of them.
+    /// Returns a number for the kind of this error, for callers in other languages.
+    ///
+    /// The number of a kind never changes. No two kinds share a number, and no kind has the number 0.
     ///
     /// # Examples
     ///
@@ -80,23 +90,23 @@ impl fmt::Display for Error {
             Self::Cluster(error) => write!(f, "cannot use the cluster: {error}"),
             Self::Store(error) => error.fmt(f),
             Self::Busy => f.write_str(
-                "this elector has a campaign or a guard already: drop that first, or use an elector for each",
+                "cannot start a campaign: the elector already has a campaign or a guard; drop that one, or use another elector",
             ),
-            Self::Stopped => f.write_str("this elector was stopped"),
-            Self::Withdrawn => f.write_str("this campaign was withdrawn"),
+            Self::Stopped => f.write_str("the elector was stopped"),
+            Self::Withdrawn => f.write_str("the campaign was withdrawn"),
             Self::Forked => f.write_str(
-                "this process was forked after the elector was started, which belongs to its parent: start one of its own here",
+                "cannot use the elector in a forked child: the elector belongs to the parent process; start a new elector",
             ),
             Self::Unfit => f.write_str(
-                "this candidate is not fit to lead, as its probe or its Fitness (which is to be set) says, or has not been so for long enough: \
-                 campaign without a limit, which waits for that",
+                "cannot acquire the lease: the candidate is unfit, or recovered too recently; set the Fitness flag, check the probe, \
+                 or call block_until_leader, which waits",
             ),
             Self::ReleaseTimeout { waited } => write!(
                 f,
-                "the release of the lease was not confirmed within {}: others may have to wait until it runs out",
+                "release of the lease not confirmed within {}; standbys may have to wait until the lease expires",
                 humantime::format_duration(*waited)
             ),
-            Self::Thread(error) => write!(f, "cannot start the elector's thread: {error}"),
+            Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
     }
 }
@@ -142,13 +152,13 @@ mod tests {
             (Error::from(config()), 1, "invalid configuration: ", true),
             (Error::from(store()), 3, "no right", false),
             (Error::from(store().with_source(config())), 3, "no right", true),
-            (Error::Busy, 4, "a campaign or a guard already", false),
+            (Error::Busy, 4, "already has a campaign or a guard", false),
             (Error::Stopped, 5, "was stopped", false),
             (Error::ReleaseTimeout { waited: Duration::from_secs(2) }, 6, "not confirmed within 2s", false),
-            (Error::Thread(std::io::ErrorKind::OutOfMemory.into()), 7, "cannot start the elector's thread: ", true),
+            (Error::Thread(std::io::ErrorKind::OutOfMemory.into()), 7, "cannot start a thread: ", true),
             (Error::Withdrawn, 8, "was withdrawn", false),
-            (Error::Forked, 9, "was forked", false),
-            (Error::Unfit, 10, "not fit to lead", false),
+            (Error::Forked, 9, "forked child", false),
+            (Error::Unfit, 10, "is unfit", false),
         ] {
             assert_eq!((error.code(), error.source().is_some()), (code, has_source), "{error}");
             assert!(error.to_string().contains(text), "{error}");

@@ -1,4 +1,4 @@
-//! What a program says of whether it is fit to lead.
+//! The fitness flag that a program sets.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -6,10 +6,13 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use crate::leadership::handle::{Command, Link};
 use crate::util::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 
-/// Whether this process is fit to lead, as the program says: one for as many electors as are given it, by
-/// [`LeaderElectorBuilder::fitness`](crate::LeaderElectorBuilder::fitness). It needs no thread.
+/// A flag by which the program reports whether this process is fit to lead.
 ///
-/// It is not fit until the program says that it is. Clones are the same one. It may be set and asked on any thread.
+/// [`LeaderElectorBuilder::fitness`](crate::LeaderElectorBuilder::fitness) attaches the flag to an elector. Several
+/// electors can share one flag. The flag needs no thread.
+///
+/// The flag is unfit until the program sets it to `true`. Clones share one state. All methods may be called from any
+/// thread.
 ///
 /// # Examples
 ///
@@ -30,18 +33,20 @@ pub struct Fitness(Arc<FitnessState>);
 
 #[derive(Default)]
 struct FitnessState {
-    /// How often it has changed: it is fit where that is odd.
+    /// The number of changes. The flag is fit if this number is odd.
     changes: AtomicU64,
     electors: Mutex<Vec<Weak<Link>>>,
 }
 
 impl Fitness {
-    /// Of a process that is not fit until it says so.
+    /// Creates a flag that is unfit until it is set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says whether the process is fit. It is acted on at once, here or by a thread that is at work for the elector.
+    /// Sets whether the process is fit to lead.
+    ///
+    /// The electors react immediately, on the calling thread or on a thread of the elector.
     pub fn set(&self, is_fit: bool) {
         let next = |changes: u64| (is_odd(changes) != is_fit).then(|| changes.wrapping_add(1));
         if self.0.changes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_err() {
@@ -50,20 +55,21 @@ impl Fitness {
         let mut electors = self.0.electors.lock();
         electors.retain(|elector| elector.strong_count() > 0);
         let told: Vec<_> = electors.iter().filter_map(Weak::upgrade).collect();
-        // Nobody is to wait for what the electors do.
+        // Unlocked first, so that other callers do not wait for the electors.
         drop(electors);
         for elector in told {
             elector.tell(Command::FitnessSet);
         }
     }
 
-    /// What was said last; false before anything was.
+    /// Returns `true` if the flag was last set to `true`.
     pub fn is_fit(&self) -> bool {
         is_odd(self.0.changes.load(Ordering::SeqCst))
     }
 
-    /// Returns what the program reported since `before`, the number of changes at the last call: `false` if it was unfit at any time,
-    /// then `true` if it is fit now.
+    /// Returns the reports since `before`, the number of changes at the last call.
+    ///
+    /// Yields `false` if the flag was unfit at any time since then, and then `true` if the flag is fit now.
     pub(crate) fn ask(&self, before: &mut u64) -> impl Iterator<Item = bool> + use<> {
         let changes = self.0.changes.load(Ordering::SeqCst);
         let since = changes.wrapping_sub(std::mem::replace(before, changes));
@@ -71,7 +77,7 @@ impl Fitness {
         [said_no.then_some(false), is_odd(changes).then_some(true)].into_iter().flatten()
     }
 
-    /// From now on this elector is told when it is set.
+    /// Notifies this elector of every later change.
     pub(crate) fn tell(&self, link: &Arc<Link>) {
         let mut electors = self.0.electors.lock();
         electors.retain(|elector| elector.strong_count() > 0);
@@ -89,7 +95,7 @@ impl fmt::Debug for Fitness {
     }
 }
 
-// All there is to it is one flag, and who is told.
+// A panic cannot leave the state half-changed: one atomic flag, and a list of electors.
 impl UnwindSafe for Fitness {}
 impl RefUnwindSafe for Fitness {}
 

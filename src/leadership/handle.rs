@@ -1,4 +1,4 @@
-//! How a campaign, a guard or a watch tells its elector something.
+//! The handle through which campaigns, guards and watches send commands to their elector.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -21,47 +21,51 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{AtomicBool, Instant, OnceLock, Ordering, Weak, thread_local};
 
-/// How long a release waits until it is logged: the process may end after it, and a logger may hang.
+/// The time that a release waits for its log line.
+///
+/// The process may exit after the release, and a logger may hang.
 pub(crate) const LOGGED_WITHIN: Duration = Duration::from_millis(200);
 
 thread_local! {
     static IS_RUNTIME: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks this thread as one that runs an elector, until the value is dropped. Such a thread waits for no release of any elector.
+/// Marks this thread as a thread of an elector until the value is dropped.
+///
+/// A marked thread never waits for a release.
 #[must_use]
 pub(crate) fn as_runtime() -> OnDrop<impl Fn()> {
     let was_one = IS_RUNTIME.with(|it| it.replace(true));
     OnDrop(move || IS_RUNTIME.with(|it| it.set(was_one)))
 }
 
-/// Where an elector finds what it was told.
+/// The queue of commands of an elector.
 pub(crate) trait Inbox: Send + Sync {
-    /// Has the elector hear all of it, unless another thread is seeing to that.
+    /// Processes all queued commands, unless another thread is processing them.
     fn work_off(&self);
 }
 
-/// What an elector is told.
+/// A command to an elector.
 pub(crate) enum Command {
-    /// An input of the candidacy that is about no side.
+    /// An input that concerns no particular record.
     Input(Input),
-    /// The program has said something else about its fitness.
+    /// A change of the program's fitness flag.
     FitnessSet,
     GuardGone {
-        /// `None` where nobody waits.
+        /// `None` if no thread waits.
         ack: Option<Sender<ReleaseAck>>,
         at: Moment,
     },
     Close {
-        /// Hears when nothing is held any more. `None` where nobody waits.
+        /// Notified when the elector holds no record. `None` if no thread waits.
         ack: Option<Sender<ReleaseAck>>,
     },
-    /// What a watch told of.
+    /// A change that a watch reported.
     Watched {
         side: Side,
         received_at: Moment,
         change: Change,
-        /// Hears what has to be cancelled for it.
+        /// Receives the request to cancel because of this change.
         taken: Sender<Option<Cancellation>>,
     },
     WatchOpened {
@@ -71,15 +75,19 @@ pub(crate) enum Command {
     WatchLost(Side),
 }
 
-/// What comes back about a guard that is gone.
+/// The progress of a release.
 pub(crate) enum ReleaseAck {
-    /// The release waits behind a request under way.
+    /// The release waits for the request in flight.
     Behind(Cancellation),
-    /// The record no longer has this candidate as its holder. The channel disconnects when that change is logged.
+    /// The record no longer has this candidate as its holder.
+    ///
+    /// The channel disconnects when that change is logged.
     Released,
 }
 
-/// A request under way that is to be cancelled, by whoever told what waits behind it: the elector's threads wait themselves.
+/// A request in flight to cancel.
+///
+/// The thread that queued the command waits and cancels; the elector's thread is busy with the request.
 pub(crate) struct Cancellation {
     pub(crate) at: Moment,
     pub(crate) cancel: CancelToken,
@@ -88,26 +96,28 @@ pub(crate) struct Cancellation {
 }
 
 impl Cancellation {
-    /// Waits for the request, at most so long and until the moment has come. After that it is abandoned, its outcome left open.
+    /// Waits for the request until `at`, at most for `within`, and then cancels the request.
+    ///
+    /// A cancelled write stays in doubt.
     pub(crate) fn carry_out(self, within: Duration) {
         let left = self.at.since(clock::now()).min(within);
         if matches!(self.ended.recv_timeout(left), Err(RecvTimeoutError::Timeout)) {
-            // A hook is the store's: its panic is not one of whoever drops a guard.
+            // The store owns the hooks, and their panic must not reach the caller.
             let _ = caught(|| self.cancel.cancel());
         }
     }
 }
 
-/// How a campaign, a guard or a watch reaches its elector.
+/// The connection of a campaign, a guard or a watch to its elector.
 pub(crate) struct Link {
     commands: Sender<Command>,
     inbox: OnceLock<Weak<dyn Inbox>>,
     release_timeout: Duration,
     busy: AtomicBool,
-    /// Whether the elector has been dropped.
+    /// `true` after the elector was dropped.
     closed: AtomicBool,
     fields: LogFields,
-    /// Whose threads run the elector.
+    /// The process whose threads run the elector.
     process: u32,
 }
 
@@ -117,23 +127,25 @@ impl Link {
         Self { commands, inbox, release_timeout, busy, closed, fields, process: process::id() }
     }
 
-    /// Whether this is a child of the elector's process, made by `fork`. It has none of its threads, and the locks as they were
-    /// then, of which another thread may have had any: nothing here is to take one.
+    /// Returns `true` in a child of the elector's process that was made by `fork`.
+    ///
+    /// The child has no threads of the elector. Another thread may have held any lock during the fork, so the child
+    /// must not lock.
     pub(crate) fn is_forked(&self) -> bool {
         self.process != process::id()
     }
 
-    /// From now on what is told is worked off at once, also while a request is under way.
+    /// Processes commands at once from now on, even while a request is in flight.
     pub(crate) fn set_inbox(&self, inbox: Weak<dyn Inbox>) {
         let _ = self.inbox.set(inbox);
     }
 
-    /// What is said about a campaign has these, and about a guard its token as well.
+    /// Returns the fields of log lines about a campaign, or about a guard with this token.
     pub(crate) fn log_fields(&self, fencing_token: Option<u64>) -> LogFields {
         LogFields { fencing_token, ..self.fields.clone() }
     }
 
-    /// Takes the elector's one seat, for a campaign or a guard; false if it is taken.
+    /// Reserves the elector for one campaign or guard. Returns `false` if the elector is busy.
     pub(crate) fn take_seat(&self) -> bool {
         !self.busy.swap(true, Ordering::SeqCst)
     }
@@ -142,13 +154,15 @@ impl Link {
         self.busy.store(false, Ordering::SeqCst);
     }
 
-    /// Tells the elector.
+    /// Sends a command to the elector and processes the queue.
     pub(crate) fn tell(&self, command: Command) {
         self.leave(command);
         self.work_off();
     }
 
-    /// Ends this term, and tells the elector how it is renewed from then on. In a forked child nothing.
+    /// Ends this term and sends the limit of its renewals to the elector.
+    ///
+    /// Does nothing in a forked child.
     pub(crate) fn step_down(&self, term: &Term, limit: DrainLimit) {
         if !self.is_forked() {
             term.step_down(limit, || self.leave(Command::Input(Input::StepDown(limit))));
@@ -156,46 +170,54 @@ impl Link {
         }
     }
 
-    /// Leaves it something, for [`work_off`](Self::work_off). One that has ended has nothing left to do for anybody.
+    /// Queues a command for [`work_off`](Self::work_off).
+    ///
+    /// An elector that has ended ignores the command.
     pub(crate) fn leave(&self, command: Command) {
         let _ = self.commands.send(command);
     }
 
-    /// Has the elector hear what was left for it. Not in a forked child, where it would be done a second time.
+    /// Processes the queue.
+    ///
+    /// A forked child must not process the queue, because the parent also does.
     pub(crate) fn work_off(&self) {
         if self.is_forked() {
             return;
         }
         if let Some(inbox) = self.inbox.get().and_then(Weak::upgrade) {
-            // Guards that are dropped when a request is cancelled, for instance.
+            // A hook of a cancelled request may drop a guard here.
             let _as_runtime = as_runtime();
             inbox.work_off();
         }
     }
 
-    /// Tells the elector that the guard is gone, without waiting for the release.
+    /// Releases the lease of a dropped guard without waiting.
     pub(crate) fn release_later(&self) {
         self.tell(Command::GuardGone { ack: None, at: clock::now() });
         self.free_seat();
     }
 
-    /// Tells the elector that the guard is gone, and waits until the record is not ours any more.
+    /// Releases the lease of a dropped guard and waits for the release.
     pub(crate) fn release(&self) -> Result<(), Error> {
         let released = self.wait_for(|ack| Command::GuardGone { ack, at: clock::now() });
         self.free_seat();
         released
     }
 
-    /// Tells the elector that no campaign will come any more, and waits until it holds nothing that nobody has a guard for.
+    /// Announces that no campaign follows.
+    ///
+    /// Waits until the elector holds no record without a guard.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let _ = self.wait_for(|ack| Command::Close { ack });
     }
 
-    /// Releases a term that nobody took. Waits for the release only if the elector has been dropped: no later drop waits.
+    /// Releases a term that no caller received.
+    ///
+    /// Waits for the release only if the elector was dropped, because no later drop waits.
     pub(crate) fn release_untaken(&self) {
         self.release_later();
-        // In this order: an elector that is dropped in between waits itself.
+        // Checked after the command was sent: an elector that is dropped in between waits for the release itself.
         if self.closed.load(Ordering::SeqCst) {
             self.close();
         }
@@ -203,11 +225,11 @@ impl Link {
 
     fn wait_for(&self, command: impl FnOnce(Option<Sender<ReleaseAck>>) -> Command) -> Result<(), Error> {
         if IS_RUNTIME.with(Cell::get) {
-            // This thread may itself have to send the release, and it has other work.
+            // This thread may have to send the release itself.
             self.tell(command(None));
             return Ok(());
         }
-        // Before anything else: whatever happens here, the elector knows.
+        // Sent first, so that the elector has the command even if the wait below fails.
         let began = Instant::now();
         let (ack, acks) = channel::unbounded();
         self.tell(command(Some(ack)));
@@ -231,7 +253,7 @@ impl Link {
 pub(crate) mod tests {
     use super::*;
 
-    /// A link, and the receiver of its commands.
+    /// Creates a link, and the receiver of its commands.
     pub(crate) fn link() -> (std::sync::Arc<Link>, Receiver<Command>) {
         let (sender, commands) = channel::unbounded();
         (std::sync::Arc::new(Link::new(sender, Duration::ZERO, fields())), commands)

@@ -1,4 +1,4 @@
-//! What a caller holds: a campaign, a guard and its views, and the handle by which they reach the elector.
+//! Campaigns, guards and views of a term, and their handle to the elector.
 
 pub(crate) mod campaign;
 pub(crate) mod error;

@@ -1,4 +1,4 @@
-//! Progress of the leader's work, of which several parts may have to make some.
+//! Progress reports of the leader's work, by one worker or by several.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -8,14 +8,18 @@ use crate::util::clock;
 use crate::util::clock::Moment;
 use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 
-/// The progress of one of several workers: of all that there are, the one that is furthest behind counts. Made by
-/// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
+/// A handle by which one of several workers reports progress.
 ///
-/// Several workers that report as one hide one that hangs: with a handle each the term ends when any of them makes no progress
-/// for [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout). A worker that has nothing to do is to say so by
-/// [`report`](Self::report), too, or drop its handle. While there are handles
-/// [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress) counts nothing. A handle that is dropped by a panic counts on, so that
-/// the term ends.
+/// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle) creates a handle. The worker that is furthest
+/// behind counts.
+///
+/// Several workers that report through the guard hide a worker that hangs. If each worker has a handle, the term ends
+/// when any worker reports no progress for [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout). An idle
+/// worker must call [`report`](Self::report), or drop its handle.
+///
+/// While handles exist, [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress) has no effect. Creating
+/// or dropping a handle counts as progress. A handle that is dropped by a panic still counts as a worker without
+/// progress, so the term ends.
 ///
 /// # Examples
 ///
@@ -47,7 +51,9 @@ pub struct ProgressHandle {
 }
 
 impl Term {
-    /// What makes progress now, and is no handle: it counts where there is none. Whether the term is valid.
+    /// Reports progress of the guard, which counts if there are no handles.
+    ///
+    /// Returns `true` if the term is valid.
     pub(crate) fn report_progress(&self) -> bool {
         let now = clock::now();
         match self.deadline.progress_limit() {
@@ -56,16 +62,16 @@ impl Term {
         }
     }
 
-    /// One of several workers has made progress now. Whether the term is valid.
+    /// Records the progress of the slowest worker. Returns `true` if the term is valid.
     fn judge(&self, now: Moment) -> bool {
-        // Another may have done so later than this has read the clock.
+        // Another worker may have reported after `now` was read.
         self.deadline.progress(now, self.oldest().unwrap_or(now).min(now))
     }
 
-    /// When the one that is furthest behind was stamped; `None` where none counts.
+    /// Returns the last report of the slowest worker, or `None` if no handle counts.
     fn oldest(&self) -> Option<Moment> {
         let stamps = self.stamps.lock();
-        // Who has panicked has ended the term; of what winds down it is no part.
+        // After its panic has ended the term, a worker takes no part in draining.
         let is_ended = self.deadline.was_ended();
         let counting = stamps.iter().filter(|stamp| !(is_ended && stamp.is_abandoned.load(Ordering::SeqCst)));
         counting.map(|stamp| stamp.at.load(Ordering::SeqCst)).min().map(Moment::from_nanos)
@@ -81,8 +87,10 @@ impl ProgressHandle {
         Self { term, stamp }
     }
 
-    /// This worker makes progress. Whether the term is valid, as [`LeaderGuard::is_leader`](crate::LeaderGuard::is_leader) says.
-    /// Progress that comes too late revives nothing.
+    /// Reports progress of this worker and returns `true` if the term is still valid.
+    ///
+    /// The result is that of [`LeaderGuard::is_leader`](crate::LeaderGuard::is_leader). A late report does not revive a
+    /// term that has ended.
     pub fn report(&self) -> bool {
         let now = clock::now();
         self.stamp.at.store(now.as_nanos(), Ordering::SeqCst);
@@ -107,6 +115,6 @@ impl fmt::Debug for ProgressHandle {
     }
 }
 
-// A stamp is one atomic.
+// A panic cannot leave the handle half-changed: each report is one atomic write.
 impl UnwindSafe for ProgressHandle {}
 impl RefUnwindSafe for ProgressHandle {}

@@ -1,4 +1,4 @@
-//! One term: what its guard, its views and the elector's thread share.
+//! One term: the state that the guard, its views and the elector's thread share.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -13,7 +13,9 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender};
 use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 
-/// The term is over, and why, for `?` in protected work.
+/// The error of [`LeaderGuard::check`](crate::LeaderGuard::check): the term has ended.
+///
+/// Use the error with `?` in protected work.
 ///
 /// # Examples
 ///
@@ -29,35 +31,35 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TermEnded {
-    /// Why the term ended.
+    /// The reason for the end.
     pub reason: StopReason,
 }
 
-/// What guard, views and the elector's thread share of one term.
+/// The state of one term that the guard, its views and the elector's thread share.
 pub(crate) struct Term {
     pub(crate) deadline: Arc<Deadline>,
     fencing_token: u64,
     ended: Receiver<Infallible>,
-    /// Dropped at the end of the term, which is what disconnects `ended`.
+    /// Dropped at the end of the term, so that `ended` disconnects.
     end: Mutex<Option<Sender<Infallible>>>,
     told: Mutex<StepDownNotice>,
-    /// The stamps of the progress handles.
+    /// The last report of each progress handle.
     pub(super) stamps: Mutex<Vec<Arc<Stamp>>>,
 }
 
-/// When one of several workers last made progress.
+/// The last progress report of one worker.
 pub(super) struct Stamp {
     pub(super) at: AtomicU64,
-    /// Its handle was dropped by a panic.
+    /// `true` after a panic has dropped the handle.
     pub(super) is_abandoned: AtomicBool,
 }
 
-/// What the elector has been told of a step-down.
+/// The last notice of a step-down that the elector received.
 #[derive(PartialEq, Eq)]
 enum StepDownNotice {
     Nothing,
     SteppedDown,
-    /// It is not to be told of one any more: it would take it for the end of the next term.
+    /// No notice may follow, because the elector would end the next term.
     Closed,
 }
 
@@ -68,33 +70,35 @@ impl Term {
         Self { deadline, fencing_token, ended, end, told, stamps: Mutex::default() }
     }
 
-    /// Ends the term for every view, and wakes who waits for that. The first reason stands, and is given back; a term
-    /// that had run out by then ended by that.
+    /// Ends the term for every view, wakes all waiters, and returns the first reason.
+    ///
+    /// If the term had expired before, the reason is the expiry.
     pub(crate) fn end(&self, reason: StopReason) -> StopReason {
         let reason = self.deadline.end(clock::now(), reason);
         *self.end.lock() = None;
         reason
     }
 
-    /// Ends the term while its record stays ours, and has the elector left word of how it is renewed, if that is news: never after
-    /// the guard is gone.
+    /// Ends the term and keeps the record.
+    ///
+    /// Calls `leave_word` if the elector does not have this notice yet, and never after the guard was dropped.
     pub(crate) fn step_down(&self, limit: DrainLimit, leave_word: impl FnOnce()) {
         self.end(StopReason::SteppedDown);
         let mut told = self.told.lock();
-        // Said again it says nothing new, but for a limit.
+        // A repeated step-down changes nothing, except for a limit.
         if *told == StepDownNotice::Nothing || (*told == StepDownNotice::SteppedDown && limit != DrainLimit::AsSet) {
             *told = StepDownNotice::SteppedDown;
             leave_word();
         }
     }
 
-    /// Ends the term before its guard goes.
+    /// Ends the term before the guard is dropped.
     pub(crate) fn close(&self) {
         self.end(StopReason::Released);
         *self.told.lock() = StepDownNotice::Closed;
     }
 
-    /// When the work made progress last, where it has to.
+    /// Returns the last progress of the work, or `None` without a progress timeout.
     pub(crate) fn last_progress(&self) -> Option<Moment> {
         self.deadline.progress_limit().map(|limit| limit.last())
     }
@@ -125,7 +129,7 @@ impl Term {
 
 impl fmt::Display for TermEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the term has ended: {}", self.reason)
+        write!(f, "term ended: {}", self.reason)
     }
 }
 

@@ -1,6 +1,6 @@
-//! The call of every client: one request and one answer, on a connection that no other call has.
+//! The call of every client: one request and one answer on an exclusive connection.
 //!
-//! The rules, each with a test. `U` stands for `net::calls::tests`, `B` for the tests of the clients for etcd, MySQL and PostgreSQL.
+//! Each rule has a test. `U` stands for `net::calls::tests`, `B` for the tests of the clients for etcd, MySQL and PostgreSQL.
 //!
 //! | question | rule | test |
 //! | --- | --- | --- |
@@ -24,12 +24,16 @@ use crate::util::cancel::{CancelHook, CancelToken};
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
-/// Servers close idle connections after 90 s and load balancers after 60 s or more. Staying well below makes it rare that a
-/// write goes out on a connection that is just being closed.
+/// The longest time that a connection is kept idle.
+///
+/// Servers close idle connections after 90 s, and load balancers after 60 s or more. A much shorter time makes it rare that a
+/// write is sent on a connection that the peer is closing.
 pub(crate) const MAX_IDLE: Duration = Duration::from_secs(30);
 
-/// The same for a server that is reached directly: it keeps its connections. The system finds out by itself where one leads to
-/// nowhere by now, and its probes are traffic to what forgets connections that have none: see [`super::dial`].
+/// The longest time that a connection to a directly reached server is kept idle.
+///
+/// Such a server keeps its connections. The keep-alive probes of the system detect dead connections, and prevent that a
+/// firewall forgets an idle connection: see [`super::dial`].
 #[cfg(feature = "_server")]
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) const MAX_IDLE_DIRECT: Duration = Duration::MAX;
@@ -54,9 +58,9 @@ pub(crate) trait CallConnection {
 
 /// The error of a client, as the rules for a call need it.
 ///
-/// Its text is not needed: the text of a server may quote what is secret, and each client knows how to remove that.
+/// The rules do not use the text of the error. The text of a server may quote a secret, which only the client can remove.
 pub(crate) trait CallError: From<Error> {
-    /// Whether a cancelled call still returns an answer that is complete.
+    /// `true` if a canceled call still returns a complete answer.
     const ANSWER_OUTLIVES_CANCEL: bool = false;
 
     /// Returns the kind if the request or its answer was not transferred, or `None` if the server refused the request.
@@ -75,7 +79,7 @@ pub(crate) struct ActiveCall {
     pub(crate) deadline: Instant,
     pub(crate) interrupter: Interrupter,
     hook: CancelHook,
-    /// Whether the call was to use a connection.
+    /// `true` if the call has used connections.
     has_exchanged: Cell<bool>,
 }
 
@@ -130,7 +134,7 @@ impl ActiveCall {
             let is_repeated = (is_read && is_broken) || is_undone(&connection, error);
             if is_repeated && !self.interrupter.is_interrupted() {
                 let why = if is_broken { "the connection broke" } else { "the server did not run the request" };
-                log_line!(debug, target: CLIENT, "{}: {why}, trying once more on a new connection", place());
+                log_line!(debug, target: CLIENT, "{}: {why}, retrying once on a new connection", place());
                 connection = open()?;
                 answer = run(&mut connection);
             }
@@ -169,10 +173,10 @@ impl ActiveCall {
 }
 
 pub(crate) fn late() -> Error {
-    Error::new(NetErrorKind::Timeout, "the time of the call is over")
+    Error::new(NetErrorKind::Timeout, "the call timed out")
 }
 
-/// Connections that no call has, and how many are kept for the calls to come.
+/// Idle connections, at most `most`, for later calls.
 pub(crate) struct Pool<T> {
     most: usize,
     max_idle: Duration,
@@ -189,15 +193,16 @@ impl<T> Pool<T> {
         Self { most, max_idle, idle: Mutex::default() }
     }
 
-    /// The connection that was used last: the others are the likelier to be closed by the server. Those that are too old, or of
-    /// no use any more, are closed.
+    /// Takes the most recently used connection, because the server is least likely to have closed this connection.
+    ///
+    /// Closes all connections that have been idle for too long or for which `is_of_use` returns `false`.
     pub(crate) fn take(&self, is_of_use: impl Fn(&T) -> bool) -> Option<T> {
         let mut idle = self.idle.lock();
         idle.retain(|it| is_of_use(&it.connection) && it.since.elapsed() < self.max_idle);
         idle.pop().map(|it| it.connection)
     }
 
-    /// After a clean answer.
+    /// Returns a connection to the pool after a clean answer.
     pub(crate) fn put_back(&self, connection: T) {
         let mut idle = self.idle.lock();
         if idle.len() < self.most {
@@ -205,8 +210,9 @@ impl<T> Pool<T> {
         }
     }
 
-    /// What a call that began then was cancelled for waiting for may have befallen all that were open: whoever comes next has a
-    /// new connection, or one that has answered meanwhile.
+    /// Closes the connections that were already idle when a canceled call began, because the same fault may affect them.
+    ///
+    /// The next call opens a connection, or uses a connection that has answered since.
     pub(crate) fn forget_idle_since(&self, began: Instant) {
         self.idle.lock().retain(|it| it.since > began);
     }

@@ -1,4 +1,6 @@
-//! A request whose body and answer are both secret: the HTTP library is not asked, for its log shows them when it is turned up.
+//! A request whose body and answer are secret.
+//!
+//! The request does not use the HTTP library, because the `trace` log of the HTTP library shows every byte.
 
 use std::io;
 use std::time::Instant;
@@ -10,7 +12,7 @@ use super::interrupt::{Interrupter, interrupted};
 use super::socket::{Socket, explain};
 use super::tls::TlsParts;
 
-/// A login and its answer are far shorter.
+/// The longest answer in bytes. A login and its answer are much shorter.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// A `POST` of JSON.
@@ -24,7 +26,7 @@ pub(crate) struct Post<'a> {
 }
 
 impl Post<'_> {
-    /// Sends it on a connection of its own, and answers the code and the body.
+    /// Sends the request on a new connection. Returns the status code and the body of the answer.
     pub(crate) fn send(self, dialer: &Dialer, interrupter: &Interrupter) -> Result<(u16, Vec<u8>), Error> {
         let Self { endpoint, deadline, .. } = &self;
         let (stream, mut route) = dialer.dial(&endpoint.host_in_zone(), endpoint.port(), *deadline, interrupter)?;
@@ -41,7 +43,7 @@ impl Post<'_> {
         }
     }
 
-    /// HTTP/1.0, in which nothing comes in chunks, and the connection ends with the answer.
+    /// Exchanges one request by HTTP/1.0, which has no chunks and closes the connection after the answer.
     fn exchange(&self, socket: &mut Socket) -> Result<Vec<u8>, Error> {
         if let Some(parts) = &self.tls {
             socket.start_tls(parts, self.deadline)?;
@@ -62,14 +64,14 @@ impl Post<'_> {
             match socket.read(&mut chunk, self.deadline) {
                 Ok(0) => return Ok(answer),
                 Ok(n) => answer.extend_from_slice(&chunk[..n]),
-                // A peer that says no TLS goodbye: the length in the head tells whether all is there.
+                // The peer sent no TLS close_notify. The length in the head shows whether the answer is complete.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(answer),
                 Err(e) => return Err(explain(e)),
             }
             if answer.len() > MAX_ANSWER {
                 return Err(Error::new(NetErrorKind::BodyTooLarge, "the answer is larger than 64 KiB"));
             }
-            // Not every server closes at once.
+            // Not every server closes the connection at once.
             if is_whole(&answer) {
                 return Ok(answer);
             }
@@ -77,7 +79,7 @@ impl Post<'_> {
     }
 }
 
-/// The head without its empty line, and what comes after that.
+/// Returns the head without its empty line, and the bytes after the empty line.
 fn split(answer: &[u8]) -> Option<(&str, &[u8])> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     Some((str::from_utf8(&answer[..end]).ok()?, &answer[end + 4..]))
@@ -93,15 +95,15 @@ fn is_whole(answer: &[u8]) -> bool {
     split(answer).is_some_and(|(head, body)| length(head).is_some_and(|length| body.len() >= length))
 }
 
-/// The code and the body of an answer that has come to its end.
+/// Returns the status code and the body of a complete answer.
 fn parse(answer: &[u8]) -> Result<(u16, Vec<u8>), Error> {
     let malformed = |what: &str| Error::new(NetErrorKind::Malformed, what);
-    let (head, body) = split(answer).ok_or_else(|| malformed("what came back is not HTTP as expected"))?;
+    let (head, body) = split(answer).ok_or_else(|| malformed("invalid HTTP response"))?;
     let code = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).and_then(|code| code.parse().ok());
-    let code = code.ok_or_else(|| malformed("what came back is not HTTP as expected"))?;
-    // etcd 3.4 gives no length with a refusal. What is cut off then is no JSON.
+    let code = code.ok_or_else(|| malformed("invalid HTTP response"))?;
+    // etcd 3.4 sends no length with a refusal. A refusal that is cut off is not valid JSON.
     let length = length(head).unwrap_or(body.len());
-    let body = body.get(..length).ok_or_else(|| malformed("the server closed the connection inside its answer"))?;
+    let body = body.get(..length).ok_or_else(|| malformed("the server closed the connection within its response"))?;
     Ok((code, body.to_vec()))
 }
 

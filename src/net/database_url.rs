@@ -1,4 +1,6 @@
-//! Where a database is, and as whom, as in `postgres://user:password@host:5432/database?name=value`.
+//! The URL and address of a database.
+//!
+//! Example: `postgres://user:password@host:5432/database?name=value`.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -13,31 +15,31 @@ use super::secret::Secret;
 use super::socket::Socket;
 use super::url::{UrlParts, decode};
 
-/// A URL that was taken apart. `Debug` does not show the password.
+/// The parts of a database URL. `Debug` does not show the password.
 #[derive(Clone, Debug)]
 pub(crate) struct DatabaseUrl {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
-    /// Without brackets; empty where the URL has none.
+    /// The host without brackets. Empty if the URL has no host.
     pub(crate) host: String,
     pub(crate) port: Option<u16>,
     pub(crate) database: Option<String>,
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// What is connected to.
+/// The address of a database server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp {
         host: String,
         port: u16,
     },
-    /// A socket of this machine's file system.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
 impl DatabaseUrl {
-    /// Takes a URL with one of these schemes apart. The error is a rule without the URL, for there may be a password in it.
+    /// Parses a URL with one of these schemes. The error is a rule without the URL, because the URL may contain a password.
     pub(crate) fn parse(url: &str, schemes: &[&str]) -> Result<Self, &'static str> {
         let UrlParts { user, password, place, path, parameters, .. } = UrlParts::parse(url, schemes)?;
         let (host, port) = split_port(place)?;
@@ -46,7 +48,7 @@ impl DatabaseUrl {
 }
 
 impl Address {
-    /// Whether it is this very machine.
+    /// Returns `true` if the address is on this machine.
     pub(crate) fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) => true,
@@ -54,7 +56,7 @@ impl Address {
         }
     }
 
-    /// The host that a certificate is for: without a zone.
+    /// Returns the host without a zone, as a certificate names the host.
     pub(crate) fn host(&self) -> &str {
         match self {
             Self::Tcp { host, .. } => host.split('%').next().unwrap_or_default(),
@@ -62,7 +64,7 @@ impl Address {
         }
     }
 
-    /// A connection, which is shut down on the interrupt.
+    /// Opens a connection, which the interrupt shuts down.
     pub(crate) fn open(
         &self,
         dialer: &Dialer,
@@ -94,23 +96,23 @@ impl fmt::Display for Address {
 fn split_port(place: &str) -> Result<(&str, Option<u16>), &'static str> {
     let port = |port: &str| {
         let number = port.parse().ok().filter(|port| *port != 0);
-        number.map(Some).ok_or("has a port that is no number from 1 to 65535")
+        number.map(Some).ok_or("has a port that is not a number from 1 to 65535")
     };
     if let Some((address, rest)) = place.strip_prefix('[').and_then(|place| place.split_once(']')) {
-        // A zone may be written as in a URL, or as it is.
+        // Both `%25zone` and `%zone` are accepted.
         if address.split('%').next().unwrap_or_default().parse::<Ipv6Addr>().is_err() {
-            return Err("has brackets around what is no IPv6 address");
+            return Err("has brackets around text that is not an IPv6 address");
         }
         return match rest.strip_prefix(':') {
             Some(number) => Ok((address, port(number)?)),
             None if rest.is_empty() => Ok((address, None)),
-            None => Err("has something between the host and the port"),
+            None => Err("has unexpected text between the host and the port"),
         };
     }
     match place.split_once(':') {
         Some((_, number)) if number.contains(':') => Err("must have an IPv6 address in brackets"),
         Some((host, number)) => Ok((host, port(number)?)),
-        None if place.contains(',') => Err("must name one host; a list of them is not supported"),
+        None if place.contains(',') => Err("must name one host; a list of hosts is not supported"),
         None => Ok((place, None)),
     }
 }

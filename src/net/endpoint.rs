@@ -1,4 +1,4 @@
-//! Where the server is: scheme, host, port and the path in front of every request.
+//! A server URL: scheme, host, port, and the path prefix of every request.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
@@ -21,9 +21,9 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Checks a server URL; `place` names the field it comes from.
+    /// Parses a server URL from the field `place`.
     pub(crate) fn parse(url: &str, place: &str) -> Result<Self, Error> {
-        // The URL itself is not quoted before it is known to hold no password.
+        // The errors do not quote the URL, because the URL may contain a password.
         let (url, zone) = take_zone(url.trim()).map_err(|rule| Error::config(place, rule))?;
         let uri: Uri = url.parse().map_err(|_| Error::config(place, "is not a valid URL"))?;
         let parts = uri.into_parts();
@@ -31,7 +31,7 @@ impl Endpoint {
             return Err(Error::config(place, "must be a URL with a host, such as https://10.0.0.1:6443"));
         };
         if authority.as_str().contains('@') {
-            return Err(Error::config(place, "must not hold a user name or password; they are given apart from it"));
+            return Err(Error::config(place, "must not contain a user name or password; set them separately"));
         }
         let rule = "must begin with https://, or with http:// for a server without TLS";
         let scheme = parts.scheme.ok_or_else(|| Error::config(place, rule))?;
@@ -44,7 +44,7 @@ impl Endpoint {
             Some((_, port)) if !port.contains(']') => authority
                 .port_u16()
                 .filter(|_| !port.is_empty())
-                .ok_or_else(|| Error::config(place, "has a port that is no number up to 65535"))?,
+                .ok_or_else(|| Error::config(place, "has a port that is not a number up to 65535"))?,
             _ => default_port,
         };
         let host = authority.host();
@@ -59,8 +59,10 @@ impl Endpoint {
         Ok(Endpoint { scheme, authority, host, zone, port, prefix: path.path().trim_end_matches('/').to_owned() })
     }
 
-    /// A server URL that may lack a scheme: it is `https` if something else says that it is to be, as in client-go's
-    /// `rest.Config`. Its clientcmd asks before it has read the rest of the kubeconfig, and takes all of these for `http`.
+    /// Parses a server URL that may lack a scheme.
+    ///
+    /// If other fields require TLS, the scheme defaults to `https`, as in client-go's `rest.Config`. client-go's `clientcmd`
+    /// decides before it reads the other fields, so `clientcmd` takes such a URL for `http`.
     #[cfg(feature = "kubeconfig")]
     pub(crate) fn parse_by_tls(url: &str, place: &str, has_tls: bool) -> Result<Self, Error> {
         match has_tls && !url.trim().is_empty() && !url.contains("://") {
@@ -69,7 +71,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether it is this very machine.
+    /// Returns `true` if the host is this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         super::is_loopback(&self.host)
     }
@@ -78,12 +80,12 @@ impl Endpoint {
         self.scheme == Scheme::HTTPS
     }
 
-    /// The host without brackets and zone: what a certificate is for, and what another machine can make sense of.
+    /// Returns the host without brackets and zone, as certificates and other machines name the host.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// The host without brackets, and with its zone: what this machine connects to.
+    /// Returns the host without brackets, with its zone, as this machine connects to the host.
     pub(crate) fn host_in_zone(&self) -> String {
         match &self.zone {
             Some(zone) => format!("{}%{zone}", self.host),
@@ -95,7 +97,7 @@ impl Endpoint {
         self.port
     }
 
-    /// `host:port` as a proxy or a log line wants it.
+    /// Returns `host:port` for a proxy or a log line.
     pub(crate) fn host_and_port(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -103,7 +105,7 @@ impl Endpoint {
         }
     }
 
-    /// The whole URL, for people and for credential plugins.
+    /// Returns the whole URL for messages and credential plugins.
     pub(crate) fn url(&self) -> String {
         let mut authority = self.authority.to_string();
         if let Some((zone, end)) = self.zone.as_ref().zip(authority.find(']')) {
@@ -114,13 +116,13 @@ impl Endpoint {
         format!("{}://{authority}{}", self.scheme, self.prefix)
     }
 
-    /// The URI of a request; an error if the path is not one.
+    /// Returns the URI of a request, or an error if the path is invalid.
     pub(crate) fn uri(&self, path: &str, query: &[(&str, &str)]) -> Result<Uri, Error> {
         let rule = |rule: &str| Error::config("request path", rule.to_owned());
         if !path.starts_with('/') {
             return Err(rule("must begin with a slash"));
         }
-        // A name that was pasted into a path must not be able to reach another resource.
+        // A name within the path must not lead to another resource.
         if path.contains(['?', '#', '%', '\\']) || path.split('/').any(|s| s == "." || s == "..") || path.contains("//")
         {
             return Err(rule("must be plain segments without ?, #, %, empty or dot segments"));
@@ -137,19 +139,21 @@ impl Endpoint {
             .authority(self.authority.clone())
             .path_and_query(target)
             .build()
-            .map_err(|_| rule("holds characters that no path may have"))
+            .map_err(|_| rule("contains characters that are not allowed in a path"))
     }
 }
 
-/// Cuts the zone out of an address such as `[fe80::1%25eth0]`: it says which interface of this machine leads there, and
-/// means nothing to anybody else, so no request bears it. Source: RFC 6874, sections 2 and 4; Go's `net/url` reads the same.
+/// Removes the zone from an address such as `[fe80::1%25eth0]`.
+///
+/// A zone names an interface of this machine and is meaningless to other machines, so no request contains the zone. Source:
+/// RFC 6874, sections 2 and 4. Go's `net/url` accepts the same URLs.
 fn take_zone(url: &str) -> Result<(Cow<'_, str>, Option<String>), &'static str> {
     let start = url.find("://").map_or(0, |at| at + 3);
     let literal = url[start..].strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let Some((address, zone)) = literal.and_then(|(literal, _)| literal.split_once('%')) else {
         return Ok((Cow::Borrowed(url), None));
     };
-    let encoded = zone.strip_prefix("25").ok_or("has a zone in its address, before which % must be written as %25")?;
+    let encoded = zone.strip_prefix("25").ok_or("must write the % before an IPv6 zone as %25")?;
     if address.parse::<Ipv6Addr>().is_err() {
         return Err("has a zone in an address that is not an IPv6 address");
     }
@@ -157,12 +161,12 @@ fn take_zone(url: &str) -> Result<(Cow<'_, str>, Option<String>), &'static str> 
     let zone = percent::decode(encoded)
         .filter(|zone| (1..=MAX_ZONE).contains(&zone.len()) && zone.iter().all(is_plain))
         .and_then(|zone| String::from_utf8(zone).ok())
-        .ok_or("has a zone in its address that is neither the name nor the number of an interface")?;
+        .ok_or("has an IPv6 zone that is neither the name nor the number of an interface")?;
     let without = format!("{}[{address}{}", &url[..start], &url[start + 1 + address.len() + 1 + 2 + encoded.len()..]);
     Ok((Cow::Owned(without), Some(zone)))
 }
 
-/// No interface has a longer name: 15 bytes on Linux, 256 characters on Windows.
+/// The longest name of an interface in bytes. Linux allows 15 bytes, Windows 256 characters.
 const MAX_ZONE: usize = 256;
 
 #[cfg(test)]
@@ -197,7 +201,7 @@ mod tests {
         }
         let error = parse("10.0.0.1:6443").unwrap_err().to_string();
         assert!(error.contains("https://"), "{error}");
-        assert!(!Endpoint::parse_by_tls("http://a", "server", true).unwrap().is_https(), "it says what it is");
+        assert!(!Endpoint::parse_by_tls("http://a", "server", true).unwrap().is_https(), "the URL has a scheme");
     }
 
     #[test]

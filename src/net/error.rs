@@ -1,11 +1,11 @@
-//! What can go wrong on the way, and the form that every error of a request has.
+//! The errors of the network layer, and the common form of all request errors.
 
 use std::fmt;
 use std::io;
 
 use crate::store::StoreErrorKind;
 
-/// Why a connection could not be had or broke.
+/// The error of a connection.
 pub(crate) type Error = Report<NetErrorKind>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum NetErrorKind {
     TlsVerification,
     BodyTooLarge,
     Malformed,
-    /// What proves who we are cannot go out as it is.
+    /// The credentials cannot be sent in this form.
     Credentials,
     Config,
 }
@@ -40,7 +40,7 @@ impl From<NetErrorKind> for StoreErrorKind {
     }
 }
 
-/// An error of some kind: what happened, where, and whether anything was sent.
+/// An error with its kind, its place, its detail, and whether bytes were sent.
 #[derive(Debug)]
 pub(crate) struct Report<K> {
     pub(crate) kind: K,
@@ -55,7 +55,7 @@ impl<K> Report<K> {
         Self { kind, place: String::new(), detail: detail.into(), source: None, maybe_sent: false }
     }
 
-    /// Names the place of an error; the innermost one stays, for it is the most exact.
+    /// Sets the place of the error, unless a place is set. The innermost place stays, because it is the most exact.
     pub(crate) fn at(mut self, place: impl Into<String>) -> Self {
         if self.place.is_empty() {
             self.place = place.into();
@@ -63,7 +63,7 @@ impl<K> Report<K> {
         self
     }
 
-    /// Puts the request in front of a place that is already named (a token file, say).
+    /// Adds the request before the place, such as a token file.
     pub(crate) fn during(mut self, request: &str) -> Self {
         self.place = match self.place.as_str() {
             "" => request.to_owned(),

@@ -1,15 +1,15 @@
-//! Files that must not be endless.
+//! Reading of files of bounded size.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Nothing that belongs in a kubeconfig, a token or a certificate file comes near this.
+/// The largest file in bytes. A kubeconfig, a token or a certificate is much smaller.
 pub(crate) const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 /// Reads a regular file of bounded size.
 ///
-/// Anything else is refused: opening a pipe or a terminal can block for ever, and a device need not end.
+/// Refuses all other files: opening a pipe or a terminal can block forever, and a device may have no end.
 pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));

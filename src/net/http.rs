@@ -1,4 +1,4 @@
-//! The HTTP library's agent as every client here uses it: one connection, which is a [`Socket`], and nothing from the environment.
+//! HTTP agents with one [`Socket`] each, which read nothing from the environment.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -46,7 +46,7 @@ pub(crate) struct CurrentCall(Arc<Mutex<Interrupter>>);
 pub(crate) struct HttpConnector {
     pub(crate) target: Endpoint,
     pub(crate) proxy: Option<Proxy>,
-    /// For a proxy that is reached by TLS.
+    /// The TLS configuration of an `https` proxy.
     pub(crate) proxy_tls: Option<TlsParts>,
     pub(crate) tls: Option<TlsParts>,
     pub(crate) dialer: Dialer,
@@ -208,7 +208,7 @@ impl Connector<()> for HttpConnector {
 }
 
 impl HttpConnector {
-    /// Until the tunnel stands, the proxy is the place of a failure.
+    /// Names the proxy as the place of an error, because the tunnel is not open yet.
     fn at_proxy(&self, error: Error) -> Error {
         match &self.proxy {
             Some(proxy) => error.at(proxy.place()),
@@ -220,8 +220,8 @@ impl HttpConnector {
 /// Sets up TLS. A handshake that fails has sent nothing of the request, unlike a connection that breaks later.
 fn set_up_tls(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Result<(), Error> {
     socket.handshake(parts, deadline).map_err(|e| {
-        let late = "TLS could not be set up in the given time";
-        let broken = "the connection broke while TLS was being set up";
+        let late = "the TLS handshake timed out";
+        let broken = "the connection broke during the TLS handshake";
         failure(e, late, NetErrorKind::Connect, broken)
     })
 }
@@ -368,7 +368,7 @@ fn wrap(error: Error) -> ureq::Error {
 }
 
 fn closed() -> ureq::Error {
-    let what = "the connection, which had been used before, was closed before a byte of the answer had come";
+    let what = "reused connection closed before any response";
     wrap(Error::new(NetErrorKind::ConnectionClosed, what).sent(true))
 }
 
@@ -395,7 +395,7 @@ pub(crate) fn read_body(body: ureq::Body) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// Every error that is not the connector's own happened after the request had started to go out.
+/// Converts an error of ureq. Every error except those of the connector happened after the request was started.
 pub(crate) fn from_ureq(error: ureq::Error) -> Error {
     let error = match error {
         ureq::Error::Other(other) => match other.downcast::<Error>() {
@@ -407,7 +407,7 @@ pub(crate) fn from_ureq(error: ureq::Error) -> Error {
         ureq::Error::Io(e) => explain(e),
         other => Error::new(
             NetErrorKind::Malformed,
-            format!("what came back is not HTTP as expected: {}", clean(&other.to_string(), MAX_TEXT)),
+            format!("invalid HTTP response: {}", clean(&other.to_string(), MAX_TEXT)),
         ),
     };
     error.sent(true)

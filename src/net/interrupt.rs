@@ -1,4 +1,4 @@
-//! Ending I/O that other threads are blocked in.
+//! Interruption of I/O in which other threads are blocked.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 use super::error::{Error, NetErrorKind};
 use crate::util::cancel::{CancelHook, CancelToken};
 
-/// Ends the I/O of one call, once and for good; clones are the same one.
+/// Ends the I/O of one call. An interrupt is final. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Interrupter {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// Disconnects when the trigger goes, which wakes every `select!` there is on it.
+    /// Disconnects when the trigger is dropped, which wakes every `select!` on this channel.
     signal: Receiver<Infallible>,
     state: Mutex<InterruptState>,
 }
@@ -29,12 +29,12 @@ struct InterruptState {
 
 /// A connection that can be ended from another thread.
 pub(crate) trait Shutdown: Send + Sync + 'static {
-    /// Ends the I/O that threads are blocked in, and all that is begun later. Never blocks on the network.
+    /// Ends all blocked I/O and all later I/O of the connection. Never blocks on the network.
     fn shutdown(&self);
 }
 
 impl Interrupter {
-    /// One that has not been used yet.
+    /// Creates an interrupter without an interrupt.
     pub(crate) fn new() -> Self {
         let (trigger, signal) = bounded(0);
         Interrupter {
@@ -45,7 +45,7 @@ impl Interrupter {
         }
     }
 
-    /// One that `cancel` uses, for as long as the hook is kept.
+    /// Creates an interrupter that `cancel` triggers while the hook lives.
     pub(crate) fn hooked(cancel: &CancelToken) -> (Self, CancelHook) {
         let interrupter = Self::new();
         let hook = cancel.on_cancel({
@@ -55,25 +55,25 @@ impl Interrupter {
         (interrupter, hook)
     }
 
-    /// Ends all I/O that goes with this, now and in future. Never blocks on the network.
+    /// Ends all current and later I/O of the registered connections. Never blocks on the network.
     pub(crate) fn interrupt(&self) {
         let connections = {
             let mut state = self.inner.state.lock();
             state.trigger = None;
             std::mem::take(&mut state.connections)
         };
-        // Outside the lock: shutting down closes sockets, and a request that ends takes the lock.
+        // Outside the lock, because a request that ends takes the lock.
         for connection in connections.iter().filter_map(Weak::upgrade) {
             connection.shutdown();
         }
     }
 
-    /// Whether [`interrupt`](Interrupter::interrupt) has been called.
+    /// Returns `true` if [`interrupt`](Interrupter::interrupt) was called.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.inner.signal.try_recv() == Err(TryRecvError::Disconnected)
     }
 
-    /// For `select!`: never yields, disconnects on the interrupt.
+    /// Returns a channel for `select!` that yields no message and disconnects on the interrupt.
     pub(crate) fn signal(&self) -> &Receiver<Infallible> {
         &self.inner.signal
     }
@@ -85,7 +85,7 @@ impl Interrupter {
         }
     }
 
-    /// Has it shut down on the interrupt. An error if that has come already.
+    /// Shuts `connection` down on the interrupt. Returns an error if the interrupt has already happened.
     pub(crate) fn register<T: Shutdown>(&self, connection: &Arc<T>) -> Result<(), Error> {
         let mut state = self.inner.state.lock();
         if state.trigger.is_none() {
@@ -99,7 +99,7 @@ impl Interrupter {
 }
 
 pub(crate) fn interrupted() -> Error {
-    Error::new(NetErrorKind::Interrupted, "interrupted by this program")
+    Error::new(NetErrorKind::Interrupted, "interrupted by the program")
 }
 
 impl Default for Interrupter {

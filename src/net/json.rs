@@ -1,7 +1,8 @@
-//! JSON from the network, of which a few bytes can take a hundred times as many in memory: `{"a":{}}` is a node of a B-tree.
+//! A JSON parser with a memory limit.
 //!
-//! What a text would take is counted before any of it is built. The count follows how [`Value`] grows, and is at most a few
-//! times what an ordinary object takes.
+//! A few bytes of JSON can need a hundred times as many bytes in memory: `{"a":{}}` needs a node of a B-tree. The parser
+//! computes the memory of a text before it builds a value. The computation follows the growth of [`Value`]. The result is at
+//! most a few times the memory of an ordinary object.
 
 use std::fmt;
 
@@ -9,29 +10,29 @@ use serde::Deserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Why a text was not read.
+/// The reason why a text was not read.
 #[derive(Debug)]
 pub(crate) enum Unreadable {
-    /// It is no JSON, or not of the type that is wanted.
+    /// The text is not JSON, or not of the expected type.
     Malformed(serde_json::Error),
-    /// It would take more memory than it is given.
+    /// The values need more memory than the limit.
     TooLarge,
 }
 
-/// A place in an array. One and a half, for while an array grows, its old and its new place are both taken.
+/// The bytes of an array element. The factor 1.5 covers a growing array, whose old and new memory exist at the same time.
 const ELEMENT: usize = size_of::<Value>() * 3 / 2;
 
-/// A node of a `BTreeMap`: eleven members, twelve edges, and what holds them together.
+/// The bytes of a `BTreeMap` node: eleven members, twelve edges and the header.
 const NODE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 13 * size_of::<usize>();
 
-/// What an allocation takes beside its bytes.
+/// The overhead of an allocation in bytes.
 const ALLOCATION: usize = 2 * size_of::<usize>();
 
-/// Reads a text whose values take at most `limit` bytes in memory, as a [`Value`] or as any type that holds no more.
+/// Reads a text whose values need at most `limit` bytes of memory, as a [`Value`] or as a type that needs no more.
 pub(crate) fn read<T: DeserializeOwned>(text: &[u8], limit: usize) -> Result<T, Unreadable> {
     let mut count = Count { left: limit, longest_escaped: 0, is_exceeded: false };
     let counted = count.deserialize(&mut serde_json::Deserializer::from_slice(text));
-    // A text with escapes is put together in a buffer first, which grows by doubling.
+    // A text with escapes is first built in a buffer, which grows by doubling.
     if count.is_exceeded || count.left < 2 * count.longest_escaped {
         return Err(Unreadable::TooLarge);
     }
@@ -42,15 +43,15 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // The text of the error may quote a secret that a server sends back.
-            Self::Malformed(e) => write!(f, "not the JSON that was expected (line {} column {})", e.line(), e.column()),
+            Self::Malformed(e) => write!(f, "invalid or unexpected JSON (line {} column {})", e.line(), e.column()),
             Self::TooLarge => f.write_str(
-                "its values would take more memory than an answer may: hold less in it, or elect on another object",
+                "the values need more memory than allowed; store less data in the object, or use another object for the election",
             ),
         }
     }
 }
 
-/// Visits everything and keeps nothing.
+/// A visitor that counts the memory of all values and keeps no value.
 struct Count {
     left: usize,
     longest_escaped: usize,
@@ -133,7 +134,7 @@ impl<'de> Visitor<'de> for &mut Count {
         let mut length = 0;
         while members.next_key_seed(&mut *self)?.is_some() {
             length += 1;
-            // All nodes but the first have five members at least, and stand in nodes of their own.
+            // All nodes except the first have at least five members.
             match length {
                 1 => self.take(NODE)?,
                 2..=5 => {}

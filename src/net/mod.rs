@@ -1,5 +1,6 @@
-//! How bytes travel: names, addresses, proxies, TLS, and the connections that the HTTP library is given. It knows neither
-//! Kubernetes nor elections.
+//! The network layer: name lookups, addresses, proxies, TLS, HTTP connections.
+//!
+//! The layer does not depend on Kubernetes or elections.
 
 pub(crate) mod calls;
 #[cfg(feature = "etcd")]
@@ -39,7 +40,7 @@ pub(crate) mod url;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// Long enough for any request, short enough to be added to an `Instant`.
+/// The longest timeout. Long enough for every request, and short enough to add to an `Instant`.
 pub(crate) const MAX_WAIT: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
 
 /// Returns `true` if the host is this machine.
@@ -48,6 +49,6 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
 }
 
-/// How this library names itself.
+/// The `User-Agent` of this library.
 #[cfg(feature = "_http")]
 pub(crate) const USER_AGENT: &str = concat!("leasehold/", env!("CARGO_PKG_VERSION"));

@@ -1,6 +1,6 @@
-//! Percent-coding, as in URLs. Source: RFC 3986, section 2.1.
+//! Percent-encoding of URLs. Source: RFC 3986, section 2.1.
 
-/// Appends `text`, with every byte as it is that `is_plain` says may be, or else as `%` and its two digits.
+/// Appends `text`. Bytes for which `is_plain` returns `false` are written as `%` and two digits.
 pub(crate) fn encode(out: &mut String, text: &str, is_plain: impl Fn(u8) -> bool) {
     for byte in text.bytes() {
         if byte.is_ascii() && is_plain(byte) {
@@ -11,12 +11,12 @@ pub(crate) fn encode(out: &mut String, text: &str, is_plain: impl Fn(u8) -> bool
     }
 }
 
-/// What is plain everywhere in a URL: letters, digits and four signs.
+/// Returns `true` for letters, digits and the four signs that need no encoding anywhere in a URL.
 pub(crate) fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// The bytes of a text that is encoded; `None` if it is not valid.
+/// Decodes a text. Returns `None` if the encoding is invalid.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -1,9 +1,9 @@
-//! Keeps credentials out of the HTTP library, whose log shows every byte that it writes when it is turned up: ureq 3.5 has
-//! no switch against that.
+//! Masking of credentials in the log of the HTTP library.
 //!
-//! It is given one short header in their place, the mask, which is replaced when the head goes out. So what it writes is
-//! short, however long a token is and however many groups are impersonated. The lines reach the connection by the
-//! thread: a request runs on the thread that makes it, from its first byte to its answer.
+//! The `trace` log of ureq 3.5 shows every byte that ureq writes, and ureq has no option to change this. ureq therefore gets
+//! one short header instead of the credentials, the mask. The transport replaces the mask when the head is sent. The head that
+//! ureq writes is short even for a long token and many impersonated groups. A thread-local variable passes the lines to the
+//! transport, because a request runs on one thread from its first byte to its answer.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -12,10 +12,10 @@ use ureq::http::{HeaderName, HeaderValue, header};
 
 use super::error::{Error, NetErrorKind};
 
-/// The longest head of a request. Source: `DefaultMaxHeaderBytes` of Go's net/http, with which the API server runs.
+/// The longest head of a request in bytes: `DefaultMaxHeaderBytes` of Go's net/http, which the API server uses.
 pub(crate) const MAX_HEAD: usize = 1024 * 1024;
 
-/// Room for what the HTTP library writes, beside the parts whose length is not bounded here.
+/// The bytes for the parts of a head whose length this module bounds.
 const ROOM: usize = 16 * 1024;
 
 const ASTERISKS: &str = "****************";
@@ -30,22 +30,23 @@ struct Sending {
     hidden: Option<Hidden>,
 }
 
-/// The lines that the HTTP library is not given.
+/// The header lines that the HTTP library does not get.
 struct Hidden {
-    /// The line that it is given instead, with the end of the line before it.
+    /// The line that the HTTP library gets instead, with the end of the previous line.
     mask: Vec<u8>,
     lines: Vec<u8>,
-    /// How many bytes of the lines are the credentials.
+    /// The number of bytes of the credentials in `lines`.
     credentials: usize,
     replaced: bool,
 }
 
-/// While this lives, requests of this thread go out with what was given to [`Redacted::new`].
+/// While this value lives, requests of this thread are sent with the headers of [`Redacted::new`].
 pub(crate) struct Redacted(());
 
 impl Redacted {
-    /// What to give to the HTTP library instead of these headers; nothing when there are none. `target` is the length of
-    /// what else in the head can be long.
+    /// Returns the header that the HTTP library gets instead of these headers, or `None` if there are no headers.
+    ///
+    /// `target` is the length of the other parts of the head whose length is not bounded.
     pub(crate) fn new(
         target: usize,
         authorization: Option<&HeaderValue>,
@@ -79,24 +80,25 @@ impl Drop for Redacted {
     }
 }
 
-/// How many bytes of a head, the mask among them, the HTTP library must be able to write in one piece.
+/// Returns the number of bytes of a head with its mask, which the HTTP library must write in one piece.
 pub(crate) fn room() -> usize {
     SENDING.with_borrow(|sending| sending.as_ref().map_or(ROOM, |sending| sending.room))
 }
 
-/// Puts the lines in the place of their mask.
+/// Replaces the mask with the lines.
 ///
 /// # Errors
 ///
-/// When the mask is not where it must be: in the first piece of a request, and nowhere after it. What is not replaced must
-/// not go out, for a server would refuse it as wrong credentials. When the head is longer than servers take.
+/// - Returns [`NetErrorKind::Credentials`] if the mask is not exactly once in the first piece of a request. A mask must not be
+///   sent, because the server would report wrong credentials.
+/// - Returns [`NetErrorKind::Credentials`] or [`NetErrorKind::Config`] if the head is longer than servers accept.
 pub(crate) fn unmask(output: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
     SENDING.with_borrow_mut(|sending| {
         let Some(hidden) = sending.as_mut().and_then(|sending| sending.hidden.as_mut()) else {
             return Ok(Cow::Borrowed(output));
         };
         let Some((before, after)) = split(output, &hidden.mask) else {
-            // A part of the mask is as wrong as all of it.
+            // A part of the mask must not be sent either.
             return match hidden.replaced {
                 true => Ok(Cow::Borrowed(output)),
                 false => Err(misplaced()),
@@ -114,7 +116,7 @@ pub(crate) fn unmask(output: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
     })
 }
 
-/// What stands before the line of the mask, and what stands after it; each with the line ends that are its own.
+/// Returns the bytes before and after the line of the mask, each with its own line ends.
 fn split<'a>(output: &'a [u8], mask: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let at = output.windows(mask.len()).position(|window| window == mask)?;
     Some((&output[..at + 2], &output[at + mask.len()..]))
@@ -128,20 +130,19 @@ fn push_line(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
 }
 
 fn misplaced() -> Error {
-    let what = "the HTTP library did not write the head of the request as expected, so the credentials could not be put \
-                in; what it wrote was not sent";
+    let what = "cannot insert the credentials: the HTTP library wrote an unexpected request head, which was not sent";
     Error::new(NetErrorKind::Credentials, what)
 }
 
 fn too_long(length: usize, hidden: &Hidden) -> Error {
     let others = hidden.lines.len() - hidden.credentials;
     let (kind, advice) = match hidden.credentials > others {
-        true => (NetErrorKind::Credentials, "take a shorter token"),
-        false => (NetErrorKind::Config, "impersonate fewer groups or with shorter names"),
+        true => (NetErrorKind::Credentials, "use a shorter token"),
+        false => (NetErrorKind::Config, "impersonate fewer groups, or groups with shorter names"),
     };
     let what = format!(
-        "the head of the request has {length} bytes, and an API server takes {MAX_HEAD}: {} are the credentials, and \
-         {others} say who is impersonated; {advice}",
+        "the head of the request has {length} bytes, more than the {MAX_HEAD} that an API server accepts: {} bytes of \
+         credentials, {others} bytes of impersonation headers; {advice}",
         hidden.credentials
     );
     Error::new(kind, what)
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn a_mask_that_cannot_be_replaced_is_not_sent() {
         let start = HEAD.windows(15).position(|window| window == b"\r\nauthorization").unwrap();
-        // In two pieces, wherever the first one ends before the mask does; also between two lines.
+        // The first piece ends anywhere before the end of the mask, even between two lines.
         for end in 0..HEAD.len() - 3 {
             let _masked = masked("Bearer x");
             let error = unmask(&HEAD[..end]).unwrap_err();

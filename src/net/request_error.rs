@@ -21,7 +21,7 @@ pub(crate) trait ServerRefusal: fmt::Display {
 }
 
 impl<R> RequestError<R> {
-    /// Marks a failure on the way as one of a request that the server may have received.
+    /// Marks a network failure as the failure of a request that the server may have received.
     pub(crate) fn sent(self) -> Self {
         match self {
             Self::Net(error) => Self::Net(error.sent(true)),

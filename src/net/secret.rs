@@ -1,4 +1,4 @@
-//! Values that must not be shown.
+//! A secret text.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// Named so that every use of the value stands out in a review.
+    /// Returns the text. The name makes every use visible in a review.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

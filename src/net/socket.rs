@@ -1,4 +1,4 @@
-//! A connection as a stream of bytes, in TLS or not, which keeps to deadlines and can be shut down from another thread.
+//! A connection with or without TLS, with deadlines, that another thread can shut down.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown as How, TcpStream};
@@ -21,23 +21,23 @@ use super::tls::{TlsParts, tls_error};
 /// A connection that one call has at a time.
 pub(crate) struct Socket {
     stream: Arc<SocketStream>,
-    /// The TLS sessions, from the outermost one: with a proxy, and within it with the server.
+    /// The TLS sessions from the outside to the inside: the session with a proxy, then the session with the server.
     sessions: Vec<ClientConnection>,
 }
 
 /// The stream that an interrupt shuts down.
 ///
-/// A `TcpStream` holds a Unix socket too, because its calls that are used here are calls of any stream socket.
+/// A `TcpStream` also holds a Unix socket, because the calls that are used here work on every stream socket.
 struct SocketStream(TcpStream);
 
-/// A stream that keeps to a deadline, however its bytes trickle.
+/// A stream that ends at a deadline, even if bytes keep arriving slowly.
 #[derive(Clone, Copy)]
 struct Timed<'a> {
     stream: &'a SocketStream,
     deadline: Instant,
 }
 
-/// A socket as a stream of bytes until a deadline.
+/// A socket with its TLS sessions, and the deadline of an operation.
 pub(crate) struct TimedSocket<'a> {
     sessions: &'a mut [ClientConnection],
     below: Timed<'a>,
@@ -48,15 +48,14 @@ impl Socket {
         Self { stream: Arc::new(SocketStream(stream)), sessions: Vec::new() }
     }
 
-    /// A connection to a socket of this machine's file system. It never waits: a server whose queue is full is one that cannot
-    /// be reached.
+    /// Connects to a Unix socket without waiting. Returns an error if the queue of the server is full.
     pub(crate) fn unix(path: &Path) -> Result<Self, Error> {
         connect_unix(path).map(Self::tcp).map_err(|e| {
-            Error::new(NetErrorKind::Connect, format!("no connection to the socket {}", path.display())).caused_by(e)
+            Error::new(NetErrorKind::Connect, format!("connecting to socket {} failed", path.display())).caused_by(e)
         })
     }
 
-    /// Uses it for this call: it is shut down on the interrupt. An error if that has come already.
+    /// Shuts the socket down on the interrupt of this call. Returns an error if the call is interrupted already.
     pub(crate) fn use_for(&self, interrupter: &Interrupter) -> Result<(), Error> {
         interrupter.register(&self.stream)
     }
@@ -68,12 +67,12 @@ impl Socket {
         weak
     }
 
-    /// Encrypts everything from now on.
+    /// Starts TLS. All later bytes are encrypted.
     pub(crate) fn start_tls(&mut self, parts: &TlsParts, deadline: Instant) -> Result<(), Error> {
         self.handshake(parts, deadline).map_err(explain)
     }
 
-    /// As [`start_tls`](Self::start_tls). An error of TLS is within the returned one.
+    /// Does the same as [`start_tls`](Self::start_tls). The returned error wraps an error of TLS.
     pub(crate) fn handshake(&mut self, parts: &TlsParts, deadline: Instant) -> io::Result<()> {
         let session = ClientConnection::new(Arc::clone(&parts.config), parts.name.clone());
         let mut session = session.map_err(io::Error::other)?;
@@ -99,16 +98,15 @@ impl Socket {
         stream.flush()
     }
 
-    /// Reads what has come, and waits if that is nothing. Zero is the end.
+    /// Waits for bytes and reads them. Returns zero at the end of the stream.
     pub(crate) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
         self.until(deadline).read(buffer)
     }
 
-    /// Returns `true` if nothing has come, not even within a TLS session.
+    /// Returns `true` if no byte has arrived, not even within a TLS session.
     #[cfg(feature = "_http")]
     pub(crate) fn has_nothing_to_read(&mut self) -> bool {
-        // Bytes that the server sent beyond its answer may also wait in a session; read later, they would pass for the answer to
-        // the next request.
+        // A session may hold bytes that the server sent after its answer. The next request would take these bytes for its answer.
         let is_empty = |session: &mut ClientConnection| {
             session
                 .process_new_packets()
@@ -117,8 +115,7 @@ impl Socket {
         self.sessions.iter_mut().all(is_empty) && self.is_quiet()
     }
 
-    /// Whether nothing has come. Between two calls the end of the connection and unasked-for bytes both are a reason not to
-    /// use it again.
+    /// Returns `true` if no byte and no end of the stream has arrived. Between two calls, both forbid another use.
     #[cfg(unix)]
     pub(crate) fn is_quiet(&self) -> bool {
         let at_once = Timespec::default();
@@ -165,7 +162,7 @@ fn connect_unix(path: &Path) -> io::Result<TcpStream> {
 
 #[cfg(not(unix))]
 fn connect_unix(_: &Path) -> io::Result<TcpStream> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has none of that kind"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "the system has no Unix sockets"))
 }
 
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
@@ -216,7 +213,7 @@ impl Timed<'_> {
     }
 }
 
-/// Whether to go on with the time that is left: a signal ends a call early, and so may the socket's own time-out.
+/// Returns `true` if the operation can continue: a signal or the timeout of the socket may end a call early.
 fn is_unfinished(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
@@ -251,12 +248,12 @@ impl Write for Timed<'_> {
     }
 }
 
-/// What a failure on the connection means.
+/// Converts a failure of the connection.
 pub(crate) fn explain(e: io::Error) -> Error {
     if e.kind() == io::ErrorKind::UnexpectedEof {
-        return Error::new(NetErrorKind::Io, "the server closed the connection before it had answered");
+        return Error::new(NetErrorKind::Io, "the server closed the connection before its response");
     }
-    failure(e, "the server did not answer in the given time", NetErrorKind::Io, "the connection broke")
+    failure(e, "the server did not respond in time", NetErrorKind::Io, "the connection broke")
 }
 
 /// Returns the error of TLS in `e`, a timeout described by `late`, or else an error of `kind` that `e` has caused.

@@ -1,4 +1,4 @@
-//! Text from elsewhere, such as messages of servers, for people.
+//! Cleaning of external text, such as messages of servers.
 
 use crate::util::one_line::is_seen;
 

@@ -1,4 +1,4 @@
-//! The parts of a store's URL, as in `scheme://user:password@place/path?name=value`.
+//! The parser of a store's URL: `scheme://user:password@place/path?name=value`.
 
 use super::percent;
 use super::secret::Secret;
@@ -17,12 +17,12 @@ pub(crate) struct UrlParts<'a> {
 impl<'a> UrlParts<'a> {
     /// Splits a URL with one of these schemes. The error is a rule without the URL, because the URL may contain a password.
     pub(crate) fn parse(url: &'a str, schemes: &[&str]) -> Result<Self, &'static str> {
-        let (scheme, rest) = url.trim().split_once("://").ok_or("is no URL")?;
+        let (scheme, rest) = url.trim().split_once("://").ok_or("is not a URL")?;
         if !schemes.contains(&scheme) {
-            return Err("has another scheme");
+            return Err("has an unsupported scheme");
         }
         if rest.contains('#') {
-            return Err("must have each # of a name or a password written as %23");
+            return Err("must encode # as %23");
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -52,10 +52,10 @@ impl<'a> UrlParts<'a> {
 /// Decodes a text, and returns `None` if the text is empty.
 pub(crate) fn decode(text: &str) -> Result<Option<String>, &'static str> {
     let text = percent::decode(text).and_then(|bytes| String::from_utf8(bytes).ok());
-    let text = text.ok_or("has a % that is not followed by two digits, or that makes no UTF-8")?;
-    // These servers end a text there.
+    let text = text.ok_or("contains invalid percent-encoding or text that is not UTF-8")?;
+    // The servers end a text at a NUL character.
     if text.contains('\0') {
-        return Err("must not hold a NUL character");
+        return Err("must not contain a NUL character");
     }
     Ok(Some(text).filter(|text| !text.is_empty()))
 }

@@ -1,4 +1,4 @@
-//! Health, for a liveness probe.
+//! The health of an elector, for a liveness probe.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,12 +9,21 @@ use crate::observe::observations::Observations;
 use crate::util::clock;
 use crate::util::sync::Arc;
 
-/// Tells when work goes on for too long after its term ended: the guard is still there although the term has been over
-/// for longer than a lease (or than [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout), if that is set and longer), or at once where it ended because the work made no progress. And when the elector's thread has
-/// panicked, so that this process never leads again. It judges by the term itself, also when the elector's threads hang.
+/// A liveness check that reports when this process should be restarted.
 ///
-/// Such a process holds on to what it should have released. Answer a liveness probe with it, and the process is restarted.
-/// [`with_tolerance`](Self::with_tolerance) judges as client-go's `HealthzAdaptor` does. May be cloned and asked from any thread.
+/// [`check`](Self::check) returns an error in these cases:
+///
+/// - The guard still exists although its term ended longer ago than a lease duration. If
+///   [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout) is set and longer, that duration applies.
+/// - The lease has not been renewed for a lease duration, and the guard of the ended term still exists.
+/// - The work has reported no progress for longer than its timeout, and the guard still exists.
+/// - The elector's thread has panicked, so that this process never leads again.
+///
+/// The check reads the term itself and works even if the elector's threads hang. A process that fails the check keeps
+/// what it should have released. Answer a liveness probe with the check, so that the process is restarted.
+///
+/// [`with_tolerance`](Self::with_tolerance) selects the rule of client-go's `HealthzAdaptor`. A check may be cloned,
+/// and called from any thread.
 ///
 /// # Examples
 ///
@@ -32,45 +41,67 @@ use crate::util::sync::Arc;
 pub struct HealthCheck {
     observations: Arc<Observations>,
     lease_duration: Duration,
-    /// How long a term may be over before its guard goes.
+    /// The time after the end of a term within which its guard must be dropped.
     drain_limit: Duration,
-    /// As client-go judges, if that is asked for.
+    /// The tolerance of client-go's rule, if that rule is selected.
     tolerance: Option<Duration>,
 }
 
-/// What is wrong with a process: but for [`NoContact`](Self::NoContact), why it should be restarted.
+/// A reason why the process is unhealthy.
+///
+/// Restart the process for every reason except [`NoContact`](Self::NoContact) and [`WritesFail`](Self::WritesFail),
+/// which only [`HealthCheck::check_contact`] returns.
+///
+/// # Examples
+///
+/// ```
+/// # fn example(health: &leasehold::HealthCheck) {
+/// use leasehold::Unhealthy;
+///
+/// match health.check() {
+///     Err(Unhealthy::NoProgress { over_for }) => eprintln!("progress is {over_for:?} overdue"),
+///     Err(unhealthy) => eprintln!("{unhealthy}"),
+///     Ok(()) => {}
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unhealthy {
-    /// A term has been over for too long while its guard was not dropped.
+    /// A guard that still exists too long after the end of its term.
     GuardNotDropped {
-        /// How long the term has been over.
+        /// The time since the end of the term.
         over_for: Duration,
     },
-    /// The work of a term, or of one that is over, has made no progress for longer than it may, and the guard was not dropped: that
-    /// work hangs.
+    /// Work without progress for too long, while the guard still exists.
+    ///
+    /// The term may be over.
     NoProgress {
-        /// How long that has been overdue.
+        /// The time by which progress is overdue.
         over_for: Duration,
     },
-    /// We lead by the record, and have not renewed it: see [`HealthCheck::with_tolerance`].
+    /// A record that names this candidate and was not renewed in time.
+    ///
+    /// Only a check [with a tolerance](HealthCheck::with_tolerance) returns this reason.
     NotRenewed {
-        /// How long ago it was renewed.
+        /// The time since the last renewal.
         since: Duration,
     },
-    /// The store has told nothing: see [`HealthCheck::check_contact`].
+    /// A store without contact for too long.
     NoContact {
         /// The time since the last contact, or since the start if there was none.
         since: Duration,
     },
-    /// The store answers reads, and every write fails: see [`HealthCheck::check_contact`].
+    /// A store that answers reads while every write fails.
     WritesFail {
         /// The time since the first failed write.
         since: Duration,
         /// Why the last write failed.
         error: String,
     },
-    /// The elector's thread has panicked in a [`Store`](crate::Store), and no longer campaigns.
+    /// A panic of the elector's thread in a [`Store`](crate::Store).
+    ///
+    /// The elector no longer campaigns.
     ElectorPanicked,
 }
 
@@ -80,12 +111,14 @@ impl HealthCheck {
         Self { observations, lease_duration: settings.lease_duration, drain_limit, tolerance: None }
     }
 
-    /// One that judges as client-go's `HealthzAdaptor` does: unhealthy when this candidate leads by the record, and has
-    /// not renewed it for the lease duration and `tolerance` more. And when a term ended because its work made no progress, or the
-    /// elector's thread has panicked; but not when winding down takes for ever.
+    /// Returns a check with the semantics of client-go's `HealthzAdaptor`.
     ///
-    /// A term here is over before that, at its renew deadline; what this finds is that its guard is still there, and that
-    /// nobody has taken over since, as far as is known.
+    /// The check fails if the record names this candidate and was not renewed for the lease duration plus `tolerance`.
+    /// The check also fails if a term ended without progress, or if the elector's thread has panicked. Draining without
+    /// an end does not fail this check.
+    ///
+    /// A term here ends earlier, at its renew deadline. A failed check therefore means that the guard still exists and
+    /// that no takeover is known.
     ///
     /// # Examples
     ///
@@ -103,19 +136,23 @@ impl HealthCheck {
         Self { tolerance: Some(tolerance), ..self }
     }
 
-    /// Whether the process is healthy, by the rule above. Without I/O.
+    /// Returns an error if the process is unhealthy.
+    ///
+    /// Does no I/O.
     ///
     /// # Errors
     ///
-    /// [`Unhealthy`] when a term has been over for longer than the lease duration and its guard is not dropped (or as
-    /// [`with_tolerance`](Self::with_tolerance) says), when it ended because its work made no progress, or when the elector's thread has panicked.
+    /// - Returns [`Unhealthy::GuardNotDropped`] if the guard still exists too long after the end of its term.
+    /// - Returns [`Unhealthy::NoProgress`] if the work made no progress in time and the guard still exists.
+    /// - Returns [`Unhealthy::NotRenewed`] if the rule of [`with_tolerance`](Self::with_tolerance) applies.
+    /// - Returns [`Unhealthy::ElectorPanicked`] if the elector's thread has panicked.
     pub fn check(&self) -> Result<(), Unhealthy> {
         let mut state = self.observations.0.lock();
         if state.panicked {
             return Err(Unhealthy::ElectorPanicked);
         }
         let now = clock::now();
-        // It is not left to the elector's thread, which may hang as well.
+        // Read here, because the elector's thread may hang.
         if let Some(term) = state.guarded.clone().filter(|term| !term.deadline.is_valid(now)) {
             let deadline = &term.deadline;
             let over_since = if deadline.was_ended() { now } else { deadline.runs_out_at() };
@@ -123,7 +160,7 @@ impl HealthCheck {
             if !deadline.reason().drains() {
                 state.cover_lost.get_or_insert(over_since);
             }
-            // Winding down is work, too.
+            // Draining is also work that must make progress.
             let stalled_at = deadline.progress_limit().map(|limit| limit.until()).filter(|until| *until <= now);
             if deadline.reason() == StopReason::NoProgress || stalled_at.is_some() {
                 return Err(Unhealthy::NoProgress { over_for: now.since(stalled_at.unwrap_or(over_since)) });
@@ -147,19 +184,17 @@ impl HealthCheck {
         }
     }
 
-    /// Whether the store (of two, each) has told this elector anything within `max_age`: answered a request, otherwise than by a refusal or an
-    /// error of its own, or sent something on a watch. If writes fail, they must not have failed for longer than `max_age`.
+    /// Returns an error if the store was silent or its writes failed for longer than `max_age`.
     ///
-    /// Before the first contact it counts from the start. A leader asks for something each renew interval. A standby that watches a lease that nobody holds hears of it when the
-    /// API server sends a bookmark, about once a minute: allow three minutes or more. A store that says nothing while nothing
-    /// changes, such as [`MemoryStore`](crate::MemoryStore), is silent for as long as nobody leads: this is not for them.
+    /// Contact is an answer to a request, or anything that a watch delivers. A refusal and an error of the store do not
+    /// count. With two stores, both must have been in contact. Before the first contact, the time counts from the
+    /// start.
     ///
-    /// Use it for an alert, not for a liveness probe: a restart does not bring a store back.
+    /// A leader sends a request every renew interval. A standby that watches a lease without a holder only receives the
+    /// bookmarks of the API server, about one per minute. Set `max_age` to three minutes or more. Do not use the check
+    /// with a store that sends nothing while nothing changes, such as [`MemoryStore`](crate::MemoryStore).
     ///
-    /// # Errors
-    ///
-    /// - Returns [`Unhealthy::NoContact`] if the store has been silent for longer than `max_age`.
-    /// - Returns [`Unhealthy::WritesFail`] if writes have failed for longer than `max_age`.
+    /// Use the check for an alert, not for a liveness probe, because a restart does not repair a store.
     ///
     /// # Examples
     ///
@@ -171,6 +206,11 @@ impl HealthCheck {
     /// assert!(elector.health_check().check_contact(Duration::from_secs(180)).is_ok());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Unhealthy::NoContact`] if the store has been silent for longer than `max_age`.
+    /// - Returns [`Unhealthy::WritesFail`] if writes have failed for longer than `max_age`.
     pub fn check_contact(&self, max_age: Duration) -> Result<(), Unhealthy> {
         let state = self.observations.0.lock();
         let now = clock::now();
@@ -195,20 +235,20 @@ impl fmt::Display for Unhealthy {
         match self {
             Self::GuardNotDropped { over_for } => write!(
                 f,
-                "the term has been over for {} and its guard is not dropped: protected work does not end",
+                "the term ended {} ago and its guard still exists: protected work does not end",
                 in_millis(*over_for)
             ),
             Self::NoProgress { over_for } => write!(
                 f,
-                "its work should have made progress {} ago, and the guard is not dropped: it hangs",
+                "the work is stalled: progress is {} overdue and the guard still exists",
                 in_millis(*over_for)
             ),
             Self::NotRenewed { since } => {
-                write!(f, "the lease was renewed {} ago, and its guard is not dropped", in_millis(*since))
+                write!(f, "the lease was last renewed {} ago, and the guard still exists", in_millis(*since))
             }
-            Self::NoContact { since } => write!(f, "the store has told nothing for {}", in_millis(*since)),
+            Self::NoContact { since } => write!(f, "no contact with the store for {}", in_millis(*since)),
             Self::WritesFail { since, error } => write!(f, "writes have failed for {}: {error}", in_millis(*since)),
-            Self::ElectorPanicked => f.write_str("the elector's thread has panicked, and campaigns no more"),
+            Self::ElectorPanicked => f.write_str("the elector's thread has panicked; restart the process"),
         }
     }
 }
@@ -228,7 +268,7 @@ mod tests {
     use crate::leadership::term::Term;
     use crate::observe::observer::Fact;
 
-    /// Creates a health check of one record, and what it judges by.
+    /// Creates a health check of one record, and its observations.
     fn health(lease_duration: Duration, drain_timeout: Duration) -> (Arc<Observations>, HealthCheck) {
         let settings = Config::default().validate().unwrap();
         let settings = Settings { lease_duration, drain_timeout: Some(drain_timeout), ..settings };
@@ -240,7 +280,7 @@ mod tests {
         Fact::StartedLeading(Arc::new(Term::new(Arc::clone(deadline), 7)))
     }
 
-    /// The end of a term may be told after its guard has gone.
+    /// The end of a term may be reported after its guard was dropped.
     #[test]
     fn process_without_a_guard_is_not_late_to_drop_one() {
         let (observations, health) = health(Duration::ZERO, Duration::ZERO);
@@ -314,7 +354,7 @@ mod tests {
         );
         assert!(!deadline.progress(clock::now(), clock::now()));
 
-        // Others may lead by now, however long winding down may take.
+        // Another candidate may lead by now, even if draining may take longer.
         let deadline = Arc::new(Deadline::new(clock::now() + for_long));
         observations.note(&started(&deadline));
         deadline.end(clock::now(), StopReason::Deleted);

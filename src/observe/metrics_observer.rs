@@ -1,4 +1,4 @@
-//! What an elector does, through the `metrics` facade.
+//! An observer that reports metrics through the `metrics` facade.
 
 use std::time::Duration;
 
@@ -7,11 +7,13 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogra
 use crate::election::stop_reason::StopReason;
 use crate::observe::observer::{Observer, RequestOutcome};
 
-/// Passes on what an elector does to whatever recorder the program has installed for the `metrics` crate, each metric with
-/// the label `name`. Names are those of [`Status::write_prometheus`](crate::Status::write_prometheus), as far as they tell of
-/// something that happens. A gauge may be stale where an observer has missed something: the status is exact.
+/// An observer that reports metrics to the installed recorder of the `metrics` crate.
 ///
-/// Make it when the recorder is installed: that describes the metrics, and sets the gauges of a candidate that does not lead.
+/// Each metric has the label `name`. The metrics have the names of
+/// [`Status::write_prometheus`](crate::Status::write_prometheus), for everything that is an event. If the observer
+/// misses events, a gauge may be stale. The status is exact.
+///
+/// Install the recorder before [`new`](Self::new), which describes the metrics and sets the gauges of a standby.
 ///
 /// # Examples
 ///
@@ -28,19 +30,21 @@ pub struct MetricsObserver {
 }
 
 impl MetricsObserver {
-    /// One whose metrics are labelled with `name`, which is usually the Lease's.
+    /// Creates an observer whose metrics have the label `name`, usually the name of the Lease.
+    ///
+    /// Describes the metrics, and sets the gauges of a standby.
     pub fn new(name: impl Into<String>) -> Self {
         let observer = Self { name: name.into() };
-        describe_gauge!("leader_election_master_status", "Whether this candidate leads.");
-        describe_gauge!("leasehold_watch_up", "Whether a watch is open.");
-        describe_gauge!("leasehold_fit", "Whether this candidate is fit to lead, where somebody is asked.");
-        describe_counter!("leader_election_slowpath_total", "Reads in the middle of a term.");
-        describe_counter!("leasehold_terms_total", "Terms that began.");
-        describe_counter!("leasehold_terms_lost_total", "Terms that ended otherwise than by a release or a step-down.");
-        describe_counter!("leasehold_requests_total", "Requests to the store, answered or not.");
-        describe_counter!("leasehold_request_failures_total", "Requests to the store that failed.");
-        describe_counter!("leasehold_watches_opened_total", "Watches that were opened.");
-        describe_histogram!("leasehold_renewal_duration_seconds", Unit::Seconds, "How long renewals took.");
+        describe_gauge!("leader_election_master_status", "1 while this candidate leads, else 0.");
+        describe_gauge!("leasehold_watch_up", "1 while a watch is open, else 0 (polling).");
+        describe_gauge!("leasehold_fit", "1 while this candidate is fit to lead, else 0.");
+        describe_counter!("leader_election_slowpath_total", "Reads of the record during a term.");
+        describe_counter!("leasehold_terms_total", "Terms started.");
+        describe_counter!("leasehold_terms_lost_total", "Terms ended other than by release or step-down.");
+        describe_counter!("leasehold_requests_total", "Requests to the store.");
+        describe_counter!("leasehold_request_failures_total", "Failed requests to the store. A conflict is normal.");
+        describe_counter!("leasehold_watches_opened_total", "Watches opened.");
+        describe_histogram!("leasehold_renewal_duration_seconds", Unit::Seconds, "Durations of renewals.");
         gauge!("leader_election_master_status", "name" => observer.name()).set(0.0);
         gauge!("leasehold_watch_up", "name" => observer.name()).set(0.0);
         observer
@@ -108,7 +112,7 @@ mod tests {
     use super::*;
     use crate::store::{StoreErrorKind, StoreOperation};
 
-    /// What each metric says, with its labels.
+    /// The value of each metric, by name and labels.
     #[derive(Clone, Default)]
     struct Said(Arc<Mutex<BTreeMap<String, f64>>>);
 

@@ -1,4 +1,4 @@
-//! What an elector's threads observe, for its status and its health.
+//! The observations of an elector's threads, for its status and its health.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::util::clock;
 use crate::util::clock::Moment;
 use crate::util::sync::{Arc, Mutex};
 
-/// What an elector's threads have observed.
+/// The observations of an elector's threads.
 pub(crate) struct Observations(pub(super) Mutex<ObservationState>);
 
 #[derive(Default)]
@@ -21,19 +21,23 @@ pub(super) struct ObservationState {
     counters: Counters,
     /// The term whose record has this candidate as its holder.
     term: Option<Arc<Term>>,
-    /// The term whose guard is not dropped.
+    /// The term whose guard still exists.
     pub(super) guarded: Option<Arc<Term>>,
-    /// When the end of this term was first noticed.
+    /// The first time at which the end of this term was noticed.
     pub(super) ended: Option<Moment>,
-    /// Since when the record of this term is no longer renewed, while its work drains.
+    /// The time at which renewals of this ended term stopped while its work drains.
     pub(super) cover_lost: Option<Moment>,
-    /// When the record was last written that names this candidate. `None` after another holder is found there, or the guard is dropped.
+    /// The last write of the record that names this candidate.
+    ///
+    /// `None` after another holder is found there, or the guard is dropped.
     pub(super) renewed: Option<Moment>,
     /// The last contact with the store of each record.
     contact: Vec<Option<Moment>>,
-    /// Why the last read of each record failed, until a read is answered or a watch reports a change.
+    /// The error of the last read of each record.
+    ///
+    /// Cleared when a read is answered or a watch reports a change.
     failed_reads: Vec<Option<StoreError>>,
-    /// Since when writes of each record fail and why the last one did, until a write succeeds.
+    /// The start and the last error of failing writes of each record, until a write succeeds.
     pub(super) failed_writes: Vec<Option<(Moment, StoreError)>>,
     pub(super) started: Moment,
     pub(super) panicked: bool,
@@ -43,14 +47,16 @@ pub(super) struct ObservationState {
     leader_until: Option<Moment>,
     is_watching: bool,
     has_ended: bool,
-    /// Since when the candidate is unfit, while it is.
+    /// The time at which the candidate became unfit, while it is unfit.
     unfit_since: Option<Moment>,
-    /// When a candidate that is fit again may acquire.
+    /// The time at which a recovered candidate may acquire.
     may_acquire_at: Option<Moment>,
 }
 
 impl Observations {
-    /// Creates the observations of an elector on this number of records. A candidate with a probe or a flag starts unfit.
+    /// Creates the observations of an elector on this number of records.
+    ///
+    /// A candidate with a probe or a flag starts unfit.
     pub(crate) fn new(settings: &Settings, records: usize) -> Self {
         let now = clock::now();
         Self(Mutex::new(ObservationState {
@@ -104,7 +110,7 @@ impl Observations {
         }
     }
 
-    /// The record of an ended term is no longer renewed, while its work drains.
+    /// Notes that renewals of an ended term have stopped while its work drains.
     pub(crate) fn cover_lost(&self) {
         let mut state = self.0.lock();
         if state.guarded.is_some() {
@@ -117,13 +123,14 @@ impl Observations {
         (state.guarded, state.ended, state.cover_lost, state.renewed) = (None, None, None, None);
     }
 
-    /// The record no longer has this candidate as its holder.
+    /// Notes that the record no longer names this candidate.
     pub(crate) fn released(&self) {
         self.0.lock().term = None;
     }
 
-    /// The record names another holder than before, or none. A write of some candidate has succeeded, so only an error that lasts
-    /// still keeps this candidate from writing.
+    /// Notes that the record names another holder than before, or none.
+    ///
+    /// Some candidate has written successfully, so only a permanent error still keeps this candidate from writing.
     pub(crate) fn leader(&self, leader: Option<String>, until: Option<Moment>, identity: &str) {
         let mut state = self.0.lock();
         if leader.as_deref() != Some(identity) {
@@ -135,8 +142,9 @@ impl Observations {
         (state.leader, state.leader_until) = (leader, until);
     }
 
-    /// Notes when the lease of the present leader expires, or has expired (`None` if that is unknown), and whether another
-    /// process wrote the record under this candidate's identity.
+    /// Notes when the lease of the current leader expires or has expired, or `None` if unknown.
+    ///
+    /// `has_twin` means that another process wrote the record under this candidate's identity.
     pub(crate) fn leader_until(&self, until: Option<Moment>, has_twin: bool) {
         let mut state = self.0.lock();
         (state.leader_until, state.has_twin) = (until, has_twin);
@@ -147,17 +155,17 @@ impl Observations {
         self.0.lock().is_watching = is_watching;
     }
 
-    /// The store has sent something.
+    /// Notes that the store has sent something.
     pub(crate) fn contact(&self, side: Side) {
         self.0.lock().contact[side as usize] = Some(clock::now());
     }
 
-    /// A watch has reported a change of a record.
+    /// Notes that a watch has reported a change of a record.
     pub(crate) fn heard(&self, side: Side) {
         self.0.lock().failed_reads[side as usize] = None;
     }
 
-    /// The store has answered a request about a record, or has not.
+    /// Notes that the store has answered a request about a record, or has failed.
     pub(crate) fn answered(&self, side: Side, operation: StoreOperation, error: Option<&StoreError>) {
         let is_read = operation == StoreOperation::Get;
         // A store that refuses a write because another write was faster has answered.
@@ -195,7 +203,7 @@ impl Observations {
         self.0.lock().term.clone().filter(|term| term.is_valid())
     }
 
-    /// Returns the holder in the record, if its lease has not expired.
+    /// Returns the holder in the record, or `None` if its lease has expired.
     pub(crate) fn current_leader(&self) -> Option<String> {
         let state = self.0.lock();
         state.leader.clone().filter(|_| !state.leader_lease_expired(clock::now()))
@@ -240,12 +248,12 @@ impl ObservationState {
         self.leader_until.is_some_and(|until| until <= now)
     }
 
-    /// `None` if no store of a record has been in contact yet.
+    /// Returns the oldest of the last contacts, or `None` if a store has not been in contact yet.
     pub(super) fn oldest_contact(&self) -> Option<Moment> {
         self.contact.iter().copied().min().flatten()
     }
 
-    /// Why the last read failed, or else the last write; and why the last write failed.
+    /// Returns the error of the last read, or else of the last write, and the error of the last write.
     fn last_errors(&self) -> [Option<&StoreError>; 2] {
         let write = self.failed_writes.iter().flatten().next().map(|(_, error)| error);
         [self.failed_reads.iter().flatten().next().or(write), write]

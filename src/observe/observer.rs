@@ -1,4 +1,4 @@
-//! Whoever is told what an elector does: metrics, events, a program's own bookkeeping.
+//! Observers, which receive reports about an elector.
 
 use std::time::Duration;
 
@@ -7,12 +7,17 @@ use crate::leadership::term::Term;
 use crate::store::{StoreErrorKind, StoreOperation};
 use crate::util::sync::Arc;
 
-/// Is told what an elector does, in order, on a thread of its own: see
-/// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
+/// An observer of an elector, for metrics, events or the program's own records.
 ///
-/// No request waits for it, so it may hear of a term that is over already: ask the guard whether it is valid. At most 1,024
-/// facts wait for it; the newest beyond that are dropped, which is logged at `warn` when it returns from the call that it is
-/// in (never, if it hangs there). One that panics is told nothing more, which is logged at `error`.
+/// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer) adds an observer. The methods are called
+/// in order on a thread of the observer, and may block.
+///
+/// No request waits for an observer. A report may therefore concern a term that has already ended. Check the guard to
+/// find out whether the term is valid.
+///
+/// At most 1,024 reports wait for an observer. Newer reports are dropped. After the current call has returned, the
+/// elector logs the number of dropped reports at level `warn`. If an observer panics, the elector logs an error and no
+/// longer calls the observer.
 ///
 /// # Examples
 ///
@@ -34,49 +39,70 @@ use crate::util::sync::Arc;
 /// ```
 #[expect(unused_variables, reason = "the default of each method ignores its argument")]
 pub trait Observer: Send + Sync + 'static {
-    /// A term began, with this fencing token.
+    /// Called when a term starts, with its fencing token.
     fn on_started_leading(&self, fencing_token: u64) {}
 
-    /// The term ended, and why.
+    /// Called when the term has ended, with the reason.
     fn on_stopped_leading(&self, reason: &StopReason) {}
 
-    /// Another candidate leads than before, which may be this one; `None` when nobody does. Of an identity of more than 1,024
-    /// bytes it is the beginning.
+    /// Called when the leader changes; the new leader may be this candidate.
+    ///
+    /// `None` means that there is no leader. An identity above 1,024 bytes is cut to its beginning.
     fn on_new_leader(&self, leader: Option<&str>) {}
 
-    /// A write has prolonged the term; it took so long from before it was sent until this elector knew, from the answer or
-    /// from the watch.
+    /// Called when a write has renewed the term.
+    ///
+    /// `latency` is the time from before the write was sent until the elector learned of its success, from the answer
+    /// or from the watch.
     fn on_renewed(&self, latency: Duration) {}
 
-    /// The store has answered a request, or has not.
+    /// Called when a request to the store has been answered, or has failed.
     fn on_request(&self, outcome: &RequestOutcome) {}
 
-    /// A watch is open: changes are told, and not polled.
+    /// Called when a watch is open, so that the elector no longer polls.
     fn on_watch_opened(&self) {}
 
-    /// The watch has ended, or was refused.
+    /// Called when a watch has ended or was refused.
     fn on_watch_lost(&self) {}
 
-    /// This candidate has become fit to lead, or unfit.
+    /// Called when this candidate has become fit to lead, or unfit.
     fn on_fitness(&self, is_fit: bool) {}
 }
 
-/// What became of a request to the store.
+/// The outcome of a request to the store.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{Observer, RequestOutcome};
+///
+/// struct Failures;
+///
+/// impl Observer for Failures {
+///     fn on_request(&self, outcome: &RequestOutcome) {
+///         if let Some(kind) = outcome.failure {
+///             println!("{} failed after {:?}: {kind:?}", outcome.operation, outcome.latency);
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestOutcome {
-    /// What was asked.
+    /// The operation of the request.
     pub operation: StoreOperation,
-    /// From before it was sent until it was answered, or given up.
+    /// The time from before the request was sent until it was answered or abandoned.
     pub latency: Duration,
-    /// Why it failed, if it did.
+    /// The kind of the failure, or `None` after a success.
     pub failure: Option<StoreErrorKind>,
-    /// Whether it is a read in the middle of a term: a renewal has failed, which is client-go's slow path, or the watch may
-    /// have missed something, which client-go has none for.
+    /// `true` for a read during a term.
+    ///
+    /// Such a read follows a failed renewal, which is client-go's slow path. A read after a silent watch also counts,
+    /// unlike in client-go.
     pub is_slow_path: bool,
 }
 
-/// What an observer is told.
+/// A report to an observer.
 #[derive(Clone)]
 pub(crate) enum Fact {
     StartedLeading(Arc<Term>),
@@ -93,7 +119,7 @@ pub(crate) enum Fact {
     },
 }
 
-/// What waits for an observer must not fill the memory, whatever is in a record.
+/// The maximum bytes of an identity in a report, so that waiting reports use bounded memory.
 const LONGEST_LEADER: usize = 1024;
 
 impl Fact {
@@ -115,7 +141,7 @@ impl Fact {
     }
 }
 
-/// The beginning of a text, of at most so many bytes.
+/// Returns the beginning of a text, at most `longest` bytes, cut between characters.
 pub(crate) fn beginning(text: &str, longest: usize) -> &str {
     let mut end = longest.min(text.len());
     while !text.is_char_boundary(end) {

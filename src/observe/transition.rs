@@ -1,4 +1,4 @@
-//! Transitions, and who has subscribed to them.
+//! Transitions of leadership, and subscriptions to them.
 
 use std::ops::Deref;
 
@@ -7,9 +7,9 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender};
 use crate::util::sync::{Arc, Mutex, Weak};
 
-/// What changed, as one elector saw it.
+/// A change of leadership, as one elector observed it.
 ///
-/// The transitions of one elector are totally ordered, and each `StartedLeading` has exactly one `StoppedLeading`.
+/// The transitions of one elector are totally ordered. Each `StartedLeading` has exactly one `StoppedLeading`.
 ///
 /// # Examples
 ///
@@ -20,9 +20,9 @@ use crate::util::sync::{Arc, Mutex, Weak};
 /// for transition in elector.transitions() {
 ///     match transition {
 ///         Transition::NewLeader { identity } => println!("{identity} leads"),
-///         Transition::NoLeader { previous } => println!("nobody leads; {previous} did"),
-///         Transition::StartedLeading { fencing_token } => println!("we lead, with token {fencing_token}"),
-///         Transition::StoppedLeading { reason } => println!("we do not lead any more: {reason}"),
+///         Transition::NoLeader { previous } => println!("no leader after {previous}"),
+///         Transition::StartedLeading { fencing_token } => println!("started leading with token {fencing_token}"),
+///         Transition::StoppedLeading { reason } => println!("stopped leading: {reason}"),
 ///         _ => {}
 ///     }
 /// }
@@ -31,35 +31,40 @@ use crate::util::sync::{Arc, Mutex, Weak};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transition {
-    /// The record shows another leader than before; it may be ourselves.
+    /// A new leader in the record, which may be this candidate.
     NewLeader {
-        /// Who leads.
+        /// The identity of the leader.
         identity: String,
     },
-    /// Nobody leads any more: the record was released or deleted, or its lease has run out on this process's clock. A leader
-    /// that renews it after all is a [`NewLeader`](Self::NewLeader) again. It is told by the elector's thread, which may be waiting
-    /// for an answer: [`current_leader`](crate::LeaderElector::current_leader) knows at the very moment.
+    /// The end of a lease without a new leader.
+    ///
+    /// The record was released or deleted, or its lease has expired by this process's clock. If the previous leader
+    /// renews the lease after all, a [`NewLeader`](Self::NewLeader) follows. The elector's thread sends this transition
+    /// and may be late, because the thread may be waiting for an answer.
+    /// [`current_leader`](crate::LeaderElector::current_leader) is exact.
     NoLeader {
-        /// Who has led; it may be ourselves.
+        /// The identity of the previous leader, which may be this candidate.
         previous: String,
     },
-    /// A term of ours began.
+    /// The start of a term of this candidate.
     StartedLeading {
-        /// Grows with every term, whoever wins it.
+        /// The fencing token, which grows with every term of any candidate.
         fencing_token: u64,
     },
-    /// The term of ours ended.
+    /// The end of this candidate's term.
     StoppedLeading {
-        /// Why.
+        /// The reason for the end.
         reason: StopReason,
     },
 }
 
-/// A subscription to every [`Transition`] of one elector, made by
-/// [`LeaderElector::transitions`](crate::LeaderElector::transitions).
+/// A subscription to one elector's transitions, created by [`LeaderElector::transitions`].
 ///
-/// It dereferences to the channel's `Receiver`, and `select!` accepts a subscription as a receiver. As an iterator it blocks until the
-/// next transition. Dropping the subscription ends it, and clones of its receiver disconnect at the next transition or subscription.
+/// The subscription dereferences to the channel's `Receiver`, and `select!` accepts a subscription as a receiver. As an
+/// iterator, the subscription blocks until the next transition. Dropping the subscription ends the subscription. Clones
+/// of its receiver disconnect at the next transition or subscription.
+///
+/// [`LeaderElector::transitions`]: crate::LeaderElector::transitions
 ///
 /// # Examples
 ///
@@ -98,7 +103,7 @@ impl Iterator for Transitions {
     }
 }
 
-/// The present state, and everyone who wants to hear of changes.
+/// The current state, and the subscribers to its changes.
 #[derive(Default)]
 pub(crate) struct Subscriptions(Mutex<SubscriptionsState>);
 
@@ -131,7 +136,7 @@ impl Subscriptions {
         Transitions { receiver, _subscribed: subscribed }
     }
 
-    /// The record names another holder than before or none, or its lease has expired.
+    /// Notes that the record names another holder or none, or that its lease has expired.
     pub(crate) fn new_leader(&self, leader: Option<String>) {
         let mut state = self.0.lock();
         let previous = std::mem::replace(&mut state.leader, leader.clone());
@@ -148,7 +153,9 @@ impl Subscriptions {
         state.publish(Transition::StartedLeading { fencing_token });
     }
 
-    /// Each start has one stop: without a term nothing stops. False if it had been told.
+    /// Publishes the end of the term.
+    ///
+    /// Returns `false` if the end was published before, because each start has one stop.
     pub(crate) fn stopped(&self, reason: StopReason) -> bool {
         let mut state = self.0.lock();
         let is_news = state.leading.take().is_some();
@@ -158,7 +165,7 @@ impl Subscriptions {
         is_news
     }
 
-    /// After the last word every subscription disconnects.
+    /// Disconnects every subscription after the last transition.
     pub(crate) fn close(&self) {
         let mut state = self.0.lock();
         state.closed = true;

@@ -1,4 +1,4 @@
-//! The threads that send an elector's requests, one for each of its records, and how what it is told reaches its state.
+//! The request threads of an elector, one per record, and the delivery of commands.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,36 +23,36 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender};
 use crate::util::sync::{Arc, Mutex, thread};
 
-/// A thread needs little: its deepest stack is a TLS handshake.
+/// The stack size of a thread. The deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
 
-/// The thread that sends the requests about one record.
+/// The request thread of one record.
 pub(crate) struct Driver {
     core: Arc<Core>,
     side: Side,
     entry: Entry,
     woken: Receiver<()>,
-    /// Whether nothing is left to do for it.
+    /// `true` if the thread has no more work.
     has_finished: bool,
 }
 
-/// An elector, whoever works off what it is told: its threads, or the one that tells it while they send requests.
+/// The shared part of an elector. Its own threads and the senders of commands process its commands.
 struct Core {
     commands: Receiver<Command>,
     state: Mutex<ElectorState>,
-    /// Not in the state, because a thread that logs them must not wait for that lock.
+    /// Outside the state, because a thread that logs must not wait for the lock of the state.
     lines: Arc<Lines>,
-    /// In the order of their sides.
+    /// The records, indexed by side.
     records: Vec<OfRecord>,
 }
 
 struct OfRecord {
     watcher: Watcher,
-    /// Its thread looks again what to do.
+    /// Wakes the request thread of the record.
     wake: Sender<()>,
 }
 
-/// Starts the threads. They run until the elector and its last guard are gone.
+/// Starts the threads, which run until the elector and its last guard are dropped.
 pub(crate) fn spawn(drivers: Vec<Driver>) -> io::Result<()> {
     for (driver, name) in drivers.into_iter().zip(NAMES) {
         thread::Builder::new().name(name.into()).stack_size(STACK_SIZE).spawn(move || driver.run())?;
@@ -62,7 +62,7 @@ pub(crate) fn spawn(drivers: Vec<Driver>) -> io::Result<()> {
 
 const NAMES: [&str; 2] = ["leasehold", "leasehold-2"];
 
-/// Starts the watches of an elector. Returns what its other threads are to run, one for each of its records.
+/// Starts the watch threads of an elector. Returns its request threads, one per record.
 pub(crate) fn drivers(
     candidacy: Candidacy,
     entries: Vec<Entry>,
@@ -96,7 +96,7 @@ impl Driver {
         while self.send_or_wait() {}
     }
 
-    /// False when there is nothing more to do.
+    /// Does the next step. Returns `false` when the thread has no more work.
     fn send_or_wait(&mut self) -> bool {
         let (end, ended) = channel::bounded(0);
         let cancel = CancelToken::new();
@@ -107,7 +107,7 @@ impl Driver {
             }
             step
         });
-        // Whoever told something meanwhile has left it lying.
+        // Process commands that were queued while this thread held the lock.
         self.core.work_off();
         match step {
             Some(Step::Send(request)) => self.send(request, cancel, end),
@@ -141,7 +141,7 @@ impl Driver {
 }
 
 impl Core {
-    /// `None` after a panic.
+    /// Runs `work` under the lock. Returns `None` after a panic.
     fn work<T>(&self, work: impl FnOnce(&mut ElectorState) -> T) -> Option<T> {
         let mut state = self.state.lock();
         let done = state.work(work);
@@ -151,7 +151,7 @@ impl Core {
         done
     }
 
-    /// A hook is the store's: its panic is not one of whoever tells something.
+    /// Does the deferred work. A hook belongs to the store, so a panic of the hook must not reach the sender of a command.
     fn carry_out(&self, Deferred { cancel, restart_watch, wake, keys }: Deferred) {
         for cancel in cancel {
             let _ = caught(|| cancel.cancel());
@@ -175,10 +175,10 @@ impl Core {
 
 impl Inbox for Core {
     fn work_off(&self) {
-        // Who has the lock looks again when it has let go of it.
+        // A thread that holds the lock processes the commands after unlocking.
         while !self.commands.is_empty() {
             let Some(mut state) = self.state.try_lock() else { return };
-            // The elector ends of a panic, as it would on a thread of its own.
+            // A panic ends the elector, as a panic on one of its own threads does.
             let worked = caught(|| state.work(|state| state.take_all(&self.commands)));
             let deferred = state.take_deferred();
             drop(state);
@@ -192,14 +192,14 @@ impl Inbox for Core {
 }
 
 impl Drop for Driver {
-    /// However a thread ends, nobody may be left waiting for it, and no term may outlive it.
+    /// Ends the term and all waits for this thread, even after a panic.
     fn drop(&mut self) {
         let mut state = self.core.state.lock();
         state.threads -= 1;
         // The other record may still have to be released.
         if self.has_finished && state.threads > 0 {
             drop(state);
-            // Whoever told something meanwhile has left it lying.
+            // Process commands that were queued while this thread held the lock.
             return self.core.work_off();
         }
         state.end();
@@ -233,7 +233,7 @@ mod tests {
         Arc::new(Config::default().validate().unwrap())
     }
 
-    /// One whose thread is this test.
+    /// Returns a driver that the test runs on its own thread.
     fn driver() -> Driver {
         drivers_of(Candidacy::new(settings(), 1, None), 1).pop().unwrap()
     }
@@ -248,7 +248,7 @@ mod tests {
         drivers(candidacy, entries, commands, Vec::new(), Asked::default(), shared, &settings).unwrap()
     }
 
-    /// By itself it would look again in a retry period.
+    /// Without the wake-up, the thread would continue after a retry period.
     #[test]
     fn input_from_another_thread_wakes_the_thread() {
         let drivers = drivers_of(Candidacy::new(settings(), 1, Some(2)), 2);
@@ -270,14 +270,14 @@ mod tests {
         (driver, transitions, guard, deadline)
     }
 
-    /// A leader whose election has found its term superseded, and has not told yet.
+    /// Returns a leader whose election has found that the term is superseded, and has not reported this yet.
     fn superseded() -> (Driver, Transitions, LeaderGuard) {
         let (driver, transitions, guard, deadline) = leading();
         deadline.end(clock::now(), StopReason::Superseded { by: None });
         (driver, transitions, guard)
     }
 
-    /// It may have been in the middle of anything, on any thread.
+    /// A panic may happen at any point, on any thread.
     #[test]
     fn after_a_panic_input_is_ignored_and_the_stop_is_reported() {
         let (mut driver, transitions, guard) = superseded();
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(transitions.try_iter().last(), Some(stopped));
     }
 
-    /// The holder has ended its term, and its word is still on the way when the thread learns of another end.
+    /// The holder has stepped down, and the command is still queued when the thread learns of another end.
     #[test]
     fn first_reason_to_end_a_term_is_reported_to_every_reader() {
         let (driver, transitions, guard, _) = leading();

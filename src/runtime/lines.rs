@@ -1,4 +1,6 @@
-//! The lines about one elector, and the thread that logs them: only that thread waits for a logger that hangs.
+//! The log lines of one elector, and the thread that logs them.
+//!
+//! A hanging logger delays only this thread.
 
 use std::collections::VecDeque;
 
@@ -15,16 +17,16 @@ const MAX_LINES: usize = 256;
 
 pub(crate) struct Lines {
     queue: Mutex<Queue>,
-    /// About all records.
+    /// The fields of lines about all records.
     fields: LogFields,
-    /// In the order of their sides.
+    /// The fields of lines about one record, indexed by side.
     of_records: Vec<LogFields>,
 }
 
 #[derive(Default)]
 struct Queue {
     items: VecDeque<Item>,
-    /// A thread is logging them.
+    /// `true` while a thread logs the lines.
     is_logged: bool,
 }
 

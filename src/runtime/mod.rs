@@ -1,4 +1,5 @@
-//! What drives an election: the thread that sends its requests, and the one that reads its watch.
+//! The threads of an elector, which send requests, watch, probe, observe and log.
+
 pub(crate) mod dedicated;
 pub(crate) mod lines;
 pub(crate) mod observing;

@@ -1,4 +1,4 @@
-//! The thread that an observer is told on: it may take its time, hang or panic there, and nobody waits.
+//! The thread of an observer. A slow, hanging or panicking observer delays no other thread.
 
 use std::io;
 
@@ -11,10 +11,10 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender, TrySendError};
 use crate::util::sync::{Arc, AtomicU64, Ordering, thread};
 
-/// How far an observer may be behind.
+/// The number of facts that wait for an observer. Later facts are dropped.
 const MAX_BEHIND: usize = 1024;
 
-/// What tells one observer. Its thread ends when this is dropped, and with a panic of the observer.
+/// The sender of facts to one observer. The thread ends when the sender is dropped, and after a panic of the observer.
 pub(crate) struct Observing {
     facts: Sender<Fact>,
     missed: Arc<AtomicU64>,
@@ -47,12 +47,12 @@ impl ObserverThread {
     fn run(self) {
         while let Ok(fact) = self.facts.recv() {
             if caught(|| fact.tell(&*self.observer)).is_none() {
-                log_with!(Level::Error, self.fields; "an observer has panicked: it is told nothing more");
+                log_with!(Level::Error, self.fields; "observer panicked: no longer calling the observer");
                 return;
             }
             let missed = self.missed.swap(0, Ordering::SeqCst);
             if missed > 0 {
-                log_with!(Level::Warn, self.fields; "an observer is behind, and has missed {missed} of what happened");
+                log_with!(Level::Warn, self.fields; "observer too slow: {missed} events dropped");
             }
         }
     }

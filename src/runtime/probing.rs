@@ -1,4 +1,4 @@
-//! The thread that a probe is run on: it may take its time, hang or panic there, and nobody waits.
+//! The thread of a probe. A slow, hanging or panicking probe delays no other thread.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{Arc, AtomicU64, Instant, Mutex, Ordering, thread, unlock_fair};
 
-/// A probe that clones of a builder and their electors share. One run answers all electors that have waited for it.
+/// A probe that clones of a builder and their electors share. One run answers all electors that waited for the run.
 pub(crate) struct SharedProbe {
     /// The number of runs that have begun.
     runs: AtomicU64,
@@ -30,10 +30,10 @@ struct ProbeState {
     has_panicked: bool,
 }
 
-/// What a run of a probe has come to.
+/// The result of a run of a probe.
 struct ProbeResult {
     is_fit: bool,
-    /// The first time in a row; told to the one who ran it.
+    /// `true` for the elector whose run panicked, if the previous run did not panic.
     panics_anew: bool,
 }
 
@@ -74,7 +74,7 @@ fn run(probe: &SharedProbe, period: Duration, link: &Link, ended: &Receiver<Infa
         let said = probe.ask();
         link.tell(Command::Input(Input::Fitness(FitnessSource::Probe, said.is_fit)));
         if said.panics_anew {
-            log_with!(Level::Error, link.log_fields(None); "the probe has panicked, which is a no");
+            log_with!(Level::Error, link.log_fields(None); "probe panicked: the candidate is unfit until the probe returns true");
         }
         match ended.recv_timeout(period.saturating_sub(began.elapsed())) {
             Err(RecvTimeoutError::Timeout) => {}

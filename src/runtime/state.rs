@@ -1,4 +1,4 @@
-//! An elector's state, which whoever tells it something works on under one lock: what its candidacy wants done, done.
+//! The state of an elector, which performs the effects of the candidacy under one lock.
 
 use std::convert::Infallible;
 use std::mem;
@@ -32,7 +32,7 @@ use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 use crate::util::sync::channel::{Receiver, Sender};
 
-/// What the elector's threads share with the elector.
+/// The parts that an elector shares with its threads.
 #[derive(Clone)]
 pub(crate) struct SharedParts {
     pub(crate) link: Arc<Link>,
@@ -47,48 +47,48 @@ pub(crate) struct ElectorState {
     observers: Vec<Observing>,
     asked: Asked,
     term: Option<Arc<Term>>,
-    /// Who waits for the release of the last term.
+    /// The waiter for the release of the last term.
     releasing: Option<Sender<ReleaseAck>>,
-    /// Whether that is whoever has dropped the elector.
+    /// `true` if this waiter dropped the elector.
     is_awaited_to_close: bool,
-    /// Of each record.
+    /// The records, indexed by side.
     records: Vec<Record>,
     deferred: Deferred,
     lines: Arc<Lines>,
-    /// The token of the present term.
+    /// The fencing token of the current term.
     fencing_token: Option<u64>,
-    /// Also after a panic in the middle of the work, and in the end: nothing more comes of it then.
+    /// `true` during work. Stays `true` after a panic and after the end, so that no more work is done.
     at_work: bool,
-    /// How many threads send requests.
+    /// The number of request threads.
     pub(crate) threads: usize,
 }
 
-/// Who says whether the candidate is fit.
+/// The sources of fitness of the candidate.
 #[derive(Default)]
 pub(crate) struct Asked {
-    /// The thread of the probe ends when this is dropped.
+    /// Dropping the sender ends the thread of the probe.
     pub(crate) probing: Option<Sender<Infallible>>,
     pub(crate) fitness: Option<Fitness>,
-    /// How often that had changed when it was asked last.
+    /// The change counter of the flag at its last reading.
     pub(crate) changes: u64,
 }
 
-/// What goes on about one record.
+/// The request and the watch of one record.
 #[derive(Default)]
 struct Record {
     in_flight: Option<InFlight>,
     is_watched: bool,
 }
 
-/// What waits until the lock is released: it runs a store's hooks, which may wait for a thread that wants the lock.
+/// The work to do after unlocking. Hooks of a store may wait for a thread that waits for the lock.
 #[derive(Default)]
 pub(crate) struct Deferred {
-    /// The requests of a guard whose end nobody waits for.
+    /// The requests of guards whose release has no waiter.
     pub(crate) cancel: Vec<CancelToken>,
     pub(crate) restart_watch: Vec<Side>,
-    /// Their threads look again what to do.
+    /// The records whose threads are woken.
     pub(crate) wake: Vec<Side>,
-    /// Of answers that nobody took: to be dropped.
+    /// The keys of undelivered answers, which are dropped.
     pub(crate) keys: Vec<CampaignKey>,
 }
 
@@ -97,7 +97,7 @@ struct InFlight {
     id: u64,
     cancel: CancelToken,
     ended: Receiver<Infallible>,
-    /// From then on it holds up what has been told.
+    /// The moment from which the request delays a command or an event, and is canceled.
     cancel_at: Option<Moment>,
 }
 
@@ -127,7 +127,7 @@ impl ElectorState {
         }
     }
 
-    /// `None` after a panic: what the candidacy says then is not to be believed.
+    /// Returns `None` after a panic, because the state may be inconsistent.
     pub(crate) fn work<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if mem::replace(&mut self.at_work, true) {
             return None;
@@ -153,12 +153,12 @@ impl ElectorState {
         }
     }
 
-    /// A thread sends it now.
+    /// Notes that a thread starts to send a request.
     pub(crate) fn sends(&mut self, side: Side, id: u64, cancel: CancelToken, ended: Receiver<Infallible>) {
         self.records[side as usize].in_flight = Some(InFlight { id, cancel, ended, cancel_at: None });
     }
 
-    /// What came of the request that a thread has sent.
+    /// Notes that the request of a thread has ended.
     pub(crate) fn has_sent(&mut self, side: Side, commands: &Receiver<Command>) {
         self.records[side as usize].in_flight = None;
         // A withdrawal that came while the request was under way counts before its answer.
@@ -172,12 +172,12 @@ impl ElectorState {
     }
 
     fn take(&mut self, command: Command) {
-        // What a user says is of no side.
+        // Commands of the user are not about one record, so the side has no effect.
         let of_user = Side::Primary;
         match command {
             Command::Input(input) => self.handle(of_user, input),
             Command::FitnessSet => {
-                // What it says by now: of two that set it the one that came last may have told first.
+                // Reads the flag now, because the commands of two threads that set the flag may arrive in the other order.
                 let Asked { fitness: Some(fitness), changes, .. } = &mut self.asked else { return };
                 for is_fit in fitness.ask(changes) {
                     self.handle(of_user, Input::Fitness(FitnessSource::Program, is_fit));
@@ -206,7 +206,7 @@ impl ElectorState {
     }
 
     fn close(&mut self, ack: Option<Sender<ReleaseAck>>) {
-        // Who waits for the release of a guard goes on doing so.
+        // A waiter for the release of a guard continues to wait.
         let ack = ack.filter(|_| self.releasing.is_none());
         self.is_awaited_to_close = ack.is_some();
         self.releasing = ack.or(self.releasing.take());
@@ -227,7 +227,7 @@ impl ElectorState {
         self.observe(if is_watched { &Fact::WatchOpened } else { &Fact::WatchLost });
     }
 
-    /// What is to be cancelled for what has just been told.
+    /// Returns the cancellation of the request that delays a command or an event, if there is one.
     fn cancellation(&self, side: Side) -> Option<Cancellation> {
         let InFlight { cancel, ended, cancel_at, .. } = self.records.get(side as usize)?.in_flight.as_ref()?;
         cancel_at.map(|at| Cancellation { at, cancel: cancel.clone(), ended: ended.clone() })
@@ -238,7 +238,7 @@ impl ElectorState {
         self.act();
     }
 
-    /// Does what the candidacy wants done. True if there was anything.
+    /// Performs the effects of the candidacy. Returns `true` if there was an effect.
     fn act(&mut self) -> bool {
         let mut has_acted = false;
         while let Some((side, effect)) = self.candidacy.effect() {
@@ -255,9 +255,9 @@ impl ElectorState {
                 Effect::TermEnded(reason) => self.term_ended(reason),
                 Effect::CoverLost(reason) => {
                     self.shared.observations.cover_lost();
-                    let why = reason.map_or_else(|| "the time to drain is over".to_owned(), |it| it.to_string());
+                    let why = reason.map_or_else(|| "the drain timeout elapsed".to_owned(), |it| it.to_string());
                     let line = format!(
-                        "not renewed any more, for its term has ended: {why}; others lead when the lease has run out"
+                        "renewals of the ended term stopped: {why}; another candidate can lead once the lease expires"
                     );
                     self.log(None, Notice::new(Level::Warn, line));
                 }
@@ -277,11 +277,11 @@ impl ElectorState {
                     self.shared.subscriptions.new_leader(leader);
                 }
                 Effect::LeaderLeaseExpired => {
-                    // Of our own, too: what is unhealthy about that stays so.
+                    // Happens for the own lease, too. The observations keep the leader, so an unhealthy check stays unhealthy.
                     self.shared.subscriptions.new_leader(None);
                     self.log(
                         None,
-                        Notice::of_event(Level::Info, LogEvent::NewLeader(None), "nobody leads: the lease has expired"),
+                        Notice::of_event(Level::Info, LogEvent::NewLeader(None), "no leader: the lease has expired"),
                     );
                     self.observe(&Fact::new_leader(None));
                 }
@@ -309,7 +309,7 @@ impl ElectorState {
         let Some(cancellation) = self.cancellation(side).filter(|_| behind == Behind::Release) else { return };
         match &self.releasing {
             Some(ack) => drop(ack.try_send(ReleaseAck::Behind(cancellation))),
-            // Nobody waits who would cancel it when its time has come.
+            // There is no waiter that could cancel the request later.
             None => self.deferred.cancel.push(cancellation.cancel),
         }
     }
@@ -332,7 +332,7 @@ impl ElectorState {
         self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
     }
 
-    /// About one record, or all.
+    /// Logs a line about one record or all records.
     fn log(&self, about: Option<Side>, notice: Notice) {
         self.lines.push(Item::LogRecord(LogRecord { about, fencing_token: self.fencing_token, notice }));
     }
@@ -349,12 +349,12 @@ impl ElectorState {
         self.observe(&Fact::StartedLeading(Arc::clone(&term)));
         self.shared.subscriptions.started(fencing_token);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
-        // Between the question above and here the campaign may have been withdrawn.
+        // The campaign may have been withdrawn since the check above.
         if let Err(Unsent { guard, key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
             self.shared.observations.guard_gone();
             guard.into_iter().for_each(LeaderGuard::forget);
             if key.is_some() {
-                let text = "the term is released: the channel that it was to be sent to is full, or has no receiver";
+                let text = "term released: the channel of the campaign is full or disconnected";
                 self.log(None, Notice::new(Level::Warn, text));
             }
             self.deferred.keys.extend(key);
@@ -364,7 +364,7 @@ impl ElectorState {
 
     pub(super) fn term_ended(&mut self, reason: StopReason) {
         let Some(term) = &self.term else { return };
-        // Whoever ended the term first has said why.
+        // The first end of the term sets the reason.
         let reason = term.end(reason);
         self.log(None, Notice::of_end(&reason));
         self.fencing_token = None;
@@ -372,12 +372,12 @@ impl ElectorState {
         self.shared.subscriptions.stopped(reason);
     }
 
-    /// Nobody works for it any more, nobody may be left waiting for it, and no term may outlive it.
+    /// Ends the elector: its term ends, and every waiter gets an answer.
     pub(crate) fn end(&mut self) {
         let panicked = mem::replace(&mut self.at_work, true) || std::thread::panicking();
         if let Some(term) = self.term.take() {
             let reason = term.end(StopReason::ElectorPanicked);
-            // If it has been told already, nothing more is.
+            // The end may have been reported already.
             if self.shared.subscriptions.stopped(reason.clone()) {
                 self.observe(&Fact::StoppedLeading(reason));
             }

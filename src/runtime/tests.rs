@@ -1,4 +1,4 @@
-//! What tests of both threads need.
+//! Helpers for tests of the threads.
 
 use crate::store::entry::Entry;
 use crate::store::memory::MemoryStore;

@@ -1,4 +1,4 @@
-//! The second thread: keeps a watch open, and tells the elector what it hears.
+//! The watch thread, which keeps a watch open and sends its events to the elector.
 
 use std::io;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{Arc, Instant, Mutex, thread};
 
-/// It needs little: the deepest stack is a TLS handshake.
+/// The stack size of the thread. The deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
 
 /// The elector's handle to the watch. Dropping it ends the thread, without waiting for it.
 pub(crate) struct Watcher {
-    /// Dropped to end the thread, sent to so that the next watch begins with what is there.
+    /// Dropping the sender ends the thread. A message makes the next watch start with the current state.
     wake: Option<Sender<()>>,
     current: Arc<Mutex<CancelToken>>,
 }
@@ -65,7 +65,7 @@ impl Watcher {
         Ok(Self { wake: Some(wake), current })
     }
 
-    /// Gives up the present watch for a new one that begins with what is there, as soon as one is to be opened.
+    /// Ends the current watch. The next watch starts with the current state, when the watch plan allows it.
     pub(crate) fn restart(&self) {
         if let Some(wake) = &self.wake {
             let _ = wake.try_send(());
@@ -73,7 +73,7 @@ impl Watcher {
         self.cancel_current();
     }
 
-    /// Not under the lock, for its hooks are the store's: one may wait for the thread.
+    /// Cancels outside the lock, because the hooks belong to the store, and a hook may wait for the thread.
     fn cancel_current(&self) {
         let current = self.current.lock().clone();
         current.cancel();
@@ -81,7 +81,7 @@ impl Watcher {
 }
 
 impl Drop for WatchThread {
-    /// A panic in a store ends the watch too.
+    /// A panic in a store also ends the watch.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.link.tell(Command::WatchLost(self.side));
@@ -91,7 +91,7 @@ impl Drop for WatchThread {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // In this order: a watch that begins meanwhile sees either the one or the other.
+        // In this order, so that a watch that starts at the same time sees the dropped sender or the cancellation.
         self.wake = None;
         self.cancel_current();
     }
@@ -107,13 +107,13 @@ impl WatchThread {
             }
             let stop = CancelToken::new();
             *self.current.lock() = stop.clone();
-            // What came since the wait has stopped the watch before this one.
+            // A message since the wait canceled the previous watch.
             if !self.pause(Duration::ZERO) {
                 return;
             }
             let ended = self.watch(&stop);
             let Ended { pause: next, notice } = self.plan.ended(clock::now(), ended.as_ref().copied());
-            // Polling begins at once, and ends with the next watch, however soon that is.
+            // Polling starts at once, and ends when the next watch opens, even if there is no pause.
             self.link.tell(Command::WatchLost(self.side));
             let Some(next) = next else { return };
             if let Some(notice) = notice {

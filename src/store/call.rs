@@ -1,11 +1,11 @@
-//! What every call of a store is given: how long it may take, and what may end it sooner.
+//! The timeout and the cancellation of a call to a store.
 
 use std::time::Duration;
 
 use crate::util::cancel::CancelToken;
 use crate::util::sync::Instant;
 
-/// How long a call may take, and what may end it sooner.
+/// The timeout and the cancellation of a call to a [`Store`](crate::Store).
 ///
 /// # Examples
 ///
@@ -25,18 +25,20 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// One that begins now.
+    /// Creates a call whose timeout starts now.
     pub fn new(timeout: Duration, cancel: CancelToken) -> Self {
         Self { timeout, began: Instant::now(), cancel }
     }
 
-    /// What is left of its time; zero when that is over.
+    /// Returns the time left before the timeout, or zero.
     pub fn remaining(&self) -> Duration {
         self.timeout.saturating_sub(self.began.elapsed())
     }
 
-    /// What ends it sooner: then it returns soon, with
-    /// [`Interrupted`](crate::StoreErrorKind::Interrupted) if it has no answer yet.
+    /// Returns the token that cancels the call.
+    ///
+    /// A cancelled call returns soon, with [`Interrupted`](crate::StoreErrorKind::Interrupted) if there is no answer
+    /// yet.
     pub fn cancel(&self) -> &CancelToken {
         &self.cancel
     }

@@ -1,11 +1,11 @@
-//! The one record that an elector is about.
+//! The record of an elector: a store and a key.
 
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
 
-/// A key of a store.
+/// One record: a store and a key.
 #[derive(Clone)]
 pub(crate) struct Entry {
     store: Arc<dyn Store>,
@@ -29,7 +29,9 @@ impl Entry {
         self.store.create(&self.key, record, call).and_then(|observed| self.checked(observed, 0))
     }
 
-    /// Replaces the record. Returns an error if the answer does not raise the version; the term then expires.
+    /// Replaces the record.
+    ///
+    /// Returns an error if the answer does not raise the version; the term then expires.
     pub(crate) fn update(
         &self,
         base: &VersionedRecord,
@@ -39,7 +41,9 @@ impl Entry {
         self.store.update(&self.key, base, record, call).and_then(|observed| self.checked(observed, base.version))
     }
 
-    /// Watches this key. Ignores events of other keys, and ends the watch at a version that is out of range.
+    /// Watches this key.
+    ///
+    /// Ignores events of other keys, and ends the watch at a version that is out of range.
     pub(crate) fn watch(
         &self,
         from: Option<&Cursor>,
@@ -65,7 +69,7 @@ impl Entry {
         &self.key
     }
 
-    /// For a line in the log: where the record is.
+    /// Returns the location of the record as a suffix for log lines.
     pub(crate) fn at(&self) -> String {
         self.store.location().map_or_else(String::new, |location| format!(" at {location}"))
     }
@@ -78,7 +82,9 @@ impl Entry {
         self.store.describe(&self.key)
     }
 
-    /// Zero stands for a record that does not exist. A version above the limit does not fit a signed 64-bit column.
+    /// Checks the version of an answer.
+    ///
+    /// Version 0 means that there is no record. A version above the limit does not fit a signed 64-bit column.
     fn checked(&self, observed: VersionedRecord, above: u64) -> Result<VersionedRecord, StoreError> {
         match observed.version {
             version if version > above && version <= MAX_VERSION => Ok(observed),

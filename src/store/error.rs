@@ -1,11 +1,11 @@
-//! Why a store did not do what it was asked.
+//! The error of a store.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a [`Store`](crate::Store) did not do what it was asked.
+/// The error of a [`Store`](crate::Store).
 ///
 /// # Examples
 ///
@@ -23,47 +23,62 @@ pub struct StoreError {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// What kind of failure a [`StoreError`] is.
+/// The kind of a [`StoreError`].
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{StoreError, StoreErrorKind};
+///
+/// let error = StoreError::new(StoreErrorKind::Timeout, "cannot update jobs: no answer within 5s");
+/// assert_eq!(error.kind(), StoreErrorKind::Timeout);
+/// assert!(error.is_transient());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The record moved since its base was observed, or is gone. The write may have been applied all the same: an API server
-    /// says this also of a write of its own that it has sent to etcd twice.
+    /// The record has changed since its base was observed, or is gone.
+    ///
+    /// The write may still have been applied. An API server also returns a conflict for its own write if the server has
+    /// sent that write to etcd twice.
     Conflict,
-    /// The record to be created exists. It may be the very one that was to be created.
+    /// The record to create exists, possibly from this same write.
     AlreadyExists,
-    /// The record to be created exists, or that to be replaced does not stand as it was observed, and this write was not applied
-    /// and never will be. Only a store that is certain of that says so.
+    /// The write conflicts with the stored record, was not applied, and never will be.
+    ///
+    /// The record to create exists, or the record to replace has changed. Only a store that is certain returns this
+    /// kind.
     NotApplied,
-    /// Who we are is known, and may not do this.
+    /// The caller is authenticated but not authorized.
     Forbidden,
-    /// Who we are is not accepted.
+    /// The caller's credentials are not accepted.
     Unauthorized,
-    /// What should hold the object, such as its namespace, does not exist.
+    /// The container of the object, such as its namespace, does not exist.
     NotFound,
-    /// The server is not who it should be.
+    /// The server's identity could not be verified.
     Untrusted,
-    /// The store understood the request and refuses it for what it says.
+    /// The store understood the request and rejects its content.
     Rejected,
-    /// The answer makes no sense.
+    /// The response could not be parsed, or is invalid.
     Malformed,
-    /// No answer in time.
+    /// No response arrived in time.
     Timeout,
-    /// Ended by [`CancelToken::cancel`](crate::CancelToken::cancel).
+    /// The call was cancelled by [`CancelToken::cancel`](crate::CancelToken::cancel).
     Interrupted,
-    /// The store does not remember what came after the version that a watch was to begin at.
+    /// The store no longer has the changes after the position from which a watch was to resume.
     Expired,
-    /// The store cannot do this at all.
+    /// The store does not support the operation.
     Unsupported,
-    /// A connection that had carried requests before was closed under this one, before a single byte of an answer. It may
-    /// have been carried out. The next attempt is sent at once.
+    /// A reused connection was closed before the first byte of the response.
+    ///
+    /// The request may have been executed. The elector sends the next attempt at once.
     ConnectionClosed,
-    /// The store cannot be reached or says that it cannot answer now.
+    /// The store cannot be reached, or reports that no answer is possible now.
     Unavailable,
 }
 
 impl StoreErrorKind {
-    /// All kinds in their order, each with its name in metrics.
+    /// All kinds in the order of the enum, with their names in metrics.
     pub(crate) const ALL: [(Self, &'static str); 15] = [
         (Self::Conflict, "conflict"),
         (Self::AlreadyExists, "already_exists"),
@@ -82,48 +97,52 @@ impl StoreErrorKind {
         (Self::Unavailable, "unavailable"),
     ];
 
-    /// Whether somebody else's write came first: the store answers, and answers well.
+    /// Returns `true` if another write came first. The store then works.
     pub(crate) const fn is_beaten(self) -> bool {
         matches!(self, Self::Conflict | Self::AlreadyExists | Self::NotApplied)
     }
 
-    /// As it is called in metrics.
+    /// Returns the name of this kind in metrics.
     pub(crate) const fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 }
 
 impl StoreError {
-    /// An error of this kind; `message` says what failed, where, and what to do about it.
+    /// Creates an error of this kind.
+    ///
+    /// `message` names the failed operation, the place, and the remedy.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), retry_after: None, source: None }
     }
 
-    /// Adds how long the store asked to be left alone.
+    /// Sets the pause that the store has asked for.
     #[must_use]
     pub fn with_retry_after(mut self, retry_after: Option<Duration>) -> Self {
         self.retry_after = retry_after;
         self
     }
 
-    /// Adds the error underneath.
+    /// Sets the underlying error.
     #[must_use]
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// What kind of failure this is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// How long the store asked to be left alone.
+    /// Returns the pause that the store has asked for.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Whether waiting may help; where it may not, somebody has to grant, create or correct something.
+    /// Returns `true` if waiting may help.
+    ///
+    /// If not, a person must grant, create or correct something.
     pub fn is_transient(&self) -> bool {
         use StoreErrorKind::*;
         !matches!(self.kind, Forbidden | Unauthorized | NotFound | Untrusted | Rejected)
@@ -149,7 +168,7 @@ mod tests {
     #[test]
     fn each_kind_has_its_name_and_its_class() {
         use StoreErrorKind::*;
-        // The name in metrics, whether another write came first, and whether waiting may help.
+        // The kind, its name in metrics, whether another write came first, and whether waiting may help.
         for (kind, name, is_beaten, is_transient) in [
             (Conflict, "conflict", true, true),
             (AlreadyExists, "already_exists", true, true),

@@ -1,4 +1,4 @@
-//! Records in the memory of one process.
+//! A store in the memory of one process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,13 +11,16 @@ use crate::util::on_drop::OnDrop;
 use crate::util::sync::channel::Sender;
 use crate::util::sync::{Arc, Mutex, channel};
 
-/// So many changes are remembered for watches that go on. One that is further behind begins anew.
+/// The number of changes that are kept for watches.
+///
+/// A watch that is further behind must restart from scratch.
 const REMEMBERED: usize = 1000;
 
-/// Records in the memory of one process: for tests without a server, and for electing among the threads of one program.
+/// A store in the memory of one process, for tests and for elections among threads.
 ///
-/// It does all that a store has to, and never fails: versions grow with every write to any key, changes are watched, and a
-/// watch that goes on, or is read, too late has [expired](StoreErrorKind::Expired). Put it behind an `Arc` to share it.
+/// The store implements every part of [`Store`] and never fails. Versions grow with every write to any key. A watch
+/// that resumes or is read too late ends with [`StoreErrorKind::Expired`]. Put the store in an `Arc` to share the
+/// store.
 ///
 /// # Examples
 ///
@@ -43,14 +46,14 @@ pub struct MemoryStore {
 
 #[derive(Default)]
 struct MemoryState {
-    /// Of the last write.
+    /// The version of the last write.
     version: u64,
     records: BTreeMap<Box<str>, VersionedRecord>,
-    /// The last changes, the oldest first.
+    /// The latest changes, oldest first.
     changes: VecDeque<Arc<MemoryChange>>,
-    /// The version of the last change that is not among them any more.
+    /// The version of the newest change that was removed from `changes`.
     forgotten: u64,
-    /// By their numbers.
+    /// The open watches by number.
     watches: BTreeMap<u64, MemoryWatch>,
     last_watch: u64,
 }
@@ -58,24 +61,24 @@ struct MemoryState {
 struct MemoryChange {
     key: Box<str>,
     version: u64,
-    /// `None`: it was deleted.
+    /// `None` after a deletion.
     observed: Option<VersionedRecord>,
 }
 
 struct MemoryWatch {
-    /// `None`: of all.
+    /// `None` for all keys.
     key: Option<Box<str>>,
     /// Holds the version before the first change that the watch has not delivered, or nothing.
     behind: Sender<u64>,
 }
 
 impl MemoryStore {
-    /// A store that holds no record yet.
+    /// Creates a store without records.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Deletes the record of `key`, as an operator might; false if there was none.
+    /// Deletes the record of `key` like an operator, and returns `true` if there was one.
     ///
     /// # Examples
     ///
@@ -110,7 +113,7 @@ impl MemoryState {
         observed
     }
 
-    /// Remembers the last write, and wakes the watches of its key.
+    /// Records the last write and wakes the watches of its key.
     fn note(&mut self, key: &str, observed: Option<VersionedRecord>) {
         for watch in self.watches.values().filter(|watch| watch.key.as_deref().is_none_or(|its| its == key)) {
             // A full channel holds an earlier version, and the watch then reads this write too.
@@ -122,7 +125,7 @@ impl MemoryState {
         }
     }
 
-    /// What a watch that begins from scratch tells first.
+    /// Returns the records that a new watch reports first.
     fn all(&self, scope: WatchScope<'_>) -> Vec<Arc<MemoryChange>> {
         let changes = self.records.iter().map(|(key, observed)| MemoryChange {
             key: key.clone(),
@@ -132,10 +135,10 @@ impl MemoryState {
         changes.filter(|change| is_in(scope, &change.key)).map(Arc::new).collect()
     }
 
-    /// What came after the write with that version.
+    /// Returns the changes after the write with that version.
     fn after(&self, version: u64, scope: WatchScope<'_>) -> Result<Vec<Arc<MemoryChange>>, StoreError> {
         if !(self.forgotten..=self.version).contains(&version) {
-            let message = format!("changes after version {version} are not remembered any more");
+            let message = format!("cannot watch from version {version}: the later changes are no longer kept");
             return Err(StoreError::new(StoreErrorKind::Expired, message));
         }
         let newer = self.changes.iter().rev().take_while(|change| change.version > version);
@@ -160,9 +163,10 @@ impl Store for MemoryStore {
     fn create(&self, key: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
         let mut state = self.state.lock();
         if state.records.contains_key(key) {
-            return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{} exists", self.describe(key))));
+            let message = format!("cannot create {}: the record exists", self.describe(key));
+            return Err(StoreError::new(StoreErrorKind::NotApplied, message));
         }
-        // Not to be found in any other store either.
+        // Unique across stores, so that a record of another store is recognized as another one.
         let uid = Some(format!("{:016x}-{}", fastrand::u64(..), state.version + 1));
         Ok(state.write(key, LeaderElectionRecord { uid, ..record.clone() }))
     }
@@ -176,10 +180,10 @@ impl Store for MemoryStore {
     ) -> Result<VersionedRecord, StoreError> {
         let mut state = self.state.lock();
         let current = state.records.get(key);
-        // The version alone would do: it grows over deletion and over all keys.
+        // The version alone would be sufficient here, because deletions and writes to other keys also raise it.
         let stands = current.is_some_and(|it| it.version == base.version && it.record == base.record);
         if !stands {
-            let message = format!("{} is not at version {} any more", self.describe(key), base.version);
+            let message = format!("cannot update {}: the version is no longer {}", self.describe(key), base.version);
             return Err(StoreError::new(StoreErrorKind::NotApplied, message));
         }
         let uid = base.record.uid.clone();
@@ -239,7 +243,7 @@ impl Store for MemoryStore {
 
     fn check_key(&self, key: &str) -> Result<(), ConfigError> {
         match key.is_empty() {
-            true => Err(ConfigError::new("name", format_args!("{key:?}"), "it must not be empty")),
+            true => Err(ConfigError::new("name", format_args!("{key:?}"), "must not be empty")),
             false => Ok(()),
         }
     }
@@ -284,7 +288,7 @@ mod tests {
         assert!(store.state.lock().watches.is_empty());
     }
 
-    /// Its key is written after more writes of others than are remembered.
+    /// The key of the watch is written after many writes to another key, more than are kept.
     #[test]
     fn a_watch_that_has_missed_nothing_does_not_expire() {
         let store = MemoryStore::new();

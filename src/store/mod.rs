@@ -1,4 +1,4 @@
-//! What an election asks of a store, a table of records by key: get, create, compare-and-swap, watch, describe.
+//! The interface of a store: a table of records with compare-and-swap and watches.
 
 mod call;
 pub(crate) mod entry;
@@ -19,37 +19,51 @@ use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// The highest version that a store may use. A fencing token is a version, and must fit a signed 64-bit column.
+/// The highest version that a store may use.
+///
+/// Fencing tokens are versions and must fit a signed 64-bit column.
 pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 
-/// A table of records by key, with linearizable compare-and-swap. Any number of electors may share one.
+/// A table of records by key, with linearizable compare-and-swap.
 ///
-/// An elector calls get, create and update from its own thread, one at a time, and [`watch`](Store::watch) from a second one.
-/// Each call returns within its time, late by no more than scheduling; one that blocks longer delays a loss from being
-/// noticed, though never from being true. When it is cancelled it returns soon, with [`StoreErrorKind::Interrupted`] if it has
-/// no answer by then, and no other call is touched. A store that cannot do that says so: a release then waits for the call
-/// before it.
+/// `Arc<S>` and `Box<dyn Store>` are stores too, so that several electors can share one store.
+/// [`MemoryStore`](crate::MemoryStore) is a store for tests and a model for other stores. [`testing::conformance`]
+/// checks a store against the duties below, and its documentation has a complete store as an example.
 ///
-/// A key has passed [`check_key`](Store::check_key): for any other a store may do as it likes.
+/// # Calls
 ///
-/// Safety rests on these duties of an implementation:
+/// An elector calls [`get`](Store::get), [`create`](Store::create) and [`update`](Store::update) from its own thread,
+/// one at a time. The elector calls [`watch`](Store::watch) from a second thread. Every key has passed
+/// [`check_key`](Store::check_key); for other keys the behavior is up to the store.
 ///
-/// - [`get`](Store::get) is a linearizable read (for Kubernetes: a GET without `resourceVersion`);
-/// - [`create`](Store::create) fails when there is a record, and [`update`](Store::update) when it is not at
-///   `base.version` any more, or is another than `base` (another `uid`), or is gone;
-/// - [`VersionedRecord::version`] is between 1 and [`i64::MAX`], and each write to the key raises the version. A deletion is a write, and a
-///   re-created record has a higher version than the deletion. An elector rejects any other version as
-///   [`StoreErrorKind::Malformed`];
-/// - `Ok` from a write means that it was applied; any error leaves that open, but for [`StoreErrorKind::NotApplied`];
-/// - where history can be lost (a restored backup, a replica that is promoted without the last writes), `update` compares the
-///   whole record of `base` with what stands there as well: the same version may have been given again;
-/// - what was written is what is read, the times to the last digit: a record that comes back changed is another's.
+/// Each call must return within its [timeout](CallContext::remaining), apart from scheduling delays. A call that blocks
+/// longer delays the report of a lost term, but does not prolong the term.
 ///
-/// A panic in a request ends the elector that made it, and its term with [`StopReason::ElectorPanicked`](crate::StopReason::ElectorPanicked); one
-/// in a watch ends the watch, and the key is polled from then on.
+/// A cancelled call must return soon, with [`StoreErrorKind::Interrupted`] if there is no answer yet. Cancelling must
+/// not affect other calls. A store that cannot cancel calls must document that, because a release then waits for the
+/// call before it.
 ///
-/// `Arc<S>` and `Box<dyn Store>` are stores too. [`MemoryStore`](crate::MemoryStore) is one to start from, or for tests. Whether
-/// one of your own does all this is checked by [`testing::conformance`], which has a whole store as its example.
+/// A panic in a request ends the elector, and its term ends with
+/// [`StopReason::ElectorPanicked`](crate::StopReason::ElectorPanicked). A panic in a watch ends the watch, and the
+/// elector then polls the key.
+///
+/// # Duties
+///
+/// The safety of the election depends on these duties of an implementation:
+///
+/// - [`get`](Store::get) is a linearizable read. In Kubernetes, this is a GET without `resourceVersion`.
+/// - [`create`](Store::create) fails if there is a record.
+/// - [`update`](Store::update) fails if the record is no longer at `base.version`, differs from `base` (for example in
+///   its `uid`), or is gone.
+/// - [`VersionedRecord::version`] is between 1 and [`i64::MAX`], and each write to the key raises the version. A
+///   deletion is a write, and a re-created record has a higher version than the deletion. An elector rejects any other
+///   version as [`StoreErrorKind::Malformed`].
+/// - `Ok` from a write means that the write was applied. An error leaves the write in doubt, except
+///   [`StoreErrorKind::NotApplied`].
+/// - If a store can lose history, `update` also compares the whole record of `base` with the stored record, because
+///   versions may repeat. Examples are a restored backup, and a promoted replica without the last writes.
+/// - A read returns exactly what was written, including all digits of the times. An elector treats a changed record as
+///   a record of another candidate.
 ///
 /// [`testing::conformance`]: https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html
 ///
@@ -106,18 +120,19 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 pub trait Store: Send + Sync + 'static {
-    /// Reads the record of `key`; `None` only when the store itself says that there is none.
+    /// Returns the record of `key`, or `None` if the store reports that there is none.
     ///
     /// # Errors
     ///
-    /// Whatever kept the store from answering.
+    /// Returns the error that kept the store from answering. A store must not return `None` instead.
     fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError>;
 
-    /// Creates the record, and answers what now stands in the store.
+    /// Creates the record of `key` and returns the stored record.
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::AlreadyExists`] when there is one, or [`StoreErrorKind::NotApplied`].
+    /// - Returns [`StoreErrorKind::AlreadyExists`] or [`StoreErrorKind::NotApplied`] if there is a record.
+    /// - Returns another [`StoreError`] if the request failed; the write is then in doubt.
     fn create(
         &self,
         key: &str,
@@ -125,12 +140,14 @@ pub trait Store: Send + Sync + 'static {
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError>;
 
-    /// Replaces the record if it still stands as `base` was observed, and answers what now stands. `base` came from this
-    /// store and this key.
+    /// Replaces the record if it is unchanged since `base`, and returns the stored record.
+    ///
+    /// `base` came from the same store and key.
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Conflict`] when it does not, or [`StoreErrorKind::NotApplied`].
+    /// - Returns [`StoreErrorKind::Conflict`] or [`StoreErrorKind::NotApplied`] if the record has changed or is gone.
+    /// - Returns another [`StoreError`] if the request failed; the write is then in doubt.
     fn update(
         &self,
         key: &str,
@@ -139,18 +156,24 @@ pub trait Store: Send + Sync + 'static {
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError>;
 
-    /// Tells every change in `scope` after `from`, or beginning with what is there if that is `None`, until the store ends
-    /// the watch in good order.
+    /// Reports every change in `scope` after `from`, until the watch ends.
     ///
-    /// It tells [`WatchEvent::Opened`] once nothing can be missed any more, and returns soon after `cancel`. Events may come
-    /// late, repeatedly and out of order: correctness never rests on them, only how soon a change is known. A store that
-    /// cannot watch leaves this as it is, and is polled. `on_event` may take a moment: a store holds no lock meanwhile that its
+    /// Without `from`, the watch first reports the current records. The method sends [`WatchEvent::Opened`] once no
+    /// later change can be missed. The method returns `Ok` if the store ends the watch normally, and returns soon after
+    /// `cancel`.
+    ///
+    /// Events may arrive late, repeatedly and out of order. Safety does not depend on events; only the delay until a
+    /// change is noticed does. `on_event` may block for a moment. Meanwhile, the store must not hold a lock that its
     /// requests need.
+    ///
+    /// A store without watches keeps this default implementation, and electors poll that store.
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Unsupported`] when this store cannot watch, [`StoreErrorKind::Expired`] when it has forgotten what
-    /// came after `from`, [`StoreErrorKind::Interrupted`] after `cancel`, or whatever else ended the watch.
+    /// - Returns [`StoreErrorKind::Unsupported`] if the store has no watches.
+    /// - Returns [`StoreErrorKind::Expired`] if the store no longer has the changes after `from`.
+    /// - Returns [`StoreErrorKind::Interrupted`] after `cancel`.
+    /// - Returns another [`StoreError`] if the watch failed.
     fn watch(
         &self,
         scope: WatchScope<'_>,
@@ -159,32 +182,34 @@ pub trait Store: Send + Sync + 'static {
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         let _ = (scope, from, cancel, on_event);
-        Err(StoreError::new(StoreErrorKind::Unsupported, "this store cannot watch"))
+        Err(StoreError::new(StoreErrorKind::Unsupported, "cannot watch: the store has no watches"))
     }
 
-    /// Whether `key` may be one.
+    /// Returns an error if `key` is not a valid key of this store.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], which says what a key of this store must be like.
+    /// - Returns [`ConfigError`] with the rule for keys if `key` breaks the rule.
     fn check_key(&self, key: &str) -> Result<(), ConfigError>;
 
-    /// Names the record of `key` for logs and errors, such as `lease default/my-controller`.
+    /// Returns the name of the record for logs and errors, such as `lease default/my-controller`.
     fn describe(&self, key: &str) -> String;
 
-    /// Says where the records are, such as `https://10.96.0.1:443 (service account of this pod)`, without a secret in it. An
-    /// elector logs it when it starts: two candidates that do not meet are found by it. Default: none.
+    /// Returns the location of the records for logs, or `None` by default.
+    ///
+    /// An example is `https://10.96.0.1:443 (service account of this pod)`. The text must not contain a secret. An
+    /// elector logs the location when it starts, so that two candidates in different places can be found.
     fn location(&self) -> Option<String> {
         None
     }
 
-    /// The namespace of the records, where the store is of a Kubernetes cluster. Default: none.
+    /// Returns the Kubernetes namespace of the records, or `None` by default.
     fn namespace(&self) -> Option<String> {
         None
     }
 }
 
-/// Has a type do as the store inside of it.
+/// Implements `Store` for a type by delegation to an inner store.
 macro_rules! delegate_store {
     (impl $([$($generics:tt)*])? Store for $of:ty { $self:ident => $inside:expr }) => {
         impl $(<$($generics)*>)? Store for $of {

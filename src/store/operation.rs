@@ -1,8 +1,8 @@
-//! What is asked of a store.
+//! The operations of a store.
 
 use std::fmt;
 
-/// What a request asks a [`Store`](crate::Store) to do.
+/// The operation of a request to a [`Store`](crate::Store).
 ///
 /// # Examples
 ///
@@ -14,18 +14,18 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreOperation {
-    /// [`Store::get`](crate::Store::get).
+    /// A read by [`Store::get`](crate::Store::get).
     Get,
-    /// [`Store::create`](crate::Store::create).
+    /// A creation by [`Store::create`](crate::Store::create).
     Create,
-    /// [`Store::update`](crate::Store::update).
+    /// A compare-and-swap by [`Store::update`](crate::Store::update).
     Update,
 }
 
 impl StoreOperation {
     pub(crate) const ALL: [Self; 3] = [Self::Get, Self::Create, Self::Update];
 
-    /// As it is called in rights.
+    /// Returns the verb of this operation in permissions.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Get => "get",

@@ -1,13 +1,13 @@
-//! What stands in the store: the record that candidates compete for, and the version it stands at.
+//! The record of a lease, its times, and its version in the store.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The record of a lease: the five fields of a [`LeaseSpec`] that elections use, and the object's `uid`.
+/// The record of a lease: five fields of a [`LeaseSpec`], and the `uid` of the object.
 ///
-/// Two records are the same when all six are the same; whatever else an object holds is metadata. `Eq` is the whole
-/// of the protocol's idea of 'unchanged'.
+/// Two records are equal if all six fields are equal. Equality is the protocol's definition of an unchanged record.
+/// Everything else in an object is metadata.
 ///
 /// [`LeaseSpec`]: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
 ///
@@ -23,24 +23,26 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeaderElectionRecord {
-    /// The object's `metadata.uid`: tells an object from another of the same name made after it was deleted.
+    /// The `metadata.uid` of the object.
+    ///
+    /// The `uid` distinguishes an object from a later object of the same name.
     pub uid: Option<String>,
-    /// Who holds the lease. Empty or absent: nobody.
+    /// The identity of the holder. Empty or absent if there is no holder.
     pub holder_identity: Option<String>,
-    /// How long, in seconds, others wait after a change of the record before they take it over.
+    /// The seconds that a standby waits after a change of the record before a takeover.
     pub lease_duration_seconds: Option<i32>,
-    /// When the holder acquired the lease, by the holder's wall clock.
+    /// The time of the acquisition, by the holder's wall clock.
     pub acquire_time: Option<MicroTime>,
-    /// When the holder last wrote, by the holder's wall clock.
+    /// The time of the holder's last write, by the holder's wall clock.
     pub renew_time: Option<MicroTime>,
-    /// How often the lease went from one holder to another.
+    /// The number of changes from one holder to another.
     pub lease_transitions: Option<i32>,
 }
 
-/// A time as the Kubernetes API writes it, RFC 3339 with six fraction digits and `Z`.
+/// A time in the format of the Kubernetes API: RFC 3339 with six fraction digits and `Z`.
 ///
-/// It is kept as the text that stands in the store: times in a record are for people to read, the protocol only ever
-/// asks whether they changed, and a text that nobody parses cannot fail to parse.
+/// The type keeps the text of the store. Times in a record are for people. The protocol only checks whether a time has
+/// changed, so a malformed time cannot cause an error.
 ///
 /// # Examples
 ///
@@ -53,7 +55,7 @@ pub struct LeaderElectionRecord {
 #[derive(Clone, PartialEq, Eq)]
 pub struct MicroTime(Box<str>);
 
-/// A record, the version it stands at, and what else its object holds: one observation of the store.
+/// One observation of a record in the store, with its version.
 ///
 /// # Examples
 ///
@@ -66,18 +68,21 @@ pub struct MicroTime(Box<str>);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct VersionedRecord {
-    /// The record.
+    /// The observed record.
     pub record: LeaderElectionRecord,
-    /// The version of the object: a number that grows with every write to the store, and that compare-and-swap
-    /// compares. At most [`i64::MAX`]. For Kubernetes it is `metadata.resourceVersion`, an ordered integer by the API's own
-    /// promise (KEP-5504).
+    /// The version of the object, which compare-and-swap compares.
+    ///
+    /// The version grows with every write and is at most [`i64::MAX`]. In Kubernetes, the version is
+    /// `metadata.resourceVersion`, which the API defines as an ordered integer (KEP-5504).
     pub version: u64,
-    /// What its store wants back when this becomes the base of an update.
+    /// Data that the store needs if this observation becomes the base of an update.
     pub data: StoreData,
 }
 
-/// What a [`Store`](crate::Store) wants back when an observation becomes the base of an update: the fields and labels
-/// that others put on the object, which an update must carry along. Only the store that made it looks inside.
+/// Data that a [`Store`](crate::Store) attaches to an observation and needs for an update.
+///
+/// An example is the fields and labels of other clients on the object, which an update must keep. Only the store that
+/// created the data reads the data.
 ///
 /// # Examples
 ///
@@ -92,13 +97,14 @@ pub struct VersionedRecord {
 pub struct StoreData(Option<Arc<dyn std::any::Any + Send + Sync>>);
 
 impl LeaderElectionRecord {
-    /// Who holds the lease, if anybody does.
+    /// Returns the identity of the holder, or `None` if there is no holder.
     pub fn holder(&self) -> Option<&str> {
         self.holder_identity.as_deref().filter(|identity| !identity.is_empty())
     }
 
-    /// How long others wait after a change of this record: what its holder published, or `otherwise` where that is
-    /// absent or not positive.
+    /// Returns the time that a standby waits before a takeover.
+    ///
+    /// The time is the published duration, or `otherwise` if that is absent or not positive.
     pub(crate) fn lease_duration_or(&self, otherwise: Duration) -> Duration {
         match self.lease_duration_seconds.map(u64::try_from) {
             Some(Ok(seconds)) if seconds > 0 => Duration::from_secs(seconds),
@@ -106,7 +112,7 @@ impl LeaderElectionRecord {
         }
     }
 
-    /// Whether both are the same but for the object they stand in.
+    /// Returns `true` if all fields except `uid` are equal.
     pub(crate) fn same_fields(&self, other: &Self) -> bool {
         let Self { uid: _, holder_identity, lease_duration_seconds, acquire_time, renew_time, lease_transitions } =
             self;
@@ -119,28 +125,28 @@ impl LeaderElectionRecord {
 }
 
 impl MicroTime {
-    /// The last microsecond that RFC 3339 can write, at the end of the year 9999.
+    /// The last microsecond that RFC 3339 can express, at the end of the year 9999.
     pub(crate) const LAST: u64 = 253_402_300_799_999_999;
 
-    /// The time `micros` microseconds after 1970, at the latest the end of the year 9999.
+    /// Returns the time `micros` microseconds after 1970, at most the end of the year 9999.
     pub fn from_unix_micros(micros: u64) -> Self {
         let time = UNIX_EPOCH + Duration::from_micros(micros.min(Self::LAST));
         Self(humantime::format_rfc3339_micros(time).to_string().into())
     }
 
-    /// A time as it was read from a store, whatever its form.
+    /// Creates a time from the text of a store, in any format.
     pub fn from_text(text: impl Into<Box<str>>) -> Self {
         Self(text.into())
     }
 
-    /// The text that stands in the store.
+    /// Returns the text of the time.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl From<SystemTime> for MicroTime {
-    /// A clock that was never set, before 1970, reads as 1970.
+    /// Converts a system time; a time before 1970, of a clock that was never set, becomes 1970.
     fn from(time: SystemTime) -> Self {
         Self::from_unix_micros(unix_micros(time))
     }
@@ -159,24 +165,24 @@ impl fmt::Debug for MicroTime {
 }
 
 impl VersionedRecord {
-    /// An observation of `record` at `version`.
+    /// Creates an observation of `record` at `version`.
     pub fn new(record: LeaderElectionRecord, version: u64, data: StoreData) -> Self {
         Self { record, version, data }
     }
 }
 
 impl StoreData {
-    /// Carries `value` along.
+    /// Creates data with a value for the store.
     pub fn new<T: Send + Sync + 'static>(value: T) -> Self {
         Self(Some(Arc::new(value)))
     }
 
-    /// Nothing to carry along.
+    /// Creates an empty value.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// What is carried along, if it is a `T`.
+    /// Returns the value if its type is `T`.
     pub fn get<T: 'static>(&self) -> Option<&T> {
         self.0.as_deref()?.downcast_ref()
     }
@@ -188,7 +194,7 @@ impl fmt::Debug for StoreData {
     }
 }
 
-/// Microseconds since 1970, zero for a clock that was never set.
+/// Returns the microseconds since 1970, or zero before 1970.
 pub(crate) fn unix_micros(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(MicroTime::LAST)

@@ -1,45 +1,76 @@
-//! What a watch is asked for, and what it tells.
+//! The scope, the events and the cursor of a watch.
 
 use std::fmt;
 
 use crate::store::record::{StoreData, VersionedRecord};
 
-/// What a watch is to tell of; see [`Store::watch`](crate::Store::watch).
+/// The scope of [`Store::watch`](crate::Store::watch).
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::WatchScope;
+///
+/// fn includes(scope: WatchScope<'_>, key: &str) -> bool {
+///     match scope {
+///         WatchScope::Key(wanted) => wanted == key,
+///         _ => true,
+///     }
+/// }
+/// assert!(includes(WatchScope::All, "jobs") && !includes(WatchScope::Key("mail"), "jobs"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchScope<'a> {
-    /// Of this key.
+    /// The record of this key.
     Key(&'a str),
-    /// Of every key that the store has.
+    /// The records of all keys.
     All,
 }
 
-/// What a watch tells; see [`Store::watch`](crate::Store::watch).
+/// An event of [`Store::watch`](crate::Store::watch).
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::WatchEvent;
+///
+/// fn show(event: &WatchEvent) {
+///     match event {
+///         WatchEvent::Changed { key, observed } => println!("{key} is at version {}", observed.version),
+///         WatchEvent::Deleted { key, version } => println!("{key} was deleted at version {version}"),
+///         _ => {}
+///     }
+/// }
+/// # show(&WatchEvent::Opened);
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum WatchEvent {
-    /// The watch stands: every later change will be told, for as long as it lasts.
+    /// The start of the watch. Every later change is reported while the watch lasts.
     Opened,
-    /// The record was created or changed, or something else in its object.
+    /// A new or changed record, or another change of its object.
     Changed {
-        /// Whose record it is.
+        /// The key of the record.
         key: Box<str>,
-        /// What stands there.
+        /// The record and its version.
         observed: VersionedRecord,
     },
-    /// The record was deleted, by a write to the store with this version.
+    /// A deleted record.
     Deleted {
-        /// Whose record it was.
+        /// The key of the deleted record.
         key: Box<str>,
-        /// The version of the deletion.
+        /// The version of the write that deleted the record.
         version: u64,
     },
-    /// All that came before has been told.
+    /// A position up to which every change has been reported.
     Bookmark(Cursor),
 }
 
-/// Where a later watch *of the same scope* may begin. Only the store that made it looks inside: not in every store it is the
-/// version that was told last.
+/// A position from which a later watch of the same scope can resume.
+///
+/// Only the store that created a cursor reads its value. In some stores, the value is not the version that was reported
+/// last.
 ///
 /// # Examples
 ///
@@ -53,12 +84,12 @@ pub enum WatchEvent {
 pub struct Cursor(StoreData);
 
 impl Cursor {
-    /// One that says `place` to the store that made it.
+    /// Creates a cursor with a value for the store.
     pub fn new<T: Send + Sync + 'static>(place: T) -> Self {
         Self(StoreData::new(place))
     }
 
-    /// What it says, if that is a `T`.
+    /// Returns the value if its type is `T`.
     pub fn get<T: 'static>(&self) -> Option<&T> {
         self.0.get()
     }

@@ -1,10 +1,10 @@
-//! What every store owes an election: the duties of [`Store`], as checks that a store of your own can be put to.
+//! Checks that a [`Store`] does all that an election needs.
 //!
-//! [`check`] runs all of them; where each is to be a test of its own, [`CHECKS`] has their names for [`check_one`].
+//! [`check`] runs all checks. To make each check a test of its own, pass the names in [`CHECKS`] to [`check_one`].
 //!
 //! # Examples
 //!
-//! A store, whole, and its check:
+//! A complete store and its check:
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -20,12 +20,12 @@
 //! impl InMemory {
 //!     fn write(&self, key: &str, base: Option<&VersionedRecord>, record: &LeaderElectionRecord) -> Result<VersionedRecord, StoreError> {
 //!         let (version, records) = &mut *self.0.lock().unwrap();
-//!         // Compare-and-swap: on the version and the record that were observed, or onto nothing.
+//! Compare-and-swap on the observed version and record, or on an absent record.
 //!         let current = records.get(key).map(|it| (it.version, &it.record));
 //!         if current != base.map(|it| (it.version, &it.record)) {
 //!             return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{key} has moved")));
 //!         }
-//!         // Of all keys, and beyond deletions: it never falls.
+//! One counter for all keys, which never falls, not even after a deletion.
 //!         *version += 1;
 //!         let uid = base.map_or_else(|| Some(version.to_string()), |base| base.record.uid.clone());
 //!         let observed = VersionedRecord::new(LeaderElectionRecord { uid, ..record.clone() }, *version, StoreData::none());
@@ -77,18 +77,18 @@ use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
 use crate::util::sync::channel::{Receiver, unbounded};
 
-/// Long enough for anything that is to happen soon on a slow and noisy machine.
+/// Enough time for every expected event on a slow and busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A store to be checked, and where in it.
+/// A store under test, and the keys that a check may use.
 pub struct Table {
     store: Arc<dyn Store>,
     key: String,
     delete: Box<dyn Fn(&str) + Send + Sync>,
-    tells_every_change: bool,
+    delivers_every_change: bool,
 }
 
-/// All checks, by their names.
+/// The names of all checks.
 pub const CHECKS: [&str; 16] = {
     let mut names = [""; 16];
     let mut index = 0;
@@ -102,46 +102,48 @@ pub const CHECKS: [&str; 16] = {
 type Check = (&'static str, fn(&Table));
 
 const ALL: [Check; 16] = [
-    ("what_was_written_is_read", what_was_written_is_read),
-    ("any_record_is_read_as_it_was_written", any_record_is_read_as_it_was_written),
-    ("what_exists_is_not_created", what_exists_is_not_created),
-    ("what_has_moved_is_not_updated", what_has_moved_is_not_updated),
-    ("what_is_gone_is_not_updated", what_is_gone_is_not_updated),
+    ("written_record_is_read", written_record_is_read),
+    ("any_record_round_trips", any_record_round_trips),
+    ("existing_record_is_not_created", existing_record_is_not_created),
+    ("changed_record_is_not_updated", changed_record_is_not_updated),
+    ("deleted_record_is_not_updated", deleted_record_is_not_updated),
     ("versions_grow_over_deletion", versions_grow_over_deletion),
     ("keys_are_apart", keys_are_apart),
-    ("writes_of_many_are_one_after_another", writes_of_many_are_one_after_another),
-    ("a_call_without_time_ends", a_call_without_time_ends),
-    ("a_cancelled_call_ends_and_disturbs_no_other", a_cancelled_call_ends_and_disturbs_no_other),
-    ("a_watch_tells_what_is_there_and_what_comes", a_watch_tells_what_is_there_and_what_comes),
-    ("a_watch_goes_on_behind_its_cursor", a_watch_goes_on_behind_its_cursor),
-    ("a_watch_of_all_tells_of_all", a_watch_of_all_tells_of_all),
-    ("a_watch_that_was_cancelled_before_it_began_ends", a_watch_that_was_cancelled_before_it_began_ends),
+    ("concurrent_writes_are_serialized", concurrent_writes_are_serialized),
+    ("call_without_time_ends", call_without_time_ends),
+    ("cancelled_call_ends_and_disturbs_no_other", cancelled_call_ends_and_disturbs_no_other),
+    ("watch_delivers_existing_and_later_changes", watch_delivers_existing_and_later_changes),
+    ("watch_resumes_after_its_cursor", watch_resumes_after_its_cursor),
+    ("watch_of_all_delivers_all_keys", watch_of_all_delivers_all_keys),
+    ("watch_cancelled_before_its_start_ends", watch_cancelled_before_its_start_ends),
     ("electors_take_turns", electors_take_turns),
-    ("a_deletion_is_the_end_of_a_term", a_deletion_is_the_end_of_a_term),
+    ("deletion_ends_a_term", deletion_ends_a_term),
 ];
 
-/// Puts a store to all checks. `table` is called for each, with a key: that, and what begins with it, must not be there yet.
+/// Runs all checks on a store.
+///
+/// `table` is called once per check, with a key. Neither the key nor keys that start with it may exist.
 ///
 /// # Panics
 ///
-/// With the names of the checks that failed, and why.
+/// Panics with the names and causes of the failed checks.
 pub fn check(table: impl Fn(&str) -> Table) {
     let failed = |(name, run): &Check| {
         let key = name.replace('_', "-");
         let panic = catch_unwind(AssertUnwindSafe(|| run(&table(&key)))).err()?;
         let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref().copied()).unwrap_or("it panicked");
+        let text = text.or_else(|| panic.downcast_ref().copied()).unwrap_or("panicked");
         Some(format!("{name}: {text}"))
     };
     let failed: Vec<_> = ALL.iter().filter_map(failed).collect();
     assert!(failed.is_empty(), "{} of {} checks failed:\n{}", failed.len(), ALL.len(), failed.join("\n"));
 }
 
-/// Puts a store to the check of this name.
+/// Runs the check of this name.
 ///
 /// # Panics
 ///
-/// When it fails, or there is none of that name.
+/// Panics if the check fails, or if there is no check of this name.
 ///
 /// # Examples
 ///
@@ -156,18 +158,21 @@ pub fn check(table: impl Fn(&str) -> Table) {
 /// ```
 pub fn check_one(name: &str, table: &Table) {
     let found = ALL.iter().find(|(known, _)| *known == name);
-    let (_, run) = found.unwrap_or_else(|| panic!("there is no check {name:?}"));
+    let (_, run) = found.unwrap_or_else(|| panic!("unknown check {name:?}"));
     run(table);
 }
 
 impl Table {
-    /// The records of `store` by the keys that begin with `key`. `delete` deletes one of them past the store, as an operator
-    /// might.
+    /// Creates a table of the records of `store` whose keys start with `key`.
+    ///
+    /// `delete` deletes a record behind the store's back, as an operator would.
     pub fn new(store: impl Store, key: impl Into<String>, delete: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self { store: Arc::new(store), key: key.into(), delete: Box::new(delete), tells_every_change: false }
+        Self { store: Arc::new(store), key: key.into(), delete: Box::new(delete), delivers_every_change: false }
     }
 
-    /// Checks as well that its watches leave no change out, as those do that compare what stands there with what they told.
+    /// Makes the checks require that watches deliver every change.
+    ///
+    /// A watch that compares snapshots may skip a change between two snapshots.
     ///
     /// # Examples
     ///
@@ -175,12 +180,12 @@ impl Table {
     /// use leasehold::MemoryStore;
     /// use leasehold::testing::conformance::{Table, check_one};
     ///
-    /// let table = Table::new(MemoryStore::new(), "jobs", |_| {}).tells_every_change();
-    /// check_one("what_was_written_is_read", &table);
+    /// let table = Table::new(MemoryStore::new(), "jobs", |_| {}).delivers_every_change();
+    /// check_one("written_record_is_read", &table);
     /// ```
     #[must_use]
-    pub fn tells_every_change(self) -> Self {
-        Self { tells_every_change: true, ..self }
+    pub fn delivers_every_change(self) -> Self {
+        Self { delivers_every_change: true, ..self }
     }
 
     fn get(&self, key: &str) -> Option<VersionedRecord> {
@@ -199,7 +204,7 @@ impl Table {
         (self.delete)(&self.key);
     }
 
-    /// What a watch tells, until `see` has returned. `None` from a store that cannot watch.
+    /// Passes the events of a watch to `see` until `see` returns. Returns `None` if the store cannot watch.
     fn watching<T>(
         &self,
         scope: WatchScope<'_>,
@@ -215,11 +220,11 @@ impl Table {
             });
             let Ok(first) = tells.recv_timeout(SOON) else {
                 cancel.cancel();
-                let ended = watch.join().expect("no panic").expect_err("it told nothing");
+                let ended = watch.join().expect("no panic").expect_err("the watch delivered nothing");
                 assert_eq!(ended.kind(), StoreErrorKind::Unsupported, "{ended}");
                 return None;
             };
-            assert!(matches!(first, WatchEvent::Opened), "{first:?} before it is open");
+            assert!(matches!(first, WatchEvent::Opened), "{first:?} before `Opened`");
             let seen = see(&tells);
             cancel.cancel();
             let ended = watch.join().expect("no panic").expect_err("it was cancelled");
@@ -255,7 +260,7 @@ fn held_by(identity: &str) -> LeaderElectionRecord {
     }
 }
 
-/// The next event about a record: its key, what it tells of it, and the version.
+/// Returns the next event about a record: key, record and version.
 fn next(tells: &Receiver<WatchEvent>) -> (String, Option<VersionedRecord>, u64) {
     loop {
         match tells.recv_timeout(SOON).expect("an event") {
@@ -277,13 +282,13 @@ fn cursor(tells: &Receiver<WatchEvent>) -> Cursor {
     }
 }
 
-/// Nothing was created, or replaced, and the store may be certain of that.
+/// Asserts that no record was created or replaced, and that the store may know that.
 fn assert_beaten(result: Result<VersionedRecord, StoreError>, or: StoreErrorKind, why: &str) {
     let kind = result.expect_err(why).kind();
     assert!(kind == or || kind == StoreErrorKind::NotApplied, "{why}: {kind:?}");
 }
 
-fn what_was_written_is_read(table: &Table) {
+fn written_record_is_read(table: &Table) {
     assert!(table.get(&table.key).is_none());
     let created = table.create(&table.key, &held_by("a")).expect("a record");
     assert!(created.record.uid.is_some());
@@ -296,8 +301,8 @@ fn what_was_written_is_read(table: &Table) {
     assert_eq!(table.get(&table.key).expect("a record").record, written.record);
 }
 
-/// Those that an election writes: identities are a user's, and clocks may be wrong.
-fn any_record_is_read_as_it_was_written(table: &Table) {
+/// Records that an election may write: identities come from users, and clocks may be wrong.
+fn any_record_round_trips(table: &Table) {
     let long = "é".repeat(500);
     let times = [0, 1, 253_402_300_799_999_999].map(|micros| Some(MicroTime::from_unix_micros(micros)));
     let mut records = vec![LeaderElectionRecord {
@@ -321,38 +326,38 @@ fn any_record_is_read_as_it_was_written(table: &Table) {
     for record in records {
         base = table.update(&base, &record).expect("an update");
         let expected = LeaderElectionRecord { uid: base.record.uid.clone(), ..record };
-        assert_eq!(base.record, expected, "as the write answered it");
+        assert_eq!(base.record, expected, "as the write returned it");
         assert_eq!(table.get(&table.key).expect("a record").record, expected);
     }
 }
 
-fn what_exists_is_not_created(table: &Table) {
+fn existing_record_is_not_created(table: &Table) {
     table.create(&table.key, &held_by("a")).expect("a record");
-    assert_beaten(table.create(&table.key, &held_by("b")), StoreErrorKind::AlreadyExists, "it exists");
+    assert_beaten(table.create(&table.key, &held_by("b")), StoreErrorKind::AlreadyExists, "the key exists");
     assert_eq!(table.get(&table.key).expect("a record").record.holder(), Some("a"));
 }
 
-fn what_has_moved_is_not_updated(table: &Table) {
+fn changed_record_is_not_updated(table: &Table) {
     let base = table.create(&table.key, &held_by("a")).expect("a record");
     table.update(&base, &held_by("b")).expect("an update");
-    assert_beaten(table.update(&base, &held_by("c")), StoreErrorKind::Conflict, "it has moved");
+    assert_beaten(table.update(&base, &held_by("c")), StoreErrorKind::Conflict, "the record has changed");
     assert_eq!(table.get(&table.key).expect("a record").record.holder(), Some("b"));
 }
 
-fn what_is_gone_is_not_updated(table: &Table) {
+fn deleted_record_is_not_updated(table: &Table) {
     let base = table.create(&table.key, &held_by("a")).expect("a record");
     table.delete();
-    assert_beaten(table.update(&base, &held_by("b")), StoreErrorKind::Conflict, "it is gone");
+    assert_beaten(table.update(&base, &held_by("b")), StoreErrorKind::Conflict, "the record is gone");
     assert!(table.get(&table.key).is_none());
     table.create(&table.key, &held_by("a")).expect("another record");
-    assert_beaten(table.update(&base, &held_by("b")), StoreErrorKind::Conflict, "it has another uid");
+    assert_beaten(table.update(&base, &held_by("b")), StoreErrorKind::Conflict, "the record has another uid");
 }
 
 fn versions_grow_over_deletion(table: &Table) {
     let before = table.create(&table.key, &held_by("a")).expect("a record");
     table.delete();
     let after = table.create(&table.key, &held_by("a")).expect("another record");
-    assert!(after.version > before.version + 1, "the deletion is a write, too");
+    assert!(after.version > before.version + 1, "the deletion has a version, too");
     assert_ne!(after.record.uid, before.record.uid);
 }
 
@@ -365,7 +370,7 @@ fn keys_are_apart(table: &Table) {
     assert_eq!(table.get(&other).expect("a record").record.holder(), Some("b"));
 }
 
-fn writes_of_many_are_one_after_another(table: &Table) {
+fn concurrent_writes_are_serialized(table: &Table) {
     let first = LeaderElectionRecord { lease_transitions: Some(0), ..held_by("a") };
     table.create(&table.key, &first).expect("a record");
     let count_up = |identity: &str| {
@@ -389,7 +394,7 @@ fn writes_of_many_are_one_after_another(table: &Table) {
     assert_eq!(table.get(&table.key).expect("a record").record.lease_transitions, Some(40), "no write was lost");
 }
 
-fn a_call_without_time_ends(table: &Table) {
+fn call_without_time_ends(table: &Table) {
     let base = table.create(&table.key, &held_by("a")).expect("a record");
     let began = Instant::now();
     for _ in 0..3 {
@@ -398,10 +403,10 @@ fn a_call_without_time_ends(table: &Table) {
         let _ = table.store.update(&table.key, &base, &held_by("b"), &call);
     }
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    assert!(table.get(&table.key).is_some(), "whoever has the time is answered");
+    assert!(table.get(&table.key).is_some(), "a call with time left returns");
 }
 
-fn a_cancelled_call_ends_and_disturbs_no_other(table: &Table) {
+fn cancelled_call_ends_and_disturbs_no_other(table: &Table) {
     table.create(&table.key, &held_by("a")).expect("a record");
     for _ in 0..20 {
         let cancel = CancelToken::new();
@@ -421,7 +426,7 @@ fn a_cancelled_call_ends_and_disturbs_no_other(table: &Table) {
     }
 }
 
-fn a_watch_tells_what_is_there_and_what_comes(table: &Table) {
+fn watch_delivers_existing_and_later_changes(table: &Table) {
     let other = format!("{}-other", table.key);
     let first = table.create(&table.key, &held_by("a")).expect("a record");
     table.watching(WatchScope::Key(&table.key), None, |tells| {
@@ -432,7 +437,7 @@ fn a_watch_tells_what_is_there_and_what_comes(table: &Table) {
         let second = table.update(&first, &held_by("c")).expect("an update");
         let (key, told, version) = next(tells);
         assert_eq!((key, version), (table.key.clone(), second.version));
-        // What is told is a base like what is read.
+        // A delivered record is a valid base of an update, like a read one.
         let third = table.update(&told.expect("a record"), &held_by("d")).expect("an update");
         assert_eq!(next(tells).2, third.version);
         table.delete();
@@ -441,7 +446,7 @@ fn a_watch_tells_what_is_there_and_what_comes(table: &Table) {
     });
 }
 
-fn a_watch_goes_on_behind_its_cursor(table: &Table) {
+fn watch_resumes_after_its_cursor(table: &Table) {
     let first = table.create(&table.key, &held_by("a")).expect("a record");
     let scope = WatchScope::Key(&table.key);
     let from = table.watching(scope, None, |tells| {
@@ -452,9 +457,9 @@ fn a_watch_goes_on_behind_its_cursor(table: &Table) {
     let second = table.update(&first, &held_by("b")).expect("an update");
     let third = table.update(&second, &held_by("c")).expect("an update");
     let again = table.watching(scope, Some(&from), |tells| {
-        match table.tells_every_change {
+        match table.delivers_every_change {
             true => assert_eq!([next(tells).2, next(tells).2], [second.version, third.version]),
-            // One that stands between two others may be left out.
+            // A change between two others may be skipped.
             false => while next(tells).2 < third.version {},
         }
         cursor(tells)
@@ -463,12 +468,12 @@ fn a_watch_goes_on_behind_its_cursor(table: &Table) {
     table.watching(scope, again.as_ref(), |tells| assert!(next(tells).1.is_none(), "the deletion"));
 }
 
-fn a_watch_of_all_tells_of_all(table: &Table) {
+fn watch_of_all_delivers_all_keys(table: &Table) {
     let other = format!("{}-other", table.key);
     table.create(&table.key, &held_by("a")).expect("a record");
     table.watching(WatchScope::All, None, |tells| {
         table.create(&other, &held_by("b")).expect("another record");
-        // A server that others use tells of theirs, too.
+        // A shared server also delivers records of other users.
         let mut wanted = vec![other.clone(), table.key.clone()];
         while !wanted.is_empty() {
             let (key, _, _) = next(tells);
@@ -477,11 +482,11 @@ fn a_watch_of_all_tells_of_all(table: &Table) {
     });
 }
 
-fn a_watch_that_was_cancelled_before_it_began_ends(table: &Table) {
+fn watch_cancelled_before_its_start_ends(table: &Table) {
     let cancel = CancelToken::new();
     cancel.cancel();
     let ended = table.store.watch(WatchScope::Key(&table.key), None, &cancel, &mut |_| {});
-    let kind = ended.expect_err("it was cancelled").kind();
+    let kind = ended.expect_err("the watch was cancelled").kind();
     assert!(matches!(kind, StoreErrorKind::Interrupted | StoreErrorKind::Unsupported), "{kind:?}");
 }
 
@@ -500,11 +505,11 @@ fn electors_take_turns(table: &Table) {
     }
 }
 
-fn a_deletion_is_the_end_of_a_term(table: &Table) {
+fn deletion_ends_a_term(table: &Table) {
     let elector = table.elector("a");
     let guard = elector.block_until_leader().expect("a term");
     table.delete();
-    assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
+    assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "the term ends");
     drop(guard);
     assert!(elector.block_until_leader().expect("another term").is_leader());
 }

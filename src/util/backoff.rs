@@ -1,8 +1,8 @@
-//! Pauses between attempts that fail one after the other.
+//! Pauses between consecutive failures.
 
 use std::time::Duration;
 
-/// The last doubling. A pause of a nanosecond has reached two seconds by then.
+/// The largest number of doublings, which turns a pause of one nanosecond into two seconds.
 const MOST_DOUBLINGS: u32 = 31;
 
 /// Pauses that double, from a first one to a longest one. Callers add jitter.

@@ -1,15 +1,17 @@
-//! Ending what other threads are blocked in.
+//! Cancellation of calls and watches in which other threads are blocked.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use crate::util::sync::{Arc, Mutex};
 
-/// Ends calls and watches from another thread, once and for good. Clones are the same one.
+/// Cancels calls and watches from another thread.
+///
+/// A cancellation is final. Clones share the state.
 ///
 /// # Examples
 ///
-/// Whoever blocks hooks in what ends that:
+/// A blocking function registers a hook that unblocks the function:
 ///
 /// ```
 /// use leasehold::CancelToken;
@@ -33,28 +35,42 @@ struct CancelState {
     hooks: VecDeque<Slot>,
 }
 
-/// A hook until it has run or is unregistered. It runs under the lock, so that to unregister it is to wait for it.
+/// A hook until the hook has run or is unregistered. A hook runs under this lock, so unregistering waits for a running hook.
 type Slot = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
-/// Keeps a hook registered. Dropping it unregisters the hook, and waits if that is running just then: afterwards it does
-/// not run any more.
-#[must_use = "a hook that is dropped is unregistered"]
+/// Keeps a hook registered.
+///
+/// Dropping the value unregisters the hook and waits for a running hook. After the drop, the hook does not run.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::CancelToken;
+///
+/// let cancel = CancelToken::new();
+/// let hook = cancel.on_cancel(|| unreachable!("unregistered"));
+/// drop(hook);
+/// cancel.cancel();
+/// ```
+#[must_use = "dropping the value unregisters the hook"]
 pub struct CancelHook {
     cancel: CancelToken,
     slot: Slot,
 }
 
 impl CancelToken {
-    /// One that nobody has cancelled yet.
+    /// Creates a token that is not canceled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Cancels, and runs the hooks before it returns, but for one that another thread is running just then.
+    /// Cancels the token and runs the hooks.
+    ///
+    /// Does not wait for a hook that another thread is running at the same time.
     ///
     /// # Panics
     ///
-    /// When a hook does. Those that have not run by then run the next time that this is called.
+    /// Panics if a hook panics. The next call runs the remaining hooks.
     pub fn cancel(&self) {
         self.0.lock().is_cancelled = true;
         while let Some(slot) = self.next_hook() {
@@ -66,13 +82,16 @@ impl CancelToken {
         self.0.lock().hooks.pop_front()
     }
 
-    /// Whether it was cancelled.
+    /// Returns `true` if the token is canceled.
     pub fn is_cancelled(&self) -> bool {
         self.0.lock().is_cancelled
     }
 
-    /// Runs `hook` when this is cancelled, or now if it was. It must not block, panic, nor drop its own
-    /// [`CancelHook`].
+    /// Registers `hook`, which runs when the token is canceled.
+    ///
+    /// If the token is canceled already, the hook runs at once.
+    ///
+    /// The hook must not block, panic, or drop its own [`CancelHook`].
     pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> CancelHook {
         let slot: Slot = Arc::new(Mutex::new(Some(Box::new(hook))));
         let is_cancelled = {

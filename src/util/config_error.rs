@@ -1,9 +1,9 @@
-//! The error of a configuration, and what checks one.
+//! The error of an invalid configuration, and the check that returns the error.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// A rule of the configuration that is violated: which field, its value, and the rule.
+/// A violated rule of the configuration: the field, its value, and the rule.
 ///
 /// # Examples
 ///
@@ -25,7 +25,9 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// For a [`Store`](crate::Store) that refuses a key: `field`, `value` and `rule` make the text `field is value: rule`.
+    /// Creates an error with the text `field is value: rule`.
+    ///
+    /// A [`Store`](crate::Store) returns such an error for an invalid key.
     ///
     /// # Examples
     ///
@@ -39,12 +41,12 @@ impl ConfigError {
         Self { field, value: value.to_string(), rule: rule.to_string() }
     }
 
-    /// What is wrong: by the name of its setter in the builder, or as it is called in a file or a flag.
+    /// Returns the field: the name of the setter in the builder, or the name in a file or a flag.
     pub fn field(&self) -> &'static str {
         self.field
     }
 
-    /// The rule that is violated.
+    /// Returns the violated rule.
     pub fn rule(&self) -> &str {
         &self.rule
     }
@@ -67,7 +69,7 @@ pub(crate) fn require(
     if holds { Ok(()) } else { Err(ConfigError::new(field, value, rule)) }
 }
 
-/// 64 bits that no other process has: the standard library keys its hash maps from the system's random source.
+/// Returns 64 random bits. The standard library seeds its hash maps from the system's random source.
 pub(crate) fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,6 +1,6 @@
-//! The fields that every line about an election has, for loggers that write more than text.
+//! The start and the fields of every log line about an election.
 
-/// The targets of log lines. A filter names these, not private modules.
+/// The targets of log lines. They do not change when a module moves, so filters can name them.
 pub(crate) const ELECTION: &str = "leasehold::election";
 #[cfg(feature = "_tls")]
 pub(crate) const CLIENT: &str = "leasehold::client";
@@ -12,10 +12,10 @@ pub(crate) const STORE: &str = "leasehold::store";
 /// The fields `lease`, `identity` and `fencing_token` of the lines of one elector.
 #[derive(Clone)]
 pub(crate) struct LogFields {
-    /// What lines begin with.
+    /// The record, as [`Store::describe`](crate::Store::describe) names the record.
     pub(crate) described: String,
     pub(crate) identity: String,
-    /// The fencing token of the present term.
+    /// The fencing token of the current term.
     pub(crate) fencing_token: Option<u64>,
 }
 
@@ -24,18 +24,20 @@ impl LogFields {
         Self { described, identity: identity.to_owned(), fencing_token: None }
     }
 
-    /// Those of lines that are about another record as well.
+    /// Returns the fields of lines about two records.
     pub(crate) fn and(self, described: &str) -> Self {
         Self { described: format!("{} and {described}", self.described), ..self }
     }
 
-    /// The name alone, where it is known what it is the name of.
+    /// Returns the field `lease`: the record without the word `lease`, which is the name of the field.
     pub(crate) fn lease(&self) -> &str {
         self.described.strip_prefix("lease ").unwrap_or(&self.described)
     }
 }
 
-/// A line at `$level`, with the fields.
+/// Logs a line at `$level` with these fields. The text begins with the values of the fields `lease` and `identity`.
+///
+/// The text is escaped here and nowhere before, because a record and an identity may contain invisible characters.
 macro_rules! log_with {
     ($level:expr, $fields:expr $(, $key:ident = $value:expr)*; $($message:tt)+) => {{
         let fields: &$crate::util::log_fields::LogFields = &$fields;
@@ -47,7 +49,9 @@ macro_rules! log_with {
             identity = fields.identity.as_str(),
             fencing_token = fields.fencing_token
             $(, $key = $value)*;
-            "{}", $crate::util::one_line::OneLine(format_args!("{}: {}", fields.described, format_args!($($message)+)))
+            "{}", $crate::util::one_line::OneLine(
+                format_args!("{} {}: {}", fields.lease(), fields.identity, format_args!($($message)+))
+            )
         );
     }};
 }

@@ -1,4 +1,6 @@
-//! Helpers that know nothing of elections, stores or networks: clock, locks, cancellation, panics, and text for logs.
+//! Helpers: clock, locks, cancellation, panics and text for logs.
+//!
+//! They do not depend on elections, stores or networks.
 
 pub mod backoff;
 pub(crate) mod cancel;

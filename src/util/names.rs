@@ -1,49 +1,51 @@
-//! What names the API server takes.
+//! The rules of the API server for names.
 
 use crate::util::config_error::{ConfigError, require};
 
-/// Checks the name of a Lease, or of another object: a DNS-1123 subdomain, as the API server takes it.
+/// Checks the name of a Lease or another object, which must be a DNS-1123 subdomain.
 pub(crate) fn check_name(name: &str) -> Result<(), ConfigError> {
     require(
         is_dns_subdomain(name),
         "name",
         format_args!("{name:?}"),
-        "a name must be a DNS-1123 subdomain: at most 253 lower case letters, digits, '-' and '.', \
+        "must be a DNS-1123 subdomain: at most 253 lower case letters, digits, '-' and '.', \
          each part beginning and ending with a letter or digit",
     )
 }
 
-/// Checks a namespace: a DNS-1123 label, as the API server takes it.
+/// Checks a namespace, which must be a DNS-1123 label.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), ConfigError> {
     require(
         namespace.len() <= 63 && is_dns_label_of_any_length(namespace),
         "namespace",
         format_args!("{namespace:?}"),
-        "a namespace must be a DNS-1123 label: at most 63 lower case letters, digits and '-', \
+        "must be a DNS-1123 label: at most 63 lower case letters, digits and '-', \
          beginning and ending with a letter or digit",
     )
 }
 
-/// Checks the key of a label or an annotation: a name of at most 63 characters, behind a DNS-1123 subdomain and a slash if it
-/// has a prefix. Source: the documentation of Kubernetes, 'Labels and Selectors', 'Syntax and character set'.
+/// Checks the key of a label or an annotation: an optional prefix, which is a DNS-1123 subdomain and a slash, and a name of at
+/// most 63 characters.
+///
+/// Source: the documentation of Kubernetes, 'Labels and Selectors', 'Syntax and character set'.
 pub(crate) fn check_qualified_name(field: &'static str, key: &str) -> Result<(), ConfigError> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     require(
         prefix.is_none_or(is_dns_subdomain) && !name.is_empty() && is_label_text(name),
         field,
         format_args!("{key:?}"),
-        "its key must be at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, \
-         behind a DNS name and '/' if it has a prefix",
+        "the key must be at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, \
+         after an optional prefix of a DNS name and '/'",
     )
 }
 
-/// Checks the value of the label `key`, as the API server takes it: it may be empty.
+/// Checks the value of the label `key`. The value may be empty.
 pub(crate) fn check_label_value(key: &str, value: &str) -> Result<(), ConfigError> {
     require(
         is_label_text(value),
         "label",
         format_args!("{key:?} = {value:?}"),
-        "its value must be at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit",
+        "the value must be at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit",
     )
 }
 

@@ -1,4 +1,4 @@
-//! Escapes text from elsewhere, such as identities, so that it stays in one line of a log or terminal.
+//! Escaping of external text, such as identities, for one line of a log or terminal.
 
 use std::fmt::{self, Display, Write};
 
@@ -14,8 +14,9 @@ impl<T: Display> Display for OneLine<T> {
     }
 }
 
-/// Returns `false` for control characters, and for characters that hide or reorder others. Only a quotation escapes quotes and
-/// backslashes.
+/// Returns `false` for control characters, and for characters that hide or reorder others.
+///
+/// Only a quotation escapes quotes and backslashes.
 pub fn is_seen(one: char) -> bool {
     matches!(one, '\\' | '\'' | '"') || one.escape_debug().len() == 1
 }

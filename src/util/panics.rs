@@ -1,14 +1,14 @@
-//! What others' code may panic with, and what becomes of that.
+//! Catching of panics in code of the user, of stores and of loggers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs what is not this library's. `None` if that has panicked: with what does not matter, and dropping that may panic as well.
+/// Runs external code. Returns `None` after a panic, whose payload is dropped.
 pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(value) => Some(value),
         Err(payload) => {
             if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                // It might go on for ever.
+                // Dropping the payload panicked. Its own payload could panic again, without end.
                 std::mem::forget(another);
             }
             None

@@ -1,6 +1,6 @@
 //! The text format of Prometheus (exposition format 0.0.4).
 
-/// Returns `text` as it stands between the quotes of a label's value.
+/// Escapes `text` for the quoted value of a label.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

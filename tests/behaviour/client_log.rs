@@ -108,7 +108,7 @@ fn lasting_credential_rejection_is_logged_at_warn_once() {
             assert!(get(&client).is_err());
         }
     });
-    let told = |level| ours(&log, level).iter().filter(|line| line.contains("rejects the credentials")).count();
+    let told = |level| ours(&log, level).iter().filter(|line| line.contains("credentials rejected")).count();
     assert_eq!((told(Level::Warn), told(Level::Debug)), (1, 2), "{:?}", ours(&log, Level::Warn));
     assert_eq!(server.join().expect("a server").len(), 4);
 }
@@ -201,7 +201,7 @@ fn a_stream_is_one_line_when_it_opens() {
     server.join().expect("a server");
     let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();
     assert_eq!(lines, ["kubernetes: GET /watch: 200 in _ ms, audit id 4f6e"]);
-    assert_eq!(ours(&log, Level::Warn), ["kubernetes: the server warns: soon gone"]);
+    assert_eq!(ours(&log, Level::Warn), ["kubernetes: warning from the server: soon gone"]);
 }
 
 // ---- what the server warns of ----
@@ -222,9 +222,9 @@ fn a_warning_is_logged_once_for_a_client_and_holds_no_secret() {
         assert_eq!(
             ours(&log, Level::Warn),
             [
-                "kubernetes: the server warns: v1beta1 is \"old\"",
-                "kubernetes: the server warns: ***************** seen",
-                "kubernetes: the server warns: another",
+                "kubernetes: warning from the server: v1beta1 is \"old\"",
+                "kubernetes: warning from the server: ***************** seen",
+                "kubernetes: warning from the server: another",
             ]
         );
     }

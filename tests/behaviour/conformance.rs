@@ -325,7 +325,7 @@ fn endpoints_warning_is_logged_once_per_client(cluster: &Cluster) {
     let new = json!({ "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": cluster.lease } });
     let warnings = |client: &Client, method, path: &str, query: &[(&str, &str)], body: Option<&Value>| {
         let request = Request { method, path, query, body, timeout: Duration::from_secs(20) };
-        heard_here("kubernetes: the server warns: ", || drop(client.request(request)))
+        heard_here("kubernetes: warning from the server: ", || drop(client.request(request)))
     };
     let deprecated = ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"];
     for (what, method, path, query, body) in [

@@ -61,7 +61,7 @@ fn missing_events_right_is_logged_once_and_the_term_goes_on(cluster: &Cluster) {
     listen();
     let elector =
         cluster.builder("pod-1").events(true).start_with_client(cluster.client("candidate")).expect("an elector");
-    let begin = format!("Lease {NAMESPACE}/{}: the event ", cluster.lease);
+    let begin = format!("Lease {NAMESPACE}/{}: event ", cluster.lease);
     for term in 1..=2 {
         let guard = elector.block_until_leader().expect("a term");
         wait_until("a line of the beginning", || lines_beginning(&begin).len() == 2 * term - 1);

@@ -41,7 +41,7 @@ fn each_line_of_an_election_has_its_fields() {
     };
 
     let first = elector("a");
-    let line = first_with("candidate a at ");
+    let line = first_with("elector started as a at ");
     assert_eq!(line.level, Level::Info);
     let has = |line: &Logged, fields: &[(&str, &str)]| {
         for (name, value) in [("lease", "default/jobs")].iter().chain(fields) {
@@ -64,7 +64,7 @@ fn each_line_of_an_election_has_its_fields() {
     let behind =
         LeaderElector::builder("jobs").namespace("default").identity("behind").start_with_client(client_behind);
     drop(behind.expect("an elector"));
-    let line = first_with("candidate behind at ");
+    let line = first_with("elector started as behind at ");
     assert!(line.text.contains("through proxy 127.0.0.1:1") && !line.text.contains("hunter2"), "{}", line.text);
 
     let guard = first.block_until_leader().expect("a term");
@@ -72,11 +72,11 @@ fn each_line_of_an_election_has_its_fields() {
     let line = first_with("started leading");
     assert_eq!(line.level, Level::Info);
     has(&line, &[("identity", "a"), ("event", "started_leading"), ("fencing_token", &token)]);
-    has(&first_with("a leads"), &[("identity", "a"), ("event", "new_leader"), ("leader", "a")]);
+    has(&first_with("new leader: a"), &[("identity", "a"), ("event", "new_leader"), ("leader", "a")]);
 
     let second = elector("b");
     let campaign = second.campaign().expect("a campaign");
-    let line = first_with("waiting until a releases the lease");
+    let line = first_with("standby: a holds the lease");
     assert_eq!(line.level, Level::Info);
     has(&line, &[("identity", "b")]);
     drop(guard);
@@ -88,14 +88,14 @@ fn each_line_of_an_election_has_its_fields() {
             ("identity", "a"),
             ("event", "stopped_leading"),
             ("fencing_token", &token),
-            ("reason", "its guard was released or dropped"),
+            ("reason", "the guard was dropped or released"),
         ],
     );
     let guard = campaign.receiver().recv().expect("never disconnects").expect("a term");
     let since = Instant::now();
     let heard_by = |identity: &str| {
         let is_by = |line: &Logged| line.fields.get("identity").is_some_and(|it| it == identity);
-        !logged::those(|line| line.text.contains("b leads") && is_by(line)).is_empty()
+        !logged::those(|line| line.text.contains("new leader: b") && is_by(line)).is_empty()
     };
     while !["a", "b"].into_iter().all(heard_by) {
         assert!(since.elapsed() < Duration::from_secs(30), "both tell who leads now");
@@ -109,7 +109,7 @@ fn each_line_of_an_election_has_its_fields() {
     fitness.set(true);
     has(&first_with(": fit to lead"), &[("identity", "c"), ("event", "became_fit")]);
     fitness.set(false);
-    has(&first_with(": not fit to lead: "), &[("identity", "c"), ("event", "became_unfit")]);
+    has(&first_with(": unfit: "), &[("identity", "c"), ("event", "became_unfit")]);
     drop(third);
 
     let fault = server.fault(Fault::status(503, "ServiceUnavailable", "made up"));
@@ -128,7 +128,8 @@ fn each_line_of_an_election_has_its_fields() {
     let mut count = 0;
     for line in of_elections {
         has(line, &[]);
-        assert!(line.fields.contains_key("identity") && line.fields.contains_key("fencing_token"), "{line:?}");
+        assert!(line.fields.contains_key("fencing_token"), "{line:?}");
+        assert!(line.text.starts_with(&format!("default/jobs {}: ", line.fields["identity"])), "{line:?}");
         count += 1;
     }
     assert!(count >= 7, "{lines:#?}");

@@ -16,6 +16,7 @@ mod faults;
 mod guard_api;
 mod lease_store;
 mod metrics;
+mod monitoring;
 mod mysql;
 mod postgres;
 mod real_stores;

@@ -375,7 +375,7 @@ fn verification_is_disabled_by_kubeconfig_only_with_a_warning() {
     assert_ne!(off, right);
     let shown = everything_shown(&off, ".".as_ref(), SOON);
     assert!(shown.contains("elected"), "{shown}");
-    assert!(shown.contains("WARN leasehold::tls: tls: no certificate is verified"), "{shown}");
+    assert!(shown.contains("WARN leasehold::tls: tls: certificates are not verified"), "{shown}");
     assert_hidden("whomever", &shown, &["token-for-whomever-10"]);
 }
 

@@ -25,21 +25,21 @@ fn of(cluster: &Cluster, kind: Kind) -> Table {
         let path = format!("{}/{key}", kind.collection());
         request(&admin, Method::Delete, &path, None).expect("an object to delete");
     };
-    Table::new(kind.store(cluster.client("admin")), &cluster.lease, delete).tells_every_change()
+    Table::new(kind.store(cluster.client("admin")), &cluster.lease, delete).delivers_every_change()
 }
 
 fn conforms_in_memory(check: &str) {
     let store = Arc::new(MemoryStore::new());
     let of_operator = Arc::clone(&store);
     let table = Table::new(store, "jobs", move |key| assert!(of_operator.delete(key), "a record to delete"));
-    conformance::check_one(check, &table.tells_every_change());
+    conformance::check_one(check, &table.delivers_every_change());
 }
 
-fn conforms<P: RealStore + Send + 'static>(check: &str, tells_every_change: bool) {
+fn conforms<P: RealStore + Send + 'static>(check: &str, delivers_every_change: bool) {
     let Some(place) = P::shared(&format!("conformance_{check}")) else { return };
     let (store, place) = (place.store(), Mutex::new(place));
     let table = Table::new(store, "jobs", move |key| place.lock().delete(key));
-    let table = if tells_every_change { table.tells_every_change() } else { table };
+    let table = if delivers_every_change { table.delivers_every_change() } else { table };
     conformance::check_one(check, &table);
 }
 
@@ -58,10 +58,10 @@ macro_rules! on_every_kind {
 }
 
 macro_rules! in_every_place {
-    ($module:ident $tells_every_change:literal $place:ty; $($test:ident),*) => {
+    ($module:ident $delivers_every_change:literal $place:ty; $($test:ident),*) => {
         mod $module {
             use super::*;
-            $(#[test] fn $test() { conforms::<$place>(stringify!($test), $tells_every_change); })*
+            $(#[test] fn $test() { conforms::<$place>(stringify!($test), $delivers_every_change); })*
         }
     };
 }
@@ -82,22 +82,22 @@ macro_rules! on_every_store {
 }
 
 on_every_store!(
-    what_was_written_is_read,
-    any_record_is_read_as_it_was_written,
-    what_exists_is_not_created,
-    what_has_moved_is_not_updated,
-    what_is_gone_is_not_updated,
+    written_record_is_read,
+    any_record_round_trips,
+    existing_record_is_not_created,
+    changed_record_is_not_updated,
+    deleted_record_is_not_updated,
     versions_grow_over_deletion,
     keys_are_apart,
-    writes_of_many_are_one_after_another,
-    a_call_without_time_ends,
-    a_cancelled_call_ends_and_disturbs_no_other,
-    a_watch_tells_what_is_there_and_what_comes,
-    a_watch_goes_on_behind_its_cursor,
-    a_watch_of_all_tells_of_all,
-    a_watch_that_was_cancelled_before_it_began_ends,
+    concurrent_writes_are_serialized,
+    call_without_time_ends,
+    cancelled_call_ends_and_disturbs_no_other,
+    watch_delivers_existing_and_later_changes,
+    watch_resumes_after_its_cursor,
+    watch_of_all_delivers_all_keys,
+    watch_cancelled_before_its_start_ends,
     electors_take_turns,
-    a_deletion_is_the_end_of_a_term,
+    deletion_ends_a_term,
 );
 
 on_both_servers!(an_update_keeps_what_others_have_put_there, one_client_serves_many_leases);

@@ -25,9 +25,9 @@ fn one_that_ends_is_run_again_after_a_pause_that_grows() {
     assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
     let tokens: Vec<u64> = run.out().lines().map(|line| line.parse().expect("a token")).collect();
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
-    run.wait_for_error("campaigns again in 4s");
+    run.wait_for_error("campaigning again in 4s");
     let ended = run.terminates_with(143);
-    assert!(!ended.errors.contains("SIGTERM has come"), "before another campaign: {}", ended.errors);
+    assert!(!ended.errors.contains("received SIGTERM"), "before another campaign: {}", ended.errors);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn replica_leads_only_while_its_probe_succeeds() {
     let fit = arena.path("fit");
     let probe = format!("--probe=sh -c 'test -e {} || {{ echo why >&2; echo not yet >&2; false; }}'", fit.display());
     let run = arena.work(&[&probe, "--probe-timeout=30s"], &["stubborn"]);
-    run.wait_for_error("this replica is not fit to lead: exit status: 1: not yet\n");
+    run.wait_for_error("unfit to lead: exit status: 1: not yet\n");
     assert_eq!(arena.stamps().len(), 0);
     fs::write(&fit, "").expect("a file");
     let first = arena.wait_for_work_after(0);
@@ -74,7 +74,7 @@ fn sigterm_counts_while_the_command_is_being_stopped() {
     arena.wait_for_stamp("it is told to end", |stamp| stamp.what == "told");
     let ended = run.terminate();
     assert_eq!(ended.code, Some(137), "as the command, and without another campaign");
-    assert_eq!(ended.errors.matches("the command is told to end").count(), 1, "{}", ended.errors);
+    assert_eq!(ended.errors.matches("stopping the command").count(), 1, "{}", ended.errors);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn one_that_makes_no_progress_is_stopped_and_its_lease_released() {
     let run = arena.run(&[&progress, "--progress-timeout=5s", "--on-loss=exit", "--", "sh", "-c", &script]);
     run.wait_for_out("hangs");
     let ended = run.ends_with(124);
-    let says = format!("it made no progress: {} has not changed for 5s", beat.display());
+    let says = format!("no progress: {} has not changed for 5s", beat.display());
     assert!(ended.errors.contains(&says), "{}", ended.errors);
     let next = arena.run(&["--", "echo", "works"]).end();
     assert_eq!(next.out, "works\n", "{}", next.errors);
@@ -115,7 +115,7 @@ time.sleep(1000)
     // As of a service manager that watches us.
     let run = Run::of(command.env("WATCHDOG_PID", "1").stdin(std::process::Stdio::null()));
     run.wait_for_out("hangs");
-    run.wait_for_error("campaigns again in 1s");
+    run.wait_for_error("campaigning again in 1s");
 }
 
 pub fn get(address: &str, path: &str) -> (u16, String) {
@@ -133,9 +133,9 @@ fn ask(address: &str, request: &str) -> (u16, String) {
 }
 
 pub fn address(run: &Run) -> String {
-    run.wait_for_error("answers on http://");
+    run.wait_for_error("listening on http://");
     let errors = run.errors();
-    let address = errors.split("answers on http://").nth(1).and_then(|rest| rest.lines().next());
+    let address = errors.split("listening on http://").nth(1).and_then(|rest| rest.lines().next());
     address.expect("an address").to_owned()
 }
 
@@ -146,7 +146,7 @@ fn a_cluster_asks_by_http() {
     let leader = arena.run(&[&["--identity=one"], &flags[..]].concat());
     wait_until("it works", || !leader.out().is_empty());
     let standby = arena.run(&[&["--identity=two"], &flags[..]].concat());
-    standby.wait_for_error("one leads");
+    standby.wait_for_error("new leader: one");
     let (of_leader, of_standby) = (address(&leader), address(&standby));
 
     let (status, body) = get(&of_leader, "/leader");
@@ -212,6 +212,6 @@ fn replica_without_contact_to_the_store_is_not_ready() {
     arena.mark(&mut command);
     let run = Run::of(&mut command);
     let address = address(&run);
-    assert_eq!(get(&address, "/readyz"), (503, "the store of the lease has not answered yet\n".to_owned()));
+    assert_eq!(get(&address, "/readyz"), (503, "no response from the store yet\n".to_owned()));
     assert_eq!(get(&address, "/healthz").0, 200, "to be started again is no help");
 }

@@ -47,16 +47,16 @@ fn invalid_flags_are_one_line_and_exit_code_125() {
         (&["--lease-duration=15s", "--renew-deadline=14.5s", "--", "true"], "--no-client-go-peers"),
         (&["--identity=a\nb", "--", "true"], "--identity is \"a\\nb\""),
         (&["--probe=", "--", "true"], "--probe \"\": give a program"),
-        (&["--probe=nothing-like-that", "--", "true"], "--probe nothing-like-that: there is no such program"),
+        (&["--probe=nothing-like-that", "--", "true"], "--probe nothing-like-that: command not found"),
         (&["--http=256.0.0.1:80", "--", "true"], "--http"),
         (&["--http=8080", "--", "true"], ":8080 for all addresses"),
-        (&["--progress=x", "--progress-timeout=0s", "--", "true"], "give more than nothing"),
-        (&["--store=oracle://x", "--", "true"], "there is no such store as oracle://"),
+        (&["--progress=x", "--progress-timeout=0s", "--", "true"], "give a duration above zero"),
+        (&["--store=oracle://x", "--", "true"], "unknown store oracle://"),
         (&["--store=etcd://a?cacert=/x", "--", "true"], "etcds://"),
         (&["--password-file=/x", "--", "true"], "sqlite:// has no password"),
         (&["--password-command='", "--", "true"], "--password-command: give a program"),
         (&["--password-file=/x", "--password-command=x", "--", "true"], "cannot be used with"),
-        (&["--store=etcd://a", "--password-file=/x", "--", "true"], "names no user"),
+        (&["--store=etcd://a", "--password-file=/x", "--", "true"], "needs a user"),
         (&["--store=etcd://a:sesame@127.0.0.1", "--password-file=/x", "--", "true"], "password is given twice"),
         (&["--store=mysql://a:sesame@b/c", "--password-command=x", "--", "true"], "password is given twice"),
         (&["--store=postgres://a:sesame@b/c", "--password-file=x", "--", "true"], "password is given twice"),
@@ -73,7 +73,7 @@ fn invalid_flags_are_one_line_and_exit_code_125() {
         // Flags after it would be the command's.
         (&["run", "--lease=jobs", "sleep", "1", "--store=sqlite://x"], "-- <COMMAND>..."),
         (&["run", "--lease=jobs", "--kubeconfig=/there/is/none", "--", "true"], "/there/is/none"),
-        (&["run", "--lease=jobs", "--", "true"], "or name another store, such as --store sqlite:///"),
+        (&["run", "--lease=jobs", "--", "true"], "or use another store, such as --store sqlite:///"),
         (&["run", "--lease=jobs", "--store=sqlite://there/is/none.db", "--", "true"], "three slashes"),
         (&["run", "--lease=jobs", "--store=postgres://localhost/", "--", "true"], "--store: "),
         (&["wait", "jobs", "--kubeconfig=/x", "--password-file=/x"], "--password-command need --store"),
@@ -104,7 +104,7 @@ fn store_variable_and_cluster_flags_must_agree() {
     let arena = Arena::on_a_file(&[]);
     let url = format!("sqlite://{}", arena.path("other.db").display());
     for flag in ["--namespace=jobs", "--context=here", "--kubeconfig=/there/is/none", "--lock-type=leases"] {
-        let says = format!("{} is for a cluster, and LEASEHOLD_STORE", flag.split('=').next().expect("a name"));
+        let says = format!("{} needs a cluster, but LEASEHOLD_STORE", flag.split('=').next().expect("a name"));
         assert_refused(&run(&["--lease=jobs", flag, "--", "true"], Some(&url)).end(), &says);
         // One that is empty says nothing.
         let without = run(&["--lease=jobs", "--kubeconfig=/there/is/none", "--", "true"], Some("")).end();
@@ -132,7 +132,7 @@ fn a_lease_is_waited_for_no_longer_than_that() {
         let ended = arena.run(&["-q", wait, "--", "echo", "works"]).end();
         assert_eq!((ended.code, ended.out.as_str()), (Some(75), ""), "{wait}: {}", ended.errors);
         assert!(began.elapsed() >= Duration::from_millis(at_least), "{:?}", began.elapsed());
-        assert!(ended.errors.contains(": leader holds it") && ended.errors.contains("jobs in "), "{}", ended.errors);
+        assert!(ended.errors.contains(": held by leader") && ended.errors.contains("jobs in "), "{}", ended.errors);
     }
     // That a store cannot be used, or that nobody is fit, is told apart.
     for (wait, store) in
@@ -145,7 +145,7 @@ fn a_lease_is_waited_for_no_longer_than_that() {
     for wait in ["--wait=0s", "--wait=500ms"] {
         let ended = arena.run(&["--probe=false", wait, "--", "echo", "works"]).end();
         assert_eq!((ended.code, ended.out.as_str()), (Some(75), ""), "{wait}: {}", ended.errors);
-        assert!(ended.errors.contains("this replica is not fit to lead\n"), "{}", ended.errors);
+        assert!(ended.errors.contains("this replica is unfit to lead\n"), "{}", ended.errors);
     }
     // Nor does the answer of a store matter then.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -169,9 +169,9 @@ fn refused_writes_are_an_error_unless_another_candidate_leads() {
         [Verb::Create, Verb::Update].map(|verb| server.fault(fault().verb(verb)))
     };
     let faults = refused(409, "Conflict");
-    wait("--wait=0s", 125, "nobody holds it, and no write has succeeded");
+    wait("--wait=0s", 125, "the lease is free, but no write has succeeded");
     cluster.create(json!({ "holderIdentity": "gone", "leaseDurationSeconds": 1 }));
-    wait("--wait=5s", 125, "nobody holds it, and no write has succeeded");
+    wait("--wait=5s", 125, "the lease is free, but no write has succeeded");
     faults.iter().for_each(FaultHandle::remove);
     let faults = refused(503, "ServiceUnavailable");
     let run = arena.run(&["--http=127.0.0.1:0", "--", "true"]);
@@ -182,14 +182,14 @@ fn refused_writes_are_an_error_unless_another_candidate_leads() {
     drop(run);
     wait("--wait=5s", 125, "made up");
     cluster.edit(|lease| lease["spec"]["leaseDurationSeconds"] = 60.into());
-    wait("--wait=0s", 75, ": gone holds it");
+    wait("--wait=0s", 75, ": held by gone");
     faults.iter().for_each(FaultHandle::remove);
     cluster.delete();
 
     // Another candidate is faster, and the next round reads which one.
     let late = server.fault(Fault::hang().verb(Verb::Create).first(1));
     thread::scope(|scope| {
-        scope.spawn(|| wait("--wait=0s", 75, ": faster holds it"));
+        scope.spawn(|| wait("--wait=0s", 75, ": held by faster"));
         assert!(late.wait_for_hits(1, SOON));
         cluster.create(json!({ "holderIdentity": "faster", "leaseDurationSeconds": 60 }));
         late.release();
@@ -205,11 +205,7 @@ fn quiet_logs_only_warnings_and_errors() {
     let ended = arena.run(&["-q", "--", "sh", "-c", "echo works"]).end();
     assert_eq!((ended.code, ended.out.as_str(), ended.errors.as_str()), (Some(0), "works\n", ""));
     let ended = arena.run(&["-q", "--", "sh", "-c", "exit 7"]).end();
-    assert!(
-        ended.errors.contains("WARN  leasehold: the command has ended by itself, with exit code 7"),
-        "{}",
-        ended.errors
-    );
+    assert!(ended.errors.contains("WARN  leasehold: command ended with code 7"), "{}", ended.errors);
     let ended = arena.run(&["--identity=a", "--", "true"]).end();
     assert!(ended.errors.contains(" INFO  leasehold: jobs in "), "{}", ended.errors);
 }
@@ -226,7 +222,7 @@ fn log_level_is_chosen_by_its_own_variable() {
     ] {
         let mut command = arena.command(&["--", "true"]);
         let ended = Run::of(command.env(variable, filter).stdin(Stdio::null())).end();
-        let has = (ended.errors.contains("started leading"), ended.errors.contains("the command runs"));
+        let has = (ended.errors.contains("started leading"), ended.errors.contains("command started"));
         assert_eq!(has, (of_election, of_command), "{variable}={filter}: {}", ended.errors);
     }
 }
@@ -274,9 +270,9 @@ fn a_password_that_is_no_text_is_not_shown() {
     let mut command = leasehold();
     command.args(["run", "--lease=jobs", "--", "true"]).env("LEASEHOLD_STORE", url).stdin(Stdio::null());
     let ended = Run::of(&mut command).end();
-    assert_refused(&ended, "LEASEHOLD_STORE is no UTF-8");
+    assert_refused(&ended, "LEASEHOLD_STORE is not UTF-8");
     let ended = run(&["--lease=jobs", "--", "true"], Some("postgres:u:sesame@h://x")).end();
-    assert_refused(&ended, "this is no URL");
+    assert_refused(&ended, "not a URL");
     assert!(!ended.errors.contains("sesame"), "{}", ended.errors);
 }
 
@@ -288,9 +284,9 @@ fn a_database_may_start_after_us() {
     server.set(Faults::Cut);
     let url = postgres.url("postgres", &database).replace(&postgres.port().to_string(), &server.port.to_string());
     let late = run(&["--lease=jobs", "--retry-period=250ms", "--", "echo", "works"], Some(&url));
-    late.wait_for_error("get fails");
+    late.wait_for_error("get failed");
     let told = run(&["--lease=jobs", "--", "echo", "works"], Some(&url));
-    told.wait_for_error("get fails");
+    told.wait_for_error("get failed");
     assert_eq!(told.terminate().code, Some(143));
     server.set(Faults::Fair);
     let ended = late.end();
@@ -303,7 +299,7 @@ fn observing_creates_nothing() {
     let arena = Arena::on_a_file(&[]);
     let url = format!("--store=sqlite://{}", arena.path("mistyped.db").display());
     for arguments in [&["observe", &url][..], &["wait", "jobs", &url]] {
-        assert_refused(&Run::of(leasehold().args(arguments)).end(), "there is no file");
+        assert_refused(&Run::of(leasehold().args(arguments)).end(), "does not exist");
     }
     assert!(!Path::new(&arena.path("mistyped.db")).exists());
 }
@@ -312,10 +308,10 @@ fn observing_creates_nothing() {
 fn leftover_processes_are_killed_and_logged() {
     let arena = Arena::on_a_file(LONG);
     let ended = arena.run(&["--", "sh", "-c", "sleep 1000 & sleep 1000 & true"]).ends_with(0);
-    assert!(ended.errors.contains("killed what the command has left behind: processes: 2"), "{}", ended.errors);
+    assert!(ended.errors.contains("killed 2 processes that the command left behind"), "{}", ended.errors);
     let stubborn = arena.work(&["--stop-timeout=300ms"], &["stubborn"]);
     wait_until("it works", || !arena.stamps().is_empty());
     let ended = stubborn.terminate();
-    assert!(ended.errors.contains("is told to end, and has 300ms for that: SIGTERM has come"), "{}", ended.errors);
-    assert!(ended.errors.contains("killed what has not ended in its time: processes: "), "{}", ended.errors);
+    assert!(ended.errors.contains("stopping the command (SIGKILL in 300ms): received SIGTERM"), "{}", ended.errors);
+    assert!(ended.errors.contains("processes that did not exit in time"), "{}", ended.errors);
 }

@@ -90,10 +90,10 @@ fn missing_program_is_reported_before_a_campaign() {
     fs::write(&script, "#! /there/is/none -x\n").expect("written");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("its mode");
     for (program, code, says) in [
-        ("no-such-program", 127, "no-such-program: there is no such program"),
-        ("/etc/passwd", 126, "/etc/passwd: it cannot be executed"),
-        ("/", 126, "it is a directory"),
-        (&script, 127, "its interpreter /there/is/none is not there"),
+        ("no-such-program", 127, "no-such-program: command not found"),
+        ("/etc/passwd", 126, "/etc/passwd: cannot be executed"),
+        ("/", 126, "is a directory"),
+        (&script, 127, "interpreter /there/is/none not found"),
     ] {
         let ended = arena.run(&["--", program]).end();
         assert_eq!(ended.code, Some(code), "{}", ended.errors);
@@ -108,7 +108,7 @@ fn internal_subcommand_explains_itself_to_users() {
     for name in ["__exec", "__guardian"] {
         let ended = Run::of(leasehold().arg(name).stdin(Stdio::null())).end();
         assert_eq!(ended.code, Some(125), "{name}: {}", ended.errors);
-        assert!(ended.errors.contains("is for leasehold run itself"), "{name}: {}", ended.errors);
+        assert!(ended.errors.contains("is internal to leasehold run"), "{name}: {}", ended.errors);
     }
 }
 
@@ -140,7 +140,7 @@ fn stopped_standby_has_run_nothing() {
     leader.wait_for_out("works");
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)] {
         let standby = arena.run_with_signals(&["--", "echo", "works"]);
-        standby.wait_for_error("leads");
+        standby.wait_for_error("new leader");
         standby.signal(signal);
         let ended = standby.end();
         assert_eq!((ended.code, ended.out.as_str()), (Some(code), ""), "{}", ended.errors);
@@ -157,11 +157,11 @@ fn stopped_guardian_ends_all_and_a_killed_one_is_replaced() {
     let probed = arena.path("probed");
     let probe = format!("--probe=sh -c '(sleep 0.01 &); echo >> {}'", probed.display());
     let standby = arena.run_with_signals(&[&probe, "--", "true"]);
-    standby.wait_for_error("leads");
+    standby.wait_for_error("new leader");
     // Beside the guardian there may be the probe.
     let guardian_of = |run: &Run| children(run.pid).into_iter().find(|&pid| is_guardian(pid));
     kill_process(guardian_of(&standby).expect("it has one"), Signal::KILL).expect("it runs");
-    standby.wait_for_error("the guardian is lost, and another is started");
+    standby.wait_for_error("guardian lost, starting another");
     wait_until("another guardian", || guardian_of(&standby).is_some());
     wait_until("many probes", || fs::read(&probed).is_ok_and(|lines| lines.len() > 5));
     wait_until("all orphans of the probe are reaped", || children(standby.pid).len() == 1);
@@ -184,7 +184,7 @@ fn signals_are_passed_on_to_the_command() {
     }
     // Whoever sends one to all of a service means the command, of a leader and of a standby.
     let mut standby = arena.run_with_signals(&["--", "true"]);
-    standby.wait_for_error("leads");
+    standby.wait_for_error("new leader");
     standby.prepared();
     for pid in arena.processes() {
         let _ = kill_process(pid, Signal::USR1);

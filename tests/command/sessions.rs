@@ -65,7 +65,7 @@ fn where_proc_is_of_another_namespace_nothing_is_run() {
     let unshare = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "\"$@\"; exit $?", "sh"];
     let ended = Run::of(&mut arena.command_under(&unshare, &["--", "echo", "works"])).end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{}", ended.errors);
-    assert!(ended.errors.contains("it is of another PID namespace"), "{}", ended.errors);
+    assert!(ended.errors.contains("/proc belongs to another PID namespace"), "{}", ended.errors);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn after_nohup_neither_of_both_ends_by_sighup() {
         thread::sleep(Duration::from_millis(50));
     }
     let ended = run.terminates_with(143);
-    assert!(ended.errors.contains("by SIGTERM;"), "{}", ended.errors);
+    assert!(ended.errors.contains("ended by SIGTERM after"), "{}", ended.errors);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn in_a_terminal_its_keys_are_the_commands() {
     let Some(terminal) = Terminal::open(&arena) else { return };
     let script = "while read line; do echo got:$line; done; echo end of input; exit 6";
     terminal.type_in(&format!("{}; echo code=$?", line(&arena, &["--", "sh", "-c", script])));
-    terminal.wait_for("the command runs");
+    terminal.wait_for("command started");
     terminal.type_in("first");
     terminal.wait_for("got:first");
 
@@ -226,7 +226,7 @@ fn in_a_terminal_that_goes_everything_ends() {
     let arena = Arena::on_a_file(LONG);
     let Some(terminal) = Terminal::open(&arena) else { return };
     terminal.type_in(&line(&arena, &["--", "sh", "-c", "echo works; sleep 1000"]));
-    terminal.wait_for("the command runs");
+    terminal.wait_for("command started");
     drop(terminal);
     let other = arena.run(&["--", "echo", "next"]);
     assert_eq!(other.end().out, "next\n", "it was released");

@@ -32,7 +32,7 @@ fn commands_take_turns(url: &str, secret: Option<&str>) -> String {
     observer.wait_for_out("\"event\":\"new_leader\"");
     let waiting = start(url, &["wait", "jobs", "--holder=second"]);
     let second = run(url, "second", "echo works; exec sleep 1000");
-    second.wait_for_error("first leads");
+    second.wait_for_error("new leader: first");
     assert_eq!(first.terminate().code, Some(143));
     second.wait_for_out("works");
     let waited = waiting.end();

@@ -35,7 +35,7 @@ fn quickstart_on_a_file_reports_three_terms() {
     let printed = output_with("quickstart", &["--store", &url]);
     assert_eq!(printed.matches("fencing token").count(), 3, "{printed}");
     let output = example("quickstart").args(["--store", "paper://wall"]).output().expect("the example runs");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no such store"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("unknown store"), "{output:?}");
 }
 
 #[test]

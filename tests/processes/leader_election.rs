@@ -138,7 +138,7 @@ pub fn hands_over(stage: &Stage, signal: Signal, holder: impl Fn() -> Option<Str
     assert_eq!(holder().as_deref(), Some("a"));
     leader.signal(signal);
     let stopped = leader.wait_for("stopped_leading");
-    assert_eq!(stopped.reason.as_deref(), Some("its guard was released or dropped"));
+    assert_eq!(stopped.reason.as_deref(), Some("the guard was dropped or released"));
     let end = leader.end();
     assert_eq!(end.code, Some(0), "{}", end.errors);
     assert_eq!(end.errors, "", "nothing to complain of");

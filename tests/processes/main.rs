@@ -13,3 +13,4 @@ mod real_stores;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;
+mod tutorial;

@@ -50,7 +50,7 @@ fn unusable_url_is_refused_without_its_password() {
     if let Some(postgres) = Postgres::shared() {
         let end = run(&["--lease-lock-name=jobs", "--store", &postgres.url("postgres", "no_such_database")]);
         assert_eq!(end.code, Some(1), "{}", end.errors);
-        assert!(end.errors.contains("create it, or name another one in the URL"), "{}", end.errors);
+        assert!(end.errors.contains("create the database, or set another one in the URL"), "{}", end.errors);
         assert!(!end.errors.contains(PASSWORD), "{}", end.errors);
     }
 }

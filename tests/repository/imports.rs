@@ -181,7 +181,7 @@ fn split(module: &str) -> Vec<String> {
 }
 
 /// Appends the tokens, including the tokens in groups. `::` is one token.
-fn flat(tokens: TokenStream, found: &mut Vec<String>) {
+pub fn flat(tokens: TokenStream, found: &mut Vec<String>) {
     for token in tokens {
         match token {
             TokenTree::Group(group) => {
@@ -203,7 +203,7 @@ fn flat(tokens: TokenStream, found: &mut Vec<String>) {
 }
 
 /// Returns `true` if the condition of a `cfg` is `test` or `all(…)` with `test` in the list.
-fn requires_test(condition: &[&str]) -> bool {
+pub fn requires_test(condition: &[&str]) -> bool {
     match condition {
         [only] => *only == "test",
         ["all", "(", list @ .., ")"] if !list.contains(&"any") => list.split(|it| *it == ",").any(requires_test),
@@ -342,7 +342,7 @@ fn is_name(word: &str) -> bool {
 }
 
 /// Returns the position after the group that opens at `at`.
-fn closed(words: &[&str], at: usize) -> usize {
+pub fn closed(words: &[&str], at: usize) -> usize {
     let mut depth = 0;
     let is_last = |word: &&str| {
         depth += i32::from(["(", "[", "{"].contains(word)) - i32::from([")", "]", "}"].contains(word));
@@ -352,7 +352,7 @@ fn closed(words: &[&str], at: usize) -> usize {
 }
 
 /// Returns the end of the item or field that begins at `at`, or an earlier position.
-fn item_end(words: &[&str], at: usize) -> usize {
+pub fn item_end(words: &[&str], at: usize) -> usize {
     let end = at + words[at..].iter().position(|it| [";", ",", "{", "}"].contains(it)).expect("an end");
     if words[end] == "{" { closed(words, end) } else { end }
 }

@@ -4,6 +4,9 @@
 mod dependencies;
 mod features;
 mod imports;
+mod links;
+mod log_lines;
 mod platforms;
+mod prose;
 mod readme;
 mod types;

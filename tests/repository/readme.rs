@@ -1,12 +1,15 @@
-//! What the README and the documents show is what the tests prove.
+//! The README shows the role that the tests use, and the documents name tests that exist.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// The tests of behaviour run with the rights that docs/rbac.yaml grants; so must who reads the README.
+/// The documents that name tests.
+const DOCUMENTS: [&str; 2] = ["docs/internals/TESTING.md", "docs/WHY.md"];
+
+/// The behavior tests run with the rights that docs/rbac.yaml grants, so a reader of the README needs the same rights.
 #[test]
-fn the_readme_prints_the_role_that_the_tests_apply() {
+fn readme_shows_the_role_that_the_tests_use() {
     let readme = include_str!("../../README.md");
     let printed = readme.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a manifest");
     let (account, applied) = include_str!("../../docs/rbac.yaml").split_once("---\n").expect("several documents");
@@ -17,34 +20,50 @@ fn the_readme_prints_the_role_that_the_tests_apply() {
 }
 
 #[test]
-fn the_tests_that_the_documents_name_are_tests() {
+fn tests_named_in_documents_exist() {
     let tests = tests();
-    assert!(tests.contains("the_tests_that_the_documents_name_are_tests"), "this one is");
-    assert!(!tests.contains("tests_of"), "a function is none");
-    // Tests have names of several words; nothing else in backticks has.
-    for (document, text) in [
-        ("SAFETY", include_str!("../../docs/SAFETY.md")),
-        ("LATENCY", include_str!("../../docs/LATENCY.md")),
-        ("CLUSTERS", include_str!("../../docs/CLUSTERS.md")),
-        ("STORES", include_str!("../../docs/STORES.md")),
-        ("CLIENT-GO", include_str!("../../docs/CLIENT-GO.md")),
-    ] {
-        let named = text.split('`').skip(1).step_by(2);
-        let named: Vec<_> =
-            named.filter(|name| name.matches('_').count() > 2 && !name.contains(char::is_whitespace)).collect();
-        assert!(named.len() > 4, "{named:?}");
+    assert!(tests.contains("tests_named_in_documents_exist"), "this test is not found");
+    assert!(!tests.contains("tests_of"), "a function without #[test] is taken for a test");
+    for document in DOCUMENTS {
+        let text = read(document);
+        // In these documents, only tests have names with three underscores.
+        let is_test = |code: &&str| code.matches('_').count() > 2 && !code.contains(char::is_whitespace);
+        let named: Vec<_> = in_backticks(&text).filter(is_test).collect();
+        assert!(named.len() > 4, "{document} names only these tests: {named:?}");
         for name in named {
-            assert!(
-                tests.contains(name),
-                "docs/{document}.md names the test {name}, which is not there, or is no test"
-            );
+            assert!(tests.contains(name), "{document} names the test {name}, which does not exist");
         }
     }
 }
 
-/// The names of all tests in code that is compiled: in the library, and in each program of tests.
+#[test]
+fn test_files_named_in_documents_exist() {
+    for document in DOCUMENTS {
+        let text = read(document);
+        for code in in_backticks(&text).filter(|code| code.starts_with("tests/") || code.starts_with("src/")) {
+            let path = code.split(' ').next().unwrap_or_default();
+            assert!(package().join(path).exists(), "{document} names {path}, which does not exist");
+        }
+    }
+}
+
+/// Reads a file of the repository. A missing file fails the test.
+fn read(path: &str) -> String {
+    fs::read_to_string(package().join(path)).unwrap_or_else(|error| panic!("cannot read {path}: {error}"))
+}
+
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns the inline code of a document, and its code blocks.
+fn in_backticks(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Returns the names of all tests that are compiled: in the library, and in each test program.
 fn tests() -> HashSet<String> {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let package = package();
     let manifest: toml::Table = include_str!("../../Cargo.toml").parse().expect("a manifest");
     let programs = manifest["test"].as_array().expect("programs of tests");
     let mut roots: Vec<_> = programs.iter().map(|it| package.join(it["path"].as_str().expect("a path"))).collect();
@@ -59,7 +78,7 @@ fn tests() -> HashSet<String> {
     tests
 }
 
-/// The tests in a file whose modules are in `directory`, and in those.
+/// Collects the tests in a file, and in its modules, which are in `directory`.
 fn collect(text: &str, directory: &Path, tests: &mut HashSet<String>) {
     let mut attributes = String::new();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
@@ -68,7 +87,7 @@ fn collect(text: &str, directory: &Path, tests: &mut HashSet<String>) {
             continue;
         }
         if let Some(module) = line.strip_suffix(';').and_then(|line| line.rsplit_once("mod ")) {
-            // What lies elsewhere is the library's, or what tests share.
+            // A module with a path is shared by several test programs, or belongs to the library.
             if !attributes.contains("path = ") {
                 collect_module(module.1, directory, tests);
             }
@@ -92,7 +111,7 @@ fn collect_module(name: &str, directory: &Path, tests: &mut HashSet<String>) {
     }
 }
 
-/// What is made a test of by being listed.
+/// Returns the tests that a macro defines for each server or store, by their names in its list.
 fn tests_of(text: &str) -> impl Iterator<Item = &str> {
     let lists = ["\non_both_servers! {", "\non_every_database! {", "\non_real_stores! {"];
     let list = lists.iter().find_map(|list| text.split_once(list)?.1.split_once('}'));

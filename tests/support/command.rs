@@ -113,7 +113,7 @@ impl Arena {
     /// A command that waits for the leader's lease.
     pub fn standby(&self) -> Run {
         let standby = self.work(&[], &[]);
-        standby.wait_for_error("leads");
+        standby.wait_for_error("new leader");
         standby
     }
 

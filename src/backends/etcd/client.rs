@@ -1,4 +1,4 @@
-//! The client: one request, one answer, from whichever member gives one.
+//! The blocking client of etcd, which tries one member after another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,16 +27,16 @@ use crate::util::config_error::ConfigError;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
-/// More connections to a member than this are not kept open for the calls to come.
+/// Maximum number of idle connections to a member that the client keeps open for later calls.
 const MAX_IDLE_AGENTS: usize = 4;
 
-/// Has a member without a leader say so at once, where it would wait for seconds otherwise.
+/// Makes a member without a leader fail immediately instead of after seconds.
 const HAS_LEADER: HeaderName = HeaderName::from_static("grpc-metadata-hasleader");
 
 /// A blocking client for one cluster.
 pub(crate) struct EtcdClient {
     members: Vec<Member>,
-    /// Whom to ask first: the one that answered last.
+    /// The member to try first: the last one that answered.
     current: AtomicUsize,
     login: Option<EtcdLogin>,
     dialer: Dialer,
@@ -49,36 +49,37 @@ struct Member {
     idle: Pool<Arc<AgentHandle>>,
 }
 
-/// What is asked, until when, and what ends it sooner.
+/// A request, with its timeout and its cancel token.
 #[derive(Clone, Copy)]
 pub(crate) struct EtcdRequest<'a> {
     pub(crate) path: &'static str,
     pub(crate) body: &'a Value,
-    /// It changes nothing, so it may be sent again after it may have been received.
+    /// `true` if the request changes nothing. The client may repeat such a request after etcd may have received it.
     pub(crate) is_read: bool,
     pub(crate) call: &'a CallContext,
 }
 
-/// What came back.
+/// The response to a request.
 pub(crate) struct EtcdAnswer {
     pub(crate) body: Vec<u8>,
-    /// An earlier copy was sent, and refused for its token: what this answer denies, that one may have done.
+    /// `true` if an earlier copy was sent and its token was refused. A failed comparison proves nothing about that
+    /// copy.
     pub(crate) is_second: bool,
 }
 
-/// How a request goes to one member.
+/// One request to one member.
 #[derive(Clone, Copy)]
 struct MemberAttempt<'a> {
     member: &'a Member,
     request: EtcdRequest<'a>,
     body: &'a [u8],
-    /// Until a connection stands: another member is tried after that.
+    /// The deadline for the connection. After that, the client tries another member.
     connected_by: Instant,
     deadline: Instant,
     interrupter: &'a Interrupter,
 }
 
-/// The answer to a stream's request, up to its head.
+/// The response to a stream's request, up to its head.
 pub(super) struct OpenedWatch {
     pub(super) body: ureq::Body,
     pub(super) handle: Arc<AgentHandle>,
@@ -87,7 +88,7 @@ pub(super) struct OpenedWatch {
 }
 
 impl EtcdClient {
-    /// Makes a client. Nothing is sent yet.
+    /// Creates a client. Sends nothing.
     pub(crate) fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
         config.check_secrecy()?;
         config.user.as_ref().map_or(Ok(()), |user| user.password.check(true))?;
@@ -109,16 +110,16 @@ impl EtcdClient {
         })
     }
 
-    /// The URLs of the members, without credentials.
+    /// Returns the URLs of the members, without credentials.
     pub(crate) fn location(&self) -> String {
         let urls: Vec<_> = self.members.iter().map(|member| member.endpoint.url()).collect();
         urls.join(", ")
     }
 
-    /// Sends a request, and answers the body of a success.
+    /// Sends a request, and returns the body of a successful response.
     ///
-    /// A write that a member may have received is not sent to another: the second copy would be judged against what the first
-    /// one did.
+    /// The client never sends a write to a second member after the first may have received it. The second copy would be
+    /// compared with the result of the first.
     pub(crate) fn request(&self, request: EtcdRequest<'_>) -> Result<EtcdAnswer, Error> {
         let call = ActiveCall::begin(request.call.remaining(), request.call.cancel());
         let body = request.body.to_string().into_bytes();
@@ -134,7 +135,7 @@ impl EtcdClient {
         call.end(answer, self.members.iter().map(|member| &member.idle), used)
     }
 
-    /// Opens a stream: everything up to the head of a 2xx answer.
+    /// Opens a stream and returns once the head of a 2xx response has arrived.
     pub(super) fn open(
         &self,
         request: EtcdRequest<'_>,
@@ -157,7 +158,7 @@ impl EtcdClient {
         })
     }
 
-    /// Forgets a token that etcd refuses. False where there is none to be had.
+    /// Drops a token that etcd refuses. Returns `false` if the client cannot get another one.
     pub(super) fn forget(&self, token: Option<&Token>) -> bool {
         match (&self.login, token) {
             (Some(login), Some(token)) => {
@@ -168,7 +169,7 @@ impl EtcdClient {
         }
     }
 
-    /// Asks one member after another, beginning with the one that answered last.
+    /// Tries one member after another, starting with the last one that answered.
     fn on_some_member<T>(
         &self,
         interrupter: &Interrupter,
@@ -186,7 +187,7 @@ impl EtcdClient {
             }
             let number = (first + tried) % count;
             let is_last = tried + 1 == count;
-            // A stopped member keeps its connections open and says nothing: half of the time is for the others.
+            // A stopped member keeps connections open and sends nothing, so the first try gets only half of the time.
             let half = if is_last { deadline } else { deadline - left / 2 };
             let error = match ask(number, half, if may_repeat { half } else { deadline }) {
                 Ok(answer) => {
@@ -198,7 +199,7 @@ impl EtcdClient {
             if interrupter.is_interrupted() || !error.is_of_the_member() {
                 return Err(error);
             }
-            // Also for the calls to come: whoever is asked again first would hold up each of them.
+            // Later calls must not wait for this member again.
             self.current.store((number + 1) % count, Ordering::Relaxed);
             if is_last || (error.maybe_sent() && !may_repeat) {
                 return Err(error);
@@ -208,7 +209,7 @@ impl EtcdClient {
         Err(late().into())
     }
 
-    /// One member's answer, with another token if that is what it wants.
+    /// Sends a request to one member, and repeats the request with a new token if etcd refuses the token.
     fn attempt(
         &self,
         call: &ActiveCall,
@@ -220,7 +221,7 @@ impl EtcdClient {
             Ok(body) => return Ok(EtcdAnswer { body, is_second: false }),
             Err(error) => error,
         };
-        // A member may wait for ever for the state that it needs to understand a token.
+        // A member may wait forever for the state that it needs to check a token.
         if error.net_kind() == Some(NetErrorKind::Timeout) {
             self.forget(token.as_ref());
         }
@@ -228,7 +229,7 @@ impl EtcdClient {
             return Err(error);
         }
         log_line!(debug, target: CLIENT, "etcd: {}: {error}; logging in again", attempt.member.endpoint.url());
-        // Whatever becomes of this one, the first may have been sent: so it is an error of a request that was.
+        // The first copy may have been applied, so any later failure must count as sent.
         let token = self.token(attempt).map_err(Error::sent)?;
         let body = self.exchange(call, attempt, used, token.as_ref()).map_err(Error::sent)?;
         Ok(EtcdAnswer { body, is_second: true })
@@ -236,14 +237,14 @@ impl EtcdClient {
 
     fn token(&self, attempt: MemberAttempt<'_>) -> Result<Option<Token>, Error> {
         let Some(login) = &self.login else { return Ok(None) };
-        // Nothing is sent yet, so another member may do as well.
+        // No request has been sent yet, so the client may still try another member.
         let MemberAttempt { member, request: EtcdRequest { call, .. }, connected_by: deadline, interrupter, .. } =
             attempt;
         let tls = member.parts()?;
         let (endpoint, dialer) = (&member.endpoint, &self.dialer);
         let at = At { endpoint, tls: tls.as_ref(), dialer, deadline, cancel: call.cancel(), interrupter };
         login.token(at).map(Some).map_err(|error| match error {
-            // Of what was asked for nothing has been.
+            // A failed login has not sent the request itself.
             Error::Net(error) => Error::Net(error.sent(false)),
             error if error.is_of_the_member() => net::Error::new(NetErrorKind::Io, error.to_string()).into(),
             other => other,
@@ -269,7 +270,7 @@ impl EtcdClient {
             used,
             || self.new_handle(attempt, Opening::default()),
             |handle| self.exchange_on(handle, attempt, token),
-            // Certificates rotate.
+            // The certificate files may have changed.
             |handle, error| {
                 let tls = member.tls.as_ref().filter(|_| !error.maybe_sent());
                 tls.is_some_and(|tls| tls.has_newer_after(error.net_kind(), handle.versions[1]))
@@ -296,25 +297,21 @@ impl EtcdClient {
         let answer = self.accept(answer, token)?;
         let is_framed = is_framed(answer.headers());
         let body = read_body(answer.into_body()).map_err(|error| error.sent(true))?;
-        // A body that ends with the connection also ends when we shut that down ourselves.
+        // Our own shutdown also ends a body that has no length, so the body may be incomplete.
         if !is_framed && handle.call.interrupter().is_interrupted() {
             return Err(interrupted().sent(true).into());
         }
         Ok(body)
     }
 
-    /// Lets 2xx answers through and makes errors of all others, which do not quote what was sent to be answered.
+    /// Returns 2xx responses, and an error without any credentials for every other response.
     fn accept(
         &self,
         answer: http::Response<ureq::Body>,
         token: Option<&Token>,
     ) -> Result<http::Response<ureq::Body>, Error> {
         if answer.status().is_success() {
-            return if is_compressed(answer.headers()) {
-                Err(Error::malformed("it is compressed"))
-            } else {
-                Ok(answer)
-            };
+            return if is_compressed(answer.headers()) { Err(Error::malformed("compressed body")) } else { Ok(answer) };
         }
         let status = answer.status().as_u16();
         let mut body = read_body(answer.into_body()).unwrap_or_default();

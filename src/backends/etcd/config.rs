@@ -1,4 +1,4 @@
-//! How etcd is reached, and as whom.
+//! Configuration of an [`EtcdStore`](crate::EtcdStore).
 
 use std::error::Error;
 
@@ -8,7 +8,9 @@ use crate::net::tls::config::{TlsConfig, refuse};
 use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
 
-/// How etcd is reached, as whom, and below which prefix its records are. Passwords and keys in it are not shown by `Debug`.
+/// The addresses of etcd's members, the user, and the prefix of the records.
+///
+/// `Debug` does not show passwords and keys.
 ///
 /// # Examples
 ///
@@ -29,7 +31,7 @@ pub struct EtcdConfig {
     pub(crate) user: Option<EtcdUser>,
 }
 
-/// Who we are to etcd.
+/// The user that logs in to etcd.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EtcdUser {
     pub(crate) name: String,
@@ -37,31 +39,40 @@ pub(crate) struct EtcdUser {
 }
 
 impl EtcdConfig {
-    /// The client URLs of the members of one cluster, such as `https://10.0.0.1:2379`; one is enough, and with all of them
-    /// others are tried when one fails. `https` trusts the system's roots unless [`with_tls`](Self::with_tls) says otherwise.
+    /// Creates a configuration from the client URLs of one cluster's members.
+    ///
+    /// One URL is enough. With several URLs, the client tries another member if one fails. `https` trusts the roots of
+    /// the system unless [`with_tls`](Self::with_tls) is called.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when there is none, or one is no such URL.
+    /// Returns [`ConfigError`] if there is no URL, or if a URL is invalid.
     pub fn new(endpoints: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, ConfigError> {
         let parse = |url: &str| Endpoint::parse(url, "endpoints").map_err(|error| refuse("endpoints", &error));
         let endpoints: Vec<_> = endpoints.into_iter().map(|url| parse(url.as_ref())).collect::<Result<_, _>>()?;
         if endpoints.is_empty() {
-            return Err(ConfigError::new("endpoints", "empty", "name one member at least, as http://127.0.0.1:2379"));
+            return Err(ConfigError::new("endpoints", "empty", "add a member, such as http://127.0.0.1:2379"));
         }
         Ok(Self { endpoints, prefix: "leasehold/".to_owned(), tls: TlsConfig::default(), user: None })
     }
 
-    /// What the keys of the records begin with: the record `jobs` is under the key `<prefix>jobs`. Default: `leasehold/`.
-    /// Nothing else should be written below it, and a user needs the right to read and write there.
+    /// Sets the prefix of the keys: the record `jobs` has the key `<prefix>jobs`.
+    ///
+    /// Other programs should not write below the prefix. The user needs the right to read and write there.
+    ///
+    /// Defaults to `leasehold/`.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Whom to trust, and what to show of ourselves, where an endpoint is `https`. A client certificate is for TLS alone: by its
-    /// gateway etcd takes nobody's name from it, so who has to be somebody needs [`with_user`](Self::with_user), too.
+    /// Sets the trusted authorities and the client certificate for `https` endpoints.
+    ///
+    /// The client certificate is for TLS only, because etcd's gateway takes no user name from it. If etcd has users
+    /// enabled, set [`with_user`](Self::with_user) too.
+    ///
+    /// Defaults to the roots of the system, without a client certificate.
     ///
     /// # Examples
     ///
@@ -78,8 +89,12 @@ impl EtcdConfig {
         self
     }
 
-    /// Logs in with a user name and a password. What etcd gives for them is used until it is refused, and then asked for
-    /// again. Over plain `http` a password is sent to this very machine only.
+    /// Sets the user name and the password.
+    ///
+    /// The client logs in once, and again after etcd has refused the token of the login. Over plain `http`, the
+    /// password may only be sent to this machine: [`EtcdStore::new`](crate::EtcdStore::new) rejects other endpoints.
+    ///
+    /// Defaults to the user and the password of the URL, or else to no user.
     #[must_use]
     pub fn with_user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         let user = self.user.get_or_insert_default();
@@ -88,11 +103,12 @@ impl EtcdConfig {
         self
     }
 
-    /// Logs in as the user `name` with the password that `source` returns.
+    /// Sets the user name, and a source that returns the password.
     ///
-    /// The client calls the source before the first login, and again after etcd has refused a token. If etcd refuses the login, the
-    /// client calls the source once more before the call fails. The source runs on the thread of the call and must return within
-    /// [`CallContext::remaining`]. If a password is also set, [`EtcdStore::new`](crate::EtcdStore::new) returns an error.
+    /// The client calls the source before the first login, and again after etcd has refused a token. If etcd refuses
+    /// the login, the client calls the source once more before the call fails. The source runs on the thread of the
+    /// call and must return within [`CallContext::remaining`]. If a password is also set,
+    /// [`EtcdStore::new`](crate::EtcdStore::new) returns an error.
     ///
     /// Defaults to the user and the password of the URL.
     ///
@@ -124,13 +140,13 @@ impl EtcdConfig {
         self.user.as_ref().map(|user| &*user.name)
     }
 
-    /// That no password goes in clear to another machine.
+    /// Returns an error if the password would be sent to another machine without TLS.
     pub(crate) fn check_secrecy(&self) -> Result<(), ConfigError> {
         let in_clear = |endpoint: &&Endpoint| !endpoint.is_https() && !endpoint.is_loopback();
         match self.endpoints.iter().find(in_clear).filter(|_| self.user.is_some()) {
             Some(endpoint) => {
                 let rule = format!(
-                    "it would go in clear to {}; use https (`etcds://` in the URL of a store), or leave it out",
+                    "the password would be sent without TLS to {}; use https (`etcds://` in the URL of a store)",
                     endpoint.url()
                 );
                 Err(ConfigError::new("password", "set", rule))
@@ -151,8 +167,8 @@ mod tests {
         assert!(config.check_secrecy().is_ok());
         let plain = EtcdConfig::new(["http://127.0.0.1:2379", "http://a:2379"]).unwrap().with_user("jobs", "hunter2");
         let refusal = plain.check_secrecy().unwrap_err().to_string();
-        assert!(refusal.contains("in clear to http://a:2379") && !refusal.contains("hunter2"), "{refusal}");
-        assert!(EtcdConfig::new(["http://a"]).unwrap().check_secrecy().is_ok(), "there is nothing to hide");
+        assert!(refusal.contains("without TLS to http://a:2379") && !refusal.contains("hunter2"), "{refusal}");
+        assert!(EtcdConfig::new(["http://a"]).unwrap().check_secrecy().is_ok(), "no secret");
         assert!(EtcdConfig::new(Vec::<String>::new()).is_err());
         for url in ["", "a", "ftp://a", "https://me:hunter2@a"] {
             let refusal = EtcdConfig::new([url]).unwrap_err().to_string();

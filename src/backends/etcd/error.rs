@@ -1,4 +1,4 @@
-//! What can go wrong with a request to etcd.
+//! The errors of a request to etcd.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use crate::net::error as net;
 use crate::net::request_error::{RequestError, ServerRefusal};
 use crate::net::text::clean;
 
-/// Why a request failed.
+/// The reason why a request failed.
 pub(crate) type Error = RequestError<EtcdRefusal>;
 
-/// An error of etcd: a gRPC code and a message. The HTTP status differs from version to version.
+/// An error of etcd: a gRPC code and a message. The HTTP status differs between versions.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct EtcdRefusal {
     /// A stream of etcd 3.4 names this field `grpc_code`.
@@ -21,7 +21,7 @@ pub(crate) struct EtcdRefusal {
     pub(crate) message: String,
 }
 
-/// Of gRPC, which etcd's gateway passes on.
+/// gRPC codes, which etcd's gateway passes on.
 pub(crate) mod code {
     pub(crate) const INVALID_ARGUMENT: u32 = 3;
     pub(crate) const DEADLINE_EXCEEDED: u32 = 4;
@@ -34,11 +34,11 @@ pub(crate) mod code {
     pub(crate) const UNAUTHENTICATED: u32 = 16;
 }
 
-/// etcd's messages are a line; what stands before it may say more.
+/// Maximum length of a message in characters. A proxy in front of etcd may send more than etcd's one line.
 const MAX_MESSAGE: usize = 300;
 
 impl Error {
-    /// A refusal in words that fit a log.
+    /// Creates a refusal whose message is one line for the log.
     pub(crate) fn refused(code: u32, message: &str) -> Self {
         Self::Refused(EtcdRefusal { code, message: clean(message, MAX_MESSAGE) })
     }
@@ -46,12 +46,11 @@ impl Error {
     pub(crate) fn malformed(what: impl fmt::Display) -> Self {
         let what = clean(&what.to_string(), MAX_MESSAGE);
         Self::Net(
-            net::Error::new(net::NetErrorKind::Malformed, format!("the answer is not what etcd answers: {what}"))
-                .sent(true),
+            net::Error::new(net::NetErrorKind::Malformed, format!("unexpected response from etcd: {what}")).sent(true),
         )
     }
 
-    /// Whether another member may accept the request.
+    /// Returns `true` if another member may accept the request.
     pub(crate) fn is_of_the_member(&self) -> bool {
         use net::NetErrorKind::{Connect, Dns, Io, Malformed, Timeout, Tls, TlsVerification};
         match self {
@@ -62,19 +61,20 @@ impl Error {
         }
     }
 
-    /// Whether etcd has refused a login for its user or password.
+    /// Returns `true` if etcd has refused a login because of the user or the password.
     pub(crate) fn is_of_the_password(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.message.contains("authentication failed"))
     }
 
-    /// Whether it is the token that is refused, and another one may do.
+    /// Returns `true` if etcd has refused the token and may accept another token.
     pub(crate) fn is_of_the_token(&self) -> bool {
         matches!(self, Self::Refused(EtcdRefusal { code, message }) if is_of_the_token(*code, message))
     }
 }
 
-/// Whether another token may do: this one was revoked or has run out, none was sent to a cluster that wants one by now, or
-/// who may do what has changed since it was given.
+/// Returns `true` if etcd may accept another token.
+///
+/// The token may be revoked or expired, the cluster may have enabled users meanwhile, or rights may have changed.
 fn is_of_the_token(code: u32, message: &str) -> bool {
     let is_about = |text: &str| message.contains(text);
     code == code::UNAUTHENTICATED
@@ -82,13 +82,13 @@ fn is_of_the_token(code: u32, message: &str) -> bool {
             && (is_about("user name is empty") || is_about("auth token") || is_about("revision of auth store is old"))
 }
 
-/// The same of the reason for which a watch was cancelled, which is a text alone.
+/// Returns `true` if a watch was cancelled because of its token. The reason of a cancelled watch is only a text.
 pub(crate) fn is_reason_of_the_token(reason: &str) -> bool {
     is_of_the_token(code::INVALID_ARGUMENT, reason) || reason.contains("code = Unauthenticated")
 }
 
 impl ServerRefusal for EtcdRefusal {
-    /// An HTTP answer is complete, and HTTP has no session.
+    /// An HTTP response is complete, and HTTP has no session.
     fn leaves_session_unchanged(&self) -> bool {
         true
     }
@@ -96,7 +96,7 @@ impl ServerRefusal for EtcdRefusal {
 
 impl fmt::Display for EtcdRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "etcd says: {} (code {})", self.message, self.code)
+        write!(f, "etcd returned an error: {} (code {})", self.message, self.code)
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
             let error = Error::Net(net::Error::new(kind, ""));
             assert_eq!((error.is_of_the_member(), error.is_of_the_token()), (expected, false), "{kind:?}");
         }
-        // The same, and whether etcd may accept another token.
+        // Whether another member may accept the request, and whether etcd may accept another token.
         for (code, message, is_of_the_member, is_of_the_token) in [
             (code::UNAVAILABLE, "no leader", true, false),
             (code::DEADLINE_EXCEEDED, "auth token", true, false),

@@ -1,4 +1,4 @@
-//! The token that a user name and a password are good for.
+//! Login with a user name and a password, which returns a token.
 
 use std::time::Instant;
 
@@ -16,20 +16,20 @@ use crate::net::interrupt::Interrupter;
 use crate::net::tls::TlsParts;
 use crate::util::cancel::CancelToken;
 
-/// A shorter secret may be part of any word, so masking it would garble the text.
+/// Redacting a shorter secret would garble other words.
 const SHORTEST: usize = 4;
 
-/// A user, and the token that is in use.
+/// A user, and the current token of this user.
 pub(crate) struct EtcdLogin {
     user: EtcdUser,
     token: Mutex<Option<Token>>,
 }
 
-/// As it goes out: bare, for etcd takes no scheme before it.
+/// A token as the header sends it: without a scheme, because etcd accepts none.
 #[derive(Clone)]
 pub(crate) struct Token(HeaderValue);
 
-/// Where to log in, until when, and what ends it sooner.
+/// The target, deadline and interrupt of a login.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     pub(crate) endpoint: &'a Endpoint,
@@ -45,7 +45,7 @@ impl EtcdLogin {
         Self { user, token: Mutex::default() }
     }
 
-    /// The token in use, or else a new one. Two that ask at a time may get one each, and both are good.
+    /// Returns the current token, or logs in for a new one. Two concurrent calls may each get a valid token.
     pub(crate) fn token(&self, at: At<'_>) -> Result<Token, Error> {
         let current = self.token.lock().clone();
         match current {
@@ -59,7 +59,7 @@ impl EtcdLogin {
         }
     }
 
-    /// Forgets a token, unless there is another by now.
+    /// Drops the token unless another one has replaced it.
     pub(crate) fn forget(&self, token: &Token) {
         let mut current = self.token.lock();
         if current.as_ref().is_some_and(|current| current.0 == token.0) {
@@ -77,7 +77,7 @@ impl EtcdLogin {
             return Err(refusal(status, &answer));
         }
         let token = message::read_token(&answer)?;
-        let mut token = HeaderValue::from_str(&token).map_err(|_| Error::malformed("its token fits no header"))?;
+        let mut token = HeaderValue::from_str(&token).map_err(|_| Error::malformed("invalid token"))?;
         token.set_sensitive(true);
         Ok(Token(token))
     }
@@ -97,9 +97,9 @@ impl Token {
     }
 }
 
-/// What an answer that is none of success says. What stands before etcd may answer in its place.
+/// Converts an unsuccessful response to an error. A proxy in front of etcd may have sent the response.
 pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
-    let said = |code| Error::refused(code, &format!("HTTP {status}, without a word of its gateway"));
+    let said = |code| Error::refused(code, &format!("HTTP {status} without an error of the gateway"));
     match (message::read_refusal(body), status) {
         (Some(refusal), _) => Error::refused(refusal.code, &refusal.message),
         (None, 404) => said(code::NOT_FOUND),
@@ -110,7 +110,7 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
             if body.contains("CommonName of client") {
                 return Error::refused(code::FAILED_PRECONDITION, &body);
             }
-            Error::malformed(format_args!("HTTP {status} without a message of etcd's gateway, but {body}"))
+            Error::malformed(format_args!("HTTP {status} without an error of the gateway: {body}"))
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A small blocking client for etcd's JSON gateway: requests, and watches line by line. It knows keys and values, not records.
+//! Stores records in etcd, through a small blocking client for etcd's JSON gateway.
 //!
-//! etcd's own API is gRPC; its gateway serves the same as JSON over HTTP/1.1, on the same port and from the same process. So it
-//! needs no more than the client for Kubernetes does.
+//! etcd's own API is gRPC. The gateway serves the same API as JSON over HTTP/1.1, on the same port and from the same
+//! process. The HTTP client of Kubernetes therefore suffices.
 
 pub(crate) mod client;
 pub(crate) mod config;

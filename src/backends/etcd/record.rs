@@ -1,7 +1,8 @@
-//! A record as the value of a key: a JSON document.
+//! A record as the JSON value of a key.
 //!
-//! The fields are called as in a Lease, and the times have its form. Fields of others are kept, as in a Lease. What is no such
-//! document is an error, and nothing is written over it: it is somebody's.
+//! The fields have the names and the time format of a Lease. The store keeps the fields of other writers, as in a
+//! Lease. Any other value is an error, and the store never overwrites such a value, because the value belongs to
+//! another program.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -10,17 +11,17 @@ use crate::backends::record_fields;
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, MicroTime};
 
-/// A record takes a few hundred bytes; identities are a user's.
+/// Far more than a record's few hundred bytes, because users choose their identities.
 pub(super) const LARGEST: usize = 64 * 1024;
 
-/// What the values of a record may take in memory.
+/// Memory limit for the values of a record.
 const LARGEST_VALUES: usize = 1024 * 1024;
 
-/// Fields in any other form are errors: whoever wrote them meant something else.
+/// Fields in another form are errors, because their writer may have meant something else.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
-    /// It tells a record from what else may be in JSON: always there, and null for one that names nobody.
+    /// Distinguishes a record from other JSON. Always present, and null without a holder.
     #[serde(deserialize_with = "present")]
     holder_identity: Option<String>,
     lease_duration_seconds: Option<i32>,
@@ -31,20 +32,20 @@ struct Document {
     others: Map<String, Value>,
 }
 
-/// Without this, an absent field of an optional type is none.
+/// Rejects an absent field, which an `Option` would otherwise accept.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Option::deserialize(deserializer)
 }
 
 fn parse(text: &[u8]) -> Result<Document, &'static str> {
     if text.len() > LARGEST {
-        return Err("it is longer than 64 KiB");
+        return Err("the value is longer than 64 KiB");
     }
     json::read(text, LARGEST_VALUES)
-        .map_err(|_| "it is no record, which is JSON with a holderIdentity; delete it, or choose another prefix")
+        .map_err(|_| "the value is not JSON with a holderIdentity; delete the key, or choose another prefix")
 }
 
-/// The record in a value, without its uid; or what is wrong with it.
+/// Returns the record in a value, without its uid, or the reason why the value is invalid.
 pub(super) fn read(text: &[u8]) -> Result<LeaderElectionRecord, &'static str> {
     let document = parse(text)?;
     Ok(LeaderElectionRecord {
@@ -57,14 +58,14 @@ pub(super) fn read(text: &[u8]) -> Result<LeaderElectionRecord, &'static str> {
     })
 }
 
-/// The value of a record, with what fields of others are in `base`; or why it cannot be one.
+/// Returns the value for a record, with the foreign fields of `base`, or the reason why the record is invalid.
 pub(super) fn write(record: &LeaderElectionRecord, base: Option<&[u8]>) -> Result<Vec<u8>, &'static str> {
     let mut fields = base.and_then(|base| parse(base).ok()).map(|document| document.others).unwrap_or_default();
     let values = record_fields::NAMES.into_iter().zip(record_fields::values(record));
     fields.extend(values.filter_map(|(name, value)| Some((name.to_owned(), value?))));
     fields.entry(record_fields::HOLDER).or_insert(Value::Null);
     let text = Value::Object(fields).to_string().into_bytes();
-    if text.len() > LARGEST { Err("it would be longer than 64 KiB") } else { Ok(text) }
+    if text.len() > LARGEST { Err("longer than 64 KiB") } else { Ok(text) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What has been seen of the records: whose terms they were, and what stood there last.
+//! The observed terms of the records, and the newest version of each record.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,29 +7,29 @@ use parking_lot::Mutex;
 use crate::backends::etcd::message::KeyValue;
 use crate::store::record::LeaderElectionRecord;
 
-/// So many terms of a key are remembered.
+/// Maximum number of remembered terms of a key.
 const REMEMBERED: usize = 16;
 
-/// So many keys. Whoever has more guards at a time has guarded transactions refused.
+/// Maximum number of remembered keys. With more guards at a time, guarded transactions are refused.
 const MAX_KEYS: usize = 4096;
 
-/// What tells a term from every other of the same key: `acquireTime` has random digits.
+/// Identifies a term among all terms of a key, because `acquireTime` has random digits.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct EtcdTerm {
     record: LeaderElectionRecord,
 }
 
-/// The terms of all keys that were looked at.
+/// The terms of all observed keys.
 #[derive(Default)]
 pub(super) struct EtcdTerms(Mutex<HashMap<Box<str>, Seen>>);
 
 struct Seen {
     newest: KeyValue,
-    /// Each with the version at which it was first seen: the fencing token of whoever won it by this store.
+    /// The version at which each term was first seen, which is the fencing token of a term won through this store.
     terms: VecDeque<(u64, EtcdTerm)>,
 }
 
-/// What a guarded transaction is to compare with.
+/// The record that a guarded transaction compares.
 pub(super) struct GuardedRecord {
     pub(super) key: Box<str>,
     pub(super) term: EtcdTerm,
@@ -44,21 +44,22 @@ impl EtcdTerm {
 }
 
 impl EtcdTerms {
-    /// Remembers what stands under a key, which `record` is the record of.
+    /// Remembers the value of a key, which contains `record`.
     pub(super) fn note(&self, key: &str, record: &LeaderElectionRecord, kv: KeyValue) {
         let version = kv.mod_revision;
         let mut all = self.0.lock();
-        // No allocation for a key that is known: this is on the way of each renewal.
+        // Avoids an allocation for a known key, because each renewal calls this function.
         if !all.contains_key(key) {
             if all.len() >= MAX_KEYS {
-                // Of keys that are elected on the revision moves.
+                // The revision of a key in use increases, so the lowest revision belongs to an unused key.
                 let oldest = all.iter().min_by_key(|(_, seen)| seen.newest.mod_revision).map(|(key, _)| key.clone());
                 oldest.map(|key| all.remove(&key));
             }
             all.insert(key.into(), Seen { newest: kv.clone(), terms: VecDeque::new() });
         }
         let Some(seen) = all.get_mut(key) else { return };
-        // Two threads tell; the later version is the later state. A restored store is found by the transaction itself.
+        // Two threads may call this, and the later version is the newer state. After a restore, the transaction itself
+        // finds the difference.
         if version >= seen.newest.mod_revision {
             seen.newest = kv;
         }
@@ -71,10 +72,10 @@ impl EtcdTerms {
         }
     }
 
-    /// The term with this fencing token, and what stood last under its key.
+    /// Returns the term with this fencing token, and the newest value of its key.
     pub(super) fn find(&self, token: u64) -> Option<GuardedRecord> {
         let all = self.0.lock();
-        // A revision is of one key, but where a transaction of others has written several.
+        // Several keys have one revision only if another program's transaction wrote them.
         let mut found = all.iter().flat_map(|(key, seen)| {
             let mine = seen.terms.iter().rev().find(|(version, _)| *version == token);
             mine.map(|(_, term)| GuardedRecord { key: key.clone(), term: term.clone(), newest: seen.newest.clone() })
@@ -114,7 +115,7 @@ mod tests {
         assert_eq!([2, 5, 6, 7, 8].map(newest), [Some(8), None, None, Some(8), None]);
         assert!(terms.find(2).unwrap().term != terms.find(7).unwrap().term);
         terms.note("other", &record("a", 1), kv(7));
-        assert_eq!(newest(7), None, "of two keys neither is certain");
+        assert_eq!(newest(7), None, "with two keys, neither is certain");
     }
 
     #[test]

@@ -1,22 +1,24 @@
-//! etcd in one line, as in `etcds://user:password@a:2379,b:2379/prefix?cacert=/etc/etcd/ca.pem`.
+//! Parsing of etcd's configuration from a URL.
 
 use crate::backends::etcd::config::{EtcdConfig, EtcdUser};
 use crate::net::tls::config::UrlFiles;
 use crate::net::url::UrlParts;
 use crate::util::config_error::ConfigError;
 
-/// The port that etcd's members serve clients on by default.
+/// The default client port of etcd's members.
 const PORT: u16 = 2379;
 
 impl EtcdConfig {
-    /// The same by one URL: `etcd://HOST:PORT,…/PREFIX`, or `etcds://…` for TLS, which trusts the system's roots unless `cacert` says
-    /// otherwise. Before the hosts there may be `USER:PASSWORD@`, after the prefix `?cacert=FILE&cert=FILE&key=FILE`: PEM files, as
-    /// those flags of `etcdctl`. Without a port it is 2379. A prefix ends with `/`, which is added where it is missing; without one it
-    /// is `leasehold/`. In names, passwords and files `%40` is an `@`, and so on.
+    /// Creates a configuration from a URL: `etcd://HOST:PORT,…/PREFIX`, or `etcds://…` for TLS.
     ///
-    /// # Errors
+    /// | part | meaning | default |
+    /// |---|---|---|
+    /// | `USER:PASSWORD@`, before the hosts | the user and the password | no user |
+    /// | `:PORT`, after a host | the client port | 2379 |
+    /// | `/PREFIX`, after the hosts | the prefix of the keys; a missing `/` at its end is added | `leasehold/` |
+    /// | `?cacert=FILE&cert=FILE&key=FILE`, at the end | PEM files, as `etcdctl`'s flags with these names | the roots of the system |
     ///
-    /// [`ConfigError`] when it is no such URL, or a file cannot be used. The URL is not in it: there may be a password there.
+    /// Special characters in names, passwords and file names are percent-encoded: `%40` is an `@`.
     ///
     /// # Examples
     ///
@@ -26,10 +28,14 @@ impl EtcdConfig {
     /// let store = EtcdStore::new(EtcdConfig::from_url("etcd://127.0.0.1:2379/production")?)?;
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] if the URL is invalid, or if a file is unusable. The error does not contain the URL,
+    /// which may contain a password.
     pub fn from_url(url: &str) -> Result<Self, ConfigError> {
         let refuse = |rule: &str| {
-            let rule =
-                format!("it {rule}; write it as etcd://user:password@host:2379/prefix, or with etcds:// for TLS");
+            let rule = format!("the URL {rule}; use etcd://user:password@host:2379/prefix, or etcds:// for TLS");
             ConfigError::new("url", "unusable", rule)
         };
         let url = UrlParts::parse(url, &["etcd", "etcds"]).map_err(refuse)?;
@@ -63,7 +69,7 @@ impl EtcdConfig {
     }
 }
 
-/// In `[::1]:2379` the last colon is before the port, in `[::1]` it is not.
+/// Returns `true` if there is a port: in `[::1]` the last colon belongs to the address.
 fn has_port(member: &str) -> bool {
     member.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
 }
@@ -99,12 +105,12 @@ mod tests {
     #[test]
     fn invalid_url_is_refused_without_showing_secrets() {
         for (url, rule) in [
-            ("127.0.0.1:2379", "it is no URL"),
+            ("127.0.0.1:2379", "is not a URL"),
             ("http://a:2379", "etcds://"),
             ("etcd://", "endpoints"),
             ("etcd://a:port", "endpoints"),
             ("etcd://jobs:hunter2#@a", "%23"),
-            ("etcd://jobs:hunter2%@a", "two digits"),
+            ("etcd://jobs:hunter2%@a", "percent-encoding"),
             ("etcd://a?cacert", "without a value"),
             ("etcd://a?cacert=/x", "begin with etcds://"),
             ("etcds://a?ca=/x", "cacert, cert and key"),

@@ -1,4 +1,4 @@
-//! Watches: a request whose answer does not end, on a connection of its own.
+//! Watches: a request with an endless response, on its own connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,29 +16,29 @@ use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
 use crate::store::CallContext;
 
-/// A watch that stands. Dropping it closes the connection.
+/// An open watch. Dropping it closes the connection.
 pub(crate) struct EtcdWatch<'a> {
     client: &'a EtcdClient,
     token: Option<Token>,
     lines: LineStream,
-    /// That of the member, when the watch was made.
+    /// The revision of the member when the watch was created.
     revision: u64,
 }
 
 impl EtcdClient {
-    /// Opens a watch, within the time of `call`; after that nothing may be heard for as long as `silence`.
+    /// Opens a watch within the time of `call`. The watch ends after `silence` without data.
     pub(crate) fn watch(&self, body: &Value, call: &CallContext, silence: Duration) -> Result<EtcdWatch<'_>, Error> {
         let request = EtcdRequest { path: "/v3/watch", body, is_read: true, call };
         for _ in 0..2 {
             let (interrupter, hook) = Interrupter::hooked(call.cancel());
             let OpenedWatch { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
-            // The gateway of 3.4 writes no line end after its last word.
+            // The gateway of etcd 3.4 ends its last line without a line feed.
             let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook).with_rest();
             if let Some(revision) = self.begin(&mut lines, &opening, token.as_ref())? {
                 return Ok(EtcdWatch { client: self, token, lines, revision });
             }
         }
-        Err(Error::refused(code::UNAUTHENTICATED, "each new token is refused"))
+        Err(Error::refused(code::UNAUTHENTICATED, "every new token is refused"))
     }
 
     /// Returns the revision of the member, or `None` if etcd refuses the token and may accept another token.
@@ -55,12 +55,12 @@ impl EtcdClient {
             }
             Some(EtcdWatchLine::Canceled { is_compacted, reason }) => Err(canceled(is_compacted, &reason)),
             Some(EtcdWatchLine::Failed(refusal)) => Err(Error::refused(refusal.code, &refusal.message)),
-            Some(EtcdWatchLine::Events(_)) => Err(Error::malformed("a watch begins with an event")),
-            None => Err(Error::malformed("a watch ended before it began")),
+            Some(EtcdWatchLine::Events(_)) => Err(Error::malformed("the watch started with an event")),
+            None => Err(Error::malformed("the watch ended before it was created")),
         }
     }
 
-    /// Reads the next line, and masks the secrets in the text that an error quotes.
+    /// Reads the next line, and redacts the secrets in the text that an error quotes.
     fn next_line(&self, lines: &mut LineStream, token: Option<&Token>) -> Result<Option<EtcdWatchLine>, Error> {
         let Some(line) = lines.next_line()? else { return Ok(None) };
         let mut line = message::read_line(&line)?;
@@ -80,22 +80,24 @@ impl EtcdWatch<'_> {
         self.revision
     }
 
-    /// Waits for the next events; `None` when the watch has come to an end in good order, also by a silence.
+    /// Blocks until the next events arrive. Returns `None` once the watch has ended normally or was silent for too
+    /// long.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<message::EtcdEvent>>, Error> {
         match self.client.next_line(&mut self.lines, self.token.as_ref()) {
             Ok(Some(EtcdWatchLine::Events(events))) => Ok(Some(events)),
-            Ok(Some(EtcdWatchLine::Created(_))) => Err(Error::malformed("a watch was made twice")),
+            Ok(Some(EtcdWatchLine::Created(_))) => Err(Error::malformed("the watch was created twice")),
             Ok(Some(EtcdWatchLine::Canceled { is_compacted, reason })) => Err(canceled(is_compacted, &reason)),
             Ok(Some(EtcdWatchLine::Failed(refusal))) => Err(Error::refused(refusal.code, &refusal.message)),
             Ok(None) => Ok(None),
-            // A connection that is gone without a word is found by this, and one that stands costs a request.
+            // A restart of the watch finds a silently lost connection. On a working connection, the restart costs one
+            // request.
             Err(error) if error.net_kind() == Some(NetErrorKind::Timeout) => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-/// etcd says why in a text alone.
+/// Converts the reason of a cancelled watch, a text, to an error with a code.
 fn canceled(is_compacted: bool, reason: &str) -> Error {
     use code::{INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE};
     let code = match reason {
@@ -106,8 +108,8 @@ fn canceled(is_compacted: bool, reason: &str) -> Error {
         _ => UNAVAILABLE,
     };
     let message = match is_compacted {
-        true => "the revision that the watch was to begin at is compacted".to_owned(),
-        false => format!("the watch is cancelled: {reason}"),
+        true => "the start revision of the watch is compacted".to_owned(),
+        false => format!("watch cancelled: {reason}"),
     };
     Error::refused(code, &message)
 }

@@ -2,17 +2,21 @@
 
 use super::object::{Codec, ObjectStore};
 
-/// Records in the ConfigMaps of a namespace, for clusters and peers that elect on these: a key is the name of a ConfigMap.
+/// A store in the ConfigMaps of a namespace; a key is the name of a ConfigMap.
 ///
-/// The record is JSON in the annotation `control-plane.alpha.kubernetes.io/leader`, as client-go's lock `configmaps` had it
-/// (last in v0.23) and as Python's client has it. Data, labels, other annotations and fields of the record that others put
-/// there survive. Each renewal sends the whole ConfigMap, so it should hold little else.
+/// Use this store for clusters and peers that elect on ConfigMaps. The record is JSON in the annotation
+/// `control-plane.alpha.kubernetes.io/leader`. client-go's lock `configmaps` (last in v0.23) and Python's client use
+/// the same annotation.
 ///
-/// It takes the verbs `get`, `create`, `update` and `watch` on `configmaps` of the API group `""`. Behind an `Arc` any number of
-/// electors may share one.
+/// The store keeps data, labels, other annotations, and the record's fields of other writers. Each renewal sends the
+/// whole ConfigMap, so the ConfigMap should contain little else.
 ///
-/// An object without the annotation, or with an empty one, is held by nobody. Any other text that is no record is an error
-/// ([`StoreErrorKind::Malformed`](crate::StoreErrorKind::Malformed)), and is never overwritten.
+/// An object without the annotation, or with an empty annotation, has no holder. If the annotation has any other text
+/// that is not a record, requests fail with [`StoreErrorKind::Malformed`](crate::StoreErrorKind::Malformed) and the
+/// store does not overwrite the text.
+///
+/// Requires the verbs `get`, `create`, `update` and `watch` on `configmaps` of the API group `""`. Any number of
+/// electors may share one store behind an `Arc`.
 ///
 /// # Examples
 ///

@@ -2,12 +2,14 @@
 
 use super::object::{Codec, ObjectStore};
 
-/// Records in the Endpoints of a namespace, for clusters and peers that elect on these: a key is the name of an Endpoints object.
+/// A store in the Endpoints of a namespace; a key is the name of an Endpoints object.
 ///
-/// The record is JSON in the annotation `control-plane.alpha.kubernetes.io/leader`, as client-go's lock `endpoints` had it
-/// (last in v0.23). All else is as in a [`ConfigMapStore`](crate::ConfigMapStore). The name must be no Service's: the controller
-/// of its endpoints would overwrite labels and subsets. API servers warn of this kind as deprecated since 1.33, which goes to
-/// the log once.
+/// Use this store for clusters and peers that elect on Endpoints. The record is JSON in the annotation
+/// `control-plane.alpha.kubernetes.io/leader`, as in client-go's lock `endpoints` (last in v0.23). The store otherwise
+/// works like a [`ConfigMapStore`](crate::ConfigMapStore), with rights on `endpoints`.
+///
+/// The name must not be that of a Service, because the endpoints controller would overwrite labels and subsets. Since
+/// 1.33, API servers warn that this kind is deprecated. The client logs this warning once.
 ///
 /// # Examples
 ///

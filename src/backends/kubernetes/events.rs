@@ -1,4 +1,4 @@
-//! Events about terms, on the object that holds the record, where `kubectl describe` finds them.
+//! Events about terms, which `kubectl describe` shows for the object with the record.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,26 +13,43 @@ use crate::store::record::MicroTime;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
-/// How long each of the two requests for an event may take.
+/// Timeout for each of the two requests for an event.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the API takes: of `reportingInstance` in characters, of `note` in bytes, of a name in bytes.
+/// Limits of the API: characters of `reportingInstance`, bytes of `note`, bytes of a name.
 const LONGEST_INSTANCE: usize = 128;
 const LONGEST_NOTE: usize = 1024;
 const LONGEST_NAME: usize = 253;
 
-/// What the values of the object may take in memory while its uid is read.
+/// Memory limit for the values of the object while its uid is read.
 const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
-/// Records `became leader` and `stopped leading` as events of the object that holds the record, by `events.k8s.io/v1`: an
-/// [`Observer`], so no request of the election waits for it.
+/// An [`Observer`] that records `became leader` and `stopped leading` as Kubernetes events.
 ///
-/// [`LeaderElectorBuilder::events`](crate::LeaderElectorBuilder::events) is the short form for a Lease; for other objects their
-/// store has one, such as [`ConfigMapStore::event_recorder`](crate::ConfigMapStore::event_recorder).
+/// The events use `events.k8s.io/v1` and belong to the object that holds the record. No request of the election waits
+/// for an event. [`LeaderElectorBuilder::events`](crate::LeaderElectorBuilder::events) is the short form for a Lease.
+/// The stores of other objects have a method such as
+/// [`ConfigMapStore::event_recorder`](crate::ConfigMapStore::event_recorder).
 ///
-/// Give it the name and the identity of the elector that it observes: it records under these. It needs the right to `create` the resource `events` of the API group `events.k8s.io`, and to `get` the object, whose uid
-/// an event names. An event that cannot be recorded is lost. The first loss is logged at `warn`, further ones at `debug`, until
-/// an event is recorded again. The end of a term is told on the observer's thread: a process that exits right after it may take it along.
+/// Create the recorder with the name and the identity of the observed elector. Requires the right to `create` the
+/// resource `events` of the API group `events.k8s.io`. Requires the right to `get` the object too, because an event
+/// contains the object's uid.
+///
+/// The recorder does not retry. The first lost event is logged at `warn`, further ones at `debug`, until an event is
+/// recorded again. The observer's thread records the end of a term, so a process that exits immediately afterwards may
+/// lose this event.
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::kubernetes::{Client, ClientConfig};
+/// use leasehold::{EventRecorder, LeaderElector, LeaseStore};
+///
+/// let leases = LeaseStore::new(Client::new(ClientConfig::infer()?)?, "default")?;
+/// let events: EventRecorder = leases.event_recorder("my-controller", "pod-1")?;
+/// let elector = LeaderElector::builder("my-controller").identity("pod-1").observer(events).start_on(leases)?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct EventRecorder {
     client: Client,
@@ -41,14 +58,14 @@ pub struct EventRecorder {
     is_failing: AtomicBool,
 }
 
-/// What the events are about.
+/// The object that the events belong to.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Where it is read.
+    /// The path of the object.
     pub(crate) path: String,
 }
 
@@ -67,11 +84,11 @@ impl EventRecorder {
                 let is_forbidden = error.status().is_some_and(|status| status.code == 403);
                 let advice = match is_forbidden {
                     true => {
-                        "; grant the verb `create` on the resource `events` of the API group `events.k8s.io`, or leave events out"
+                        "; grant the verb `create` on the resource `events` of the API group `events.k8s.io`, or disable events"
                     }
                     false => "",
                 };
-                log_line!(log, target: STORE, level, "{kind} {namespace}/{name}: the event `{what}` is lost: {error}{advice}");
+                log_line!(log, target: STORE, level, "{kind} {namespace}/{name}: event `{what}` lost: {error}{advice}");
             }
         }
     }
@@ -80,7 +97,8 @@ impl EventRecorder {
         let Subject { api_version, kind, namespace, name, path } = &self.subject;
         let request = Request { method: Method::Get, path, query: &[], body: None, timeout: TIMEOUT };
         let object = self.client.request(request)?;
-        // Without it the event is taken, and not found by who looks for those of this object.
+        // The server accepts an event without a uid, but readers that search for the events of this object do not find
+        // the event.
         let object: Option<Value> = limited::read(&object.body, LARGEST_VALUES).ok();
         let uid = object.as_ref().and_then(|object| object.get("metadata")?.get("uid"));
         let now = SystemTime::now();

@@ -6,11 +6,14 @@ use super::object::{Codec, ObjectStore};
 use crate::backends::record_fields::{self, NAMES};
 use crate::store::record::LeaderElectionRecord;
 
-/// Records in the Kubernetes Leases of a namespace: a key is the name of a Lease.
+/// A store in the Leases of a namespace; a key is the name of a Lease.
 ///
-/// Reads carry no `resourceVersion` and are therefore linearizable; updates carry the version and the `uid` of what was
-/// observed, so that the API server compares both. Labels, annotations and spec fields that others put on the Lease
-/// survive.
+/// Reads have no `resourceVersion` and are therefore linearizable. An update contains the version and the `uid` of the
+/// observed Lease, and the API server compares both. The store keeps labels, annotations and spec fields of other
+/// writers.
+///
+/// Requires the verbs `get`, `create`, `update` and `watch` on `leases` of the API group `coordination.k8s.io`. Any
+/// number of electors may share one store behind an `Arc`.
 ///
 /// # Examples
 ///
@@ -45,13 +48,13 @@ impl Codec for LeaseKind {
         let nothing = Map::new();
         let spec = match object.get("spec") {
             None | Some(Value::Null) => &nothing,
-            Some(spec) => spec.as_object().ok_or("its spec is no object")?,
+            Some(spec) => spec.as_object().ok_or("spec is not an object")?,
         };
         record_fields::read(spec, NAMES, number, number)
     }
 
     fn write(object: &mut Value, record: &LeaderElectionRecord) {
-        // A spec that is absent or null becomes an object by being written to.
+        // Writing into an absent or null spec creates the object.
         let spec = &mut object["spec"];
         for (name, value) in NAMES.into_iter().zip(record_fields::values(record)) {
             spec[name] = json!(value);
@@ -60,7 +63,7 @@ impl Codec for LeaseKind {
 }
 
 fn number(value: &Value) -> Result<i32, &'static str> {
-    value.as_i64().and_then(|number| i32::try_from(number).ok()).ok_or("is no 32-bit integer")
+    value.as_i64().and_then(|number| i32::try_from(number).ok()).ok_or("is not a 32-bit integer")
 }
 
 #[cfg(test)]
@@ -100,7 +103,7 @@ mod tests {
     #[test]
     fn invalid_lease_is_an_error() {
         for (what, change) in [
-            ("no object", (|object| *object = json!([1])) as fn(&mut Value)),
+            ("JSON object", (|object| *object = json!([1])) as fn(&mut Value)),
             ("kind", |object| object["kind"] = json!("Status")),
             ("no metadata", |object| object["metadata"] = json!(null)),
             ("name", |object| object["metadata"]["name"] = json!("y")),

@@ -1,4 +1,6 @@
-//! Labels, annotations and owners that an object of ours is to have, beside what others put there.
+//! Labels, annotations and owners of an elector's objects.
+//!
+//! Those of other writers stay on the objects.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +10,9 @@ use super::annotation;
 use crate::util::config_error::ConfigError;
 use crate::util::names::{check_label_value, check_qualified_name};
 
-/// An object that owns those of ours: they are deleted with it. See [`LeaderElectorBuilder::owner_reference`].
+/// An owner of the object with the record, which is deleted with its owner.
 ///
-/// [`LeaderElectorBuilder::owner_reference`]: crate::LeaderElectorBuilder::owner_reference
+/// See [`LeaderElectorBuilder::owner_reference`](crate::LeaderElectorBuilder::owner_reference).
 ///
 /// # Examples
 ///
@@ -23,18 +25,20 @@ use crate::util::names::{check_label_value, check_qualified_name};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnerReference {
-    /// `apiVersion`, such as `apps/v1`.
+    /// The `apiVersion`, such as `apps/v1`.
     pub api_version: String,
-    /// `kind`, such as `Deployment`.
+    /// The `kind`, such as `Deployment`.
     pub kind: String,
-    /// Its name. It is in the same namespace, or of the whole cluster.
+    /// The name of the owner, which is in the same namespace or cluster-scoped.
     pub name: String,
-    /// Its `metadata.uid`. With a wrong one the cluster's garbage collector deletes what names this owner.
+    /// The `metadata.uid` of the owner.
+    ///
+    /// With a wrong uid, the cluster's garbage collector deletes the owned object.
     pub uid: String,
 }
 
 impl OwnerReference {
-    /// The object with this `apiVersion`, `kind`, `name` and `uid`.
+    /// Creates a reference to the object with this `apiVersion`, `kind`, `name` and `uid`.
     pub fn new(
         api_version: impl Into<String>,
         kind: impl Into<String>,
@@ -45,7 +49,7 @@ impl OwnerReference {
     }
 }
 
-/// What every object of a store is to have: it is put there when the object is made, and again with each of our writes.
+/// The metadata that the store writes when it creates an object, and again with each update.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Metadata {
     pub(crate) labels: BTreeMap<String, String>,
@@ -58,17 +62,17 @@ impl Metadata {
         self.labels.is_empty() && self.annotations.is_empty() && self.owners.is_empty()
     }
 
-    /// Whether the API server would take it.
+    /// Returns an error if the API server would reject the metadata.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         for (key, value) in &self.labels {
             check_qualified_name("label", key)?;
             check_label_value(key, value)?;
         }
         for key in self.annotations.keys() {
-            // The API server takes upper case where labels may have none.
+            // The API server accepts uppercase letters in annotation keys where labels must be lowercase.
             check_qualified_name("annotation", &key.to_lowercase())?;
             if key == annotation::KEY {
-                return Err(ConfigError::new("annotation", format_args!("{key:?}"), "it is where records are kept"));
+                return Err(ConfigError::new("annotation", format_args!("{key:?}"), "reserved for records"));
             }
         }
         let parts =
@@ -94,13 +98,13 @@ impl Metadata {
             if !owners.is_array() {
                 *owners = json!([]);
             }
-            self.owners.iter().for_each(|owner| owner.write(owners.as_array_mut().expect("it is one now")));
+            self.owners.iter().for_each(|owner| owner.write(owners.as_array_mut().expect("just made an array")));
         }
     }
 }
 
 impl OwnerReference {
-    /// Beside other owners; whoever has said more of this one, such as that it is the controller, is left his word.
+    /// Adds this owner unless the list has an owner with the same uid, whose other fields must not change.
     fn write(&self, owners: &mut Vec<Value>) {
         if !owners.iter().any(|owner| owner["uid"] == self.uid.as_str()) {
             let Self { api_version, kind, name, uid } = self;
@@ -113,12 +117,12 @@ fn member<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<Str
     as_object(object.entry(name).or_insert(Value::Null))
 }
 
-/// What is none becomes an empty one: whatever a server answers, writing into it must not panic.
+/// Replaces any other value by an empty object, so that writing into an invalid response cannot panic.
 fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = json!({});
     }
-    value.as_object_mut().expect("it is one now")
+    value.as_object_mut().expect("just made an object")
 }
 
 #[cfg(test)]
@@ -161,7 +165,7 @@ mod tests {
         }
         let mut object = json!({ "metadata": { "labels": null } });
         Metadata::default().write(&mut object);
-        assert_eq!(object, json!({ "metadata": { "labels": null } }), "nothing of ours changes nothing");
+        assert_eq!(object, json!({ "metadata": { "labels": null } }), "empty metadata changes nothing");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Records in objects of an API server, of whatever kind: what they all have in common. A [`Codec`] knows the one kind.
+//! Records in objects of an API server. A [`Codec`] supports one kind of object.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -19,36 +19,38 @@ use crate::util::log_fields::STORE;
 use crate::util::names::{check_name, check_namespace};
 use crate::util::panics::log_line;
 
-/// How long a watch lasts at least, and at most twice that: many watches must not end at one time.
+/// Minimum duration of a watch. Each watch lasts at most twice as long, at random, so that watches do not end together.
 const WATCH_LASTS: Duration = Duration::from_secs(300);
 
-/// How long opening a watch may take.
+/// Time limit for opening a watch.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// A server sends a bookmark about once a minute. Where it does not, a watch of a lease that nobody holds is opened anew.
+/// A server sends a bookmark about once a minute. Without bookmarks, the watch of an unheld lease restarts after this
+/// time.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// What may be read as an object. etcd refuses requests of more than 1.5 MiB (its `--max-request-bytes`), and the store holds
-/// them in a binary form, of which the JSON can be longer: twice as long is taken for an object.
+/// Maximum size of an object's JSON: twice the 1.5 MiB that etcd accepts in a request (its `--max-request-bytes`).
+///
+/// etcd holds the object in a binary form, of which the JSON can be longer.
 const LARGEST: usize = 3 * 1024 * 1024;
 
-/// What the values of an object may take in memory while it is read. With the answer, and with the record that is copied out
-/// of it, that stays below 16 MiB.
+/// Memory limit for the values of an object. Together with the response and the copied record, the total stays below 16
+/// MiB.
 const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
-/// How a kind of object holds a record.
+/// The position of the record in one kind of object.
 pub trait Codec: Send + Sync + 'static {
-    /// The group of the API that objects of this kind are in, for whoever grants rights. Empty for the core group.
+    /// The API group, as RBAC rules name it. Empty for the core group.
     const GROUP: &'static str;
-    /// `apiVersion`.
+    /// The `apiVersion` of the objects.
     const API_VERSION: &'static str;
-    /// Where the API is served.
+    /// The path of the API version.
     const PATH: &'static str;
-    /// `kind`.
+    /// The `kind` of the objects.
     const KIND: &'static str;
-    /// As the kind is called in sentences.
+    /// The name of the kind in messages.
     const NAME: &'static str;
-    /// As it is called in paths, and in rights.
+    /// The name of the kind in paths and RBAC rules.
     const RESOURCE: &'static str;
 
     /// Returns the record without its uid, or the fault of the object. Defaults to the record in the annotation.
@@ -56,14 +58,28 @@ pub trait Codec: Send + Sync + 'static {
         annotation::read(object)
     }
 
-    /// Writes the record into the object, and leaves all else alone. Defaults to the annotation.
+    /// Writes the record into the object and changes nothing else. Defaults to the annotation.
     fn write(object: &mut Value, record: &LeaderElectionRecord) {
         annotation::write(object, record);
     }
 }
 
-/// Records in the objects of one kind in a namespace: a [`LeaseStore`](crate::LeaseStore), a
-/// [`ConfigMapStore`](crate::ConfigMapStore) or an [`EndpointsStore`](crate::EndpointsStore).
+/// A store that keeps records in the objects of one kind in a namespace.
+///
+/// Use one of the aliases [`LeaseStore`](crate::LeaseStore), [`ConfigMapStore`](crate::ConfigMapStore) and
+/// [`EndpointsStore`](crate::EndpointsStore).
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::kubernetes::{Client, ClientConfig};
+/// use leasehold::{ConfigMapStore, LeaderElector};
+///
+/// let client = Client::new(ClientConfig::infer()?)?;
+/// let store = ConfigMapStore::new(client, "kube-system")?.label("app.kubernetes.io/name", "jobs");
+/// let elector = LeaderElector::builder("jobs").start_on(store)?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ObjectStore<C> {
     client: Client,
@@ -72,7 +88,7 @@ pub struct ObjectStore<C> {
     codec: PhantomData<fn() -> C>,
 }
 
-/// What a line of a watch says, and the version that it tells of.
+/// One line of a watch, and the version in it.
 struct WatchLine {
     version: Option<u64>,
     is_bookmark: bool,
@@ -81,6 +97,8 @@ struct WatchLine {
 
 impl<C: Codec> ObjectStore<C> {
     /// Creates a store of the objects in `namespace`.
+    ///
+    /// Sends nothing.
     ///
     /// # Errors
     ///
@@ -94,31 +112,37 @@ impl<C: Codec> ObjectStore<C> {
         Ok(Self { client, namespace: namespace.to_owned(), metadata, codec: PhantomData })
     }
 
-    /// Adds a label to each object of this store. See [`LeaderElectorBuilder::label`](crate::LeaderElectorBuilder::label).
+    /// Adds a label to each object of this store.
+    ///
+    /// See [`LeaderElectorBuilder::label`](crate::LeaderElectorBuilder::label). Defaults to no labels.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.labels.insert(key.into(), value.into());
         self
     }
 
-    /// Adds an annotation to each object of this store. See
-    /// [`LeaderElectorBuilder::annotation`](crate::LeaderElectorBuilder::annotation).
+    /// Adds an annotation to each object of this store.
+    ///
+    /// See [`LeaderElectorBuilder::annotation`](crate::LeaderElectorBuilder::annotation). Defaults to no annotations.
     #[must_use]
     pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.annotations.insert(key.into(), value.into());
         self
     }
 
-    /// Adds an owner to each object of this store. See
-    /// [`LeaderElectorBuilder::owner_reference`](crate::LeaderElectorBuilder::owner_reference).
+    /// Adds an owner to each object of this store.
+    ///
+    /// See [`LeaderElectorBuilder::owner_reference`](crate::LeaderElectorBuilder::owner_reference). Defaults to no
+    /// owners.
     #[must_use]
     pub fn owner_reference(mut self, owner: OwnerReference) -> Self {
         self.metadata.owners.push(owner);
         self
     }
 
-    /// Creates an observer that records the terms of a candidate as events of the object `key`. Give the observer to
-    /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
+    /// Creates an observer that records a candidate's terms as events of the object `key`.
+    ///
+    /// Pass the observer to [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
     ///
     /// # Examples
     ///
@@ -136,7 +160,7 @@ impl<C: Codec> ObjectStore<C> {
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError`] if `key` is not a name of an object.
+    /// Returns [`ConfigError`] if `key` is not a valid object name.
     pub fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
         check_name(key)?;
         let subject = Subject {
@@ -182,11 +206,11 @@ impl<C: Codec> ObjectStore<C> {
             .map_err(|error| self.explain(verb, &self.describe(key), error))
     }
 
-    /// The object as it was observed, with this record in it, and with what all objects are to have.
+    /// Returns the observed object with this record and the configured metadata.
     fn replacement(&self, base: &VersionedRecord, record: &LeaderElectionRecord) -> Value {
         let mut object = base.data.get::<Value>().cloned().unwrap_or_else(|| json!({}));
         self.metadata.write(&mut object);
-        // The uid turns a PUT to an object that was deleted meanwhile into a conflict; without it, it creates one.
+        // The uid turns a PUT to a deleted object into a conflict. Without the uid, the PUT creates the object.
         object["metadata"]["uid"] = json!(base.record.uid);
         object["metadata"]["resourceVersion"] = json!(base.version.to_string());
         C::write(&mut object, record);
@@ -200,21 +224,21 @@ impl<C: Codec> ObjectStore<C> {
 
     fn parse(&self, key: &str, mut object: Value) -> Result<VersionedRecord, StoreError> {
         let (record, version) = parse::<C>(&object, key).map_err(|what| self.malformed(key, &what))?;
-        // It is the longest part of many an object, and a server that gets none keeps what it has.
+        // Drops the longest part of many objects. The server keeps `managedFields` if a PUT has none.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
         Ok(VersionedRecord::new(record, version, StoreData::new(object)))
     }
 
-    /// What one line of a watch says.
+    /// Parses one line of a watch.
     fn event(&self, scope: WatchScope<'_>, line: &[u8]) -> Result<WatchLine, StoreError> {
         let malformed = |what: &str| {
-            let message = format!("cannot watch {}: the event makes no sense: {what}", self.describe_scope(scope));
+            let message = format!("cannot watch {}: invalid event: {what}", self.describe_scope(scope));
             StoreError::new(StoreErrorKind::Malformed, message)
         };
         let mut event = read(line).map_err(|what| malformed(&what))?;
-        let object = event.get_mut("object").map(Value::take).ok_or_else(|| malformed("it has no object"))?;
+        let object = event.get_mut("object").map(Value::take).ok_or_else(|| malformed("no object"))?;
         let version = resource_version(&object);
         let name = object["metadata"]["name"].as_str();
         let is_asked_for = match scope {
@@ -224,14 +248,14 @@ impl<C: Codec> ObjectStore<C> {
         let is_bookmark = event["type"] == "BOOKMARK";
         let event = match event["type"].as_str() {
             Some("BOOKMARK") => {
-                version.ok_or_else(|| malformed("a bookmark without a version"))?;
+                version.ok_or_else(|| malformed("bookmark without a version"))?;
                 None
             }
             Some("ERROR") => return Err(self.watch_ended(scope, &object)),
-            // A proxy, or a server that ignores selectors, may show us what we did not ask for.
+            // A proxy, or a server that ignores selectors, may send objects that were not requested.
             Some(_) if !is_asked_for => return Ok(WatchLine { version: None, is_bookmark: false, event: None }),
             Some("DELETED") => {
-                let version = version.ok_or_else(|| malformed("a deletion without a version"))?;
+                let version = version.ok_or_else(|| malformed("deletion without a version"))?;
                 Some(WatchEvent::Deleted { key: name.unwrap_or_default().into(), version })
             }
             Some("ADDED" | "MODIFIED") => {
@@ -239,19 +263,19 @@ impl<C: Codec> ObjectStore<C> {
                 match (self.parse(&key, object), scope) {
                     (Ok(observed), _) => Some(WatchEvent::Changed { key, observed }),
                     (Err(error), WatchScope::Key(_)) => return Err(error),
-                    // One object that makes no sense does not keep the others from being told of.
+                    // One invalid object must not hide the others.
                     (Err(error), WatchScope::All) => {
                         log_line!(debug, target: STORE, "{error}");
                         None
                     }
                 }
             }
-            _ => return Err(malformed("its type is unknown")),
+            _ => return Err(malformed("unknown type")),
         };
         Ok(WatchLine { version, is_bookmark, event })
     }
 
-    /// The server's last word in a watch, after it had begun with 200.
+    /// Returns the error that the server sent in a watch, after the status code 200.
     fn watch_ended(&self, scope: WatchScope<'_>, object: &Value) -> StoreError {
         let status = ApiStatus::from_object(object).unwrap_or_default();
         let kind = if status.code == 410 { StoreErrorKind::Expired } else { StoreErrorKind::Unavailable };
@@ -260,7 +284,7 @@ impl<C: Codec> ObjectStore<C> {
     }
 
     fn malformed(&self, key: &str, what: &str) -> StoreError {
-        let message = format!("{}: not usable as a {}: {what}", self.describe(key), C::KIND);
+        let message = format!("{}: not a valid {}: {what}", self.describe(key), C::KIND);
         StoreError::new(StoreErrorKind::Malformed, message)
     }
 
@@ -270,8 +294,8 @@ impl<C: Codec> ObjectStore<C> {
             ErrorKind::Status(status) => match (status.code, status.reason.as_str()) {
                 (409, "AlreadyExists") => (StoreErrorKind::AlreadyExists, None),
                 (409, _) => (StoreErrorKind::Conflict, None),
-                // Of rights alone the server says that somebody `cannot` do something: quotas, policies and namespaces that are
-                // being deleted forbid as well.
+                // Only missing rights produce the words `cannot VERB resource`. Quotas, policies and terminating
+                // namespaces also cause a 403.
                 (403, _) if !status.message.contains(&format!(" cannot {verb} resource ")) => {
                     (StoreErrorKind::Forbidden, None)
                 }
@@ -337,9 +361,9 @@ impl<C: Codec> Store for ObjectStore<C> {
     ) -> Result<VersionedRecord, StoreError> {
         match self.request("update", key, Some(&self.replacement(base, record)), call) {
             Ok(response) => self.read(key, &response),
-            // For some kinds, a deleted object conflicts with its uid. For others, the server does not find it.
+            // Depending on the kind, the server answers an update of a deleted object with a conflict or with a 404.
             Err(error) if is_absence(&error, C::RESOURCE) => {
-                let message = format!("cannot update {}: it is gone", self.describe(key));
+                let message = format!("cannot update {}: the object was deleted", self.describe(key));
                 Err(StoreError::new(StoreErrorKind::Conflict, message))
             }
             Err(error) => Err(error),
@@ -380,7 +404,7 @@ impl<C: Codec> Store for ObjectStore<C> {
             if let Some(event) = event {
                 on_event(event);
             }
-            // The server sends the existing objects in the order of their names. Only a bookmark marks the end of these.
+            // The server first sends the existing objects in the order of their names. Only a bookmark marks their end.
             is_in_order |= is_bookmark;
             if let Some(version) = version.filter(|_| is_in_order) {
                 let newest = *after.insert(after.map_or(version, |after| after.max(version)));
@@ -408,7 +432,7 @@ impl<C: Codec> Store for ObjectStore<C> {
     }
 }
 
-/// Whether the API server itself says that there is no such object: a proxy's 404 says nothing about it.
+/// Returns `true` if the API server itself reports that the object is absent. A proxy can answer 404 too.
 fn is_absence(error: &StoreError, resource: &str) -> bool {
     std::error::Error::source(error)
         .and_then(|source| source.downcast_ref::<ClientError>())
@@ -418,26 +442,26 @@ fn is_absence(error: &StoreError, resource: &str) -> bool {
         })
 }
 
-/// The values of an answer with an object in it; or why they are not read.
+/// Parses an object, or returns the reason for failure.
 fn read(text: &[u8]) -> Result<Value, String> {
     match text.len() > LARGEST {
-        true => Err(format!("{} bytes are more than an object in a store may have", text.len())),
+        true => Err(format!("{} bytes exceed the size limit of an object", text.len())),
         false => json::read(text, LARGEST_VALUES).map_err(|unreadable| unreadable.to_string()),
     }
 }
 
-/// The record and the version in an object; or what is wrong with it.
+/// Returns the record and the version of an object, or the fault of the object.
 pub(super) fn parse<C: Codec>(object: &Value, name: &str) -> Result<(LeaderElectionRecord, u64), String> {
-    let object = object.as_object().ok_or("it is no object")?;
+    let object = object.as_object().ok_or("not a JSON object")?;
     if object.get("kind").and_then(Value::as_str) != Some(C::KIND) {
-        return Err("its kind is another".into());
+        return Err("wrong kind".into());
     }
-    let metadata = object.get("metadata").and_then(Value::as_object).ok_or("it has no metadata")?;
+    let metadata = object.get("metadata").and_then(Value::as_object).ok_or("no metadata")?;
     if metadata.get("name").and_then(Value::as_str) != Some(name) {
-        return Err("its name is another".into());
+        return Err("wrong name".into());
     }
-    let version = version_in(metadata).ok_or("its resourceVersion is not an integer between 1 and 2^63 - 1")?;
-    let uid = metadata.get("uid").and_then(Value::as_str).filter(|uid| !uid.is_empty()).ok_or("it has no uid")?;
+    let version = version_in(metadata).ok_or("resourceVersion is not an integer between 1 and 2^63 - 1")?;
+    let uid = metadata.get("uid").and_then(Value::as_str).filter(|uid| !uid.is_empty()).ok_or("no uid")?;
     Ok((LeaderElectionRecord { uid: Some(uid.to_owned()), ..C::read(object)? }, version))
 }
 
@@ -447,7 +471,8 @@ fn resource_version(object: &Value) -> Option<u64> {
 
 fn version_in(metadata: &Map<String, Value>) -> Option<u64> {
     let text = metadata.get("resourceVersion")?.as_str()?;
-    // In any other form ("+7", "007") it would not be what we send back, and every update would be a conflict.
+    // The next update must return the same text. A text such as "+7" or "007" would change, and every update would
+    // conflict.
     text.parse().ok().filter(|version: &u64| (1..=MAX_VERSION).contains(version) && version.to_string() == text)
 }
 
@@ -502,7 +527,7 @@ mod tests {
         ] {
             assert_eq!(kind(of_the_client.clone()), expected, "{of_the_client:?}");
         }
-        // The last word of a watch.
+        // The last event of a watch.
         for (code, expected) in [(410, Expired), (429, Unavailable), (500, Unavailable)] {
             let status = json!({"kind": "Status", "code": code, "details": {"retryAfterSeconds": 7}});
             let ended = objects.watch_ended(WatchScope::All, &status);

@@ -1,4 +1,4 @@
-//! What must hold of every answer with an object in it, and of every watch: with Leases.
+//! Properties of every response with an object and of every watch, checked with Leases.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -15,12 +15,12 @@ pub(crate) const LEASE: Target = Target { name: "lease", base: 64 * 1024, read: 
 
 pub(crate) const WATCH: Target = Target { name: "watch", base: 64 * 1024, read: read_watch, check: check_watch };
 
-/// No message quotes more of a server than this.
+/// Limit for a message that quotes a server.
 const LONGEST_MESSAGE: usize = 16 * 1024;
 
 const NAME: &str = "my-controller";
 
-/// Nothing is sent through it, so one is enough.
+/// One store is enough, because no test sends a request.
 fn leases() -> &'static ObjectStore<LeaseKind> {
     static LEASES: OnceLock<ObjectStore<LeaseKind>> = OnceLock::new();
     LEASES.get_or_init(|| {
@@ -48,7 +48,7 @@ fn check_lease(input: &[u8]) {
     }
 }
 
-/// A record is written back as it was read, beside all else that the object holds.
+/// Checks that a record is written back as it was read, and that other fields of the object stay the same.
 fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &VersionedRecord) {
     let VersionedRecord { record, version, data } = observed;
     assert!(*version > 0);
@@ -65,7 +65,7 @@ fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &VersionedRecord) {
     }
 }
 
-/// All that an update leaves alone.
+/// Returns the parts of an object that an update does not change.
 fn others(object: &Value) -> Value {
     let mut object = object.clone();
     LeaseKind::write(&mut object, &LeaderElectionRecord::default());
@@ -94,14 +94,14 @@ fn check_watch(input: &[u8]) {
                     None => {}
                     Some(WatchEvent::Changed { observed, .. }) => check_observed(leases, &observed),
                     Some(WatchEvent::Deleted { version, .. }) => assert!(version > 0),
-                    Some(event) => panic!("no line says {event:?}"),
+                    Some(event) => panic!("no line has {event:?}"),
                 }
             }
             Err(error) => {
                 use StoreErrorKind::*;
                 assert!(matches!(error.kind(), Malformed | Expired | Unavailable), "{error}");
                 assert!(error.retry_after().is_none_or(|wait| wait <= Duration::from_secs(3600)));
-                // The watch is over.
+                // The watch has ended.
                 return assert_loggable(&error.to_string(), LONGEST_MESSAGE);
             }
         }

@@ -1,4 +1,4 @@
-//! The kinds of objects that hold a record, by the names that client-go has for them.
+//! The kinds of objects that hold a record, with their client-go names.
 
 use std::str::FromStr;
 
@@ -18,8 +18,9 @@ use crate::store::Store;
 use crate::util::config_error::ConfigError;
 use crate::util::sync::Arc;
 
-/// The kind of object that holds a record, or two kinds at once, by the name that client-go has for it: see
-/// [`LeaderElectorBuilder::resource_lock`](crate::LeaderElectorBuilder::resource_lock).
+/// The kind of object that holds the record, or two kinds at once, with client-go's names.
+///
+/// See [`LeaderElectorBuilder::resource_lock`](crate::LeaderElectorBuilder::resource_lock). Defaults to `Leases`.
 ///
 /// # Examples
 ///
@@ -32,21 +33,21 @@ use crate::util::sync::Arc;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ResourceLock {
-    /// `leases`; also where it is empty.
+    /// `leases`, or an empty name: a Lease.
     #[default]
     #[serde(alias = "")]
     Leases,
-    /// `configmaps`.
+    /// `configmaps`: a ConfigMap.
     ConfigMaps,
-    /// `endpoints`.
+    /// `endpoints`: an Endpoints object.
     Endpoints,
-    /// `configmapsleases`: a ConfigMap and a Lease at once, to move from the one to the other.
+    /// `configmapsleases`: a ConfigMap and a Lease at once, to migrate between the two.
     ConfigMapsLeases,
-    /// `endpointsleases`: Endpoints and a Lease at once.
+    /// `endpointsleases`: an Endpoints object and a Lease at once, to migrate between the two.
     EndpointsLeases,
 }
 
-/// The cluster of an election, and what holds its record there.
+/// The cluster of an election, and the objects that hold the record there.
 #[derive(Clone, Default)]
 pub(crate) struct ObjectChoice {
     pub(crate) cluster: Choice,
@@ -55,7 +56,7 @@ pub(crate) struct ObjectChoice {
     pub(crate) events: bool,
 }
 
-/// The store of one kind of object that an election takes place on, and the recorder of the candidate's events.
+/// The store of one kind of object, and the recorder of the candidate's events.
 pub(crate) struct ElectionObjects {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) events: EventRecorder,
@@ -99,7 +100,7 @@ impl FromStr for ResourceLock {
 
     fn from_str(name: &str) -> Result<Self, ConfigError> {
         let known = Self::deserialize(IntoDeserializer::<Error>::into_deserializer(name));
-        let rule = "there are leases, configmaps, endpoints, configmapsleases and endpointsleases";
+        let rule = "must be leases, configmaps, endpoints, configmapsleases or endpointsleases";
         known.map_err(|_| ConfigError::new("resourceLock", format_args!("{name:?}"), rule))
     }
 }

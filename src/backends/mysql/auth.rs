@@ -1,4 +1,4 @@
-//! What proves who we are, by the method that the server names.
+//! Authentication by the method that the server names.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -6,18 +6,18 @@ use sha2::{Digest, Sha256};
 use crate::net::error::{Error, NetErrorKind};
 use crate::net::text::clean;
 
-/// The length of what a server sends to be answered.
+/// The length of a server's challenge.
 pub(super) const SCRAMBLE: usize = 20;
 
-/// Names of methods are shorter, and may be anything.
+/// Maximum length of a method's name in a message. A server may send any name.
 const MAX_NAME: usize = 40;
 
-/// How a user's password is shown to be known.
+/// The method by which the client proves that it has the password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuthMethod {
     Native,
     CachingSha2,
-    /// The password as it is.
+    /// The password itself.
     Clear,
 }
 
@@ -34,7 +34,7 @@ impl AuthMethod {
         }
     }
 
-    /// What is sent, where nobody else can read it if that `is_confidential`.
+    /// Returns the proof. `is_confidential` means that no other machine can read the connection.
     pub(super) fn answer(self, password: &str, scramble: &[u8], is_confidential: bool) -> Result<Vec<u8>, Error> {
         match self {
             Self::Clear => self.full(password, is_confidential),
@@ -44,26 +44,26 @@ impl AuthMethod {
         }
     }
 
-    /// Returns the password itself. A server asks for this form if the server cannot check the other form.
+    /// Returns the password itself. A server requests this form if the server cannot check the other form.
     pub(super) fn full(self, password: &str, is_confidential: bool) -> Result<Vec<u8>, Error> {
         if is_confidential {
             return Ok([password.as_bytes(), &[0]].concat());
         }
         let rule = format!(
-            "the server wants the password itself (by {}), which is not sent without TLS; use ssl-mode=VERIFY_IDENTITY or \
-             REQUIRED, or a socket of this machine",
+            "the server requests the password itself ({}), which requires TLS; use ssl-mode=VERIFY_IDENTITY or \
+             REQUIRED, or a Unix socket",
             self.name()
         );
         Err(Error::new(NetErrorKind::Credentials, rule))
     }
 }
 
-/// Says which method it is that we do not know.
+/// Returns the error for an unsupported method.
 pub(super) fn unknown(name: &[u8]) -> Error {
     let name = clean(&String::from_utf8_lossy(name), MAX_NAME);
     let rule = format!(
-        "the server wants the authentication method {name:?}, which is not supported; give the user one of \
-         mysql_native_password and caching_sha2_password"
+        "the server requests the unsupported authentication method {name:?}; set one of these for the user: \
+         mysql_native_password, caching_sha2_password"
     );
     Error::new(NetErrorKind::Credentials, rule)
 }

@@ -1,4 +1,4 @@
-//! The client: one statement, one answer.
+//! The blocking client: sends one statement and returns one result.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// More connections than this are not kept open for the calls to come.
+/// Maximum number of idle connections that the client keeps open for later calls.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
 /// A blocking client for one server.
@@ -37,7 +37,7 @@ pub(crate) struct MySqlClient {
     idle: Pool<PooledSession>,
 }
 
-/// A session that one call has, or none.
+/// A session that one call uses at a time.
 struct PooledSession {
     connection: MySqlConnection,
     session: MySqlSession,
@@ -49,22 +49,24 @@ struct PooledSession {
 #[derive(Clone, Copy)]
 pub(crate) struct MySqlStatement<'a> {
     pub(crate) sql: &'a str,
-    /// It changes nothing, so it may be sent again after it may have been received.
+    /// `true` if the statement changes nothing. The client may repeat such a statement after the server may have
+    /// received it.
     pub(crate) is_read: bool,
     pub(crate) call: &'a CallContext,
 }
 
 impl MySqlClient {
-    /// Makes a client. Nothing is sent yet.
+    /// Creates a client. Sends nothing.
     pub(crate) fn new(config: MySqlConfig, table: Shape) -> Result<Self, ConfigError> {
         let mode = config.tls_mode()?;
         let MySqlConfig { address, user, password, database, tls, .. } = config;
-        let user = user.ok_or_else(|| ConfigError::new("user", "missing", "name one, in the URL or by with_user"))?;
+        let user =
+            user.ok_or_else(|| ConfigError::new("user", "missing", "set a user in the URL or with with_user"))?;
         password.check(false)?;
         let fixed = password.fixed.as_ref().map_or("", Secret::expose);
         for (field, text) in [("user", &*user), ("password", fixed), ("database", &*database)] {
             if text.contains('\0') {
-                return Err(ConfigError::new(field, "unusable", "it must not hold a NUL character"));
+                return Err(ConfigError::new(field, "unusable", "a NUL character is not allowed"));
             }
         }
         let tls = mode.client(&tls.unwrap_or_default(), &address)?;
@@ -72,7 +74,7 @@ impl MySqlClient {
         Ok(Self { address, user, password, database, table, tls, dialer, idle })
     }
 
-    /// The server and the database.
+    /// Returns the server and the database, without secrets.
     pub(crate) fn location(&self) -> String {
         match &self.address {
             Address::Tcp { .. } => format!("{}/{}", self.address, self.database),
@@ -84,7 +86,7 @@ impl MySqlClient {
         &self.password
     }
 
-    /// Sends a statement, and answers what it has done.
+    /// Sends a statement and returns its result.
     pub(crate) fn query(&self, request: MySqlStatement<'_>) -> Result<StatementResult, Error> {
         let (call, mut used) = (ActiveCall::begin(request.call.remaining(), request.call.cancel()), None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
@@ -95,7 +97,7 @@ impl MySqlClient {
         call.end(answer, [&self.idle], used.map(|pooled| (&self.idle, pooled)))
     }
 
-    /// A new session, for this call.
+    /// Opens a session for this call.
     fn open(&self, call: &ActiveCall, cancel: &CancelToken) -> Result<PooledSession, Error> {
         let open = |password: Option<&str>, files: u64, tls: Option<&TlsParts>| {
             let (socket, mut route) = self.address.open(&self.dialer, call.deadline, &call.interrupter)?;
@@ -116,7 +118,7 @@ impl MySqlClient {
         let log_in = |password: Option<&str>| {
             ClientTls::open(self.tls.as_ref(), |files, tls| open(password, files, tls.as_ref()))
         };
-        // Access denied: the password is wrong, or this user must have none or some.
+        // Access denied: the password is wrong, or the user must have none or some.
         let is_refused = |error: &Error| matches!(error.code(), Some(1045 | 1698));
         self.password.log_in(call.deadline, cancel, log_in, is_refused)
     }
@@ -138,13 +140,13 @@ impl CallConnection for PooledSession {
 
 impl PooledSession {
     fn carry_out(&mut self, request: MySqlStatement<'_>, deadline: Instant) -> Result<StatementResult, Error> {
-        // The server itself would not refuse it.
+        // The server executes writes of such a user even while it is read-only.
         if !request.is_read && self.session.writes_on_read_only {
             session::check_writable_by(&mut self.connection, deadline)?;
         }
         match self.connection.query(request.sql, deadline) {
             // The rows belong to another statement, and do not prove that this statement has changed nothing.
-            Ok(answer) if !request.is_read && answer.is_rows => Err(malformed("a write has rows").sent(true).into()),
+            Ok(answer) if !request.is_read && answer.is_rows => Err(malformed("rows for a write").sent(true).into()),
             other => other.map_err(Error::sent),
         }
     }

@@ -1,4 +1,4 @@
-//! How a server is reached, and as whom.
+//! Configuration of a [`MySqlStore`](crate::MySqlStore).
 
 use std::error::Error;
 use std::time::Duration;
@@ -12,11 +12,12 @@ use crate::util::config_error::ConfigError;
 
 const PORT: u16 = 3306;
 
-/// What people notice is longer, and a server does not notice this.
+/// Too short for people to notice, and a small load for a server.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How a MySQL or MariaDB server is reached, as whom, and in which database the table is. A password in it is not shown by
-/// `Debug`.
+/// The address of a MySQL or MariaDB server, the user, and the database.
+///
+/// `Debug` does not show passwords and keys.
 ///
 /// # Examples
 ///
@@ -39,20 +40,24 @@ pub struct MySqlConfig {
 }
 
 impl MySqlConfig {
-    /// A URL such as `mysql://user:password@host:3306/database`; `mariadb://` is the same. What is no letter, digit, `-`, `.`, `_`
-    /// or `~` in a name or a password is written with a `%`. Parameters:
+    /// Creates a configuration from a URL such as `mysql://user:password@host:3306/database`.
     ///
-    /// - `socket=/run/mysqld/mysqld.sock`: through this socket of the machine, and not to the host.
-    /// - `ssl-mode=VERIFY_IDENTITY`: in TLS, to a server whose certificate is for its host. The default to other machines.
-    /// - `ssl-mode=REQUIRED`: in TLS, **without verifying who answers**: whoever is in between can be the server, and is given the
-    ///   password where the server's method asks for it.
-    /// - `ssl-mode=DISABLED`: not in TLS. The default to this very machine, unless there is a [`with_tls`](Self::with_tls).
+    /// The scheme `mariadb://` means the same. Names and passwords must be percent-encoded, except letters, digits,
+    /// `-`, `.`, `_` and `~`. The port defaults to 3306. The server must be the primary, with a name that no load
+    /// balancer distributes over replicas.
     ///
-    /// The server must be the primary, by a name that no load balancer spreads over replicas.
+    /// | parameter | meaning |
+    /// |---|---|
+    /// | `socket=/run/mysqld/mysqld.sock` | connects through this Unix socket instead of the host |
+    /// | `ssl-mode=VERIFY_IDENTITY` | uses TLS, and verifies that the certificate is for the host |
+    /// | `ssl-mode=REQUIRED` | uses TLS **without verifying the server** |
+    /// | `ssl-mode=DISABLED` | uses no TLS |
     ///
-    /// # Errors
+    /// With `REQUIRED`, any machine on the way can pose as the server. That machine gets the password if the
+    /// authentication method sends the password itself.
     ///
-    /// [`ConfigError`] when it is no such URL. It does not quote it.
+    /// `ssl-mode` defaults to `VERIFY_IDENTITY` for other machines and after [`with_tls`](Self::with_tls), and to
+    /// `DISABLED` for this machine.
     ///
     /// # Examples
     ///
@@ -62,9 +67,13 @@ impl MySqlConfig {
     /// let config = MySqlConfig::new("mysql://jobs@localhost/app?socket=/run/mysqld/mysqld.sock")?;
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] if the URL is invalid. The error does not contain the URL, which may contain a password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
         let refuse = |rule: &str| {
-            let rule = format!("it {rule}; write it as mysql://user:password@host:3306/database");
+            let rule = format!("the URL {rule}; use mysql://user:password@host:3306/database");
             ConfigError::new("url", "unusable", rule)
         };
         let url = DatabaseUrl::parse(url, &["mysql", "mariadb"]).map_err(refuse)?;
@@ -80,7 +89,7 @@ impl MySqlConfig {
                 ("ssl-mode", _) => {
                     return Err(refuse("has an ssl-mode other than DISABLED, REQUIRED, VERIFY_IDENTITY"));
                 }
-                // Its name may be part of a password.
+                // The name may be part of a password, so the error does not contain it.
                 _ => return Err(refuse("has a parameter other than socket and ssl-mode")),
             }
         }
@@ -100,24 +109,29 @@ impl MySqlConfig {
         })
     }
 
-    /// As this user, whatever the URL says.
+    /// Sets the user.
+    ///
+    /// Defaults to the user of the URL.
     #[must_use]
     pub fn with_user(mut self, name: impl Into<String>) -> Self {
         self.user = Some(name.into());
         self
     }
 
-    /// With this password, whatever the URL says. By default there is none.
+    /// Sets the password.
+    ///
+    /// Defaults to the password of the URL, or else to no password.
     #[must_use]
     pub fn with_password(mut self, password: impl Into<String>) -> Self {
         self.password.fix(password);
         self
     }
 
-    /// Sets the source of the password, which is called before each login.
+    /// Sets the source of the password.
     ///
-    /// If the server refuses the login, the source is called once more before the call fails. The source runs on the thread of the
-    /// call and must return within [`CallContext::remaining`]. If a password is also set, [`MySqlStore::new`] returns an error.
+    /// The client calls the source before each login. If the server refuses the login, the client calls the source once
+    /// more before the call fails. The source runs on the thread of the call and must return within
+    /// [`CallContext::remaining`]. If a password is also set, [`MySqlStore::new`] returns an error.
     ///
     /// Defaults to the password of the URL.
     ///
@@ -144,15 +158,21 @@ impl MySqlConfig {
         self
     }
 
-    /// In TLS, also to this machine, and whom to trust then. By default the system's roots are trusted.
+    /// Enables TLS with these trusted authorities and this client certificate.
+    ///
+    /// Applies to connections to this machine, too.
+    ///
+    /// Defaults to the roots of the system without a client certificate if `ssl-mode` or the address requires TLS.
     #[must_use]
     pub fn with_tls(mut self, tls: TlsConfig) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// How often a watch reads what it watches: so much later, at most, and half of that on the average, is a change known.
-    /// Default: 50 ms. At least 1 ms.
+    /// Sets the interval of a watch's reads.
+    ///
+    /// A watch detects a change after at most this time, and after half of it on average. The interval is at least 1
+    /// ms. Defaults to 50 ms.
     #[must_use]
     pub fn with_poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval.max(Duration::from_millis(1));
@@ -162,7 +182,7 @@ impl MySqlConfig {
     pub(crate) fn tls_mode(&self) -> Result<TlsMode, ConfigError> {
         match (self.ssl_mode, &self.tls) {
             (Some(TlsMode::Disable), Some(_)) => {
-                let rule = "there is a configuration for TLS; leave one of the two out";
+                let rule = "with_tls configures TLS; remove one of the two";
                 Err(ConfigError::new("ssl-mode", "DISABLED", rule))
             }
             (Some(mode), _) => Ok(mode),

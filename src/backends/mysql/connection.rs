@@ -1,4 +1,4 @@
-//! One connection: packets in their order, and a statement with its answer.
+//! One connection: packets in order, statements, and their results.
 
 use std::io;
 use std::time::Instant;
@@ -11,31 +11,31 @@ use crate::net::interrupt::Interrupter;
 use crate::net::socket::{Socket, explain};
 use crate::net::tls::TlsParts;
 
-/// The command that a statement goes in.
+/// The command byte of a statement.
 const COM_QUERY: u8 = 0x03;
 
-/// Nothing that is asked for has more columns.
+/// More columns than any statement of this library returns.
 const MOST_COLUMNS: u64 = 64;
 
-/// A connection that one call has at a time.
+/// A connection that one call uses at a time.
 pub(super) struct MySqlConnection {
     socket: Socket,
-    /// What has come and is not taken yet.
+    /// Received bytes that are not parsed yet.
     received: Vec<u8>,
-    /// Of the next packet, whoever sends it.
+    /// The number of the next packet, in either direction.
     sequence: u8,
-    /// Whether an earlier call has used it.
+    /// Whether an earlier call has used this connection.
     is_reused: bool,
-    /// Whether a byte has come since the last statement was begun.
+    /// Whether any byte has arrived since the last statement was sent.
     has_answered: bool,
 }
 
-/// What a statement has done, or its rows.
+/// The outcome of a statement, or its rows.
 #[derive(Debug, Default)]
 pub(crate) struct StatementResult {
     pub(crate) affected: u64,
     pub(crate) last_insert_id: u64,
-    /// Whether it was answered by rows, be they none.
+    /// Whether the server returned a set of rows, which may be empty.
     pub(crate) is_rows: bool,
     pub(crate) rows: Vec<SqlRow>,
 }
@@ -50,7 +50,7 @@ impl MySqlConnection {
         self.socket.use_for(interrupter)
     }
 
-    /// Whether it can be used for another call: nothing has come that was not asked for, and it is not closed.
+    /// Returns `true` if another call can use the connection: it is open, and no unexpected bytes have arrived.
     pub(super) fn is_quiet(&self) -> bool {
         self.received.is_empty() && self.socket.is_quiet()
     }
@@ -60,9 +60,9 @@ impl MySqlConnection {
     }
 
     pub(super) fn start_tls(&mut self, parts: &TlsParts, deadline: Instant) -> Result<(), net::Error> {
-        // Whoever stands in between could have put it there.
+        // A machine on the way could have inserted these bytes.
         if !self.received.is_empty() {
-            return Err(malformed("something came before TLS"));
+            return Err(malformed("bytes before TLS"));
         }
         self.socket.start_tls(parts, deadline)
     }
@@ -80,13 +80,13 @@ impl MySqlConnection {
         let length = packet::length(header, self.sequence)?;
         self.sequence = self.sequence.wrapping_add(1);
         self.fill(HEADER + length, deadline)?;
-        // A copy: the buffer has room for much more than one packet.
+        // Copies the packet, because the buffer's capacity may be much larger.
         let packet = self.received[HEADER..HEADER + length].to_vec();
         self.received.drain(..HEADER + length);
         Ok(packet)
     }
 
-    /// Reads until so many bytes are there.
+    /// Reads until the buffer has `length` bytes.
     fn fill(&mut self, length: usize, deadline: Instant) -> Result<(), net::Error> {
         let mut chunk = [0; 8192];
         while self.received.len() < length {
@@ -99,12 +99,12 @@ impl MySqlConnection {
         Ok(())
     }
 
-    /// Sends a statement, and reads the whole answer.
+    /// Sends a statement and reads its complete result.
     pub(super) fn query(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
         self.exchange(sql, deadline).map_err(|error| match error {
-            // A server may close a connection just when a statement goes out on it.
+            // A server may close a connection just when the client sends a statement.
             Error::Net(error) if error.kind == NetErrorKind::Io && self.is_reused && !self.has_answered => {
-                let closed = "the connection was closed before it had answered";
+                let closed = "the server closed a reused connection";
                 net::Error::new(NetErrorKind::ConnectionClosed, closed).into()
             }
             other => other,
@@ -112,9 +112,9 @@ impl MySqlConnection {
     }
 
     fn exchange(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
-        // It would be taken for the answer to this statement.
+        // These bytes would count as the result of this statement.
         if !self.received.is_empty() {
-            return Err(malformed("more follows than was asked for").into());
+            return Err(malformed("unexpected bytes").into());
         }
         self.sequence = 0;
         self.has_answered = false;
@@ -126,14 +126,14 @@ impl MySqlConnection {
                 (StatementResult { affected, last_insert_id, ..StatementResult::default() }, status)
             }
             Some(&ERR) => return Err(Error::Refused(packet::refusal(&packet)?)),
-            Some(&LOCAL_FILE) => return Err(malformed("it asks for a file of this machine").into()),
-            Some(&EOF) | None => return Err(malformed("it is neither a result nor an error").into()),
+            Some(&LOCAL_FILE) => return Err(malformed("a request for a file of this machine").into()),
+            Some(&EOF) | None => return Err(malformed("neither a result nor an error").into()),
             Some(_) => {
                 let (rows, status) = self.rows(&packet, deadline)?;
                 (StatementResult { rows, is_rows: true, ..StatementResult::default() }, status)
             }
         };
-        // Of a write it would not say that it stands.
+        // Inside a transaction, a write would not be committed.
         if status & (status::AUTOCOMMIT | status::IN_TRANSACTION | status::MORE_RESULTS) != status::AUTOCOMMIT {
             return Err(malformed("a transaction is open, or more results follow").into());
         }
@@ -144,14 +144,14 @@ impl MySqlConnection {
         let mut reader = PacketReader::new(first);
         let columns = reader.length_encoded()?;
         if columns > MOST_COLUMNS || !reader.is_empty() {
-            return Err(malformed("it has too many columns").into());
+            return Err(malformed("too many columns").into());
         }
-        // What they are called, and of which type, is known from the statement.
+        // The names and types of the columns follow from the statement.
         for _ in 0..columns {
             self.part(deadline)?;
         }
         if !packet::is_eof(&self.part(deadline)?) {
-            return Err(malformed("its columns have no end").into());
+            return Err(malformed("no end of the columns").into());
         }
         let (mut rows, mut size) = (Vec::new(), 0);
         loop {
@@ -168,7 +168,7 @@ impl MySqlConnection {
         }
     }
 
-    /// A further packet of an answer.
+    /// Reads a further packet of a result.
     fn part(&mut self, deadline: Instant) -> Result<Vec<u8>, Error> {
         let packet = self.receive(deadline)?;
         match packet.first() {
@@ -178,7 +178,7 @@ impl MySqlConnection {
     }
 }
 
-/// Reads a row of as many columns as were asked for.
+/// Parses a row with this number of columns.
 fn read_row(packet: &[u8], columns: u64) -> Result<SqlRow, net::Error> {
     let mut reader = PacketReader::new(packet);
     let column = |_| reader.column()?.map(str::from_utf8).transpose().map_err(|_| malformed("a text is not UTF-8"));

@@ -1,23 +1,23 @@
-//! What can go wrong with a statement.
+//! The errors of a statement.
 
 use std::fmt;
 
 use crate::net::request_error::{RequestError, ServerRefusal};
 
-/// Why a statement failed.
+/// The reason why a statement failed.
 pub(crate) type Error = RequestError<MySqlRefusal>;
 
-/// Why the server, or this client, refused a statement.
+/// The reason why the server, or this client, refused a statement.
 #[derive(Debug)]
 pub(crate) enum MySqlRefusal {
     /// The server returned an error.
     Error { code: u16, message: String },
-    /// The server is read-only, so its answers may be old.
+    /// The server is read-only, so its rows may be old.
     ReadOnly,
 }
 
 impl Error {
-    /// Of the server.
+    /// Returns the code of the server's error, if any.
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(MySqlRefusal::Error { code, .. }) => Some(*code),
@@ -26,7 +26,7 @@ impl Error {
     }
 }
 
-/// Refusals that leave the session unchanged: the row exists, a lock wait timed out, a deadlock.
+/// Errors that leave the session unchanged: an existing row, a lock wait timeout, a deadlock.
 const UNCHANGED: [u16; 4] = [1062, 1205, 1213, 1467];
 
 impl ServerRefusal for MySqlRefusal {
@@ -38,8 +38,8 @@ impl ServerRefusal for MySqlRefusal {
 impl fmt::Display for MySqlRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Error { code, message } => write!(f, "the server says: {message} (error {code})"),
-            Self::ReadOnly => f.write_str("the server is read-only, as a replica is"),
+            Self::Error { code, message } => write!(f, "the server returned an error: {message} (error {code})"),
+            Self::ReadOnly => f.write_str("the server is read-only, perhaps a replica"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From the first byte of a connection to a session: who the server is, TLS, who we are.
+//! The start of a session: the server's greeting, TLS, and authentication.
 
 use std::time::Instant;
 
@@ -9,17 +9,17 @@ use super::packet::{self, EOF, ERR, MORE_AUTH, OK, PacketReader, capability, mal
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::tls::TlsParts;
 
-/// The only one there has been since 1998.
+/// The only protocol version since 1998.
 const PROTOCOL: u8 = 10;
 
-/// utf8mb4_general_ci, which both have.
+/// utf8mb4_general_ci, which MySQL and MariaDB both have.
 const UTF8MB4: u8 = 45;
 
-/// What follows the password in these words of caching_sha2_password.
+/// The server's answers in the method caching_sha2_password.
 const IS_KNOWN: u8 = 3;
 const IS_NOT_KNOWN: u8 = 4;
 
-/// A server that asks for more than these has asked for the same twice.
+/// A server that sends more requests has repeated one of them.
 const MOST_QUESTIONS: usize = 5;
 
 const WANTED: u32 = capability::LONG_PASSWORD
@@ -30,20 +30,20 @@ const WANTED: u32 = capability::LONG_PASSWORD
     | capability::SECURE_CONNECTION
     | capability::PLUGIN_AUTH;
 
-/// Without these there is no understanding.
+/// The client requires these capabilities.
 const NEEDED: u32 = capability::PROTOCOL_41 | capability::SECURE_CONNECTION | capability::PLUGIN_AUTH;
 
-/// As whom, and for what.
+/// The user, the password, and the database of a login.
 #[derive(Clone, Copy)]
 pub(super) struct MySqlLogin<'a> {
     pub(super) user: &'a str,
     pub(super) password: &'a str,
     pub(super) database: &'a str,
-    /// Whether it goes through a socket of this machine.
+    /// Whether the connection uses a Unix socket of this machine.
     pub(super) is_unix: bool,
 }
 
-/// What a server says first.
+/// The first packet of a server.
 #[derive(Debug)]
 struct Greeting {
     capabilities: u32,
@@ -56,9 +56,9 @@ impl Greeting {
         let mut reader = PacketReader::new(packet);
         match reader.u8()? {
             PROTOCOL => {}
-            // Too many connections, or this host is not let in.
+            // Too many connections, or this host is not allowed.
             ERR => return Err(Error::Refused(packet::refusal(packet)?)),
-            _ => return Err(malformed("it greets in another protocol").into()),
+            _ => return Err(malformed("another protocol in the greeting").into()),
         }
         let _version = reader.until_zero()?;
         let _thread = reader.take(4)?;
@@ -69,20 +69,20 @@ impl Greeting {
         let _status = reader.u16()?;
         let capabilities = (u32::from(reader.u16()?) << 16) | u32::from(lower);
         if capabilities & NEEDED != NEEDED {
-            return Err(malformed("it is older than MySQL 5.5").into());
+            return Err(malformed("a server older than MySQL 5.5").into());
         }
         let _length = reader.u8()?;
         let _reserved = reader.take(10)?;
         scramble.extend_from_slice(reader.take(SCRAMBLE - 8)?);
         reader.take(1)?;
-        // One that ends with the packet has been seen, too.
+        // In some versions, the name ends with the packet.
         let rest = reader.rest();
         let method = rest.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
         Ok(Self { capabilities, scramble, method })
     }
 }
 
-/// Makes a session of a connection, in TLS if there are parts for it.
+/// Logs in on a connection, in TLS if `tls` is set.
 pub(super) fn shake_hands(
     connection: &mut MySqlConnection,
     login: MySqlLogin<'_>,
@@ -94,7 +94,7 @@ pub(super) fn shake_hands(
     if let Some(parts) = tls {
         if greeting.capabilities & capability::SSL == 0 {
             let rule =
-                "the server offers no TLS; set it up there, or use ssl-mode=DISABLED on a network that is trusted";
+                "the server offers no TLS; configure TLS on the server, or use ssl-mode=DISABLED on a trusted network";
             return Err(net::Error::new(NetErrorKind::TlsVerification, rule).into());
         }
         capabilities |= capability::SSL;
@@ -102,7 +102,7 @@ pub(super) fn shake_hands(
         connection.start_tls(parts, deadline)?;
     }
     let is_confidential = connection.is_tls() || login.is_unix;
-    // The default of a server may be one that this user does not have: then it asks for another.
+    // The default method of the server may differ from the user's method. The server then requests the user's method.
     let method =
         AuthMethod::of(&greeting.method).filter(|method| *method != AuthMethod::Clear).unwrap_or(AuthMethod::Native);
     let answer = method.answer(login.password, &greeting.scramble, is_confidential)?;
@@ -110,7 +110,7 @@ pub(super) fn shake_hands(
     convince(connection, login, method, is_confidential, deadline)
 }
 
-/// Answers what the server asks for until it is content.
+/// Answers the server's requests until the server accepts or rejects the login.
 fn convince(
     connection: &mut MySqlConnection,
     login: MySqlLogin<'_>,
@@ -137,15 +137,15 @@ fn convince(
             MORE_AUTH if method == AuthMethod::CachingSha2 => match reader.rest() {
                 [IS_KNOWN] => {}
                 [IS_NOT_KNOWN] => connection.send(&method.full(login.password, is_confidential)?, deadline)?,
-                _ => return Err(malformed("it asks for what caching_sha2_password does not have").into()),
+                _ => return Err(malformed("an unknown request of caching_sha2_password").into()),
             },
-            _ => return Err(malformed("it is no part of a login").into()),
+            _ => return Err(malformed("not a part of a login").into()),
         }
     }
-    Err(malformed("it asks for ever").into())
+    Err(malformed("too many requests during the login").into())
 }
 
-/// What both a request for TLS and a response begin with.
+/// Returns the common start of a request for TLS and of a login.
 fn head(capabilities: u32) -> Vec<u8> {
     let mut head = capabilities.to_le_bytes().to_vec();
     head.extend((packet::LONGEST as u32).to_le_bytes());
@@ -172,7 +172,7 @@ fn response(capabilities: u32, login: MySqlLogin<'_>, answer: &[u8], method: Aut
 mod tests {
     use super::*;
 
-    /// Of MariaDB 10.11.
+    /// The greeting of MariaDB 10.11.
     fn greeting() -> Vec<u8> {
         let mut packet = vec![PROTOCOL];
         packet.extend(b"5.5.5-10.11.19-MariaDB\0");

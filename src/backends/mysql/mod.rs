@@ -1,7 +1,9 @@
-//! A small blocking client for MySQL and MariaDB: one statement, one answer, in the text protocol. It knows SQL, not records.
+//! Stores records in a table of MySQL or MariaDB.
 //!
-//! By "MySQL Internals: Client/Server Protocol" and MariaDB's "Clients & Utilities: Protocol". No prepared statements, no
-//! multiple statements or results, no compression, no files: a server that begins one of these is left.
+//! The blocking client is small and uses the text protocol: one statement, one result. Sources: "MySQL Internals:
+//! Client/Server Protocol" and MariaDB's "Clients & Utilities: Protocol". The client does not support prepared
+//! statements, multiple statements or results, compression, or files. If a server starts one of these, the client
+//! closes the connection.
 
 mod auth;
 pub(crate) mod client;

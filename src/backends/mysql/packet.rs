@@ -1,25 +1,25 @@
-//! Packets, and what stands in them.
+//! Packets and their contents.
 
 use super::error::MySqlRefusal;
 use crate::net::error::{Error, NetErrorKind};
 
-/// Longer packets are neither sent nor taken. Those of the protocol's own may be 16 MiB.
+/// Maximum length of a packet. The protocol allows 16 MiB.
 pub(super) const LONGEST: usize = 1024 * 1024;
 
-/// Of a packet: its length in three bytes, and its number.
+/// The length of a packet header: three bytes of length, and a number.
 pub(super) const HEADER: usize = 4;
 
-/// What the first byte of an answer says.
+/// The first byte of a response.
 pub(super) const OK: u8 = 0x00;
 pub(super) const MORE_AUTH: u8 = 0x01;
 pub(super) const LOCAL_FILE: u8 = 0xfb;
 pub(super) const EOF: u8 = 0xfe;
 pub(super) const ERR: u8 = 0xff;
 
-/// In a row: NULL.
+/// NULL in a row.
 const NULL: u8 = 0xfb;
 
-/// What a client and a server can do.
+/// Capabilities of a client and a server.
 pub(super) mod capability {
     pub(in crate::backends::mysql) const LONG_PASSWORD: u32 = 1;
     pub(in crate::backends::mysql) const LONG_FLAG: u32 = 1 << 2;
@@ -31,25 +31,25 @@ pub(super) mod capability {
     pub(in crate::backends::mysql) const PLUGIN_AUTH: u32 = 1 << 19;
 }
 
-/// The state of the session, as an answer tells it.
+/// The state of the session in a response.
 pub(super) mod status {
     pub(in crate::backends::mysql) const IN_TRANSACTION: u16 = 1;
     pub(in crate::backends::mysql) const AUTOCOMMIT: u16 = 1 << 1;
     pub(in crate::backends::mysql) const MORE_RESULTS: u16 = 1 << 3;
 }
 
-/// The header of a packet that is to be sent.
+/// Returns the header of a packet to send.
 pub(super) fn header(length: usize, sequence: u8) -> Option<[u8; HEADER]> {
     let [a, b, c, ..] = u32::try_from(length).ok().filter(|_| length <= LONGEST)?.to_le_bytes();
     Some([a, b, c, sequence])
 }
 
-/// The length of a packet that comes with this header.
+/// Returns the length of a packet with this header.
 pub(super) fn length(header: [u8; HEADER], sequence: u8) -> Result<usize, Error> {
     let [a, b, c, number] = header;
     let length = u32::from_le_bytes([a, b, c, 0]) as usize;
     if number != sequence {
-        return Err(malformed("its packets are out of order"));
+        return Err(malformed("packets out of order"));
     }
     if length > LONGEST {
         return Err(Error::new(NetErrorKind::BodyTooLarge, "the server's answer has a packet of more than 1 MiB"));
@@ -58,10 +58,10 @@ pub(super) fn length(header: [u8; HEADER], sequence: u8) -> Result<usize, Error>
 }
 
 pub(super) fn malformed(what: &str) -> Error {
-    Error::new(NetErrorKind::Malformed, format!("the answer is not what MySQL answers: {what}"))
+    Error::new(NetErrorKind::Malformed, format!("unexpected response from MySQL: {what}"))
 }
 
-/// Takes a packet apart from its front.
+/// Parses a packet from its start.
 pub(super) struct PacketReader<'a>(&'a [u8]);
 
 impl<'a> PacketReader<'a> {
@@ -96,7 +96,7 @@ impl<'a> PacketReader<'a> {
         Ok(u16::from_le_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Up to the next zero, which goes too.
+    /// Reads up to the next zero byte, which is skipped.
     pub(super) fn until_zero(&mut self) -> Result<&'a [u8], Error> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(|| malformed("a text has no end"))?;
         let text = self.take(end)?;
@@ -104,7 +104,7 @@ impl<'a> PacketReader<'a> {
         Ok(text)
     }
 
-    /// A number whose first byte says how long it is.
+    /// Reads a number with its length in the first byte.
     pub(super) fn length_encoded(&mut self) -> Result<u64, Error> {
         match self.u8()? {
             number @ 0..=0xfa => Ok(number.into()),
@@ -115,13 +115,13 @@ impl<'a> PacketReader<'a> {
         }
     }
 
-    /// A text behind its length.
+    /// Reads a text with its length before it.
     pub(super) fn text(&mut self) -> Result<&'a [u8], Error> {
         let length = self.length_encoded()?;
         self.take(usize::try_from(length).map_err(|_| malformed("a packet is too short"))?)
     }
 
-    /// One column of a row; `None` is NULL.
+    /// Reads one column of a row. `None` is NULL.
     pub(super) fn column(&mut self) -> Result<Option<&'a [u8]>, Error> {
         if self.0.first() == Some(&NULL) {
             self.take(1)?;
@@ -131,7 +131,7 @@ impl<'a> PacketReader<'a> {
     }
 }
 
-/// A statement was carried out.
+/// The result of a successful statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) affected: u64,
@@ -140,7 +140,7 @@ pub(super) struct Done {
 }
 
 impl Done {
-    /// From a packet that begins with [`OK`].
+    /// Parses a packet that starts with [`OK`].
     pub(super) fn parse(packet: &[u8]) -> Result<Self, Error> {
         let mut reader = PacketReader::new(packet);
         reader.take(1)?;
@@ -151,25 +151,25 @@ impl Done {
     }
 }
 
-/// Whether this packet ends the columns, or the rows. A row that begins with this byte is longer.
+/// Returns `true` if this packet ends the columns or the rows. A row that starts with this byte is longer.
 pub(super) fn is_eof(packet: &[u8]) -> bool {
     packet.first() == Some(&EOF) && packet.len() < 9
 }
 
-/// The state of the session after the last row.
+/// Returns the state of the session after the last row.
 pub(super) fn eof_status(packet: &[u8]) -> Result<u16, Error> {
     let mut reader = PacketReader::new(packet);
     reader.take(3)?;
     reader.u16()
 }
 
-/// Reads the error of a packet that begins with [`ERR`].
+/// Parses the error in a packet that starts with [`ERR`].
 pub(super) fn refusal(packet: &[u8]) -> Result<MySqlRefusal, Error> {
     let mut reader = PacketReader::new(packet);
     reader.take(1)?;
     let code = reader.u16()?;
     let rest = reader.rest();
-    // The state of SQL stands before the message, but not before the handshake is over.
+    // The SQL state precedes the message, except during the handshake.
     let message = match rest.first() {
         Some(b'#') => rest.get(6..).ok_or_else(|| malformed("a packet is too short"))?,
         _ => rest,
@@ -218,8 +218,8 @@ mod tests {
         let done = Done::parse(&[0, 0, 0, 2, 0, 0, 0]).unwrap();
         assert_eq!(done, Done { affected: 0, last_insert_id: 0, status: status::AUTOCOMMIT });
         for (packet, text) in [
-            (&b"\xff\x48\x04#HY000No tables used"[..], "the server says: No tables used (error 1096)"),
-            (b"\xff\x10\x04Too many connections", "the server says: Too many connections (error 1040)"),
+            (&b"\xff\x48\x04#HY000No tables used"[..], "the server returned an error: No tables used (error 1096)"),
+            (b"\xff\x10\x04Too many connections", "the server returned an error: Too many connections (error 1040)"),
         ] {
             assert_eq!(refusal(packet).unwrap().to_string(), text);
         }

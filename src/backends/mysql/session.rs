@@ -1,4 +1,4 @@
-//! What a session is set to, and what a server must be.
+//! The settings of a session, and the requirements on a server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -8,27 +8,30 @@ use super::error::{Error, MySqlRefusal};
 use crate::backends::sql::SqlRow;
 use crate::net::error::{self as net, NetErrorKind};
 
-/// Two columns, for [`check_writable`].
+/// Two columns for [`check_writable`].
 pub(crate) const READ_ONLY: &str = "@@global.read_only, @@global.innodb_read_only";
 
-/// Each statement is a transaction of its own, nothing is cut off to fit a column, no other engine stands in for InnoDB, all
-/// rows come, and what waits for a lock gives up soon: nobody may be there any more who wants it.
+/// Settings of every session.
+///
+/// - Each statement is its own transaction, and returns all rows.
+/// - No value is truncated to fit a column, and no other engine replaces InnoDB.
+/// - A statement stops waiting for a lock soon, because its caller may have given up.
 const SETTINGS: &str = "SET SESSION autocommit = 1, NAMES utf8mb4, \
                         sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
                         sql_select_limit = 18446744073709551615, innodb_lock_wait_timeout = 1, \
                         lock_wait_timeout = 2, sql_big_selects = 1";
 
-/// At this level a statement that found no row keeps others from making one until it is over.
+/// With this isolation level, a statement that found no row blocks inserts of that row until its transaction ends.
 const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE";
 
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN \
                          ('version', 'version_comment', 'wsrep_on', 'group_replication_group_name')";
 
-/// On Galera and in a replication group a member may be behind what others have answered.
+/// A member of Galera or of a replication group may lag behind other members.
 const CAUSAL_GALERA: &str = "SET SESSION wsrep_sync_wait = 15";
 const CAUSAL_GROUP: &str = "SET SESSION group_replication_consistency = 'BEFORE'";
 
-/// The table that the statements of a client are about.
+/// The table that a client's statements use.
 pub(crate) struct Shape {
     name: &'static str,
     /// Selects `'column'` and the name of each wrong column.
@@ -45,14 +48,14 @@ impl Shape {
     }
 }
 
-/// What is known of a session.
+/// The properties of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MySqlSession {
-    /// Whether this user's writes are carried out on a server that is read-only.
+    /// Whether the server executes this user's writes while the server is read-only.
     pub(super) writes_on_read_only: bool,
 }
 
-/// Sets a session up that is to work on this table.
+/// Prepares a session for statements about this table.
 pub(super) fn set_up(
     connection: &mut MySqlConnection,
     shape: &Shape,
@@ -77,10 +80,10 @@ pub(super) fn set_up(
     );
     let about = connection.query(&about, deadline)?;
     if let Some(engine) = find(&about, "engine").find(|engine| !engine.eq_ignore_ascii_case("InnoDB")) {
-        let is = if engine.is_empty() { "a view".to_owned() } else { format!("of the engine {engine}") };
-        return Err(refuse(format!("{} is {is}; it must be a table of InnoDB, which keeps what it says", shape.name)));
+        let is = if engine.is_empty() { "a view".to_owned() } else { format!("a table of {engine}") };
+        return Err(refuse(format!("{} is {is}; use the engine InnoDB, which survives a crash", shape.name)));
     }
-    // Once: it takes some milliseconds.
+    // Only once, because the check takes some milliseconds.
     if !shape.is_checked.load(Ordering::Acquire) && find(&about, "engine").next().is_some() {
         let wrong = connection.query(shape.wrong_columns, deadline)?;
         if let Some(column) = find(&wrong, "column").next() {
@@ -95,21 +98,21 @@ fn refuse(rule: String) -> Error {
     net::Error::new(NetErrorKind::Config, rule).into()
 }
 
-/// The second columns of rows whose first one is this.
+/// Returns the second columns of the rows with `name` in the first column.
 fn find<'a>(answer: &'a StatementResult, name: &'a str) -> impl Iterator<Item = &'a str> {
     let text = |row: &[Option<&'a str>], at: usize| row.get(at).copied().flatten().unwrap_or_default();
     let rows = answer.rows.iter().map(SqlRow::columns);
     rows.filter(move |row| text(row, 0).eq_ignore_ascii_case(name)).map(move |row| text(&row, 1))
 }
 
-/// Whether a server keeps what its clients rely on: numbers that are never given twice.
+/// Returns an error unless the server never reuses generated numbers.
 fn check_version(version: &str, comment: &str) -> Result<(), String> {
     let says = |name: &str| [version, comment].iter().any(|text| text.to_ascii_lowercase().contains(name));
     if says("tidb") {
-        return Err("TiDB gives numbers of new rows out of order, so that fencing tokens could go back".to_owned());
+        return Err("TiDB generates numbers of rows out of order, so fencing tokens could decrease".to_owned());
     }
     let is_mariadb = says("mariadb");
-    // For the sake of old replicas MariaDB used to say that it is a 5.5.5.
+    // MariaDB used to report version 5.5.5, for compatibility with old replicas.
     let text = version.strip_prefix("5.5.5-").filter(|_| is_mariadb).unwrap_or(version);
     let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
     let mut number = || numbers.next().unwrap_or(0);
@@ -118,15 +121,15 @@ fn check_version(version: &str, comment: &str) -> Result<(), String> {
     match found >= needed {
         true => Ok(()),
         false => Err(format!(
-            "the server is {version:?}: before MySQL 8.0 and MariaDB 10.2.4 a restart forgets which numbers were given to \
-             rows that are deleted by now, so that fencing tokens could go back"
+            "the server is {version:?}: before MySQL 8.0 and MariaDB 10.2.4, a restart forgets the numbers of \
+             deleted rows, so fencing tokens could decrease"
         )),
     }
 }
 
-/// Returns an error if the server may be a replica. `row` begins with the columns of [`READ_ONLY`].
+/// Returns an error if the server may be a replica. `row` starts with the columns of [`READ_ONLY`].
 pub(crate) fn check_writable(row: &[Option<&str>]) -> Result<(), Error> {
-    // MariaDB 12 has words for it.
+    // MariaDB 12 returns words instead of numbers.
     let is_off = |column: &Option<&str>| matches!(*column, Some("0" | "OFF"));
     match row.get(..2).is_some_and(|columns| columns.iter().all(is_off)) {
         true => Ok(()),
@@ -134,7 +137,7 @@ pub(crate) fn check_writable(row: &[Option<&str>]) -> Result<(), Error> {
     }
 }
 
-/// The same of an answer that is nothing else.
+/// Runs the same check in a statement of its own.
 pub(super) fn check_writable_by(connection: &mut MySqlConnection, deadline: Instant) -> Result<(), Error> {
     let answer = connection.query(&format!("SELECT {READ_ONLY}"), deadline)?;
     check_writable(&answer.rows.first().map(SqlRow::columns).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The statements, and what their answers mean.
+//! The statements of the table, and the meaning of their results.
 
 use std::time::Duration;
 
@@ -23,22 +23,22 @@ const NAME: &str = "leasehold";
 
 const CREATE_TABLE: &str = include_str!("table.sql");
 
-/// Of the server's own errors.
+/// The server's error for an existing row.
 const EXISTS: u16 = 1062;
 
 /// Deadlocks. MariaDB reports one at the lock for the next generation as a failure to read the number.
 const DEADLOCKS: [u16; 2] = [1213, 1467];
 
-/// A deadlock ends one of two that are in each other's way. It is over within a moment.
+/// Maximum pause before a statement is repeated after a deadlock, which lasts only a moment.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// After so many the election itself is to wait.
+/// Maximum number of repetitions. After that, the election itself waits.
 const MOST_DEADLOCKS: usize = 10;
 
-/// How long a read of a watch may take before the watch ends with an error.
+/// Time limit of a watch's read. After that, the watch ends with an error.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Its answer comes when all that was seen before it is on disk. No record has this name.
+/// The server answers this write after everything that earlier reads returned is on disk. No record has the empty name.
 const FLUSH: &str = "UPDATE leasehold SET acquired = 1 - acquired WHERE name = X''";
 const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid) VALUES (X'', X'')";
 
@@ -56,14 +56,14 @@ impl MySqlTable {
         Ok(Self { client: MySqlClient::new(config, shape)?, poll_interval, undurable: UndurableWrites::default() })
     }
 
-    /// What stands in the table of a primary.
+    /// Reads the records in `scope` from a primary.
     fn read(&self, operation: &str, scope: WatchScope<'_>, call: &CallContext) -> Result<Records, StoreError> {
         let place = |error: &Error| self.explain(operation, &self.describe(scope), error);
         let which = match scope {
             WatchScope::Key(key) => format!("r.name = {}", text(Some(key))),
             WatchScope::All => "1 = 1".to_owned(),
         };
-        // There is a row also where there is no record: it says that the server is no replica.
+        // Returns a row even without a record, because the row shows that the server is no replica.
         let select = format!(
             "SELECT {READ_ONLY}, r.generation, r.name, r.writes, r.uid, r.holder_identity, r.lease_duration_seconds, \
              r.acquire_time, r.renew_time, r.lease_transitions FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
@@ -71,7 +71,7 @@ impl MySqlTable {
         let request = MySqlStatement { sql: &select, is_read: true, call };
         let StatementResult { rows, .. } = self.client.query(request).map_err(|error| place(&error))?;
         let malformed = || {
-            let rule = "a row is not as this library writes it";
+            let rule = "a row was not written by this library";
             let message = format!("cannot {operation} {}: {rule}", self.describe(scope));
             StoreError::new(StoreErrorKind::Malformed, message)
         };
@@ -83,7 +83,7 @@ impl MySqlTable {
             let row = row.columns();
             check_writable(&row).map_err(|error| place(&error))?;
             if let Some((key, observed)) = sql::read(&row[2..]).ok_or_else(malformed)? {
-                // Where somebody has made the column one that ignores case.
+                // The column may have a collation that ignores case.
                 if scope != WatchScope::All && scope != WatchScope::Key(&key) {
                     return Err(malformed());
                 }
@@ -96,8 +96,9 @@ impl MySqlTable {
         Ok(records)
     }
 
-    /// Makes what was read stay, where it may be our own and a crash could take it back: or we would lead, and another after
-    /// the crash, by the same version.
+    /// Makes rows durable that may be our own writes and that a crash could revert.
+    ///
+    /// Otherwise this process could lead with a version that another candidate gets again after the crash.
     fn prove(&self, records: &Records, call: &CallContext) -> Result<(), Error> {
         let in_doubt = records.iter().map(|(key, observed)| (&**key, observed.version));
         let in_doubt: Vec<_> =
@@ -105,17 +106,17 @@ impl MySqlTable {
         if in_doubt.is_empty() {
             return Ok(());
         }
-        // Twice: another may have made the row at the same time, and its answer is not ours.
+        // A second flush is needed if another client inserts the row at the same time.
         for sql in [FLUSH, MAKE_FLUSHABLE, FLUSH] {
             if self.write("flush", NAME, sql, call)?.affected > 0 {
                 in_doubt.iter().for_each(|(key, version)| self.undurable.is_proven(key, *version));
                 return Ok(());
             }
         }
-        Err(net::Error::new(NetErrorKind::Malformed, "a row is neither there nor can be made").into())
+        Err(net::Error::new(NetErrorKind::Malformed, "the row of the flush is missing and cannot be inserted").into())
     }
 
-    /// Says which operation on what has failed, and what kind of failure that is to an election.
+    /// Converts a failed operation to the error of a store.
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
             Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
@@ -125,13 +126,13 @@ impl MySqlTable {
         sql::failed(operation, what, error, self.client.password(), (kind, advice))
     }
 
-    /// One that ended in a deadlock was rolled back, and is sent again.
+    /// Repeats a write after a deadlock, which has rolled the write back.
     fn write(&self, operation: &str, key: &str, sql: &str, call: &CallContext) -> Result<StatementResult, Error> {
         for _ in 0..MOST_DEADLOCKS {
             let request = MySqlStatement { sql, is_read: false, call };
             match self.client.query(request) {
                 Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
-                    log_line!(debug, target: STORE, "{operation} {key}: once more: {}", self.client.password().clean(&error));
+                    log_line!(debug, target: STORE, "{operation} {key}: repeating: {}", self.client.password().clean(&error));
                 }
                 other => return other,
             }
@@ -153,14 +154,14 @@ impl SqlTable for MySqlTable {
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
         let request = MySqlStatement { sql: CREATE_TABLE, is_read: false, call };
         self.client.query(request).map_err(|error| match error.code() {
-            // A user without the right to CREATE can use a table that its owner has made.
+            // A user without the right to CREATE can use a table that its owner has created.
             Some(1044 | 1142) => {
-                let meaning = (StoreErrorKind::Forbidden, "; have its owner make it, or grant this user CREATE");
+                let meaning = (StoreErrorKind::Forbidden, "; grant CREATE to this user, or use the table's owner");
                 sql::failed("create", &self.name(), &error, self.client.password(), meaning)
             }
             _ => self.explain("create", &self.name(), &error),
         })?;
-        // One that was there may be another.
+        // A table with this name may exist already, with other columns.
         self.read("read", WatchScope::Key(""), call).map(drop)
     }
 
@@ -170,8 +171,8 @@ impl SqlTable for MySqlTable {
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
         let (key_text, uid, columns) = (text(Some(key)), text(record.uid.as_deref()), literals(record).join(", "));
-        // The inner SELECT keeps the place of the key locked from before the number is given until the row is there: else a
-        // second one could be inserted and deleted meanwhile, with a greater number.
+        // The inner SELECT locks the key before the server generates the number, until the row exists. Otherwise
+        // another row could be inserted and deleted in between, with a greater number.
         let insert = format!(
             "INSERT INTO {NAME} (name, uid, holder_identity, lease_duration_seconds, acquire_time, renew_time, \
              lease_transitions) SELECT {key_text}, {uid}, {columns} FROM (SELECT 1) AS one WHERE NOT EXISTS \
@@ -201,8 +202,8 @@ impl SqlTable for MySqlTable {
         let (key_text, uid) = (text(Some(key)), text(base.record.uid.as_deref()));
         let [holder, duration, acquire_time, renew_time, transitions] = literals(new);
         let [old_holder, old_duration, old_acquire_time, old_renew_time, old_transitions] = literals(&base.record);
-        // From left to right, and each sees what those before it have set. It compares the whole record: after a fail-over that
-        // lost writes a version may have been given again.
+        // MySQL evaluates assignments from left to right with the new values. The statement compares the whole record,
+        // because a version may repeat after a fail-over that lost writes.
         let update = format!(
             "UPDATE {NAME} SET acquired = IF(holder_identity <=> {holder} AND acquire_time <=> {acquire_time} AND \
              lease_transitions <=> {transitions}, acquired, writes + 1), holder_identity = {holder}, \
@@ -232,12 +233,12 @@ impl SqlTable for MySqlTable {
 /// Explains a column that breaks the store's promise.
 fn wrong_column(column: &str) -> String {
     sql::wrong_column(CREATE_TABLE, column, |declared| {
-        // A further unique index does no harm, and a second primary key is an error.
+        // A further unique index is harmless, while a second primary key is an error.
         format!("ALTER TABLE {NAME} MODIFY {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
     })
 }
 
-/// A text in SQL that nothing in it can end.
+/// Returns a text as a hexadecimal SQL literal, which needs no escapes.
 pub(super) fn text(text: Option<&str>) -> String {
     let Some(text) = text else { return "NULL".to_owned() };
     let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -252,31 +253,31 @@ fn literals(record: &LeaderElectionRecord) -> [String; 5] {
     [text(holder), number(duration), text(acquire_time), text(renew_time), number(transitions)]
 }
 
-const PRIMARY: &str = "; name the primary, or wait until this server is one";
+const PRIMARY: &str = "; connect to the primary, or wait until this server is the primary";
 
-/// The numbers are the same in both, where both have them.
+/// Converts an error code. MySQL and MariaDB use the same numbers where both have the error.
 fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
     use StoreErrorKind::{Forbidden, NotFound, Rejected, Unauthorized, Unavailable};
     match code {
         1290 | 1792 | 1836 => (Unavailable, PRIMARY),
-        1146 => (NotFound, "; MySqlStore::create_table makes the table"),
+        1146 => (NotFound, "; create the table with MySqlStore::create_table"),
         1049 => (NotFound, "; create the database"),
-        1044 => (Forbidden, "; name a database that is there, and that this user may use"),
-        // The user, or the whole server, is for TLS alone.
-        3159 => (Unauthorized, "; say ssl-mode=VERIFY_IDENTITY in the URL"),
+        1044 => (Forbidden, "; use an existing database that this user may access"),
+        // The user, or the whole server, requires TLS.
+        3159 => (Unauthorized, "; set ssl-mode=VERIFY_IDENTITY in the URL"),
         1142 | 1143 | 1227 | 1370 => (Forbidden, "; grant the user SELECT, INSERT and UPDATE on the table leasehold"),
-        // Not let in: user, password, host, method, locked, run out.
+        // The login failed: user, password, host, method, locked or expired account.
         1045 | 1130 | 1131 | 1132 | 1133 | 1251 | 1275 | 1524 | 1698 | 1820 | 1862 | 3118 | 4151 => (Unauthorized, ""),
-        1040 | 1203 | 1226 => (Unavailable, "; raise max_connections, or the user's share"),
-        // A statement is a few hundred bytes and twice the identity, and the next one is no shorter.
+        1040 | 1203 | 1226 => (Unavailable, "; raise max_connections, or the user's limit"),
+        // A statement has a few hundred bytes and twice the identity, so a repetition would fail too.
         1153 => (Rejected, "; raise max_allowed_packet, or shorten the identity"),
-        1129 => (Unavailable, "; FLUSH HOSTS there lets this machine in again"),
-        // Too long, out of range, of another type, against a CHECK.
-        1264 | 1292 | 1366 | 1406 | 3819 | 4025 => (Rejected, "; the table does not take such a record"),
+        1129 => (Unavailable, "; run FLUSH HOSTS on the server to allow this machine again"),
+        // Too long, out of range, of another type, or against a CHECK.
+        1264 | 1292 | 1366 | 1406 | 3819 | 4025 => (Rejected, "; the table cannot store this record"),
         1054 | 1064 | 1136 | 1193 | 1231 | 1364 => {
-            (Rejected, "; the table leasehold must be the one of MySqlStore's documentation")
+            (Rejected, "; the table leasehold must be as in MySqlStore's documentation")
         }
-        // Lock waits, deadlocks, shutting down, full disks, and all that is not known here.
+        // Lock waits, deadlocks, shutdowns, full disks, and all unknown errors.
         _ => (Unavailable, ""),
     }
 }

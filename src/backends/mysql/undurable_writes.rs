@@ -1,25 +1,27 @@
-//! Which of our own writes may be seen although a crash of the server could take them back.
+//! Our own writes that reads may return although a crash of the server could revert them.
 
 use std::collections::BTreeMap;
 
 use crate::util::sync::Mutex;
 
-/// InnoDB shows a commit to others before it has flushed its log, unless there is a binary log. So who reads his own write
-/// before it is answered must not take it for one that stays.
+/// Tracks our own writes that may not be durable yet.
+///
+/// Without a binary log, InnoDB shows a commit to other sessions before the log is flushed. If a process reads its own
+/// write before the write's result arrives, the write may still be lost in a crash.
 #[derive(Default)]
 pub(super) struct UndurableWrites(Mutex<BTreeMap<Box<str>, Writes>>);
 
-/// Those to one key.
+/// The writes to one key.
 #[derive(Default)]
 struct Writes {
     in_flight: usize,
-    /// What the first of them replaces that was not answered with success; a later success proves those before it.
+    /// The lowest version that an unconfirmed write replaces. A later success also confirms the writes before it.
     since: Option<u64>,
     /// This version is known to be on disk.
     proven: u64,
 }
 
-/// What has become of a write.
+/// The outcome of a write.
 pub(super) enum WriteOutcome {
     Applied(u64),
     NotApplied,
@@ -27,7 +29,7 @@ pub(super) enum WriteOutcome {
 }
 
 impl UndurableWrites {
-    /// Carries out a write onto this version; zero for none.
+    /// Runs a write onto version `base`, which is zero for an insert.
     pub(super) fn track<T>(&self, key: &str, base: u64, write: impl FnOnce() -> (WriteOutcome, T)) -> T {
         let is_alone = {
             let mut keys = self.0.lock();
@@ -51,13 +53,13 @@ impl UndurableWrites {
         result
     }
 
-    /// Whether what was read at this version may be our own, and taken back.
+    /// Returns `true` if the row at this version may be our own write, and not durable.
     pub(super) fn may_be_taken_back(&self, key: &str, version: u64) -> bool {
         let keys = self.0.lock();
         keys.get(key).is_some_and(|it| version != it.proven && it.since.is_some_and(|since| version > since))
     }
 
-    /// After what was read was made to stay.
+    /// Marks a version as durable.
     pub(super) fn is_proven(&self, key: &str, version: u64) {
         if let Some(writes) = self.0.lock().get_mut(key) {
             writes.proven = writes.proven.max(version);
@@ -74,13 +76,13 @@ mod tests {
         let undurable = UndurableWrites::default();
         undurable.track("a", 4, || {
             assert!(undurable.may_be_taken_back("a", 5), "in flight");
-            assert!(!undurable.may_be_taken_back("a", 4), "what it replaces");
+            assert!(!undurable.may_be_taken_back("a", 4), "the version that the write replaces");
             assert!(!undurable.may_be_taken_back("b", 5), "another key");
             (WriteOutcome::Open, ())
         });
-        assert!(undurable.may_be_taken_back("a", 5), "it may have been applied");
+        assert!(undurable.may_be_taken_back("a", 5), "the write may have been applied");
         undurable.track("a", 4, || (WriteOutcome::NotApplied, ()));
-        assert!(undurable.may_be_taken_back("a", 5), "for the one before was");
+        assert!(undurable.may_be_taken_back("a", 5), "an earlier write is still in doubt");
         undurable.is_proven("a", 5);
         assert!(!undurable.may_be_taken_back("a", 5));
         assert!(undurable.may_be_taken_back("a", 6));

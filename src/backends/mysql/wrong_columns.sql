@@ -1,5 +1,5 @@
 SELECT 'column', COLUMN_NAME
--- Columns with which the promise does not hold, of a table that has all ten.
+-- The columns that break the store's promise, of a table that has all ten columns.
 FROM information_schema.COLUMNS
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leasehold'
 AND 10 <= (SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leasehold')
@@ -12,7 +12,7 @@ AND NOT CASE
         WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leasehold' AND NON_UNIQUE = 0
         GROUP BY INDEX_NAME HAVING GROUP_CONCAT(COLUMN_NAME) = 'name' AND MAX(SUB_PART) IS NULL
     )
-    -- Text is read as it was written from binary strings, and from texts in UTF-8 that are not padded.
+    -- Binary strings, and UTF-8 texts without padding, return a text as it was written.
     WHEN COLUMN_NAME IN ('uid', 'holder_identity', 'acquire_time', 'renew_time') THEN
         DATA_TYPE IN ('varbinary', 'varchar', 'blob', 'text', 'tinyblob', 'tinytext', 'mediumblob', 'mediumtext',
             'longblob', 'longtext')

@@ -1,7 +1,7 @@
-//! Ends on the server what nobody waits for any more.
+//! Cancels server-side statements whose caller has given up.
 //!
-//! A server that waits for a lock, or for its standby at a commit, does not look whether its client is still there: without this
-//! each call that is out of time leaves a connection behind, until the server has no more of them for anybody.
+//! A server that waits for a lock, or for its standby at a commit, does not notice that the client has closed the
+//! connection. Without a cancel request, each call that times out would occupy a connection of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,13 +22,13 @@ use crate::net::tls::TlsParts;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
-/// How long it may take.
+/// Timeout of a cancel request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More of them are not under way: a server that does not answer this either is not helped by more.
+/// Maximum number of concurrent cancel requests. More requests do not help if the server answers none of them.
 const MOST: usize = 8;
 
-/// Where a connection leads.
+/// The server of a connection.
 #[derive(Clone)]
 pub(super) struct CancelTarget {
     pub(super) address: Address,
@@ -38,8 +38,10 @@ pub(super) struct CancelTarget {
 }
 
 impl CancelTarget {
-    /// Asks the server to end what the session does. It is asked on another connection and on a thread of its own, and nobody
-    /// learns what becomes of it: its own connection is not used again, so it is no later statement's.
+    /// Sends a cancel request for the session, on another connection and another thread.
+    ///
+    /// The caller does not wait for the result. The connection of the session is never reused, so the request cannot
+    /// cancel a later statement.
     pub(super) fn end(&self, key: Key) {
         let more = |count| (count < MOST).then_some(count + 1);
         if self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
@@ -48,7 +50,7 @@ impl CancelTarget {
         let place = self.clone();
         let begun = thread::Builder::new().name("leasehold-cancel".to_owned()).spawn(move || {
             if let Err(error) = place.ask(key) {
-                log_line!(debug, target: CLIENT, "postgres: {}: what was given up may still be under way: {error}", place.address);
+                log_line!(debug, target: CLIENT, "postgres: {}: cancel request failed: {error}", place.address);
             }
             place.under_way.fetch_sub(1, Ordering::AcqRel);
         });
@@ -66,7 +68,7 @@ impl CancelTarget {
         let mut request = BytesMut::new();
         frontend::cancel_request(process, secret, &mut request);
         socket.write_all(&request, deadline).map_err(explain)?;
-        // It is carried out by the time that the server closes the connection.
+        // The server closes the connection after it has processed the request.
         socket.read(&mut [0], deadline).map_err(explain).map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! What changed in the table: by notifications, or by reading it again and again where they are not delivered.
+//! The changes of the table, from notifications or else by polling.
 
 use std::time::{Duration, Instant};
 
@@ -17,22 +17,22 @@ use crate::util::cancel::CancelToken;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
-/// How long opening a watch may take, and how long a read on it.
+/// Time limit for opening a watch, and for each read of a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a notification to ourselves may take before it counts as not delivered.
+/// Time limit for a notification to this client before notifications count as not delivered.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where no notification comes for so long, and at most twice that, the table is read: the connection may be dead. Many watches
-/// do not do so at one time.
+/// Silence after which the watch reads the table, because the connection may be dead. Random and at most twice as long,
+/// so that watches do not read together.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Up to so many records are read one by one, and else all.
+/// Maximum number of records that are read one by one. If more records changed, the watch reads all.
 const ONE_BY_ONE: usize = 16;
 
 const LISTEN: &str = "LISTEN leasehold";
 const UNLISTEN: &str = "UNLISTEN leasehold";
-/// The language of the trigger.
+/// Loads the language of the trigger.
 const LOAD: &str = "DO LANGUAGE plpgsql 'BEGIN END'";
 const NOTIFY: &str = "SELECT pg_notify('leasehold', $1)";
 
@@ -62,19 +62,20 @@ impl TableWatch<'_> {
         let mut diff = WatchDiff::new(from);
         let mut listener = self.listen()?;
         self.client.set_has_sessions(listener.is_some());
-        // After the notifications have begun: nothing falls between.
+        // The watch reads after notifications have started, so no change is missed.
         self.warm_up();
         let mut current = self.read(listener.as_mut())?;
         loop {
-            // It fails only when it is cancelled.
+            // Delivery fails only after a cancellation.
             diff.deliver(&current, self.cancel, on_event).map_err(|_| interrupted())?;
             self.wait_for_change(listener.as_mut(), &mut current)?;
         }
     }
 
-    /// A candidate that waits has a connection open when its turn comes. A server process that has not written to the table yet
-    /// has to load what that takes, which is a fifth of the time of the first take-over: so it does that now. This writes nothing,
-    /// and nothing rests on it.
+    /// Opens a connection and prepares it for a takeover.
+    ///
+    /// A server process must load what its first write to the table needs, which takes a fifth of the time of the first
+    /// takeover. These statements write nothing, and nothing depends on their success.
     fn warm_up(&self) {
         let load = Statement { sql: LOAD, parameters: &[] };
         let _ = self.run(None, load, |_| Ok(()));
@@ -82,13 +83,15 @@ impl TableWatch<'_> {
         let _ = self.run(None, onto_nothing, |_| Ok(()));
     }
 
-    /// A connection that is told of changes. `None` where notifications are not delivered: a pooler may hand the connection of
-    /// the server to others between two transactions.
+    /// Returns a connection that receives notifications, or `None` if notifications are not delivered.
+    ///
+    /// A pooler may assign another server connection to each transaction, and then notifications do not arrive.
     fn listen(&self) -> Result<Option<PostgresConnection>, Error> {
         let until = Instant::now() + READ_TIMEOUT;
         let mut listener = self.client.connect(until, self.cancel, self.interrupter)?;
         listener.listen(Statement { sql: LISTEN, parameters: &[] }, until)?;
-        // From another connection: a notification to itself arrives behind a pooler, too.
+        // The probe comes from another connection, because a notification to the same connection also arrives behind a
+        // pooler.
         let probe = format!("probe {:016x}", fastrand::u64(..));
         self.run(None, Statement { sql: NOTIFY, parameters: &[Some(&probe)] }, |_| Ok(()))?;
         let until = Instant::now() + PROBE_TIMEOUT;
@@ -98,16 +101,17 @@ impl TableWatch<'_> {
                 return Ok(Some(listener));
             }
             if Instant::now() >= until {
-                // Behind a pooler it may be another's connection by now, who has no use for it either.
+                // Behind a pooler, the server connection may belong to another client by now. That client needs no
+                // notifications either.
                 let unlisten = Statement { sql: UNLISTEN, parameters: &[] };
                 let _ = listener.run(&[unlisten], false, Instant::now() + PROBE_TIMEOUT);
-                log_line!(debug, target: STORE, "postgres: {} delivers no notifications; asking it", self.client.location());
+                log_line!(debug, target: STORE, "postgres: {} sends no notifications, polling", self.client.location());
                 return Ok(None);
             }
         }
     }
 
-    /// Waits until something may have changed, and reads that.
+    /// Waits until records may have changed, and reads these records.
     fn wait_for_change(&self, listener: Option<&mut PostgresConnection>, current: &mut Records) -> Result<(), Error> {
         let Some(listener) = listener else {
             let interval = self.client.poll_interval();
@@ -118,7 +122,7 @@ impl TableWatch<'_> {
         };
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
         let Changed { payloads, and_others } = listener.notified(Instant::now() + silence)?;
-        // A truncation names nothing; neither does silence.
+        // A truncation names no key, and silence does not either.
         let is_any = payloads.is_empty() || and_others || payloads.contains("");
         match self.scope {
             WatchScope::Key(key) if !is_any && !payloads.contains(key) => {}
@@ -135,7 +139,7 @@ impl TableWatch<'_> {
         Ok(())
     }
 
-    /// All that is in scope.
+    /// Reads all records in scope.
     fn read(&self, listener: Option<&mut PostgresConnection>) -> Result<Records, Error> {
         match self.scope {
             WatchScope::Key(key) => self.read_one(listener, key),
@@ -147,7 +151,7 @@ impl TableWatch<'_> {
         self.run(listener, Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] }, table::read)
     }
 
-    /// On the connection that is told of changes, if there is one: the others are left to those who write.
+    /// Runs a statement on the listening connection, if any, so that writers can use the other connections.
     fn run<T>(
         &self,
         listener: Option<&mut PostgresConnection>,

@@ -1,4 +1,4 @@
-//! The client: some statements, one answer, on a connection that no other call has.
+//! The blocking client, which runs statements in one transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,38 +20,40 @@ use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// More connections than this are not kept open for the calls to come.
+/// Maximum number of idle connections that the client keeps open for later calls.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// What is given up may go on for so many times as long on a server that cannot be told.
+/// Upper bound of `statement_timeout`, as a multiple of the time that a call has left. Limits a statement whose cancel
+/// request is lost.
 const MOST_TIME: u32 = 10;
 
 /// A blocking client for one database.
 pub(crate) struct PostgresClient {
     config: PostgresConfig,
-    /// `None` for connections that are not encrypted.
+    /// `None` for unencrypted connections.
     tls: Option<ClientTls>,
     dialer: Dialer,
     idle: Pool<PostgresConnection>,
-    /// Whether each connection is known to have a session of the server to itself.
+    /// Whether each connection is known to have its own session of the server.
     has_sessions: AtomicBool,
-    /// Whether a transaction was without the settings of its session. Then no watch's finding counts any more.
+    /// Whether a transaction lacked the settings of its session. From then on, the findings of watches are ignored.
     has_lost_settings: AtomicBool,
-    /// How many calls that were given up the server is being asked to end.
+    /// Number of cancel requests in progress.
     ending: Arc<AtomicUsize>,
 }
 
-/// What is run, until when, and what ends it sooner.
+/// Statements, with their timeout and their cancel token.
 pub(crate) struct PostgresRequest<'a> {
-    /// In one transaction.
+    /// The statements of one transaction.
     pub(crate) statements: &'a [Statement<'a>],
-    /// It changes nothing, so it may be sent again after it may have been received.
+    /// `true` if the request changes nothing. The client may repeat such a request after the server may have received
+    /// it.
     pub(crate) is_read: bool,
     pub(crate) call: &'a CallContext,
 }
 
 impl PostgresClient {
-    /// Makes a client. Nothing is sent yet.
+    /// Creates a client. Sends nothing.
     pub(crate) fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
         config.password.check(false)?;
         let tls = config.tls_mode.client(&config.tls, &config.address)?;
@@ -67,7 +69,7 @@ impl PostgresClient {
         })
     }
 
-    /// Host, port and database, and nothing secret.
+    /// Returns host, port and database, without secrets.
     pub(crate) fn location(&self) -> String {
         format!("{}/{}", self.config.address, self.config.database)
     }
@@ -80,7 +82,8 @@ impl PostgresClient {
         self.config.poll_interval
     }
 
-    /// Runs statements, and answers what `read` makes of its rows; a connection whose rows it does not take is not used again.
+    /// Runs statements and returns the result of `read` on the rows. If `read` rejects the rows, the connection is not
+    /// reused.
     pub(crate) fn run<T>(
         &self,
         request: PostgresRequest<'_>,
@@ -100,7 +103,7 @@ impl PostgresClient {
         call.end(answer, [&self.idle], used.map(|connection| (&self.idle, connection)))
     }
 
-    /// As [`run`](Self::run), on a connection of the caller's own, which is shut down when the request is cancelled.
+    /// Runs statements like [`run`](Self::run), on a connection of the caller. Cancellation shuts down the connection.
     pub(crate) fn run_on<T>(
         &self,
         connection: &mut PostgresConnection,
@@ -115,13 +118,14 @@ impl PostgresClient {
         answer.and_then(read)
     }
 
-    /// Says whether each connection has a session of the server to itself. Behind a pooler it may be another one in each
-    /// transaction; until it is said statements are sent as if that were so.
+    /// Sets whether each connection has its own session of the server.
+    ///
+    /// Behind a pooler, each transaction may use another session. Until this is known, the client assumes a pooler.
     pub(crate) fn set_has_sessions(&self, has_sessions: bool) {
         self.has_sessions.store(has_sessions, Ordering::Release);
     }
 
-    /// A connection of the caller's own.
+    /// Opens a connection for the caller.
     pub(crate) fn connect(
         &self,
         deadline: Instant,
@@ -145,7 +149,8 @@ impl PostgresClient {
         self.config.password.log_in(deadline, cancel, log_in, is_refused)
     }
 
-    /// Whether this failed for a statement that was to be kept: then certainly nothing was done. From then on nothing is.
+    /// Returns `true` if a prepared statement was missing, so nothing was executed. The client then stops preparing
+    /// statements.
     fn keeps_nothing(&self, connection: &PostgresConnection, error: &Error) -> bool {
         let is_so = connection.has_kept && matches!(error, Error::Refused(refusal) if refusal.is_of_what_is_kept());
         if is_so {
@@ -155,7 +160,7 @@ impl PostgresClient {
         is_so
     }
 
-    /// Answers rows whose settings are proved.
+    /// Returns rows whose transaction had the required settings.
     fn ask(
         &self,
         connection: &mut PostgresConnection,
@@ -171,7 +176,7 @@ impl PostgresClient {
         self.has_lost_settings.store(true, Ordering::Release);
         match kept && request.is_read {
             true => self.ask(connection, request, deadline),
-            // It may be committed, and lost in a crash.
+            // The transaction may be committed, and may be lost in a crash.
             false => Err(without_settings().sent(true).into()),
         }
     }
@@ -184,12 +189,12 @@ impl PostgresClient {
         for_session: bool,
         deadline: Instant,
     ) -> Result<Rows, Error> {
-        // Zero would be for ever.
+        // A timeout of zero would mean no limit.
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         if for_session && connection.settings.is_some_and(|set| left <= set && set <= left * MOST_TIME) {
             return connection.run(request.statements, kept, deadline);
         }
-        // The next call may have a little more.
+        // A later call may have slightly more time.
         let time = if for_session { left + left / 4 } else { left };
         let milliseconds = time.as_millis().to_string();
         let settings = [Some(milliseconds.as_str()), Some(if for_session { "false" } else { "true" })];
@@ -197,7 +202,7 @@ impl PostgresClient {
         let statements = [&settings, request.statements].concat();
         let rows = connection.run(&statements, kept, deadline)?;
         if for_session {
-            // What failed has taken its settings back, to those that stood before.
+            // A failed transaction restores the previous settings.
             connection.settings = Some(time);
         }
         Ok(rows)
@@ -205,8 +210,8 @@ impl PostgresClient {
 }
 
 fn without_settings() -> net::Error {
-    let detail = "the transaction was without the settings that this library makes: a pooler, or a trigger on the table, has \
-                  changed synchronous_commit, client_min_messages or lock_timeout";
-    // Not `Io`: another connection through the same pooler or trigger has no better settings.
+    let detail = "the transaction lacked the required settings: a pooler, or a trigger on the table, changed \
+                  synchronous_commit, client_min_messages or lock_timeout";
+    // Not `Io`, which would retry: another connection through the same pooler or trigger has the same settings.
     net::Error::new(NetErrorKind::Connect, detail)
 }

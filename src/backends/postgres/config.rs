@@ -1,4 +1,4 @@
-//! How PostgreSQL is reached, and as whom.
+//! Configuration of a [`PostgresStore`](crate::PostgresStore).
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -13,10 +13,12 @@ use crate::util::config_error::ConfigError;
 
 const DEFAULT_PORT: u16 = 5432;
 
-/// A watch that has to ask does so this often.
+/// Interval of the reads of a watch without notifications.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How PostgreSQL is reached, and as whom. Passwords and keys in it are not shown by `Debug`.
+/// The address of a PostgreSQL server, and the user.
+///
+/// `Debug` does not show passwords and keys.
 ///
 /// # Examples
 ///
@@ -40,25 +42,33 @@ pub struct PostgresConfig {
 }
 
 impl PostgresConfig {
-    /// Where it is, and as whom to log in: `postgres://user:password@host:port/database`, with `%`-codes for what is special in
-    /// a URL. The port is 5432 unless it is given, the database has the user's name, and the host is `localhost`. One host is
-    /// named; a name that leads to whichever server is the primary is what a fail-over needs.
+    /// Creates a configuration from a URL such as `postgres://user:password@host:port/database`.
     ///
-    /// Parameters, as libpq calls them: `host` (a directory, such as `/run/postgresql`: the socket in it is used),
-    /// `application_name`, `sslmode` (`disable`, `require` or `verify-full`; through a socket it says nothing), `sslrootcert`, `sslcert`,
-    /// `sslkey`. `connect_timeout` says nothing, for every call has its own time, and neither does `target_session_attrs`, for the
-    /// server has to be a primary.
+    /// Special characters are percent-encoded. The host defaults to `localhost`, the port to 5432, and the database to
+    /// the user's name. The URL names one host. A fail-over needs a name that always leads to the primary.
     ///
-    /// Without `sslmode` another machine has to prove by TLS that it is the host that is named, as with `verify-full`; to this
-    /// machine nothing is encrypted. `require` encrypts, and believes anybody.
+    /// The parameters have libpq's names:
+    ///
+    /// | parameter | value |
+    /// |---|---|
+    /// | `host` | a host, or the directory of a Unix socket, such as `/run/postgresql` |
+    /// | `application_name` | a name for the server's logs; defaults to `leasehold` |
+    /// | `sslmode` | `disable`, `require` or `verify-full`; ignored for a socket |
+    /// | `sslrootcert`, `sslcert`, `sslkey` | PEM files |
+    /// | `connect_timeout` | ignored, because every call has its own timeout |
+    /// | `target_session_attrs` | `any`, `primary` or `read-write`; ignored, because the server must be a primary |
+    ///
+    /// Without `sslmode`, connections to other machines use `verify-full`: the server must prove by TLS that it is the
+    /// host in the URL. Connections within this machine are not encrypted. `require` encrypts without verifying the
+    /// server.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when it is no such URL, or has a parameter that is not one of these.
+    /// Returns [`ConfigError`] if the URL is invalid or has another parameter.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
-        let refuse = |rule: &str| ConfigError::new("url", "unusable", format!("it {rule}"));
+        let refuse = |rule: &str| ConfigError::new("url", "unusable", format!("the URL {rule}"));
         let url = DatabaseUrl::parse(url, &["postgres", "postgresql"]).map_err(|rule| {
-            ConfigError::new("url", "unusable", format!("it {rule}; such as postgres://user@host:5432/database"))
+            ConfigError::new("url", "unusable", format!("the URL {rule}; use postgres://user@host:5432/database"))
         })?;
         let (mut host, mut application_name, mut sslmode) = (url.host, "leasehold".to_owned(), None);
         let mut files = UrlFiles::default();
@@ -66,7 +76,7 @@ impl PostgresConfig {
             match name.as_str() {
                 "host" => host = value,
                 "application_name" => application_name = value,
-                // Every call has its own time, and every server has to be a primary.
+                // Every call has its own timeout, and every server must be a primary.
                 "connect_timeout" => {}
                 "target_session_attrs" if ["any", "primary", "read-write"].contains(&&*value) => {}
                 "sslmode" => {
@@ -82,7 +92,7 @@ impl PostgresConfig {
                 "sslkey" => files.key = Some(value),
                 _ => {
                     let known = "host, application_name, sslmode, sslrootcert, sslcert, sslkey";
-                    return Err(refuse(&format!("has the parameter {name:?}, which is none of {known}")));
+                    return Err(refuse(&format!("has the parameter {name:?}, but only {known} are known")));
                 }
             }
         }
@@ -97,7 +107,7 @@ impl PostgresConfig {
         };
         let user = url.user.ok_or_else(|| refuse("must name a user"))?;
         let tls_mode = match (&address, sslmode) {
-            // As libpq has it: nobody else is on the way.
+            // As in libpq: a socket stays on this machine.
             (Address::Unix(_), _) => TlsMode::Disable,
             (_, Some(mode)) => mode,
             (address, None) => TlsMode::default_for(address),
@@ -114,17 +124,20 @@ impl PostgresConfig {
         })
     }
 
-    /// The password, where it is not to stand in a URL.
+    /// Sets the password, for URLs that must not contain the password.
+    ///
+    /// Defaults to the password of the URL.
     #[must_use]
     pub fn with_password(mut self, password: impl Into<String>) -> Self {
         self.password.fix(password);
         self
     }
 
-    /// Sets the source of the password, which is called before each login.
+    /// Sets the source of the password.
     ///
-    /// If the server refuses the login, the source is called once more before the call fails. The source runs on the thread of the
-    /// call and must return within [`CallContext::remaining`]. If a password is also set, [`PostgresStore::new`] returns an error.
+    /// The client calls the source before each login. If the server refuses the login, the client calls the source once
+    /// more before the call fails. The source runs on the thread of the call and must return within
+    /// [`CallContext::remaining`]. If a password is also set, [`PostgresStore::new`] returns an error.
     ///
     /// Defaults to the password of the URL.
     ///
@@ -159,15 +172,22 @@ impl PostgresConfig {
         self
     }
 
-    /// Whom to trust in TLS, and what to show of ourselves; in place of `sslrootcert`, `sslcert` and `sslkey`.
+    /// Sets the trusted authorities and the client certificate for TLS.
+    ///
+    /// Replaces `sslrootcert`, `sslcert` and `sslkey`.
+    ///
+    /// Defaults to the files of these parameters, or else to the roots of the system without a client certificate.
     #[must_use]
     pub fn with_tls(mut self, tls: TlsConfig) -> Self {
         self.tls = tls;
         self
     }
 
-    /// How often a watch reads where notifications are not delivered, as behind PgBouncer in transaction mode. Default: 50 ms. At
-    /// least 1 ms.
+    /// Sets the interval of a watch's reads where notifications are not delivered.
+    ///
+    /// Poolers such as PgBouncer in transaction mode do not deliver notifications.
+    ///
+    /// The interval is at least 1 ms. Defaults to 50 ms.
     #[must_use]
     pub fn with_poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval.max(Duration::from_millis(1));

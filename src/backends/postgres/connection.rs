@@ -1,4 +1,4 @@
-//! One connection: statements, what comes back, and notifications.
+//! One connection: statements, their results, and notifications.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,38 +22,38 @@ use crate::net::dial::Route;
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
 
-/// A connection that one call has at a time.
+/// A connection that one call uses at a time.
 pub(crate) struct PostgresConnection {
     wire: Wire,
     route: Option<Route>,
-    /// It has answered before.
+    /// Whether the server has answered on this connection before.
     is_reused: bool,
     /// The versions of the certificate files when this connection was opened.
     files: u64,
     place: CancelTarget,
     key: Option<Key>,
-    /// Whether the server may still be at a statement.
+    /// Whether the server may still be executing a statement.
     is_busy: bool,
-    /// What the server keeps.
+    /// The statements that the server has prepared.
     prepared: HashSet<u64>,
-    /// Whether it was ever to keep a statement.
+    /// Whether the client has ever asked the server to prepare a statement.
     pub(super) has_kept: bool,
-    /// The time for a statement that is set for all to come, beside the other settings.
+    /// The `statement_timeout` of the session, which is set together with the other settings.
     pub(super) settings: Option<Duration>,
 }
 
-/// SQL with parameters `$1` and so on: texts, or NULL.
+/// SQL with the parameters `$1`, `$2` and so on: texts, or NULL.
 #[derive(Clone, Copy)]
 pub(crate) struct Statement<'a> {
     pub(crate) sql: &'a str,
     pub(crate) parameters: &'a [Option<&'a str>],
 }
 
-/// What came back of the last statement.
+/// The rows of the last statement.
 pub(crate) type Rows = Vec<SqlRow>;
 
 impl PostgresConnection {
-    /// Connects, and logs in. It is shut down on the interrupt.
+    /// Connects and logs in. The interrupt shuts the connection down.
     pub(super) fn open(
         config: &PostgresConfig,
         password: Option<&str>,
@@ -86,10 +86,11 @@ impl PostgresConnection {
         Ok(connection)
     }
 
-    /// Runs the statements in one transaction: all of them are applied, or none. Answers the rows of the last one.
+    /// Runs the statements in one transaction, which applies all or none. Returns the rows of the last statement.
     ///
-    /// They go out at once, and are committed by the server when it has come to the end: an error of one ends the others. What is
-    /// to be `kept` the server parses once for all times, which it can where no other client has its session between two calls.
+    /// The client sends all statements at once. An error of one statement skips the later ones, and the server commits
+    /// at the end. If `kept`, the server parses each statement only once. That requires a session that no other client
+    /// uses between two calls.
     pub(crate) fn run(&mut self, statements: &[Statement<'_>], kept: bool, deadline: Instant) -> Result<Rows, Error> {
         let mut out = BytesMut::new();
         let mut parsed = VecDeque::new();
@@ -126,13 +127,13 @@ impl PostgresConnection {
         }
     }
 
-    /// From now on it is told what is notified.
+    /// Runs a `LISTEN` statement. The connection receives notifications from then on.
     pub(crate) fn listen(&mut self, statement: Statement<'_>, deadline: Instant) -> Result<(), Error> {
         self.wire.listens = true;
         self.run(&[statement], false, deadline).map(drop)
     }
 
-    /// What has been notified until now, and waits if that is nothing; nothing at the deadline.
+    /// Returns the notifications so far, or blocks until the next one. Returns no changes at the deadline.
     pub(crate) fn notified(&mut self, deadline: Instant) -> Result<Changed, Error> {
         loop {
             while let Some(message) = self.wire.parse()? {
@@ -140,7 +141,7 @@ impl PostgresConnection {
                     Message::NotificationResponse(body) => self.wire.note(&body)?,
                     Message::ParameterStatus(_) | Message::NoticeResponse(_) => {}
                     Message::ErrorResponse(body) => return Err(Error::Refused(PostgresRefusal::read(body.fields()))),
-                    _ => return Err(Error::malformed("there is an answer without a statement")),
+                    _ => return Err(Error::malformed("a message without a statement")),
                 }
             }
             if self.wire.changed != Changed::default() {
@@ -171,7 +172,7 @@ impl PostgresConnection {
                 }
                 Message::NoticeResponse(body) => {
                     let notice = PostgresRefusal::read(body.fields());
-                    // Its commit may be none: so a server tells that it has given up waiting for its standbys.
+                    // The commit may not be replicated: a warning can mean that the server no longer waits for standbys.
                     if notice.is_warning {
                         refusal.get_or_insert(PostgresRefusal { is_fatal: true, ..notice });
                     }
@@ -187,19 +188,19 @@ impl PostgresConnection {
                     return match refusal {
                         Some(refusal) => Err(Error::Refused(refusal)),
                         None if complete == statements => Ok(rows),
-                        None => Err(Error::malformed("it ends before all statements are answered")),
+                        None => Err(Error::malformed("too few results")),
                     };
                 }
-                _ => return Err(Error::malformed("there is something else in the answer to a statement")),
+                _ => return Err(Error::malformed("unknown message in the result of a statement")),
             }
         }
     }
 
-    /// A server may close a connection just when a statement goes out on it.
+    /// A server may close a connection just when the client sends a statement.
     fn explain(&self, error: net::Error) -> net::Error {
         match error.kind {
             NetErrorKind::Io if self.is_reused && !self.wire.has_heard => {
-                let detail = "the server closed a connection that it had answered on before";
+                let detail = "the server closed a reused connection";
                 net::Error { kind: NetErrorKind::ConnectionClosed, detail: detail.to_owned(), ..error }
             }
             _ => error,
@@ -222,7 +223,7 @@ impl CallConnection for PostgresConnection {
 }
 
 impl Statement<'_> {
-    /// Of another statement it is another one.
+    /// Returns a number that identifies the SQL text.
     fn number(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.sql.hash(&mut hasher);

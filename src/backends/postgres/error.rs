@@ -1,4 +1,4 @@
-//! What can go wrong with a statement.
+//! The errors of a statement.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::net::error as net;
 use crate::net::request_error::{RequestError, ServerRefusal};
 use crate::net::text::clean;
 
-/// Why a statement failed.
+/// The reason why a statement failed.
 pub(crate) type Error = RequestError<PostgresRefusal>;
 
 /// An error message of the server.
@@ -18,18 +18,18 @@ pub(crate) struct PostgresRefusal {
     /// Five letters and digits. Source: PostgreSQL's documentation, appendix A.
     pub(crate) sqlstate: String,
     pub(crate) message: String,
-    /// The connection is over.
+    /// Whether the error ended the connection.
     pub(crate) is_fatal: bool,
     pub(crate) is_warning: bool,
 }
 
-/// PostgreSQL's messages are a line.
+/// Maximum length of a message in characters. PostgreSQL's messages have one line.
 const MAX_MESSAGE: usize = 300;
 
 impl Error {
     pub(crate) fn malformed(what: impl fmt::Display) -> Self {
         let what = clean(&what.to_string(), MAX_MESSAGE);
-        let text = format!("the answer is not what PostgreSQL answers: {what}");
+        let text = format!("unexpected response from PostgreSQL: {what}");
         Self::Net(net::Error::new(net::NetErrorKind::Malformed, text))
     }
 
@@ -43,20 +43,22 @@ impl Error {
 }
 
 impl PostgresRefusal {
-    /// A statement that was to be kept is not there, or is there already; or it has to be parsed anew, as the table has changed.
-    /// Nothing has been done then. A warning may come with a commit, and after a fatal error nobody knows.
+    /// Returns `true` if a prepared statement is missing, exists already, or needs parsing because the table has
+    /// changed.
+    ///
+    /// The server has then executed nothing. A fatal error is excluded, because its effects are unknown.
     pub(crate) fn is_of_what_is_kept(&self) -> bool {
         !self.is_fatal && matches!(self.sqlstate.as_str(), "26000" | "42P05" | "0A000")
     }
 
     pub(crate) fn read(mut fields: ErrorFields<'_>) -> Self {
         let (mut severity, mut sqlstate, mut message) = (String::new(), String::new(), String::new());
-        // What cannot be read is left out.
+        // Skips unreadable fields.
         while let Ok(Some(field)) = fields.next() {
-            // As it came: what is secret in it is looked for before anything is cut off.
+            // The text stays complete here, because secrets must be removed before the text is cut.
             let value = || String::from_utf8_lossy(field.value_bytes()).into_owned();
             match field.type_() {
-                // The one in words of the server's language comes first.
+                // This field is in the server's language and precedes the untranslated field `V`.
                 b'S' if severity.is_empty() => severity = value(),
                 b'V' => severity = value(),
                 b'C' => sqlstate = value(),
@@ -70,7 +72,7 @@ impl PostgresRefusal {
 }
 
 impl ServerRefusal for PostgresRefusal {
-    /// A session that began read-only (25006) stays read-only.
+    /// A session that started read-only (25006) stays read-only.
     fn leaves_session_unchanged(&self) -> bool {
         !self.is_fatal && self.sqlstate != "25006"
     }
@@ -78,6 +80,6 @@ impl ServerRefusal for PostgresRefusal {
 
 impl fmt::Display for PostgresRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PostgreSQL says: {} (SQLSTATE {})", self.message, self.sqlstate)
+        write!(f, "PostgreSQL returned an error: {} (SQLSTATE {})", self.message, self.sqlstate)
     }
 }

@@ -1,4 +1,4 @@
-//! How a connection begins: TLS, who we are, and what proves it.
+//! The start of a connection: TLS and authentication.
 
 use std::time::Instant;
 
@@ -17,33 +17,33 @@ use crate::net::error::{self as net, NetErrorKind};
 use crate::net::socket::{Socket, explain};
 use crate::net::tls::TlsParts;
 
-/// Asks for TLS, and begins it. Nothing of ours goes out before that.
+/// Requests TLS and starts it. Nothing else is sent before.
 pub(super) fn encrypt(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Result<(), net::Error> {
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
     socket.write_all(&request, deadline).map_err(explain)?;
-    // One byte, and not one more: what is sent in clear behind it must not pass for what came in TLS (CVE-2021-23222).
+    // Reads exactly one byte. Plain text after this byte must not count as received through TLS (CVE-2021-23222).
     let mut answer = [0];
-    let end = || net::Error::new(NetErrorKind::Connect, "the server closed the connection when it was asked for TLS");
+    let end = || net::Error::new(NetErrorKind::Connect, "the server closed the connection after the request for TLS");
     match (socket.read(&mut answer, deadline).map_err(explain)?, answer[0]) {
         (0, _) => Err(end()),
         (_, b'S') if socket.is_quiet() => socket.start_tls(parts, deadline),
         (_, b'N') => {
-            let what = "the server does not do TLS: switch `ssl` on there, or say sslmode=disable in the URL";
+            let what = "the server has TLS disabled; set `ssl` on the server, or sslmode=disable in the URL";
             Err(net::Error::new(NetErrorKind::Tls, what))
         }
-        _ => Err(net::Error::new(NetErrorKind::Malformed, "the answer to the request for TLS is none of PostgreSQL's")),
+        _ => Err(net::Error::new(NetErrorKind::Malformed, "unexpected answer to the request for TLS")),
     }
 }
 
-/// Says who we are, and proves it, until statements may be sent. Answers what the server calls the session.
+/// Authenticates until the server accepts statements. Returns the key that cancels the session's statements.
 pub(super) fn log_in(
     wire: &mut Wire,
     config: &PostgresConfig,
     password: Option<&str>,
     deadline: Instant,
 ) -> Result<Option<Key>, Error> {
-    let none = "the server wants a password, and none is given: PostgresConfig::with_password";
+    let none = "the server requests a password; set one with PostgresConfig::with_password";
     let password = || password.ok_or_else(|| refuse(none));
     let mut out = BytesMut::new();
     let parameters = [
@@ -59,7 +59,7 @@ pub(super) fn log_in(
         out.clear();
         match wire.receive(deadline)? {
             Message::NoticeResponse(_) => {}
-            // A server that asks for SCRAM must prove that it knows the password.
+            // A server that requests SCRAM must prove that it has the password.
             Message::AuthenticationOk if scram.is_none() => {}
             Message::BackendKeyData(body) => {
                 key = Some(Key { process: body.process_id(), secret: body.secret_key() });
@@ -69,11 +69,9 @@ pub(super) fn log_in(
             }
             Message::ReadyForQuery(_) => return Ok(key),
             Message::AuthenticationCleartextPassword => {
-                // Only to whom it may be told: SCRAM tells it to nobody.
+                // Only local or encrypted connections may send the password itself. SCRAM never sends the password.
                 if !wire.socket.is_tls() && !config.address.is_local() {
-                    return Err(
-                        refuse("the server wants the password in clear, and the connection is not encrypted").into()
-                    );
+                    return Err(refuse("the server requests a cleartext password on an unencrypted connection").into());
                 }
                 frontend::password_message(password()?.as_bytes(), &mut out).map_err(Error::malformed)?;
             }
@@ -84,35 +82,33 @@ pub(super) fn log_in(
             Message::AuthenticationSasl(body) => {
                 let offered = body.mechanisms().any(|name| Ok(name == SCRAM_SHA_256)).map_err(Error::malformed)?;
                 if !offered {
-                    return Err(
-                        refuse("the server offers no authentication by SCRAM-SHA-256 without channel binding").into()
-                    );
+                    return Err(refuse("the server does not offer SCRAM-SHA-256 without channel binding").into());
                 }
-                // To bind to the channel is for those who do not know whom they speak to.
+                // Channel binding is only useful for clients that do not verify the server.
                 let begun = ScramSha256::new(password()?.as_bytes(), ChannelBinding::unsupported());
                 frontend::sasl_initial_response(SCRAM_SHA_256, begun.message(), &mut out).map_err(Error::malformed)?;
                 scram = Some(begun);
             }
             Message::AuthenticationSaslContinue(body) => {
-                let begun = scram.as_mut().ok_or_else(|| Error::malformed("SCRAM goes on before it began"))?;
-                // Fails if the server wants more than 100,000 rounds, which would keep this machine busy.
+                let begun = scram.as_mut().ok_or_else(|| Error::malformed("SCRAM continued before its start"))?;
+                // Fails if the server requests more than 100,000 rounds, which would occupy this machine.
                 begun.update(body.data()).map_err(|error| refuse(&format!("cannot prove the password: {error}")))?;
                 frontend::sasl_response(begun.message(), &mut out).map_err(Error::malformed)?;
             }
             Message::AuthenticationSaslFinal(body) => {
-                // The server knows the password as well.
-                let mut begun = scram.take().ok_or_else(|| Error::malformed("SCRAM ends before it began"))?;
-                let stranger = |_| refuse("the server does not know the password that it asked for");
+                // Verifies that the server also has the password.
+                let mut begun = scram.take().ok_or_else(|| Error::malformed("SCRAM ended before its start"))?;
+                let stranger = |_| refuse("the server has another password than this client");
                 begun.finish(body.data()).map_err(stranger)?;
             }
             Message::AuthenticationGss
             | Message::AuthenticationSspi
             | Message::AuthenticationKerberosV5
             | Message::AuthenticationScmCredential => {
-                let what = "the server wants Kerberos, GSSAPI or SSPI: give this user scram-sha-256 in pg_hba.conf";
+                let what = "the server requests Kerberos, GSSAPI or SSPI; set scram-sha-256 in pg_hba.conf";
                 return Err(refuse(what).into());
             }
-            _ => return Err(Error::malformed("there is something else before the login's end")),
+            _ => return Err(Error::malformed("unknown message during the login")),
         }
         if !out.is_empty() {
             wire.send(&out, deadline)?;
@@ -133,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// Logs in at a server on this machine that goes by `host`. Returns the end of the login, and the bytes that were sent.
+    /// Logs in to a local server under the name `host`. Returns the result and the sent bytes.
     fn log_in_at(
         host: &str,
         mut answer: impl FnMut(&str) -> Vec<u8> + Send + 'static,

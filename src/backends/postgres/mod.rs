@@ -1,4 +1,6 @@
-//! A small blocking client for PostgreSQL: the protocol's messages are `postgres-protocol`'s, connections and their time are ours.
+//! Stores records in a table of PostgreSQL.
+//!
+//! The client is small and blocking. Its protocol messages come from `postgres-protocol`.
 
 mod abandoned;
 mod changes;

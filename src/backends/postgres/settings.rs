@@ -1,11 +1,13 @@
-//! What a transaction needs to be set to, whatever settings this user has, and the proof that it was.
+//! The settings that every transaction needs, and the proof that they applied.
 
 use super::connection::{Rows, Statement};
 
-/// For one transaction, or for all to come in a session.
+/// Sets the settings for one transaction, or for all later ones of a session.
 ///
-/// What waits for a lock ends on the server, too, when nobody waits for it any more. A commit is on the disk, and on that of a
-/// synchronous standby; and it is told when that is not so. The mode of plans is for speed alone.
+/// - `statement_timeout` and `lock_timeout` end an abandoned statement on the server.
+/// - `synchronous_commit` ensures that a commit reaches the disk, and that of a synchronous standby.
+/// - `client_min_messages` ensures that the server reports a commit without the standby.
+/// - `plan_cache_mode` is only for speed.
 pub(super) const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, $2::boolean), \
      set_config('lock_timeout', $1, $2::boolean), \
      set_config('client_min_messages', 'warning', $2::boolean), \
@@ -13,11 +15,13 @@ pub(super) const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, $2
      set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') \
      IN ('off', 'local', 'remote_write') THEN 'on' ELSE current_setting('synchronous_commit') END, $2::boolean)";
 
-/// The last column of each row of a record. That sessions are our own is only a watch's finding about its connection: there are
-/// poolers that listen for their clients, prepare statements anew, and run the next transaction in another session, with settings
-/// of its own. So the transaction itself says what it is committed with.
+/// The last column of each row of a record: the proof that the transaction has these settings.
 ///
-/// With each of these messages a `WARNING` is sent, too. Without a `lock_timeout` whoever waits for a lock may wait for ever.
+/// A watch only finds out whether its own connection has a session. Some poolers listen for their clients, prepare
+/// statements again, and run the next transaction in another session with other settings. The transaction itself must
+/// therefore return its settings.
+///
+/// Each of these message levels includes `WARNING`. Without a `lock_timeout`, a statement may wait for a lock forever.
 macro_rules! proof {
     () => {
         "(current_setting('synchronous_commit') IN ('on', 'remote_apply') AND current_setting('client_min_messages') IN \
@@ -28,15 +32,15 @@ macro_rules! proof {
 
 pub(crate) use proof;
 
-/// Whether the rows of these have the proof. What has none cannot rest on its session.
+/// Returns `true` if the rows of these statements have the proof. Other statements must not rely on session settings.
 pub(super) fn are_proved_by(statements: &[Statement<'_>]) -> bool {
     statements.last().is_some_and(|statement| statement.sql.contains(proof!()))
 }
 
 /// Returns `true` if the proof, which is the last column of each row, holds.
 ///
-/// Where there is no row there is none, and none is needed: a write without a row has committed nothing that might be lost, and
-/// a read of records always has one.
+/// Without rows no proof is needed: a write without a row has committed nothing, and a read of records always has a
+/// row.
 pub(super) fn are_proven(rows: &Rows) -> bool {
     rows.iter().all(|row| row.columns().last() == Some(&Some("t")))
 }

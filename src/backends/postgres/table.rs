@@ -1,4 +1,4 @@
-//! The table's statements, and what comes back of them.
+//! The statements of the table, and the parsing of their rows.
 
 use crate::backends::postgres::connection::Rows;
 use crate::backends::postgres::error::{Error, PostgresRefusal};
@@ -7,19 +7,20 @@ use crate::backends::sql;
 use crate::backends::sql::{Records, SqlRow};
 use crate::store::record::VersionedRecord;
 
-/// Has a row where the table is there, is kept over a crash, and tells of changes.
+/// Returns a row if the table exists, survives a crash, and sends notifications.
 pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid \
     WHERE c.oid = to_regclass('leasehold') AND c.relpersistence = 'p' AND t.tgenabled IN ('O', 'A') AND \
     t.tgname IN ('leasehold_notify', 'leasehold_notify_truncate') GROUP BY c.oid HAVING count(*) = 2";
 
-/// Two that make it at a time are one after the other.
+/// Serializes concurrent creations of the table.
 const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold', 0))";
 
-/// What precedes a record: whether the server is read-only. A standby is, and its answers may be old.
+/// Precedes each record with a column that is `true` if the server is read-only. A standby is read-only, and may return
+/// old rows.
 ///
-/// Whoever only reads is shown commits that have not got to a synchronous standby, after a crash or when whoever waited was told
-/// not to. So where there is such a standby, a message that nobody reads is written to the log, and committed behind all that was
-/// seen.
+/// A read alone may show commits that have not reached a synchronous standby: after a crash, or if the writer has
+/// disabled the wait. If there is such a standby, the read therefore writes an unused message to the log. The commit of
+/// this message waits until the standby has everything that the read returned.
 macro_rules! select {
     ($condition:literal) => {
         concat!(
@@ -39,8 +40,9 @@ macro_rules! select {
 pub(super) const SELECT_ONE: &str = select!("l.key = $1");
 pub(super) const SELECT_ALL: &str = select!("true");
 
-/// The lock has rows of one key numbered in the order in which they are committed: a number is taken before a row waits for
-/// another of its key.
+/// The lock gives the rows of one key increasing generations in the order of their commits.
+///
+/// Without the lock, an insert takes its generation first, and then waits for another row with the same key.
 pub(super) const INSERT: &str = concat!(
     "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
     renew_time, lease_transitions) SELECT $1, $2, $3, $4::integer, $5, $6, $7::integer \
@@ -49,7 +51,7 @@ pub(super) const INSERT: &str = concat!(
     proof!()
 );
 
-/// Compares the whole record: after a fail-over that lost commits, a version may have been given again.
+/// Compares the whole record, because a version may repeat after a fail-over that lost commits.
 pub(super) const UPDATE: &str = concat!(
     "UPDATE leasehold SET writes = writes + 1, acquired = CASE WHEN \
     holder_identity IS NOT DISTINCT FROM $1 AND acquire_time IS NOT DISTINCT FROM $3 AND \
@@ -62,17 +64,17 @@ pub(super) const UPDATE: &str = concat!(
     proof!()
 );
 
-/// Fails where a table of that name is another: nothing is done to it then.
+/// Fails if the table is another table with this name. Nothing is changed then.
 pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \
     acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
 
 /// Returns a row if the table has a column that breaks the store's promise.
 pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
 
-/// Explains what [`WRONG_COLUMN`] returned.
+/// Explains the result of [`WRONG_COLUMN`].
 pub(super) fn wrong_column(column: &str, next_generation: &str) -> String {
     if column == "UNLOGGED" {
-        return "the table is UNLOGGED or TEMPORARY, so a crash empties it; run: ALTER TABLE leasehold SET LOGGED"
+        return "the table is UNLOGGED or TEMPORARY and lost in a crash; run: ALTER TABLE leasehold SET LOGGED"
             .to_owned();
     }
     sql::wrong_column(TABLE, column, |declared| match (column, declared.split(' ').next().unwrap_or_default()) {
@@ -88,14 +90,14 @@ pub(super) fn wrong_column(column: &str, next_generation: &str) -> String {
 
 const TABLE: &str = include_str!("table.sql");
 
-/// What makes the table, for one transaction.
+/// Returns the statements that create the table in one transaction.
 pub(super) fn create() -> impl Iterator<Item = &'static str> {
     let mut parts = TABLE.split("\n\n");
     let table = parts.next();
     std::iter::once(ONE_AT_A_TIME).chain(table).chain([HAS_ITS_COLUMNS]).chain(parts)
 }
 
-/// The records that were selected. The last column is the proof of the settings.
+/// Returns the selected records. The last column is the proof of the settings.
 pub(super) fn read(rows: Rows) -> Result<Records, Error> {
     let mut records = Records::new();
     for row in rows {
@@ -111,7 +113,7 @@ pub(super) fn read(rows: Rows) -> Result<Records, Error> {
     Ok(records)
 }
 
-/// The record of this key, if it is there.
+/// Returns the record of this key, if any.
 pub(super) fn only(key: &str, mut found: Records) -> Result<Option<VersionedRecord>, Error> {
     match (found.remove(key), found.is_empty()) {
         (found, true) => Ok(found),
@@ -119,7 +121,7 @@ pub(super) fn only(key: &str, mut found: Records) -> Result<Option<VersionedReco
     }
 }
 
-/// The number in the only row, if there is one.
+/// Returns the number in the only row, if any.
 pub(super) fn number(rows: &[SqlRow]) -> Result<Option<i64>, Error> {
     let Some(row) = rows.first() else { return Ok(None) };
     let number = row.columns().first().copied().flatten().and_then(|text| text.parse().ok());
@@ -127,16 +129,16 @@ pub(super) fn number(rows: &[SqlRow]) -> Result<Option<i64>, Error> {
 }
 
 fn read_only() -> Error {
-    // The server refuses writes with this code.
-    let message = "the server is read-only, as a standby is".to_owned();
+    // The server rejects writes with this code.
+    let message = "the server is read-only, perhaps a standby".to_owned();
     Error::Refused(PostgresRefusal { sqlstate: "25006".to_owned(), message, is_fatal: true, is_warning: false })
 }
 
 fn not_ours() -> Error {
-    Error::malformed("a row of the table `leasehold` is not as this library writes it")
+    Error::malformed("a row of the table `leasehold` was not written by this library")
 }
 
-/// A text in SQL, whatever `standard_conforming_strings` is.
+/// Quotes a text for SQL, for any value of `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', r"\\").replace('\'', "''"))
 }
@@ -162,7 +164,7 @@ mod tests {
         let row = |columns: &[Option<&str>]| columns.iter().copied().collect::<SqlRow>();
         let ours =
             [Some("f"), Some("1"), Some("k"), Some("2"), Some("u"), None, Some("15"), None, None, Some("0"), None];
-        // 70,000 rows of 130 bytes fit in an answer.
+        // 70,000 rows of 130 bytes fit in a response.
         assert!(row(&ours).columns() == ours && row(&ours).memory() - 8 < sql::MAX_ROWS / 70_000 - 130);
         let found = read(vec![row(&ours)]).unwrap();
         assert_eq!((found["k"].version, found["k"].record.lease_duration_seconds), ((1 << 31) + 2, Some(15)));

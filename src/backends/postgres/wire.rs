@@ -1,4 +1,4 @@
-//! Messages on one connection, and the notifications among them.
+//! Messages of one connection, including notifications.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,35 +11,35 @@ use super::error::Error;
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::socket::{Socket, explain};
 
-/// A record is far shorter, and so is whatever else comes in one message.
+/// Far longer than a record, or than any other message of the server.
 const MAX_MESSAGE: usize = 1024 * 1024;
 
-/// So many payloads are told apart; beyond them anything may have changed.
+/// Maximum number of distinct payloads. Beyond it, any record may have changed.
 const MAX_CHANGED: usize = 1024;
 
-/// In bytes. No key is longer, so that what is longer is not about one.
+/// Maximum length of a payload in bytes. Keys are shorter, so a longer payload is not about a key.
 const MAX_PAYLOAD: usize = 256;
 
-/// A socket, and what has come of messages on it.
+/// A socket with its buffered input.
 pub(super) struct Wire {
     pub(super) socket: Socket,
     input: BytesMut,
-    /// Whether anything has come since this was last unset.
+    /// Whether any data has arrived since this was last reset.
     pub(super) has_heard: bool,
     pub(super) changed: Changed,
-    /// Behind a pooler it may be sent what another has asked for.
+    /// Whether to keep notifications. Behind a pooler, another client's notifications may arrive.
     pub(super) listens: bool,
 }
 
-/// What notifications have named.
+/// The payloads of notifications.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
     pub(crate) payloads: BTreeSet<Box<str>>,
-    /// There were more than are kept apart.
+    /// Whether there were more payloads than the limit.
     pub(crate) and_others: bool,
 }
 
-/// What a server calls the session of a connection, for those alone who have it.
+/// The identifier of a session for cancel requests, which only its owner has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) process: i32,
@@ -51,7 +51,7 @@ impl Wire {
         Self { socket, input: BytesMut::new(), has_heard: false, changed: Changed::default(), listens: false }
     }
 
-    /// Whether nothing has come since the last answer: no end, and no last word.
+    /// Returns `true` if no data and no end of the connection has arrived since the last response.
     pub(super) fn is_quiet(&self) -> bool {
         self.input.is_empty() && self.socket.is_quiet()
     }
@@ -60,7 +60,7 @@ impl Wire {
         self.socket.write_all(bytes, deadline).map_err(|e| explain(e).into())
     }
 
-    /// The next message; notifications and the server's settings are seen to here.
+    /// Returns the next message, and handles notifications and parameter changes.
     pub(super) fn receive(&mut self, deadline: Instant) -> Result<Message, Error> {
         loop {
             while let Some(message) = self.parse()? {

@@ -1,6 +1,7 @@
--- Returns a row if the table breaks the promise of the store: a column, or UNLOGGED, and a generation above every earlier one.
+-- Returns a row if the table breaks the promise of the store: a column, or UNLOGGED, and a generation above all earlier
+-- ones.
 SELECT CASE WHEN t.relpersistence = 'p' THEN a.attname ELSE 'UNLOGGED' END, CASE
-    -- A user may read the table and not its sequence. Only the sequence knows the generations of deleted rows.
+    -- A user may read the table but not its sequence. Only the sequence has the generations of deleted rows.
     WHEN g.sequence IS NULL OR has_sequence_privilege(g.sequence, 'SELECT') THEN
         (greatest((SELECT max(generation) FROM leasehold), pg_sequence_last_value(g.sequence), 0) + 1)::text
     ELSE 'a number above every earlier generation'
@@ -14,12 +15,13 @@ LEFT JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.refclassid = 
 LEFT JOIN pg_sequence AS s ON s.seqrelid = d.objid
 LEFT JOIN pg_collation AS c ON c.oid = a.attcollation
 WHERE a.attrelid = 'leasehold'::regclass AND NOT a.attisdropped AND CASE
-    -- Generations grow, also over deletions. A sequence that caches numbers gives each session numbers of its own.
+    -- Generations increase, even after deletions. A sequence with a cache would give each session its own range of
+    -- numbers.
     WHEN a.attname = 'generation' THEN
         t.relpersistence = 'p' AND a.atttypid = 'bigint'::regtype AND s.seqincrement > 0 AND NOT s.seqcycle AND s.seqcache = 1
     WHEN a.attname IN ('writes', 'acquired', 'lease_duration_seconds', 'lease_transitions') THEN
         a.atttypid IN ('integer'::regtype, 'bigint'::regtype)
-    -- Text is read as it was written, and compared by its bytes.
+    -- Text must be read as it was written, and compared by bytes.
     WHEN a.attname IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time') THEN
         a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND c.collisdeterministic
         AND (a.attname <> 'key' OR EXISTS (

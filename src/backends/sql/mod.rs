@@ -16,7 +16,7 @@ use crate::store::{StoreError, StoreErrorKind};
 /// The number of bits of a version that count the writes to one row. The other bits number the rows that were ever inserted.
 const WRITES_BITS: u32 = 31;
 
-/// An answer has no more rows than fit in this memory.
+/// Memory limit for the rows of a response.
 #[cfg(feature = "_sql_server")]
 pub(crate) const MAX_ROWS: usize = 16 * 1024 * 1024;
 
@@ -116,21 +116,22 @@ pub(crate) fn update_parameters(key: &str, base: &VersionedRecord, new: &LeaderE
     columns(new).into_iter().chain(row).chain(columns(&base.record)).collect()
 }
 
-/// The version of a row. A deleted row's generation is never given again: so versions grow over deletion and re-creation.
+/// Returns the version of a row. Generations never repeat, so versions increase over deletion and re-creation.
 pub(crate) fn version(generation: i64, writes: i64) -> Option<u64> {
     let writes = u64::try_from(writes).ok().filter(|writes| writes >> WRITES_BITS == 0)?;
     let generation = u64::try_from(generation).ok().filter(|it| *it > 0 && it >> (63 - WRITES_BITS) == 0)?;
     Some((generation << WRITES_BITS) | writes)
 }
 
-/// The generation and the writes of a version. Both are in range for every `u64`.
+/// Returns the generation and the writes of a version. Both are in range for every `u64`.
 pub(crate) fn parts(version: u64) -> (i64, i64) {
     let writes = version & ((1 << WRITES_BITS) - 1);
     ((version >> WRITES_BITS).cast_signed(), writes.cast_signed())
 }
 
-/// The version of the deletion of what stood at `version`, which no table keeps: above all that it had, and below those of
-/// every later row.
+/// Returns the version of the deletion of a row that had `version`.
+///
+/// No table stores this version. It is above all versions of the row, and below those of every later row.
 pub(crate) fn deletion_version(version: u64) -> u64 {
     version | ((1 << WRITES_BITS) - 1)
 }
@@ -152,7 +153,8 @@ pub(crate) fn fence(
     literal: impl Fn(&str) -> String,
     lock: &str,
 ) -> String {
-    // The token is the version at which the term was learned of, which may be a renewal. Later terms begin above it.
+    // The token is the version at which the candidate observed its term, which may be a renewal. Later terms have
+    // greater versions.
     format!(
         "SELECT 1 FROM leasehold WHERE {column} = {} AND holder_identity <> {} AND (generation << 31) + acquired <= {}{lock}",
         literal(key),

@@ -10,7 +10,7 @@ use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, Watch
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// In bytes: the longest key that a VARBINARY column or a B-tree holds in every database.
+/// The longest key in bytes that a VARBINARY column or a B-tree holds in every database.
 const LONGEST_KEY: usize = 253;
 
 /// The time in which a store must open its database and create its table.
@@ -117,7 +117,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         record: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        // A uid that no other table has, nor this table before it was restored.
+        // A unique uid, which differs from the uids in other tables, and in this table before a restore.
         let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
         let record = LeaderElectionRecord { uid, ..record.clone() };
         let what = self.describe(key);
@@ -125,7 +125,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
             return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{what} exists")));
         };
         let version = version(generation, 0).ok_or_else(|| {
-            let message = format!("no more numbers for new rows, after 2^32 of them, for {what}");
+            let message = format!("cannot create {what}: all 2^32 generations of the table are used");
             StoreError::new(StoreErrorKind::Rejected, message)
         })?;
         Ok(VersionedRecord::new(record, version, StoreData::none()))
@@ -140,7 +140,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
     ) -> Result<VersionedRecord, StoreError> {
         if !self.table.update(key, base, record, call)? {
             let (what, version) = (self.describe(key), base.version);
-            let message = format!("{what} is not at version {version} any more, or has another record there");
+            let message = format!("{what} no longer has version {version}, or has another record");
             return Err(StoreError::new(StoreErrorKind::NotApplied, message));
         }
         let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..record.clone() };
@@ -154,7 +154,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        // A read returns the error, and within a shorter time.
+        // A read reports this error sooner.
         let _ = self.create_table(&CallContext::new(SET_UP_TIMEOUT, cancel.clone()));
         self.table.watch(WatchRequest { scope, from, cancel }, on_event)
     }
@@ -176,9 +176,9 @@ impl<T: SqlTable> Store for SqlStore<T> {
 fn check_key(key: &str) -> Result<(), ConfigError> {
     let refuse = |rule: &str| Err(ConfigError::new("name", format_args!("{key:?}"), rule));
     match key {
-        "" => refuse("it must not be empty"),
-        _ if key.len() > LONGEST_KEY => refuse("it must be at most 253 bytes long"),
-        _ if key.contains('\0') => refuse("it must not contain a NUL character"),
+        "" => refuse("a key must not be empty"),
+        _ if key.len() > LONGEST_KEY => refuse("a key must be at most 253 bytes long"),
+        _ if key.contains('\0') => refuse("a key must not contain a NUL character"),
         _ => Ok(()),
     }
 }

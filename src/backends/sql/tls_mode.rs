@@ -1,11 +1,11 @@
-//! How connections to a database server are encrypted.
+//! The encryption of connections to a database server.
 
 use crate::net::database_url::Address;
 use crate::net::tls::config::{TlsConfig, refuse};
 use crate::net::tls::{ClientTls, TlsSettings};
 use crate::util::config_error::ConfigError;
 
-/// How connections to a database server are encrypted.
+/// The encryption of connections to a database server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TlsMode {
     Disable,
@@ -15,7 +15,7 @@ pub(crate) enum TlsMode {
 }
 
 impl TlsMode {
-    /// Returns the mode if the configuration names none. Traffic within this machine is plain text.
+    /// Returns the mode for a URL that sets none. Traffic within this machine is plain text.
     pub(crate) fn default_for(address: &Address) -> Self {
         if address.is_local() { Self::Disable } else { Self::VerifyFull }
     }

@@ -12,7 +12,8 @@ use crate::util::sync::{Arc, channel};
 
 /// The last records that a watch has delivered.
 ///
-/// They are the watch's cursor too: a database assigns versions before the commit, so no version says which changes came before.
+/// The records are also the watch's cursor: a database assigns versions before commits, so versions do not give the
+/// order of changes.
 pub(crate) struct WatchDiff {
     records: Arc<Records>,
     is_open: bool,
@@ -51,7 +52,8 @@ impl WatchDiff {
 
 /// Watches by reading: delivers what `read` returns if something may have changed, then calls `wait`.
 ///
-/// If the table is gone, all records are delivered as deleted, with those that `remains` returns: a leader must know soon.
+/// If the table is missing, delivers all records as deleted, with those of `remains`, because a leader must learn of
+/// this soon.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) fn watch_by_reading(
     WatchRequest { from, cancel, .. }: WatchRequest<'_>,

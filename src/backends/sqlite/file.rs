@@ -1,4 +1,4 @@
-//! Whether a path still leads to the file that was opened, and whether that can be shared at all.
+//! Checks of the database file: its path, its identity, and its file system.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The database and the two files beside it, by their paths and by what stood there when they were opened.
+/// The database and the two files beside it, with their paths and their identities when they were opened.
 pub(super) struct DatabaseFile {
-    /// As it was given, in absolute form: what others open by it is what counts, also where a link on the way is changed.
+    /// The given path in absolute form. Other processes open this path, even after a link in the path has changed.
     path: PathBuf,
-    /// Where SQLite puts it, with all links resolved.
+    /// The path at which SQLite puts the file, with all links resolved.
     wal: PathBuf,
     shm: PathBuf,
     opened: Vec<(PathBuf, FileIdentity)>,
@@ -20,7 +20,7 @@ pub(super) struct DatabaseFile {
 type FileIdentity = (u64, u64);
 
 impl DatabaseFile {
-    /// Makes the file if there is none. SQLite itself is to open it afterwards.
+    /// Creates the file if it is missing. SQLite opens the file afterwards.
     pub(super) fn prepare(path: &Path) -> Result<Self, StoreError> {
         let failed = |error: io::Error| {
             let kind = match error.kind() {
@@ -28,21 +28,21 @@ impl DatabaseFile {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreErrorKind::Forbidden,
                 _ => StoreErrorKind::Unavailable,
             };
-            let message = format!("cannot open {}: {error}; its directory must be there, and writable", path.display());
+            let message = format!("cannot open {}: {error}; its directory must exist and be writable", path.display());
             StoreError::new(kind, message).with_source(error)
         };
         if path.as_os_str().is_empty() || path == Path::new(":memory:") {
-            let message = format!("{path:?} is no file that processes could share: MemoryStore is for one process");
+            let message = format!("{path:?} is not a file that processes can share; use MemoryStore in one process");
             return Err(StoreError::new(StoreErrorKind::Rejected, message));
         }
         let is_url = path.to_str().is_some_and(|path| path.starts_with("sqlite:") || path.starts_with("file:"));
         if is_url || path.is_dir() {
-            let what =
-                if is_url { "is a URL, and a path is wanted" } else { "is a directory, and a file in it is wanted" };
+            let what = if is_url { "is a URL; use a path" } else { "is a directory; use a file" };
             return Err(StoreError::new(StoreErrorKind::Rejected, format!("{} {what}", path.display())));
         }
         let path = std::path::absolute(path).map_err(failed)?;
-        // One that exists is not opened by this: to close it would drop the locks of every connection to it in this process.
+        // An existing file is not opened here, because closing it would drop the locks of every connection of this
+        // process.
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -63,13 +63,13 @@ impl DatabaseFile {
         &self.wal
     }
 
-    /// Leaves nothing to watch.
+    /// Makes inotify fail.
     #[cfg(test)]
     pub(super) fn lose_wal(&mut self) {
         self.wal = PathBuf::from("/no/such/file");
     }
 
-    /// Remembers the files beside the database as well. They stay the same for as long as a connection that has read is open.
+    /// Remembers the files beside the database, which stay the same while a connection that has read is open.
     pub(super) fn remember_companions(&mut self) -> Result<(), StoreError> {
         for path in [self.wal.clone(), self.shm.clone()] {
             let identity = identity(&path).map_err(|error| unreadable(&path, error))?;
@@ -78,7 +78,7 @@ impl DatabaseFile {
         self.check()
     }
 
-    /// Whether others who open the path now, or who opened it before us, share a database with us.
+    /// Returns an error unless all processes that use the path share one database.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         for (path, opened) in &self.opened {
             let what = match identity(path) {
@@ -90,7 +90,7 @@ impl DatabaseFile {
                 Err(error) => return Err(unreadable(path, error)),
             };
             let message = format!(
-                "{} was {what} while it was open: what is written now, nobody else reads; restart every process that uses {}",
+                "{} was {what} while open, so other processes use another database; restart every process that uses {}",
                 path.display(),
                 self.path.display()
             );
@@ -107,7 +107,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn unreadable(path: &Path, error: io::Error) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, format!("cannot look at {}: {error}", path.display()))
+    StoreError::new(StoreErrorKind::Unavailable, format!("cannot examine {}: {error}", path.display()))
         .with_source(error)
 }
 
@@ -117,29 +117,29 @@ fn identity(path: &Path) -> io::Result<FileIdentity> {
     fs::metadata(path).map(|it| (it.dev(), it.ino()))
 }
 
-/// A file that is open can be neither deleted nor replaced.
+/// An open file can be neither deleted nor replaced.
 #[cfg(not(unix))]
 fn identity(path: &Path) -> io::Result<FileIdentity> {
     fs::metadata(path).map(|_| (0, 0))
 }
 
-/// By `f_type` of statfs(2). Locks and shared memory there do not reach other hosts, or not reliably.
+/// Uses `f_type` of statfs(2). On network file systems, locks and shared memory do not reach other hosts reliably.
 #[cfg(target_os = "linux")]
 fn refuse_network(path: &Path) -> Result<(), StoreError> {
     let found = rustix::fs::statfs(path).map_err(|error| unreadable(path, error.into()))?;
-    // Signed in some places, and no wider than 32 bits.
+    // Signed on some platforms, and never wider than 32 bits.
     let kind = found.f_type as u32;
     if kind == FUSE {
         crate::util::panics::log_line!(
             warn, target: crate::util::log_fields::STORE,
-            "{} is on FUSE: whether processes on it exclude each other rests on what is mounted there; on one that \
-             passes on locks and shared memory of one host alone, they do",
+            "{} is on FUSE, which must support locks and shared memory; \
+             otherwise several processes may lead at once",
             path.display()
         );
     }
     let Some(name) = network_name(kind) else { return Ok(()) };
     let message = format!(
-        "{} is on {name}, a network file system: locks of SQLite do not hold there; use a local one",
+        "cannot use {}: SQLite's locks do not work on the network file system {name}; use a local file system",
         path.display()
     );
     Err(StoreError::new(StoreErrorKind::Rejected, message))

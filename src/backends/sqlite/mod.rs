@@ -1,4 +1,4 @@
-//! Records in a table of one SQLite file.
+//! Stores records in a table of one SQLite file.
 
 mod database;
 mod file;

@@ -1,4 +1,4 @@
-//! What wakes a watch: a commit of this process, one of another, and the end of the watch.
+//! Wakes a watch after a commit of any process, and at the end of the watch.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use rustix::fs::inotify;
 #[cfg(target_os = "linux")]
 use rustix::fs::inotify::{CreateFlags, WatchFlags};
 
-/// How often a watch asks whether others have committed who tell nobody.
+/// Interval of reads for commits of writers that do not touch the `-wal` file.
 #[cfg(target_os = "linux")]
 const FOREIGN_WRITERS: Duration = Duration::from_millis(250);
 
-/// The same where nobody can be told.
+/// Interval of reads without inotify.
 const POLLING: Duration = Duration::from_millis(20);
 
-/// Where a watch waits.
+/// The events that a watch waits for.
 pub(super) enum CommitSignal {
-    /// Committers touch the `-wal` file.
+    /// Every writer of this library touches the `-wal` file after a commit.
     #[cfg(target_os = "linux")]
     Inotify {
         changes: OwnedFd,
@@ -38,7 +38,7 @@ pub(super) enum CommitSignal {
     },
 }
 
-/// Ends the present wait at a [`CommitSignal`], or the next one.
+/// Ends the current wait of a [`CommitSignal`], or the next one.
 #[derive(Clone)]
 pub(super) enum Waker {
     #[cfg(target_os = "linux")]
@@ -47,13 +47,13 @@ pub(super) enum Waker {
 }
 
 impl CommitSignal {
-    /// Polls where there is no inotify, or no more of its instances.
+    /// Creates a signal. Polls without inotify, or if all inotify instances are in use.
     pub(super) fn new(database: &Path, wal: &Path) -> Self {
         #[cfg(target_os = "linux")]
         match Self::inotify(database, wal) {
             Ok(signal) => return signal,
             Err(error) => {
-                crate::util::panics::log_line!(debug, target: crate::util::log_fields::STORE, "no inotify for {}, so it is polled: {error}", wal.display())
+                crate::util::panics::log_line!(debug, target: crate::util::log_fields::STORE, "no inotify for {}, polling: {error}", wal.display())
             }
         }
         #[cfg(not(target_os = "linux"))]
@@ -70,7 +70,7 @@ impl CommitSignal {
     fn inotify(database: &Path, wal: &Path) -> rustix::io::Result<Self> {
         let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         inotify::add_watch(&changes, wal, WatchFlags::ATTRIB)?;
-        // When it is deleted or replaced, the number of its links changes.
+        // Deleting or replacing the file changes its number of links.
         inotify::add_watch(&changes, database, WatchFlags::ATTRIB | WatchFlags::MOVE_SELF)?;
         let own = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         Ok(Self::Inotify { changes, own })
@@ -84,7 +84,7 @@ impl CommitSignal {
         }
     }
 
-    /// Returns when there may be something to read.
+    /// Blocks until records may have changed.
     pub(super) fn wait(&self) {
         match self {
             #[cfg(target_os = "linux")]
@@ -99,10 +99,10 @@ fn wait_for_either(changes: &OwnedFd, own: &OwnedFd) {
     let timeout = Timespec { tv_sec: 0, tv_nsec: FOREIGN_WRITERS.subsec_nanos().into() };
     let mut both = [PollFd::new(changes, PollFlags::IN), PollFd::new(own, PollFlags::IN)];
     if poll(&mut both, Some(&timeout)).is_err() {
-        // Interrupted, or out of memory: never in a tight loop.
+        // Interrupted, or out of memory. The pause prevents a tight loop.
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Events say no more than that there were some. More than fit in here end the next wait.
+    // The events contain no useful data. Events that do not fit in the buffer end the next wait.
     let mut events = [0; 4096];
     for fd in [changes, own] {
         let _ = rustix::io::read(fd, &mut events);
@@ -110,7 +110,7 @@ fn wait_for_either(changes: &OwnedFd, own: &OwnedFd) {
 }
 
 impl Waker {
-    /// Whether its watch is told by the system, of what this process does as of what others do.
+    /// Returns `true` if inotify wakes the watch for commits of this process and of other processes.
     pub(super) fn hears_of_all(&self) -> bool {
         match self {
             #[cfg(target_os = "linux")]
@@ -128,8 +128,9 @@ impl Waker {
     }
 }
 
-/// Wakes the watches that inotify tells. After the commit: what it says of the writes themselves comes before they can be
-/// read. Whether that was possible.
+/// Wakes watches through inotify, and returns `true` on success.
+///
+/// Runs after the commit, because inotify's events of the write itself arrive before the write is readable.
 pub(super) fn wake_others(wal: &Path) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -138,7 +139,7 @@ pub(super) fn wake_others(wal: &Path) -> bool {
         let times = Timestamps { last_access: now, last_modification: now };
         let touched = utimensat(CWD, wal, &times, AtFlags::empty());
         if let Err(error) = touched {
-            crate::util::panics::log_line!(debug, target: crate::util::log_fields::STORE, "cannot touch {}, so others notice later: {error}", wal.display());
+            crate::util::panics::log_line!(debug, target: crate::util::log_fields::STORE, "cannot touch {}, other processes detect the write later: {error}", wal.display());
         }
         touched.is_ok()
     }

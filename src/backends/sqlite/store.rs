@@ -1,4 +1,4 @@
-//! Records in a table of one SQLite file.
+//! The store in a table of one SQLite file.
 
 use std::path::Path;
 
@@ -10,38 +10,43 @@ use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScop
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// Records in a table of one SQLite file: for several processes on one host, without a server.
+/// A store in a table of one SQLite file; each row has the record of one key.
 ///
-/// Every process opens the same path. SQLite's own locks exclude them from each other, each write is on the disk before it is
-/// answered (write-ahead log, `synchronous=FULL`), and a change wakes those who wait for it within about a millisecond on Linux,
-/// where watches are told by inotify; elsewhere they look every 20 ms. Writers that are not this library are noticed within
-/// 250 ms, or 20.
+/// Use this store for several processes on one host, without a server. Every process opens the same path. SQLite's
+/// locks exclude concurrent writes. A write returns after its data is on the disk (write-ahead log,
+/// `synchronous=FULL`).
 ///
-/// Calls may come from any thread; those of one store take turns, each for the time of one statement. A call that has to wait,
-/// for another process or another thread, ends when its time is over or it is cancelled. What no call can end is the disk: a
-/// statement that hangs in a write or a sync there is waited for, and so is it by a release.
+/// A change wakes watches within about a millisecond on Linux, by inotify. On other systems, watches read every 20 ms.
+/// Watches detect writers other than this library within 250 ms on Linux, and 20 ms elsewhere.
+///
+/// All methods may be called from any thread at any time. The calls of one store take turns, each for the time of one
+/// statement. A call that waits for another process or thread ends at its timeout or when it is cancelled. A call
+/// cannot end early while the disk hangs in a write or a sync, and neither can a release.
 ///
 /// # The table
 ///
-/// [`open`](Self::open) makes it. Other tables may stand in the same file.
+/// [`open`](Self::open) creates the table. The file may have other tables.
 ///
 /// ```sql
 #[doc = include_str!("table.sql")]
 /// ```
 ///
-/// The version of a record, and so the fencing token, is `(generation << 31) + writes`. It never repeats for a key, also when
-/// its row is deleted and made anew; except after the table was dropped, or the file was deleted or restored from a backup.
-/// `acquired` is the value of `writes` with which the present holder began.
+/// The version of a record, and thus the fencing token, is `(generation << 31) + writes`. A version never repeats for a
+/// key, even after its row was deleted and created again, unless the table was dropped, or the file was deleted or
+/// restored from a backup. `acquired` is the value of `writes` at which the current holder acquired the lease.
 ///
-/// # What must not be
+/// # Limitations
 ///
-/// - A network file system: SQLite's locks do not hold there. On Linux it is refused.
-/// - The file deleted, renamed or replaced while it is open: every later call fails and says so, and leaders lose their
-///   terms. Whoever opens the path anew elects on an empty table meanwhile. Back up with SQLite's own backup, or `VACUUM INTO`.
-/// - The file opened and closed past SQLite by a process that has it open, such as to copy it: POSIX locks of the whole
-///   process go with that. A second copy of SQLite in one process does the same.
-/// - A store used in a child after `fork`, where SQLite's connections must not be used. Open it there.
-/// - Two paths for one file, by hard links or by mounting the file itself: each has a log of its own.
+/// - The file must not be on a network file system, where SQLite's locks do not work. On Linux, [`open`](Self::open)
+///   rejects such a file.
+/// - The file must not be deleted, renamed or replaced while it is open. Later calls fail and name the cause, and
+///   leaders lose their terms. A process that opens the path meanwhile elects on an empty table. Back up with SQLite's
+///   own backup, or with `VACUUM INTO`.
+/// - A process that has the file open must not open and close it without SQLite, such as to copy it. Closing the file
+///   drops all POSIX locks of the process. A second copy of SQLite in one process has the same effect.
+/// - A child process after `fork` must not use the store, because SQLite does not allow it. Open the file again in the
+///   child.
+/// - One file must not have two paths, by hard links or by mounting the file itself, because each path has its own log.
 ///
 /// # Examples
 ///
@@ -60,27 +65,27 @@ use crate::util::config_error::ConfigError;
 pub struct SqliteStore(SqlStore<Database>);
 
 impl SqliteStore {
-    /// Opens the file at `path`, and makes it and its table where they are not there. Its directory must be there, and writable.
-    /// Waits at most ten seconds for others who use the file.
+    /// Opens the file at `path`, and creates the file and its table if they are missing.
+    ///
+    /// The directory must exist and be writable. Blocks for at most ten seconds while other connections use the file.
     ///
     /// # Errors
     ///
-    /// - [`Rejected`](crate::StoreErrorKind::Rejected) for what can be no store: a network file system, no write-ahead log, `:memory:`, or a table
-    ///   of that name that is another.
-    /// - [`NotFound`](crate::StoreErrorKind::NotFound) when there is no such directory, [`Forbidden`](crate::StoreErrorKind::Forbidden) when the file or its
-    ///   directory is not writable, [`Malformed`](crate::StoreErrorKind::Malformed) when it is no database.
-    /// - [`Timeout`](crate::StoreErrorKind::Timeout) when another connection keeps it locked, [`Unavailable`](crate::StoreErrorKind::Unavailable) when its disk
-    ///   fails or is full.
+    /// - Returns [`Rejected`](crate::StoreErrorKind::Rejected) if the file is `:memory:`, is on a network file system,
+    ///   lacks a write-ahead log, or has another table with this name.
+    /// - Returns [`NotFound`](crate::StoreErrorKind::NotFound) if the directory does not exist.
+    /// - Returns [`Forbidden`](crate::StoreErrorKind::Forbidden) if the file or its directory is not writable.
+    /// - Returns [`Malformed`](crate::StoreErrorKind::Malformed) if the file is not a database.
+    /// - Returns [`Timeout`](crate::StoreErrorKind::Timeout) if another connection keeps the file locked.
+    /// - Returns [`Unavailable`](crate::StoreErrorKind::Unavailable) if the disk fails or is full.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let call = CallContext::new(SET_UP_TIMEOUT, CancelToken::new());
         Database::open(path.as_ref(), &call).map(|database| Self(SqlStore::new(database, false)))
     }
 
-    /// Makes the table if it is not there. [`open`](Self::open) has done so: this is for after it was dropped.
+    /// Creates the table if it is missing.
     ///
-    /// # Errors
-    ///
-    /// As for [`open`](Self::open).
+    /// [`open`](Self::open) also creates the table, so call this method only after the table was dropped.
     ///
     /// # Examples
     ///
@@ -91,17 +96,23 @@ impl SqliteStore {
     /// store.create_table()?;
     /// # Ok::<(), leasehold::StoreError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`open`](Self::open).
     pub fn create_table(&self) -> Result<(), StoreError> {
         self.0.set_up()
     }
 
-    /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
-    /// of a leader in the same file, which a former leader can then not make.
+    /// Returns a `SELECT` that yields a row only while no later term exists.
     ///
-    /// It is a fence only in a transaction that began with `BEGIN IMMEDIATE`, on any connection to the file: from then on to
-    /// the commit no other process can become the leader. Keep it short: it keeps renewals waiting, those of every key. After
-    /// a release there is no row either. The token is to be of a term by this very file: with `start_on_both` it is the second
-    /// store's.
+    /// Use the statement in a transaction of the leader's own writes to the same file, on any connection. If there is
+    /// no row, roll back: the leader of `fencing_token` has been replaced or has released the lease.
+    ///
+    /// - The transaction must start with `BEGIN IMMEDIATE`, which keeps other processes from writing until the commit.
+    /// - Keep the transaction short, because it delays the renewals of all keys.
+    /// - The token must come from a term in this same file. With `start_on_both` it is the token of the second store.
+    /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
     ///
     /// # Examples
     ///
@@ -121,7 +132,7 @@ impl SqliteStore {
     /// let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     /// let written = transaction.execute(&format!("INSERT INTO runs SELECT 1 WHERE EXISTS ({fence})"), [])?;
     /// transaction.commit()?;
-    /// assert_eq!(written, 1, "we led until the commit");
+    /// assert_eq!(written, 1, "the term lasted until the commit");
     /// # Ok(())
     /// # }
     /// ```
@@ -130,7 +141,7 @@ impl SqliteStore {
     }
 }
 
-/// A text in SQL.
+/// Quotes a text for SQL.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

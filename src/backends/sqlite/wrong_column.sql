@@ -2,13 +2,13 @@
 SELECT min(name) FROM pragma_table_info('leasehold')
 WHERE CASE
     WHEN name = 'generation' THEN
-        -- The words may also stand in a comment.
+        -- A comment of the table may also contain these words.
         pk AND 1 = (
             SELECT replace(replace(replace(sql, char(10), ' '), '  ', ' '), '  ', ' ') LIKE '%PRIMARY KEY AUTOINCREMENT%'
             FROM sqlite_schema WHERE name = 'leasehold' COLLATE NOCASE
         )
     WHEN name IN ('writes', 'acquired', 'lease_duration_seconds', 'lease_transitions') THEN type LIKE '%INT%'
-    -- The declared type says what SQLite makes of a text that looks like a number.
+    -- The declared type decides whether SQLite converts a text that resembles a number.
     WHEN name IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time') THEN
         (type LIKE '%TEXT%' OR type LIKE '%CHAR%') AND type NOT LIKE '%INT%'
         AND (name <> 'key' OR 'key BINARY' IN (

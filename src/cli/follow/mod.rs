@@ -1,4 +1,6 @@
-//! Following the records of a store: each lease, or all, is watched by a thread of its own, for as long as the process lives.
+//! Follows the records of a store.
+//!
+//! A thread watches each lease, or all leases, for the life of the process.
 
 pub mod leases;
 mod place;
@@ -20,41 +22,41 @@ use watching::{CurrentWatch, FollowMessage, FollowThread};
 
 pub use place::FollowArgs;
 
-/// So many updates may wait. Then the store is read no further.
+/// The limit of queued updates. A full queue stops the reading of the store.
 const BEHIND: usize = 64;
 
-/// What is known of the leases that are followed, and what is yet to be heard.
+/// The state of the followed leases, and the queue of updates.
 pub struct Follower {
     updates: Receiver<FollowMessage>,
     pub leases: Leases,
-    /// By the leases that are followed: `None` of all.
+    /// The queues by lease; `None` for all leases.
     watches: BTreeMap<Option<Box<str>>, CurrentWatch>,
-    /// Where the records are.
+    /// The location of the records, for messages.
     pub location: String,
 }
 
-/// What there is to tell.
+/// An update to report.
 pub enum Heard {
     Events(Vec<LeaseEvent>),
-    /// A line to log, and its level.
+    /// A log line and its level.
     Trouble(Level, String),
     Nothing,
 }
 
 impl Follower {
-    /// Follows the leases of these names, or all where there are none.
+    /// Follows the leases of these names, or all leases if there are no names.
     ///
     /// # Errors
     ///
-    /// When one cannot be the name of a lease.
+    /// Returns an error if a name cannot be the name of a lease.
     pub fn start(store: Arc<dyn Store>, names: &[String], which_of_all: Which) -> Result<Self, String> {
         for name in names {
-            store.check_key(name).map_err(|error| format!("{name:?} cannot be a lease: {}", error.rule()))?;
+            store.check_key(name).map_err(|error| format!("invalid lease name {name:?}: {}", error.rule()))?;
         }
         let location = store.location().unwrap_or_else(|| "this store".to_owned());
         let all = names.is_empty().then_some(None);
         let keys = names.iter().map(|name| Some(Box::from(&**name))).chain(all);
-        // One that is named twice is followed once.
+        // A repeated name is followed once.
         let watches: BTreeMap<_, _> = keys.map(|key| (key, CurrentWatch::default())).collect();
         let (tell, updates) = bounded(BEHIND);
         for (key, current) in &watches {
@@ -66,21 +68,21 @@ impl Follower {
         Ok(Self { updates, leases: Leases::new(which), watches, location })
     }
 
-    /// Waits for something to tell, at most for `patience`.
+    /// Waits for an update, at most for `patience`.
     ///
     /// # Errors
     ///
-    /// What cannot mend by itself.
+    /// Returns permanent errors.
     pub fn next(&mut self, patience: Duration) -> Result<Heard, String> {
         let expiry = self.leases.next_expiry().map_or(Duration::MAX, |expiry| expiry.since(clock::now()));
         let events = match self.updates.recv_timeout(patience.min(expiry)) {
             Ok(FollowMessage::Update(update, at)) => self.leases.apply(update, at),
             Ok(FollowMessage::Trouble(level, trouble)) => return Ok(Heard::Trouble(level, trouble)),
             Ok(FollowMessage::Failed(why)) => return Err(OneLine(&why).to_string()),
-            // Only now: an update that waits was received in time.
+            // The clock is read after the queue, so an update in the queue is never late.
             Err(RecvTimeoutError::Timeout) => self.expire(),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err("the watches have ended, which is a fault of leasehold".to_owned());
+                return Err("all watches have ended: please report a bug of leasehold".to_owned());
             }
         };
         Ok(if events.is_empty() { Heard::Nothing } else { Heard::Events(events) })

@@ -1,4 +1,4 @@
-//! The flags that say where the leases are that are followed.
+//! The flags that select the followed leases.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::leases::Which;
 pub struct FollowArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// What holds the records in a cluster: leases, configmaps or endpoints [default: leases]
+    /// Object that holds the records in a cluster: leases, configmaps or endpoints [default: leases]
     #[arg(
         long,
         value_name = "TYPE",
@@ -24,7 +24,7 @@ pub struct FollowArgs {
 }
 
 impl FollowArgs {
-    /// The store, and which of its records are leases where none is named.
+    /// Opens the store, and returns the filter for its leases if none is named.
     pub fn open(&self) -> Result<(Arc<dyn Store>, Which), Box<dyn std::error::Error>> {
         let client = match self.place.open(self.lock_type, false)? {
             RecordPlace::Store(store) => return Ok((Arc::from(store), Which::All)),
@@ -39,7 +39,7 @@ impl FollowArgs {
     }
 }
 
-/// A record on two objects at once is followed on either.
+/// A record on two objects can be followed on either.
 fn one_kind(text: &str) -> Result<ResourceLock, String> {
     match text.parse() {
         Ok(kind @ (ResourceLock::Leases | ResourceLock::ConfigMaps | ResourceLock::Endpoints)) => Ok(kind),

@@ -1,4 +1,4 @@
-//! An event as a line: for people, and in JSON.
+//! The text of an event: a line for people, or JSON.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub fn plain(event: &LeaseEvent) -> String {
         EventKind::Released => write!(line, "released{by}"),
         EventKind::Expired => write!(line, "expired, held by {holder}"),
         EventKind::Deleted => write!(line, "deleted"),
-        EventKind::Unheld => write!(line, "held by nobody"),
+        EventKind::Unheld => write!(line, "no holder"),
     };
     let Some(record) = lease.record.as_ref().filter(|_| lease.holder().is_some()) else { return line + "\n" };
     if let Some(time) = &record.acquire_time {

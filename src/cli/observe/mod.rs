@@ -1,4 +1,4 @@
-//! `leasehold observe`: who leads, and for how long yet.
+//! `leasehold observe`: shows leaders and the time left of their leases.
 
 mod lines;
 mod table;
@@ -15,14 +15,14 @@ use table::LeaseTable;
 
 /// Show who leads, live
 ///
-/// In a terminal a table that is kept up to date, else a line for each change. Without names all leases of the namespace, or of the
-/// store, are shown, of whatever program.
+/// In a terminal, the output is a live table, else one line per change. Without names, all leases of the namespace or
+/// store are shown, of any program.
 ///
-/// Only the local clock decides what time is left: a lease has expired when no change of its record was received for the duration
-/// that its holder published. How old a record is that is seen for the first time is not known, so it counts from then. Times in
-/// records are shown as they stand there.
+/// Time left is counted by the local clock: a lease has expired if its record has not changed for the published lease
+/// duration. The age of a record that is seen for the first time is unknown, so its time starts then. Times in records
+/// are shown unchanged.
 ///
-/// The store is tried again for ever when it fails, and that is said on stderr.
+/// A store that fails is tried again forever, with messages on stderr.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Events, as in --json:
@@ -41,22 +41,22 @@ is not said).
 
 Exit codes: 0 when stdout is closed; 125 for errors that do not mend by themselves.")]
 pub struct ObserveArgs {
-    /// The leases to show [default: all]
+    /// Leases to show [default: all]
     #[arg(value_name = "LEASE")]
     leases: Vec<String>,
     #[command(flatten)]
     follow: FollowArgs,
-    /// Print each change as a line of JSON, also in a terminal
+    /// Print each change as a line of JSON, even in a terminal
     #[arg(long)]
     json: bool,
 }
 
-/// How often a table is drawn at least, and a reader that has gone is noticed.
+/// The interval at which the table is drawn without a change, and at which a closed stdout is noticed.
 const TICK: Duration = Duration::from_secs(1);
 
 /// # Errors
 ///
-/// What does not mend by itself.
+/// Returns permanent errors.
 pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
     let mut follower = Follower::start(store, &arguments.leases, which)?;
@@ -70,7 +70,7 @@ pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
         };
         match shown {
             Ok(()) => {}
-            // Whoever read it has seen enough.
+            // The reader has closed stdout.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(0),
             Err(error) => return Err(format!("cannot write to stdout: {error}")),
         }

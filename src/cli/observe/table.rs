@@ -1,4 +1,4 @@
-//! The leases as a table in a terminal, drawn over the one before.
+//! A table of leases in a terminal, drawn over the previous one.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -10,24 +10,24 @@ use super::super::say::write_stdout;
 use leasehold::util::clock::{Moment, Now};
 use leasehold::util::one_line::OneLine;
 
-/// How often it is drawn at most, while more is to be heard.
+/// The shortest time between two drawings while updates arrive.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// No name takes more of a line.
+/// The widest column of names.
 const LONGEST_NAME: usize = 48;
 
 const HEAD: [&str; 6] = ["LEASE", "LEFT", "TRANSITIONS", "RENEWALS", "SINCE", "HOLDER"];
 
 pub struct LeaseTable {
-    /// How many lines of the terminal it has.
+    /// The number of lines on the terminal.
     lines: usize,
     drawn: Option<Instant>,
-    /// Something was heard since then.
+    /// An update has arrived since the last drawing.
     pub is_old: bool,
 }
 
 impl LeaseTable {
-    /// `None` where stdout is no terminal in which lines can be drawn over.
+    /// Returns `None` if stdout is not a terminal that can redraw lines.
     pub fn in_terminal() -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
         (io::stdout().is_terminal() && !is_dumb && size().is_some()).then_some(Self {
@@ -37,7 +37,7 @@ impl LeaseTable {
         })
     }
 
-    /// Draws it when nothing more is to be heard for now, and now and then where that does not come.
+    /// Draws the table if no update is queued, and from time to time otherwise.
     pub fn update(&mut self, is_quiet: bool, follower: &Follower, now: Now) -> io::Result<()> {
         self.is_old = true;
         match is_quiet || self.drawn.is_none_or(|drawn| drawn.elapsed() > BUSY) {
@@ -46,7 +46,7 @@ impl LeaseTable {
         }
     }
 
-    /// Takes it away, for what is said on stderr.
+    /// Erases the table before a message on stderr.
     pub fn clear(&mut self) -> io::Result<()> {
         let mut text = String::new();
         self.go_back(&mut text);
@@ -60,7 +60,7 @@ impl LeaseTable {
         if lines.len() == 1 {
             lines = vec![format!("no leases yet in {}", OneLine(&follower.location))];
         }
-        // The line after it is the cursor's.
+        // The cursor needs the last line.
         let room = height.saturating_sub(1).max(1);
         if lines.len() > room {
             let left_out = lines.len() - room + 1;
@@ -69,7 +69,7 @@ impl LeaseTable {
         }
         let mut text = String::new();
         self.go_back(&mut text);
-        // What is wider than we think is not to begin another line.
+        // A wider line than expected must not wrap.
         text.push_str("\x1b[?7l");
         for line in &lines {
             text.extend(line.chars().take(width));
@@ -88,11 +88,11 @@ impl LeaseTable {
     }
 }
 
-/// Height and width of the terminal.
+/// Returns the height and width of the terminal.
 #[cfg(unix)]
 fn size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    // Some consoles do not know.
+    // Some consoles report no size.
     let or = |size: u16, otherwise| if size == 0 { otherwise } else { usize::from(size) };
     Some((or(size.ws_row, 24), or(size.ws_col, 80)))
 }
@@ -102,7 +102,7 @@ fn size() -> Option<(usize, usize)> {
     None
 }
 
-/// The head, and a line for each lease, in columns. The holder comes last: it is the longest, and may be cut.
+/// Returns the header and a line per lease, in columns. The holder is last because it is the longest and may be cut.
 fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a LeaseView)>, now: Moment) -> Vec<String> {
     let cells = std::iter::once(HEAD.map(str::to_owned)).chain(leases.map(|(key, lease)| cells(key, lease, now)));
     let cells: Vec<_> = cells.collect();
@@ -123,7 +123,7 @@ fn cells(key: &str, lease: &LeaseView, now: Moment) -> [String; HEAD.len()] {
     let record = lease.record.as_ref().filter(|_| lease.holder().is_some());
     let left = match lease.remaining(now) {
         _ if lease.has_expired => "expired".to_owned(),
-        // It is over when it says so.
+        // The time left has passed.
         Some(left) => format!("{}s", left.as_secs() + u64::from(left.subsec_nanos() > 0)),
         None => absent(),
     };
@@ -144,7 +144,7 @@ fn cells(key: &str, lease: &LeaseView, now: Moment) -> [String; HEAD.len()] {
     ]
 }
 
-/// A time to the second, where it has the usual form.
+/// Shortens a time of the usual form to seconds.
 fn without_fraction(time: &str) -> String {
     match time.split_once('.') {
         Some((seconds, fraction)) if fraction.ends_with('Z') => format!("{seconds}Z"),

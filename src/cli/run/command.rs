@@ -1,4 +1,4 @@
-//! The command that is run: whether it is there, and what its end is to those who run us.
+//! The command to run: the search for its file, and its exit code.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,9 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 pub use super::super::say::FAILED;
 use super::messages::CommandEnd;
 
-/// How `leasehold run` exits, where it is not as the command did: as env(1) and timeout(1), and by `EX_TEMPFAIL` of sysexits.h.
+/// The exit codes that `leasehold run` adds to those of the command.
+///
+/// Sources: env(1), timeout(1), `EX_TEMPFAIL` of sysexits.h.
 pub const NOT_ACQUIRED: u8 = 75;
 pub const TERM_ENDED: u8 = 124;
 pub const NOT_EXECUTABLE: u8 = 126;
@@ -31,34 +33,34 @@ impl CommandEnd {
     }
 }
 
-/// As shells say that a signal ended a process.
+/// Returns the shells' exit code of a process that a signal ended.
 pub fn by_signal(signal: i32) -> u8 {
     u8::try_from(signal).ok().and_then(|signal| signal.checked_add(128)).unwrap_or(FAILED)
 }
 
-/// Whether `program` is found, as execvp(3) finds it, and may be executed.
+/// Finds `program` as execvp(3) does, and checks that the file is executable.
 ///
 /// # Errors
 ///
-/// What is to be said, and the code to exit by.
+/// Returns the exit code and the message.
 pub fn check(program: &OsStr) -> Result<(), (u8, String)> {
     let found = find(program, env::var_os("PATH"));
     let is_path = program.as_encoded_bytes().contains(&b'/');
-    let advice = if is_path { "check its path" } else { "check its name, and PATH" };
+    let advice = if is_path { "check the path" } else { "check the name and PATH" };
     let program = program.display();
     let found = found.map_err(|error| match not_started(&error) {
-        NOT_FOUND => (NOT_FOUND, format!("{program}: there is no such program: {advice}")),
-        code => (code, format!("{program}: it cannot be executed: {error}")),
+        NOT_FOUND => (NOT_FOUND, format!("{program}: command not found; {advice}")),
+        code => (code, format!("{program}: cannot be executed: {error}")),
     })?;
     match interpreter(&found) {
         Some(interpreter) if !interpreter.exists() => {
-            Err((NOT_FOUND, format!("{program}: its interpreter {} is not there", interpreter.display())))
+            Err((NOT_FOUND, format!("{program}: interpreter {} not found", interpreter.display())))
         }
         _ => Ok(()),
     }
 }
 
-/// What a script says that it is run by, where it does. Source: execve(2).
+/// Returns the interpreter in the first line of a script. Source: execve(2).
 fn interpreter(program: &Path) -> Option<PathBuf> {
     let mut head = [0; 256];
     let length = File::open(program).and_then(|mut file| file.read(&mut head)).ok()?;
@@ -87,7 +89,7 @@ fn find(program: &OsStr, path: Option<OsString>) -> io::Result<PathBuf> {
 fn executable(path: PathBuf) -> io::Result<PathBuf> {
     let metadata = path.metadata()?;
     if metadata.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a directory"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "is a directory"));
     }
     accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS)?;
     Ok(path)

@@ -1,27 +1,30 @@
-//! Processes below this one, by what the kernel lists: all that a command has started, also what has left its group and session.
+//! The descendants of a process: all processes that a command has started.
 //!
-//! A number is signalled as soon as it is read. For it to be another process's by then, its own would have to end, and all other
-//! numbers to be given meanwhile.
+//! They are found in the kernel's lists, in any process group or session.
+//!
+//! A process ID is signaled as soon as it is read. Before the kernel can reuse an ID, its process must end and all
+//! other IDs must have been used.
 
 use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait, waitpid};
 
-/// Deeper than that nothing is followed at once: what is below is found when what is above has ended.
+/// The depth limit of a search. Deeper processes are found after those above them have ended.
 const DEEPEST: usize = 64;
 
-/// Whether the kernel lists children, without which nothing here is found, and whether `/proc` is of the namespace that this process's
-/// number is of: else others' processes would be found by it.
+/// Checks that the kernel lists children, and that `/proc` is of the own PID namespace.
+///
+/// In another namespace, the IDs would be those of foreign processes.
 pub fn check() -> io::Result<()> {
     let ours = std::fs::read_link("/proc/self")?;
     if ours.to_str().and_then(parse) != Some(getpid()) {
-        return Err(io::Error::other("it is of another PID namespace"));
+        return Err(io::Error::other("/proc belongs to another PID namespace"));
     }
     own().map(drop)
 }
 
-/// The children that a thread of a process has started; of its main thread also those that it has adopted.
+/// Returns the children that a thread of a process has started. The main thread's children include adopted orphans.
 fn children_of(pid: Pid, task: Pid) -> io::Result<Vec<Pid>> {
     let list = format!("/proc/{}/task/{}/children", pid.as_raw_nonzero(), task.as_raw_nonzero());
     Ok(std::fs::read_to_string(list)?.split_whitespace().filter_map(parse).collect())
@@ -31,11 +34,11 @@ fn parse(number: &str) -> Option<Pid> {
     number.parse().ok().and_then(Pid::from_raw)
 }
 
-/// The children of this process's main thread: those that it has adopted, and those that it has started.
+/// Returns the children of this process's main thread: started ones and adopted ones.
 ///
 /// # Errors
 ///
-/// When that cannot be known: not that there is none.
+/// Returns an error if the children are unknown, never because there is none.
 pub fn own() -> io::Result<Vec<Pid>> {
     children_of(getpid(), getpid())
 }
@@ -44,27 +47,31 @@ fn children(pid: Pid) -> Vec<Pid> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
     let tasks = tasks.into_iter().flatten().flatten();
     let tasks = tasks.filter_map(|task| parse(task.file_name().to_str()?));
-    // Who has ended has none.
+    // A process that has ended has no children.
     tasks.flat_map(|task| children_of(pid, task).unwrap_or_default()).collect()
 }
 
-/// Calls `visit` with each of `roots` and all below, those above first.
+/// Calls `visit` with each of `roots` and all their descendants, parents first.
 fn walk(roots: &[Pid], depth: usize, visit: &mut impl FnMut(Pid)) {
     for &pid in roots {
-        // Who is ended has no children any more: they are adopted.
+        // A killed process has no children: they were adopted.
         let below = if depth < DEEPEST { children(pid) } else { Vec::new() };
         visit(pid);
         walk(&below, depth + 1, visit);
     }
 }
 
-/// Sends SIGTERM to `roots` and all below, unless they were told to end already, and SIGCONT: a stopped process takes no signal.
+/// Sends SIGTERM and SIGCONT to `roots` and all their descendants.
+///
+/// SIGTERM is sent once per process. SIGCONT is needed because a stopped process handles no signal.
 pub fn terminate(roots: &[Pid], are_told: bool) {
     let signals: &[Signal] = if are_told { &[Signal::CONT] } else { &[Signal::TERM, Signal::CONT] };
     walk(roots, 0, &mut |pid| signals.iter().for_each(|signal| _ = kill_process(pid, *signal)));
 }
 
-/// Ends `roots` and all below, and says how many those are. What they start meanwhile is found the next time.
+/// Kills `roots` and all their descendants, and returns their number.
+///
+/// The next call finds processes that start in the meantime.
 pub fn kill(roots: &[Pid]) -> usize {
     let mut count = 0;
     walk(roots, 0, &mut |pid| {
@@ -74,14 +81,16 @@ pub fn kill(roots: &[Pid]) -> usize {
     count
 }
 
-/// Ends all that is below `pid`, but not that itself.
+/// Kills all descendants of `pid`, but not `pid` itself.
 pub fn kill_below(pid: Pid) {
     kill(&children(pid));
 }
 
-/// Takes note of each child of this process that has ended. False when there is no child left.
+/// Reaps each child of this process that has ended.
 ///
-/// Nothing else in this process may wait for children.
+/// Returns `false` if there is no child left.
+///
+/// No other code in this process may wait for children.
 pub fn reap_all(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -93,7 +102,9 @@ pub fn reap_all(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     }
 }
 
-/// Takes note of those of `adopted` that have ended, beside others in this process who wait for children of theirs.
+/// Reaps those of `adopted` that have ended.
+///
+/// Other code in the process waits for its own children.
 pub fn reap(adopted: &[Pid]) {
     for &pid in adopted {
         let _ = waitpid(Some(pid), WaitOptions::NOHANG);

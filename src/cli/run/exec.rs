@@ -1,4 +1,4 @@
-//! The last step before a command: a process that is there before its time, and becomes the command, unless it is too late for that.
+//! The last step before a command: a process that waits to become the command.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,66 +18,71 @@ use super::command;
 use super::messages::{Environment, GuardianLink};
 use super::times::boot_time;
 
-/// What the guardian starts it by, with its own number.
+/// The hidden subcommand, which the guardian starts with its own process ID.
 pub const NAME: &str = "__exec";
 
-/// What it is told when its time has come. The command's stdin comes along.
+/// The order to become the command. The command's stdin is attached.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Begin {
-    /// Until when the command may begin, in boot time.
+    /// The latest start of the command, in boot time.
     pub deadline: Duration,
-    /// The process group that it joins, if not one of its own.
+    /// The process group that the command joins, unless it gets its own.
     pub group: Option<i32>,
     pub environment: Environment,
 }
 
-/// A process that waits to become a command. To be started by a guardian's main thread: it is killed when that ends.
+/// A process that waits to become a command.
+///
+/// The guardian's main thread must start it, because the kernel kills it when that thread ends.
 pub struct Prepared {
     pub pid: Pid,
     link: GuardianLink,
 }
 
 impl Prepared {
-    /// Starting it takes longer than all else between the acquisition and the command.
+    /// Starts the process ahead of time.
+    ///
+    /// The start takes longer than every other step from the acquisition to the command.
     pub fn start(arguments: &[OsString]) -> io::Result<Self> {
         let (link, theirs) = GuardianLink::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("leasehold").args([NAME, &getpid().as_raw_nonzero().to_string()]).args(arguments);
-        // It is reaped with all others.
+        // The process is reaped with all others.
         let child = command.stdin(Stdio::from(theirs)).process_group(0).spawn()?;
         Ok(Self { pid: Pid::from_child(&child), link })
     }
 
-    /// Has it become the command.
+    /// Makes the process become the command.
     ///
     /// # Errors
     ///
-    /// When it is gone: another one has to be started.
+    /// Returns an error if the process is gone. The caller must start another one.
     pub fn begin(&self, begin: &Begin, stdin: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        // Somebody may have stopped it. The command is not to be continued: it may ask why.
+        // The process may have been stopped. The order continues it here, because the command may look at the cause of
+        // a SIGCONT.
         kill_process(self.pid, Signal::CONT)?;
         self.link.send(begin, stdin)
     }
 
-    /// Ends it, for it is not needed.
+    /// Kills the process, which is not needed.
     pub fn end(self) {
         let _ = kill_process(self.pid, Signal::KILL);
         let _ = waitpid(Some(self.pid), WaitOptions::empty());
     }
 }
 
-/// Becomes the command that `arguments` say after the one that it is told by.
+/// Becomes the command that follows the guardian's process ID in `arguments`.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = arguments.next().and_then(|number| number.to_str()?.parse().ok()).and_then(Pid::from_raw);
     let (Some(parent), Some(program)) = (parent, arguments.next()) else {
-        say(&format!("{NAME} is for leasehold run itself"));
+        say(&format!("{NAME} is internal to leasehold run"));
         return ExitCode::from(command::FAILED);
     };
     let (begin, stdin) = match wait(parent) {
         Ok(Some(told)) => told,
         Ok(None) => return ExitCode::from(command::FAILED),
         Err(error) => {
-            say(&format!("the command is not started: {error}"));
+            say(&format!("cannot start the command: {error}"));
             return ExitCode::from(command::FAILED);
         }
     };
@@ -97,11 +102,11 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(command::not_started(&error))
 }
 
-/// Waits until it is told to begin. `None`: that will not come any more.
+/// Waits for the order to start. Returns `None` if no order can come.
 fn wait(parent: Pid) -> io::Result<Option<(Begin, Option<OwnedFd>)>> {
     let _ = rustix::thread::set_name(c"leasehold");
-    // It is sent when the thread ends that has started us, which is the guardian's only one. Who ended before that is not our
-    // parent any more.
+    // The kernel sends the signal when the parent thread ends, which is the guardian's only thread. If the guardian
+    // ended earlier, it is no longer the parent.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid() != Some(parent) {
         return Ok(None);

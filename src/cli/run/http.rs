@@ -1,4 +1,4 @@
-//! What a cluster asks by HTTP: who leads, whether this process is well, whether it is ready, and its metrics.
+//! The HTTP endpoints for a cluster: leader, health, readiness and metrics.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -14,13 +14,13 @@ use serde_json::json;
 
 use super::messages::CommandEnd;
 
-/// What there is to tell of the command.
+/// The state of the command.
 #[derive(Debug, Default)]
 pub struct CommandWork(Mutex<Counted>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Counted {
-    /// Since when it runs, if it does.
+    /// The start of the running command.
     since: Option<SystemTime>,
     starts: u64,
     failures: u64,
@@ -34,7 +34,7 @@ impl CommandWork {
         counted.starts += 1;
     }
 
-    /// With how it ended, if that was by itself.
+    /// Records the end of the command, with its status if it ended by itself.
     pub fn ended(&self, end: Option<CommandEnd>) {
         let mut counted = self.0.lock();
         counted.since = None;
@@ -44,29 +44,29 @@ impl CommandWork {
         }
     }
 
-    /// In the text format of Prometheus.
+    /// Returns the metrics in the text format of Prometheus.
     fn write_prometheus(&self, out: &mut String) {
         let Counted { since, starts, failures, last } = *self.0.lock();
         let mut metric = |name: &str, kind: &str, help: &str, value: u64| {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
         };
         let is_running = u64::from(since.is_some());
-        metric("leasehold_command_running", "gauge", "Whether the command runs here.", is_running);
-        metric("leasehold_command_starts_total", "counter", "How often the command was started.", starts);
-        let help = "How often the command ended by itself, and not with 0.";
+        metric("leasehold_command_running", "gauge", "1 while the command runs here, else 0.", is_running);
+        metric("leasehold_command_starts_total", "counter", "Starts of the command.", starts);
+        let help = "Exits of the command by itself with a code other than 0.";
         metric("leasehold_command_failures_total", "counter", help, failures);
         if let Some(code) = last {
-            let help = "How the command ended when it last did so by itself.";
+            let help = "Code of the command's last exit by itself.";
             metric("leasehold_command_last_exit_code", "gauge", help, code.into());
         }
     }
 }
 
-/// What to listen on.
+/// An address to listen on.
 #[derive(Debug, Clone)]
 pub struct Listen {
     pub text: String,
-    /// The first that can be had.
+    /// The resolved addresses; the first usable one counts.
     addresses: Vec<SocketAddr>,
 }
 
@@ -76,7 +76,7 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, String> {
         let rule = "give an address and a port, such as 127.0.0.1:8080, or :8080 for all addresses";
         let addresses = match text.strip_prefix(':').map(str::parse::<u16>) {
-            // The first takes connections by either version of the protocol, where there are both.
+            // A socket for IPv6 accepts IPv4 as well, if the system has both.
             Some(Ok(port)) => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
             Some(Err(_)) => return Err(rule.to_owned()),
             None => text.to_socket_addrs().map_err(|error| format!("{error}: {rule}"))?.collect(),
@@ -85,26 +85,26 @@ impl FromStr for Listen {
     }
 }
 
-/// More than ask at a time. Who comes then is not answered.
+/// The limit of concurrent connections. Further connections are closed.
 const MOST_CONNECTIONS: usize = 32;
 
-/// A request is a line and some headers.
+/// The longest request: a line and some headers.
 const LONGEST_REQUEST: usize = 8 * 1024;
 
-/// How long one may take.
+/// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct StatusServer {
-    /// It ends with the supervisor, which waits for that.
+    /// The server ends with the supervisor, which waits for its end.
     elector: Weak<LeaderElector>,
     work: Arc<CommandWork>,
 }
 
-/// Answers there from now on, for as long as the process lives.
+/// Listens on the address for the rest of the process.
 ///
 /// # Errors
 ///
-/// When the address cannot be listened on.
+/// Returns an error if the address cannot be used.
 pub fn serve(listen: &Listen, elector: &Arc<LeaderElector>, work: Arc<CommandWork>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(&*listen.addresses)?;
     let address = listener.local_addr()?;
@@ -112,11 +112,11 @@ pub fn serve(listen: &Listen, elector: &Arc<LeaderElector>, work: Arc<CommandWor
     thread::Builder::new().name("http".into()).spawn(move || {
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
-                // Such as too many open files: not to be tried as fast as can be.
+                // After an error such as too many open files, a retry must wait.
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
-            // Each thread that answers has a clone.
+            // Each answering thread has a clone.
             if Arc::strong_count(&server) <= MOST_CONNECTIONS {
                 let answering = Arc::clone(&server);
                 let _ = thread::Builder::new().name("http".into()).spawn(move || answering.answer(connection));
@@ -143,14 +143,10 @@ impl StatusServer {
         let answer = loop {
             match asked(&request[..length]) {
                 Ok(Some((is_get, path))) => {
-                    break if is_get {
-                        self.about(&path)
-                    } else {
-                        text("405 Method Not Allowed", "only GET and HEAD\n")
-                    };
+                    break if is_get { self.about(&path) } else { text("405 Method Not Allowed", "use GET or HEAD\n") };
                 }
                 Ok(None) if length < request.len() => {}
-                _ => break text("400 Bad Request", "this is no request\n"),
+                _ => break text("400 Bad Request", "invalid HTTP request\n"),
             }
             let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             connection.set_read_timeout(Some(left))?;
@@ -175,7 +171,7 @@ impl StatusServer {
         let Some(elector) = self.elector.upgrade() else { return text(UNAVAILABLE, "the election has ended\n") };
         match path.split('?').next().unwrap_or_default() {
             "/leader" => self.leader(&elector),
-            // Of an API server that is away it says nothing: to be started again does not bring it back.
+            // An unreachable API server is no failure here: a restart does not bring it back.
             "/healthz" | "/livez" => match elector.health_check().check() {
                 Ok(()) => text(OK, "ok\n"),
                 Err(unhealthy) => text("500 Internal Server Error", &format!("{unhealthy}\n")),
@@ -184,9 +180,9 @@ impl StatusServer {
                 let status = elector.status();
                 match (status.last_contact, status.failed_write) {
                     _ if !status.is_running => text(UNAVAILABLE, "the election has ended\n"),
-                    (None, _) => text(UNAVAILABLE, "the store of the lease has not answered yet\n"),
+                    (None, _) => text(UNAVAILABLE, "no response from the store yet\n"),
                     (_, Some(error)) => text(OK, &format!("ok, but the last write failed: {error}\n")),
-                    // A standby is ready to take over, and who leads while the store is away leads on for a while.
+                    // A standby is ready to take over, and a leader stays a leader for a while without its store.
                     _ => text(OK, "ok\n"),
                 }
             }
@@ -196,14 +192,14 @@ impl StatusServer {
                 self.work.write_prometheus(&mut body);
                 HttpAnswer { status: OK, content_type: "text/plain; version=0.0.4; charset=utf-8", body }
             }
-            _ => text("404 Not Found", "there are /leader, /healthz, /readyz and /metrics\n"),
+            _ => text("404 Not Found", "not found; use /leader, /healthz, /readyz or /metrics\n"),
         }
     }
 
     fn leader(&self, elector: &LeaderElector) -> HttpAnswer {
         let status = elector.status();
         let since = self.work.0.lock().since;
-        // Between a term and the start of its command, or after its end, nobody works here.
+        // Between a term and the start or end of its command, no replica works.
         let is_leader = status.is_leader && since.is_some();
         let leader = status.leader.as_deref().filter(|_| !status.leader_lease_expired);
         let mut body = json!({ "record": status.record, "identity": elector.identity(), "leader": leader, "is_leader": is_leader });
@@ -222,7 +218,7 @@ fn text(status: &'static str, body: &str) -> HttpAnswer {
     HttpAnswer { status, content_type: TEXT, body: body.to_owned() }
 }
 
-/// Whether a request is one that only asks, and for what; `None` while it is not all there.
+/// Returns the path of a complete read-only request, or `None` while the request is incomplete.
 fn asked(request: &[u8]) -> Result<Option<(bool, String)>, httparse::Error> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Request::new(&mut headers);

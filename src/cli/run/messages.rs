@@ -1,4 +1,4 @@
-//! What the supervisor and the guardian say to each other, and how it travels.
+//! The messages between supervisor and guardian, and their transport.
 
 use std::borrow::Cow;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -18,7 +18,7 @@ use signal_hook::low_level;
 
 use super::times::Times;
 
-/// From the supervisor. Each is acknowledged by its number.
+/// A message from the supervisor. Each is acknowledged by its number.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     pub number: u64,
@@ -27,29 +27,29 @@ pub struct Order {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum OrderKind {
-    /// To have all ready for a start.
+    /// Prepares the start of a command.
     Prepare,
-    /// To start the command, whose stdin comes along.
+    /// Starts the command. The command's stdin is attached.
     Start { times: Times, valid_until: Duration, group: Option<i32>, environment: Environment },
-    /// The term is valid until then.
+    /// The term is valid until this time.
     Valid { until: Duration },
-    /// Nothing, but to answer.
+    /// Asks for an answer only.
     Ping,
-    /// To tell the command to end; it may know already.
+    /// Sends SIGTERM to the command, unless it has received SIGTERM.
     Stop { is_told: bool },
-    /// To end it at once.
+    /// Kills the command at once.
     Kill,
-    /// To pass a signal on.
+    /// Passes a signal on.
     Signal(i32),
 }
 
-/// What a command finds in its environment beside what is in the guardian's; `None`: not that either.
+/// The command's changes to the guardian's environment; `None` removes a variable.
 pub type Environment = Vec<(String, Option<String>)>;
 
-/// From the guardian.
+/// A message from the guardian.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum GuardianReport {
-    /// It can be told to start a command.
+    /// The guardian is ready to start a command.
     Ready,
     Acknowledged(u64),
     Started {
@@ -60,21 +60,21 @@ pub enum GuardianReport {
         code: u8,
         error: String,
     },
-    /// The command was told to end, because the term was not renewed.
+    /// The command received SIGTERM because the term was not renewed.
     Terminated,
-    /// What is left of it is being ended: so many processes at first.
+    /// The remaining processes are being killed: their number in the first round.
     Killing {
         processes: usize,
     },
-    /// The command has ended; what it started may be there still.
+    /// The command has ended; processes that it started may remain.
     Ended(CommandEnd),
-    /// Nothing of it is left.
+    /// No process of the command is left.
     Gone,
-    /// Somebody has told the guardian to end.
+    /// The guardian received a signal to end.
     AskedToStop,
 }
 
-/// How a command ended.
+/// The status of a command that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandEnd {
     Code(u8),
@@ -84,21 +84,23 @@ pub enum CommandEnd {
 impl std::fmt::Display for CommandEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Code(code) => write!(f, "with exit code {code}"),
+            Self::Code(code) => write!(f, "with code {code}"),
             Self::Signal(signal) => write!(f, "by {}", signal_name((*signal).into())),
         }
     }
 }
 
-/// Such as `SIGTERM`.
+/// Returns the name of a signal, such as `SIGTERM`.
 pub fn signal_name(signal: i32) -> Cow<'static, str> {
     low_level::signal_name(signal).map_or_else(|| format!("signal {signal}").into(), Cow::from)
 }
 
-/// No message is longer: what users choose, and what others write, is in none.
+/// The longest message. No message contains text of users or of other programs.
 const LONGEST: usize = 16 * 1024;
 
-/// One end of what the two talk by: whole messages, without waiting.
+/// One end of the socket between the two processes.
+///
+/// It carries whole messages and never blocks.
 #[derive(Debug)]
 pub struct GuardianLink(OwnedFd);
 
@@ -115,7 +117,8 @@ impl GuardianLink {
 
     /// # Errors
     ///
-    /// `WouldBlock` when the other has not read for so long that no more fits, or whatever the system says.
+    /// Returns `WouldBlock` if the other process has not read for so long that no message fits, or the error of the
+    /// system.
     pub fn send(&self, message: &impl Serialize, attached: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let text = serde_json::to_vec(message)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -128,7 +131,7 @@ impl GuardianLink {
         retry(|| sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, flags)).map(drop)
     }
 
-    /// Waits for a message. `None` when the other process is gone.
+    /// Waits for a message. Returns `None` if the other process is gone.
     pub fn next<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         loop {
             wait_for(&mut [PollFd::new(&self.0, PollFlags::IN)], None)?;
@@ -139,7 +142,7 @@ impl GuardianLink {
         }
     }
 
-    /// Receives a message. `None` when the other process is gone.
+    /// Receives a message. Returns `None` if the other process is gone.
     ///
     /// # Errors
     ///
@@ -153,7 +156,7 @@ impl GuardianLink {
         let length = match received {
             Ok(received) if received.bytes > 0 => received.bytes,
             Ok(_) => return Ok(None),
-            // It has died with something of ours unread.
+            // The other process died with unread messages.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -171,7 +174,7 @@ impl AsFd for GuardianLink {
     }
 }
 
-/// Waits until one of the streams is ready, at most for `timeout`, or until a signal comes.
+/// Waits until a stream is ready, until `timeout`, or until a signal arrives.
 pub fn wait_for(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(polled, timeout.as_ref()) {
@@ -218,14 +221,14 @@ mod tests {
         let (one, other) = GuardianLink::pair().expect("a pair");
         one.send(&GuardianReport::Gone, None).expect("it fits");
         drop(other);
-        assert!(matches!(one.next::<GuardianReport>(), Ok(None)), "it has not read all");
+        assert!(matches!(one.next::<GuardianReport>(), Ok(None)), "unread messages");
     }
 
     #[test]
     fn absent_reader_is_noticed() {
         let (one, _other) = GuardianLink::pair().expect("a pair");
         let full =
-            (0..1_000_000).find_map(|_| one.send(&GuardianReport::Gone, None).err()).expect("it does not fit for ever");
+            (0..1_000_000).find_map(|_| one.send(&GuardianReport::Gone, None).err()).expect("the socket fills up");
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -1,4 +1,4 @@
-//! A program that says whether this replica is fit to lead: by ending with 0, in time.
+//! The probe of `leasehold run`: a program that exits with 0 while this replica is fit.
 
 use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
@@ -15,10 +15,12 @@ use super::super::password::STORE_VARIABLE;
 use super::messages::wait_for;
 use crate::log::COMMAND;
 
-/// What a probe says, and what the election is told of that: while a command runs, not before it has ended, for until then its lease is
-/// renewed.
+/// The result of the probe, and the fitness that the election sees.
+///
+/// While a command runs, the election sees a failure only after the command has ended, because the lease is renewed
+/// until then.
 pub struct Judge {
-    /// What the probe says, each time that it was run.
+    /// The results of the probe, one per run.
     pub verdicts: Receiver<bool>,
     timeout: Duration,
     fitness: Fitness,
@@ -26,7 +28,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Runs the probe from now on, with so long a pause each time.
+    /// Runs the probe from now on, with this pause between runs.
     pub fn start(mut probe: Probe, pause: Duration, fitness: Fitness) -> io::Result<Self> {
         let (tell, verdicts) = unbounded();
         let timeout = probe.timeout;
@@ -38,7 +40,7 @@ impl Judge {
         Ok(Self { verdicts, timeout, fitness, latest: false })
     }
 
-    /// Takes note of a verdict; whoever says nothing any more says no.
+    /// Records a result. A probe that sends no result has failed.
     pub fn hear(&mut self, verdict: Option<bool>) -> bool {
         if verdict.is_none() {
             self.verdicts = never();
@@ -47,7 +49,7 @@ impl Judge {
         self.latest
     }
 
-    /// Tells the election what was said last.
+    /// Passes the last result on to the election.
     pub fn tell(&mut self) {
         while let Ok(verdict) = self.verdicts.try_recv() {
             self.hear(Some(verdict));
@@ -55,30 +57,31 @@ impl Judge {
         self.fitness.set(self.latest);
     }
 
-    /// Waits for what is said first.
+    /// Waits for the first result.
     pub fn wait(&mut self) {
         let patience = self.timeout.saturating_add(LAST_READ + UNTIL_IT_ENDS);
         self.latest = self.verdicts.recv_timeout(patience).unwrap_or(false);
     }
 }
 
-/// An argv, which is run without a shell.
+/// The program and its arguments, run without a shell.
 #[derive(Debug)]
 pub struct Probe {
-    /// As the user gave it.
+    /// The text as the user gave it.
     text: String,
     pub arguments: Vec<String>,
     timeout: Duration,
-    /// What was killed and does not end, such as whoever waits for a disk: no other is started beside it.
+    /// A killed process that does not end, for example because it waits for a disk. No other probe is started beside
+    /// it.
     hangs: Option<Child>,
-    /// What it said last, which is told when it changes.
+    /// The last result. A change is logged.
     last: Option<Result<(), String>>,
 }
 
 impl Probe {
     /// # Errors
     ///
-    /// When it names no program, or a quotation in it does not end.
+    /// Returns an error if the text names no program or has an unclosed quote.
     pub fn new(text: &str, timeout: Duration) -> Result<Self, String> {
         let arguments = shlex::split(text).filter(|arguments| !arguments.is_empty());
         let arguments = arguments
@@ -86,13 +89,13 @@ impl Probe {
         Ok(Self { text: text.to_owned(), arguments, timeout, hangs: None, last: None })
     }
 
-    /// Whether it says yes.
+    /// Runs the probe and returns `true` if it exits with 0 in time.
     pub fn run(&mut self) -> bool {
         let mut last_words = Vec::new();
         let said = match self.status(&mut last_words) {
             Ok(Some(status)) if status.success() => Ok(()),
             Ok(Some(status)) => Err(status.to_string()),
-            Ok(None) => Err(format!("it did not end within {}", humantime::format_duration(self.timeout))),
+            Ok(None) => Err(format!("did not exit within {}", humantime::format_duration(self.timeout))),
             Err(error) => Err(error.to_string()),
         };
         let is_fit = said.is_ok();
@@ -104,7 +107,7 @@ impl Probe {
                     let last_line = last_words.lines().rfind(|line| !line.trim().is_empty());
                     let colon = if last_line.is_some() { ": " } else { "" };
                     let last_line = last_line.unwrap_or_default();
-                    log::warn!(target: COMMAND, "--probe '{}': this replica is not fit to lead: {why}{colon}{last_line}", self.text);
+                    log::warn!(target: COMMAND, "--probe '{}': unfit to lead: {why}{colon}{last_line}", self.text);
                 }
             }
             self.last = Some(said);
@@ -112,24 +115,24 @@ impl Probe {
         is_fit
     }
 
-    /// `None` when it was ended, with all of its group, because it took too long.
+    /// Returns `None` if the probe took too long. Its whole process group is then killed.
     fn status(&mut self, last_words: &mut Vec<u8>) -> io::Result<Option<ExitStatus>> {
         if let Some(mut child) = self.hangs.take()
             && !has_ended(&mut child, Duration::ZERO)?
         {
             self.hangs = Some(child);
-            return Err(io::Error::other("it was killed, and does not end"));
+            return Err(io::Error::other("the killed probe does not end"));
         }
         let (errors, their_errors) = io::pipe()?;
         let mut command = Command::new(&self.arguments[0]);
         command.args(&self.arguments[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(their_errors);
         let mut child = command.env_remove(STORE_VARIABLE).process_group(0).spawn()?;
-        // It holds the other end of the pipe.
+        // The child holds the other end of the pipe.
         drop(command);
         let pid = Pid::from_child(&child);
         let ended = self.follow(pid, errors, last_words);
         if !matches!(ended, Ok(true)) {
-            // Its number is its own until it is waited for. It may have left its group.
+            // The process ID stays reserved until the process is reaped. The process may have left its group.
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = kill_process(pid, Signal::KILL);
             if !has_ended(&mut child, UNTIL_IT_ENDS)? {
@@ -140,13 +143,13 @@ impl Probe {
         child.wait().map(Some)
     }
 
-    /// Reads what it says on stderr. False if it has not ended in its time.
+    /// Reads the probe's stderr. Returns `false` if the probe has not ended in time.
     fn follow(&self, pid: Pid, errors: PipeReader, last_words: &mut Vec<u8>) -> io::Result<bool> {
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         let until = Instant::now() + self.timeout.min(LONGEST);
         let (mut errors, mut has_ended) = (Some(errors), false);
         loop {
-            // What it said before its end is there then.
+            // Text written before the end is complete here.
             let left = if has_ended { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
             let mut polled = vec![PollFd::new(&process, PollFlags::IN)];
             polled.extend(errors.as_ref().map(|errors| PollFd::new(errors, PollFlags::IN)));
@@ -172,7 +175,7 @@ impl Probe {
     }
 }
 
-/// Whether it has ended, or does so soon.
+/// Returns `true` if the process has ended or ends soon.
 fn has_ended(child: &mut Child, patience: Duration) -> io::Result<bool> {
     let until = Instant::now() + patience;
     loop {
@@ -186,16 +189,16 @@ fn has_ended(child: &mut Child, patience: Duration) -> io::Result<bool> {
     }
 }
 
-/// How long what was killed may take to end.
+/// The time for a killed process to end.
 const UNTIL_IT_ENDS: Duration = Duration::from_millis(200);
 
-/// A clock goes that far.
+/// A time that every clock can represent.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// So much of what it said last is told.
+/// The number of bytes at the end of stderr that are logged.
 const LONGEST_WORDS: usize = 512;
 
-/// How long what it has left behind may go on to write, before it is listened to no more.
+/// The time for leftover processes to write before the pipe is closed.
 const LAST_READ: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -217,7 +220,7 @@ mod tests {
         assert!(probe("sh -c 'exec test \"$1\" = \"; false\"' sh '; false'").run(), "without a shell");
         assert!(Probe::new(" ", Duration::ZERO).is_err() && Probe::new("'", Duration::ZERO).is_err());
         let began = Instant::now();
-        assert!(probe("sh -c 'sleep 60 & true'").run(), "what it leaves behind holds its stderr");
+        assert!(probe("sh -c 'sleep 60 & true'").run(), "a leftover process holds its stderr");
         assert!(began.elapsed() < Duration::from_secs(30));
     }
 
@@ -239,7 +242,7 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(30);
         let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         while stat().contains("(sleep)") && !stat().contains(") Z") {
-            assert!(Instant::now() < until, "what it started is left: {}", stat());
+            assert!(Instant::now() < until, "a started process is left: {}", stat());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

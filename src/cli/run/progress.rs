@@ -1,4 +1,4 @@
-//! Whether a command makes progress: by a file that it changes, or by what it says as a service of systemd.
+//! The progress of a command: changes of a file, or messages to a systemd watchdog.
 
 use std::fs;
 use std::io;
@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 
 use super::messages::Environment;
 
-/// What says that a command makes progress.
+/// The source of progress.
 #[derive(Debug, Clone)]
 pub enum ProgressSource {
-    /// A file: each change of it that is observed, by its time, number or size. What the time is does not count.
+    /// A file. Each observed change of its time, number or size counts. The value of the time does not count.
     File(PathBuf),
     /// The protocol of sd_notify(3): `WATCHDOG=1`, and `READY=1`.
     Notify,
@@ -30,22 +30,22 @@ impl From<String> for ProgressSource {
     }
 }
 
-/// Watches one run of a command, until this is dropped.
+/// Watches one run of a command, until dropped.
 pub struct Watchdog {
-    /// When there was progress last. `None`: the command says itself that there is none.
+    /// The time of the last progress, or `None` if the command reported a stall.
     last: Arc<Mutex<Option<Instant>>>,
     within: Duration,
-    /// What has not come, when there was no progress.
+    /// The missing sign of progress, for the log.
     missing: String,
-    /// At the look before this one.
+    /// `true` if progress was overdue at the previous check.
     was_overdue: bool,
-    /// What the command is to know.
+    /// The additions to the command's environment.
     pub environment: Environment,
     _stop: Sender<()>,
 }
 
 impl Watchdog {
-    /// From now on the command has to make progress `within` each such time.
+    /// Starts the watchdog. The command must make progress once in every `within`.
     pub fn start(source: &ProgressSource, within: Duration) -> io::Result<Self> {
         let last = Arc::new(Mutex::new(Some(Instant::now())));
         let (stop, stopped) = bounded(0);
@@ -63,26 +63,27 @@ impl Watchdog {
                 missing
             }
             ProgressSource::Notify => {
-                // In no directory: there may be none that can be written, and nothing is left behind.
+                // An abstract socket needs no writable directory and leaves no file behind.
                 let name = format!("leasehold-{:016x}", fastrand::u64(..));
                 let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
                 socket.set_read_timeout(Some(pause(within)))?;
                 environment.push(("NOTIFY_SOCKET".to_owned(), Some(format!("@{name}"))));
                 environment.push(("WATCHDOG_USEC".to_owned(), Some(within.as_micros().to_string())));
-                // It would be ours, where a service manager watches us.
+                // The variable would name this process, if a service manager watches it.
                 environment.push(("WATCHDOG_PID".to_owned(), None));
                 watcher.spawn(move || hear(&socket, &stopped, progress))?;
-                "no WATCHDOG=1 has come".to_owned()
+                "no WATCHDOG=1 received".to_owned()
             }
         };
         Ok(Self { last, within, missing, was_overdue: false, environment, _stop: stop })
     }
 
-    /// What was missed for too long, at this look and the one before: this process may have been stopped meanwhile, and what watches
-    /// has to run first.
+    /// Returns the missing sign if progress is overdue at this check and the previous one.
+    ///
+    /// This process may have been stopped in the meantime, and the watching thread must run first.
     pub fn missed(&mut self) -> Option<String> {
         let Some(last) = *self.last.lock() else {
-            return Some("it has said so itself, by WATCHDOG=trigger".to_owned());
+            return Some("the command sent WATCHDOG=trigger".to_owned());
         };
         let is_overdue = last.elapsed() > self.within;
         let was_overdue = std::mem::replace(&mut self.was_overdue, is_overdue);
@@ -98,7 +99,7 @@ fn watch_file(path: &Path, pause: Duration, stopped: &Receiver<()>, progress: im
     let mut before = state(path);
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let now = state(path);
-        // A file that goes is not progress; one that comes is.
+        // A new file is progress, a deleted one is not.
         if now.is_some() && now != before {
             progress(true);
         }
@@ -111,7 +112,7 @@ fn state(path: &Path) -> Option<(SystemTime, u64, u64)> {
     Some((metadata.modified().ok()?, metadata.ino(), metadata.size()))
 }
 
-/// Source of the words: sd_notify(3).
+/// Source of the assignments: sd_notify(3).
 fn hear(socket: &UnixDatagram, stopped: &Receiver<()>, progress: impl Fn(bool)) {
     let mut buffer = [0; 4096];
     while stopped.try_recv() == Err(crossbeam_channel::TryRecvError::Empty) {
@@ -132,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than anything takes here.
+    /// Longer than every step of the test.
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
@@ -146,7 +147,7 @@ mod tests {
             watch_file(&path, Duration::from_millis(5), &stopped, move |is_made| told.send(is_made).expect("a test"));
         });
         thread::sleep(Duration::from_millis(200));
-        assert_eq!(progress.try_iter().count(), 0, "it has not changed");
+        assert_eq!(progress.try_iter().count(), 0, "no change");
         let mut text = String::new();
         for _ in 0..3 {
             while progress.recv_timeout(Duration::from_millis(10)).is_err() {

@@ -1,4 +1,4 @@
-//! The signals that the supervisor takes.
+//! The signals that the supervisor handles.
 
 use std::fs;
 use std::io;
@@ -13,22 +13,22 @@ use signal_hook::low_level::siginfo::Cause;
 
 use super::command::by_signal;
 
-/// A signal that has come.
+/// A received signal.
 #[derive(Debug, Clone, Copy)]
 pub struct Caught {
     pub signal: i32,
-    /// The kernel sent it, to all of the process group: a key was pressed, or the terminal has gone.
+    /// The kernel sent the signal to the process group: a key was pressed or the terminal closed.
     pub is_of_terminal: bool,
 }
 
 impl Caught {
-    /// Whether it ends us while no command runs that it is passed on to.
+    /// Returns `true` if the signal ends this process while no command runs.
     pub fn ends_us(self) -> bool {
         matches!(self.signal, SIGTERM | SIGINT | SIGHUP | SIGQUIT)
     }
 }
 
-/// Waits, and has children reaped meanwhile, unless a signal comes that ends us: the code to exit with then.
+/// Waits and reaps children. Returns the exit code if a signal ends this process.
 pub fn ended_by(signals: &Receiver<Caught>, pause: Duration, reap: impl Fn()) -> Option<u8> {
     let until = Instant::now() + pause;
     loop {
@@ -44,14 +44,16 @@ pub fn ended_by(signals: &Receiver<Caught>, pause: Duration, reap: impl Fn()) ->
 
 const TAKEN: [i32; 7] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
 
-/// Those of `signals` that are not ignored. Whoever started us with one ignored, such as nohup(1), wants it so for the command too,
-/// which would not find it ignored any more if one of ours took it.
+/// Returns those of `signals` that are not ignored.
+///
+/// A signal that was ignored at the start, for example by nohup(1), must stay ignored for the command; a handler would
+/// reset that.
 pub fn not_ignored(signals: &[i32]) -> io::Result<Vec<i32>> {
     let ignored = ignored(&fs::read_to_string("/proc/self/status")?);
     Ok(signals.iter().copied().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect())
 }
 
-/// Takes those that are for us or for the command.
+/// Installs handlers for the signals of this process and of the command.
 pub fn take() -> io::Result<Receiver<Caught>> {
     let taken = not_ignored(&TAKEN)?.into_iter().chain([SIGCHLD]);
     let mut signals = SignalsInfo::<WithOrigin>::new(taken)?;
@@ -67,7 +69,7 @@ pub fn take() -> io::Result<Receiver<Caught>> {
     Ok(receiver)
 }
 
-/// The mask of the signals that a process ignores, of what the system says of it.
+/// Parses the mask of ignored signals from the status of a process.
 fn ignored(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The supervisor: it campaigns, and leads as long as the command runs.
+//! The supervisor: campaigns, and leads while the command runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::election::Error;
 use crate::log::COMMAND;
 use leasehold::util::backoff::Backoff;
 
-/// What to do after a term.
+/// The action after a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnLoss {
     /// Campaign again
@@ -29,13 +29,13 @@ pub enum OnLoss {
     Exit,
 }
 
-/// What a supervisor goes by.
+/// The settings of a supervisor.
 pub struct Plan {
     pub guarded: Guarded,
     pub restart: bool,
     pub on_loss: OnLoss,
     pub progress: Option<(ProgressSource, Duration)>,
-    /// How long to campaign.
+    /// The time limit of a campaign.
     pub wait: Option<Duration>,
 }
 
@@ -48,7 +48,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Until the command is done, or we are told to stop. Gives the code to exit with.
+    /// Runs until the command has ended or a signal stops it. Returns the exit code.
     pub fn run(mut self) -> Result<u8, Error> {
         loop {
             let guard = match self.campaign()? {
@@ -58,18 +58,18 @@ impl Supervisor {
             let began = Instant::now();
             let outcome = self.lead(&guard)?;
             if !outcome.is_gone {
-                // What is left of it acts as if the lease were ours: it must not be released, but run out. The guardian goes on trying.
+                // A leftover process acts as if the lease were held, so the lease must expire without a release. The
+                // guardian still tries to kill it.
                 std::mem::forget(guard);
                 std::mem::forget(self.means.guardian);
                 return Err(
-                    "something of the command is left that cannot be killed: see what it waits for, or whose it is"
-                        .into(),
+                    "some processes of the command cannot be killed: check their wait state and their user".into()
                 );
             }
             self.means.judge.iter_mut().for_each(Judge::tell);
             let is_last = self.is_last(&outcome);
             if is_last.is_some() {
-                // Meanwhile: there is nothing left to guard.
+                // The guardian is not needed during the release: no process is left to guard.
                 self.means.guardian.dismiss();
             }
             self.release(guard, is_last.is_some());
@@ -79,7 +79,8 @@ impl Supervisor {
             if matches!(outcome.why, Some(Why::GuardianLost(_))) {
                 self.means.guardian = Guardian::start(&self.plan.guarded)?;
             }
-            // Who has lost the lease need not wait: others have it, or it is to be held again as soon as that can be.
+            // No pause after a lost term: another candidate leads, or the lease should be acquired again as soon as
+            // possible.
             if matches!(outcome.why, None | Some(Why::NoProgress(_) | Why::GuardianLost(_))) {
                 let is_crash = outcome.end.is_none_or(|end| end.exit_code() != 0);
                 let pause = restart_pause(&mut self.backoff, began.elapsed(), is_crash);
@@ -90,7 +91,7 @@ impl Supervisor {
         }
     }
 
-    /// A term, or the code to exit with.
+    /// Returns a term, or the exit code.
     fn campaign(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
         self.means.guardian.prepare();
         if self.plan.wait.is_some_and(|wait| wait.is_zero()) {
@@ -126,14 +127,14 @@ impl Supervisor {
                     }
                     Ok(GuardianReport::AskedToStop) => Ok(Some(SIGTERM)),
                     Ok(_) => Ok(None),
-                    Err(_) => Err(Lost("it has ended".to_owned())),
+                    Err(_) => Err(Lost("exited".to_owned())),
                 },
             };
             match told {
                 Ok(None) => {}
                 Ok(Some(signal)) => return Ok(Err(by_signal(signal))),
                 Err(Lost(why)) => {
-                    log::warn!(target: COMMAND, "the guardian is lost, and another is started: {why}");
+                    log::warn!(target: COMMAND, "guardian lost, starting another: {why}");
                     self.means.guardian.kill(self.means.drain_timeout);
                     self.means.guardian = Guardian::start(&self.plan.guarded)?;
                     self.means.guardian.prepare();
@@ -164,7 +165,8 @@ impl Supervisor {
         self.means.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone())
     }
 
-    /// The exit code after the wait: 75 only if another candidate holds the lease or the probe fails, else an error.
+    /// Returns the exit code after the wait: 75 if another candidate holds the lease or the probe fails, else an
+    /// error.
     fn not_acquired(&self) -> Result<u8, Error> {
         let status = self.elector.status();
         let wait = humantime::format_duration(self.plan.wait.unwrap_or_default());
@@ -175,22 +177,22 @@ impl Supervisor {
             return Err(format!("{what}: {error}").into());
         }
         match holder {
-            _ if !is_fit => log::warn!(target: COMMAND, "{what}: this replica is not fit to lead"),
-            _ if status.last_contact.is_none() => return Err(format!("{what}: its store has not answered").into()),
-            Some(holder) => log::warn!(target: COMMAND, "{what}: {holder} holds it"),
-            None => return Err(format!("{what}: nobody holds it, and no write has succeeded").into()),
+            _ if !is_fit => log::warn!(target: COMMAND, "{what}: this replica is unfit to lead"),
+            _ if status.last_contact.is_none() => return Err(format!("{what}: the store has not answered").into()),
+            Some(holder) => log::warn!(target: COMMAND, "{what}: held by {holder}"),
+            None => return Err(format!("{what}: the lease is free, but no write has succeeded").into()),
         }
         Ok(command::NOT_ACQUIRED)
     }
 
-    /// While no command runs: the signal, if it is to end us.
+    /// Returns the signal that ends this process while no command runs.
     fn told(&self, caught: Caught) -> Option<i32> {
         if caught.signal == SIGCHLD {
             self.means.guardian.reap_adopted();
         }
         let ends_us = caught.ends_us();
         if ends_us {
-            log::info!(target: COMMAND, "{} has come, and no command runs", signal_name(caught.signal));
+            log::info!(target: COMMAND, "received {}, no command is running", signal_name(caught.signal));
         }
         ends_us.then_some(caught.signal)
     }
@@ -204,18 +206,18 @@ impl Supervisor {
         match (&outcome.why, &outcome.end) {
             (None, Some(end)) => {
                 let level = if end.exit_code() == 0 { Level::Info } else { Level::Warn };
-                log::log!(target: COMMAND, level, "the command has ended by itself, {end}");
+                log::log!(target: COMMAND, level, "command ended {end}");
             }
             (Some(why), Some(end)) => {
-                log::info!(target: COMMAND, "the command has ended, {end}; it was ended because {why}")
+                log::info!(target: COMMAND, "command ended {end} after it was stopped: {why}")
             }
-            (Some(why), None) => log::info!(target: COMMAND, "the command was ended because {why}"),
+            (Some(why), None) => log::info!(target: COMMAND, "command killed: {why}"),
             (None, None) => {}
         }
         Ok(outcome)
     }
 
-    /// The code to exit with, unless there is to be another campaign.
+    /// Returns the exit code, unless another campaign follows.
     fn is_last(&self, TermOutcome { why, told, end, .. }: &TermOutcome) -> Option<u8> {
         let end = end.map(|end| end.exit_code());
         if let Some(signal) = told {
@@ -223,17 +225,17 @@ impl Supervisor {
         }
         match why {
             Some(Why::NotStarted { code, error }) => {
-                log::error!(target: COMMAND, "the command cannot be started: {error}");
+                log::error!(target: COMMAND, "cannot start the command: {error}");
                 Some(*code)
             }
-            // It is over with this elector.
+            // The elector has ended.
             Some(Why::Lost(StopReason::ElectorPanicked)) => Some(command::FAILED),
             Some(_) => (self.plan.on_loss == OnLoss::Exit).then_some(TERM_ENDED),
             None => (!self.plan.restart).then(|| end.unwrap_or(command::FAILED)),
         }
     }
 
-    /// Releases the lease; before we exit it waits until that is known, or the lease has run out.
+    /// Releases the lease. Before an exit, waits until the release is confirmed or the lease has expired.
     fn release(&self, guard: LeaderGuard, is_last: bool) {
         let Err(error) = guard.release() else { return };
         log::warn!(target: COMMAND, "{}: {error}", self.elector.status().record);
@@ -249,9 +251,9 @@ impl Supervisor {
         }
     }
 
-    /// Gives others the time to take over. The code to exit with, if a signal comes that is to end us.
+    /// Gives other candidates time to take over. Returns the exit code if a signal ends this process.
     fn pause(&self, pause: Duration) -> Option<u8> {
-        log::info!(target: COMMAND, "campaigns again in {}", humantime::format_duration(pause));
+        log::info!(target: COMMAND, "campaigning again in {}", humantime::format_duration(pause));
         signals::ended_by(&self.means.signals, pause, || self.means.guardian.reap_adopted())
     }
 }
@@ -262,11 +264,11 @@ fn won_before_the_wait_ended<R>(results: &Receiver<R>) -> Option<R> {
     results.try_recv().ok()
 }
 
-/// The first pause; each is twice the one before it, up to the longest, until a run has lasted for longer than that.
+/// The first pause. Each pause is twice the previous one, up to a limit, until a run has lasted longer than the limit.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Returns the time to wait before the command is run again.
+/// Returns the pause before the command runs again.
 fn restart_pause(backoff: &mut Backoff, ran: Duration, is_crash: bool) -> Duration {
     if ran > LONGEST_PAUSE || !is_crash {
         backoff.reset();

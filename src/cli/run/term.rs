@@ -1,4 +1,6 @@
-//! One term: the command runs while its lease is held, and the lease is released when nothing of it is left.
+//! One term: the command runs while its lease is held.
+//!
+//! The lease is released when no process of the command is left.
 
 use std::fmt;
 use std::io;
@@ -24,27 +26,27 @@ use crate::log::COMMAND;
 pub struct Means {
     pub guardian: Guardian,
     pub signals: Receiver<Caught>,
-    /// A message each time that the lease was renewed.
+    /// One message per renewal of the lease.
     pub renewals: Receiver<()>,
     pub judge: Option<Judge>,
     pub times: Times,
     pub retry_period: Duration,
-    /// For how long what cannot be killed is waited for.
+    /// The time to wait for processes that cannot be killed.
     pub drain_timeout: Duration,
 }
 
-/// Why a command was ended; the first reason counts.
+/// The reason why a command was ended. The first reason counts.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Why {
-    /// We were told to, by this signal.
+    /// This process received the signal.
     Told(i32),
-    /// The lease could not be renewed, and the command is told to end before it is over.
+    /// The lease could not be renewed. The command is stopped before the term ends.
     NotRenewed,
     /// The term has ended.
     Lost(StopReason),
-    /// The probe says no.
+    /// The probe has failed.
     Unfit,
-    /// The command made no progress: what has not come, and for how long.
+    /// The command made no progress: the missing sign, and the timeout.
     NoProgress(String),
     /// The guardian does not answer.
     GuardianLost(String),
@@ -55,42 +57,44 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Told(signal) => write!(f, "{} has come", signal_name(*signal)),
-            Self::NotRenewed => f.write_str("the lease is not renewed"),
+            Self::Told(signal) => write!(f, "received {}", signal_name(*signal)),
+            Self::NotRenewed => f.write_str("the lease could not be renewed"),
             Self::Lost(reason) => write!(f, "{reason}"),
-            Self::Unfit => f.write_str("this replica is not fit to lead"),
-            Self::NoProgress(what) => write!(f, "it made no progress: {what}"),
-            Self::GuardianLost(why) => write!(f, "its guardian is lost: {why}"),
-            Self::NotStarted { error, .. } => write!(f, "it cannot be started: {error}"),
+            Self::Unfit => f.write_str("this replica is unfit to lead"),
+            Self::NoProgress(what) => write!(f, "no progress: {what}"),
+            Self::GuardianLost(why) => write!(f, "guardian lost: {why}"),
+            Self::NotStarted { error, .. } => write!(f, "cannot be started: {error}"),
         }
     }
 }
 
-/// How a term went.
+/// The outcome of a term.
 pub struct TermOutcome {
-    /// `None`: the command ended by itself.
+    /// `None` if the command ended by itself.
     pub why: Option<Why>,
-    /// The signal that we were told to end by, also when the command was being ended already.
+    /// The signal that stopped this process, even if the command was being ended already.
     pub told: Option<i32>,
-    /// `None`: that is not known, because it was ended with its guardian, or never began.
+    /// `None` if the outcome is unknown: the command ended with its guardian, or never started.
     pub end: Option<CommandEnd>,
-    /// Whether nothing of the command is left. Else the lease must not be released.
+    /// `true` if no process of the command is left. Otherwise the lease must not be released.
     pub is_gone: bool,
 }
 
-/// How many looks at the guardian there are in a retry period.
+/// The number of checks of the guardian in a retry period.
 pub const TICKS: u32 = 4;
 
-/// How often to look at it. A guardian on a busy machine may need hundreds of milliseconds for an answer.
+/// Returns the interval between checks.
+///
+/// A guardian on a busy machine may need hundreds of milliseconds for an answer.
 pub fn between_ticks(retry_period: Duration) -> Duration {
     (retry_period / TICKS).max(Duration::from_millis(250))
 }
 
-/// How long an order that ends the command may be on its way, before the guardian is ended with it.
+/// The time limit of an order to kill the command. After it, the guardian is killed too.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
-/// The process group that the command joins, if it is to be reached by the terminal's keys: ours, in the foreground of the terminal
-/// that is stdin.
+/// Returns the process group that the command joins to receive the keys of the terminal: the group of this process, if
+/// it is in the foreground of the terminal on stdin.
 fn group_of_terminal() -> Option<i32> {
     let stdin = io::stdin();
     let is_ours = isatty(&stdin) && tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp());
@@ -101,21 +105,23 @@ struct CommandTerm<'a> {
     means: &'a mut Means,
     watchdog: Option<Watchdog>,
     guard: &'a LeaderGuard,
-    /// Whether the command gets what the terminal sends to our process group.
+    /// Returns `true` if the command receives the signals that the terminal sends to the process group.
     is_of_group: bool,
     outcome: TermOutcome,
     killing_since: Option<Instant>,
     kill_ordered_at: Option<Instant>,
 }
 
-/// Runs the command for as long as the term goes on. When this returns with nothing of it left, the guard may be dropped.
+/// Runs the command during the term.
+///
+/// If no process is left on return, the guard may be dropped.
 pub fn lead(guard: &LeaderGuard, means: &mut Means, watchdog: Option<Watchdog>) -> TermOutcome {
     let outcome = TermOutcome { why: None, told: None, end: None, is_gone: false };
     let mut term =
         CommandTerm { means, watchdog, guard, is_of_group: false, outcome, killing_since: None, kill_ordered_at: None };
     if let Err(Lost(why)) = term.run() {
-        log::error!(target: COMMAND, "the guardian is lost, and is ended with all that it guards: {why}");
-        // The guardian is not there to end it in time: nothing prolongs the term any more.
+        log::error!(target: COMMAND, "guardian lost, killing it and the command: {why}");
+        // Without the guardian, no process ends the command in time: the term must not be extended.
         guard.step_down_within(Duration::ZERO);
         let reason = Why::GuardianLost(why);
         term.outcome.why.get_or_insert(reason);
@@ -138,7 +144,7 @@ impl CommandTerm<'_> {
         loop {
             select! {
                 recv(reports) -> report => {
-                    let Ok(report) = report else { return Err(Lost("it has ended".to_owned())) };
+                    let Ok(report) = report else { return Err(Lost("exited".to_owned())) };
                     if self.hear(report)? {
                         return Ok(());
                     }
@@ -186,7 +192,7 @@ impl CommandTerm<'_> {
         self.means.guardian.order_with(what, Some(stdin.as_fd()))
     }
 
-    /// Until when the term is valid, at least: the clock is read first.
+    /// Returns the earliest end of the term. Reads the clock first.
     fn valid_until(&self) -> Duration {
         let now = boot_time();
         now + self.guard.remaining()
@@ -194,38 +200,38 @@ impl CommandTerm<'_> {
 
     fn extend(&mut self) -> Result<(), Lost> {
         let until = self.valid_until();
-        // Of a term that is over there is nothing to say, but an answer is wanted.
+        // The end of the term has been reported, but an answer is required.
         self.means.guardian.order(if self.guard.is_leader() { OrderKind::Valid { until } } else { OrderKind::Ping })
     }
 
-    /// True when nothing of the command is left.
+    /// Returns `true` if no process of the command is left.
     fn hear(&mut self, report: GuardianReport) -> Result<bool, Lost> {
         match report {
             GuardianReport::Acknowledged(number) => self.means.guardian.acknowledged(number),
-            GuardianReport::Started { pid } => log::info!(target: COMMAND, "the command runs, as process {pid}"),
+            GuardianReport::Started { pid } => log::info!(target: COMMAND, "command started as process {pid}"),
             GuardianReport::NotStarted { code, error } => {
                 self.outcome.why = Some(Why::NotStarted { code, error });
                 self.outcome.is_gone = true;
                 return Ok(true);
             }
             GuardianReport::Terminated => {
-                log::warn!(target: COMMAND, "the lease is not renewed: the command was told to end");
+                log::warn!(target: COMMAND, "lease not renewed, command received SIGTERM");
                 self.outcome.why.get_or_insert(Why::NotRenewed);
             }
             GuardianReport::Killing { processes } => {
                 self.killing_since = Some(Instant::now());
                 if self.outcome.end.is_none() {
-                    // It had no time to be told first.
+                    // The command had no time for SIGTERM.
                     self.outcome.why.get_or_insert(Why::NotRenewed);
                 }
                 match &self.outcome.why {
                     _ if processes == 0 => {}
                     None => {
-                        log::info!(target: COMMAND, "killed what the command has left behind: processes: {processes}")
+                        log::info!(target: COMMAND, "killed {processes} processes that the command left behind")
                     }
                     Some(_) if self.kill_ordered_at.is_some() => {}
                     Some(_) => {
-                        log::warn!(target: COMMAND, "killed what has not ended in its time: processes: {processes}")
+                        log::warn!(target: COMMAND, "killed {processes} processes that did not exit in time")
                     }
                 }
             }
@@ -240,7 +246,7 @@ impl CommandTerm<'_> {
         Ok(false)
     }
 
-    /// The term is over, or has been ended.
+    /// The term has ended, by expiry or otherwise.
     fn lose(&mut self) -> Result<(), Lost> {
         let reason = self.guard.check().err().map_or(StopReason::SteppedDown, |ended| ended.reason);
         self.kill(Why::Lost(reason))
@@ -255,7 +261,7 @@ impl CommandTerm<'_> {
         if self.outcome.why.is_none() {
             let stop_timeout = humantime::format_duration(self.means.times.stop_timeout);
             let level = if matches!(why, Why::Told(_)) { Level::Info } else { Level::Warn };
-            log::log!(target: COMMAND, level, "the command is told to end, and has {stop_timeout} for that: {why}");
+            log::log!(target: COMMAND, level, "stopping the command (SIGKILL in {stop_timeout}): {why}");
             self.outcome.why = Some(why);
             return self.means.guardian.order(OrderKind::Stop { is_told });
         }
@@ -263,7 +269,7 @@ impl CommandTerm<'_> {
     }
 
     fn kill(&mut self, why: Why) -> Result<(), Lost> {
-        log::warn!(target: COMMAND, "the command is ended: {why}");
+        log::warn!(target: COMMAND, "killing the command: {why}");
         self.outcome.why.get_or_insert(why);
         self.kill_ordered_at = Some(Instant::now());
         self.means.guardian.order(OrderKind::Kill)
@@ -275,13 +281,13 @@ impl CommandTerm<'_> {
             SIGCHLD => self.means.guardian.reap_adopted(),
             SIGTERM | SIGINT => return self.end(signal, is_told),
             _ if is_told => {}
-            // There may be more of them than the guardian takes: whether it is lost is for others to tell.
+            // A full socket is no sign of a lost guardian: the regular check decides that.
             _ => _ = self.means.guardian.order(OrderKind::Signal(signal)),
         }
         Ok(())
     }
 
-    /// True when what is left of the command cannot be ended.
+    /// Returns `true` if the remaining processes of the command cannot be killed.
     fn look(&mut self) -> Result<bool, Lost> {
         self.extend()?;
         self.means.guardian.tick(TICKS)?;
@@ -290,18 +296,18 @@ impl CommandTerm<'_> {
         }
         let is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.drain_timeout);
         if is_stuck {
-            log::error!(target: COMMAND, "something of the command cannot be killed: the lease is left to run out, and must not be taken by hand before that ends"
+            log::error!(target: COMMAND, "some processes of the command cannot be killed: letting the lease expire; do not clear the lease by hand while they run"
             );
         }
         Ok(is_stuck)
     }
 
-    /// When it would be too late for the guardian to end the command, if it has not begun.
+    /// The time after which the guardian is too late to end the command, if it has not started to.
     fn too_late(&self) -> Receiver<Instant> {
         match (self.killing_since, self.kill_ordered_at) {
             (Some(_), _) => never(),
             (None, Some(at)) => crossbeam_channel::at(at + AT_ONCE),
-            // Half of what it has for that.
+            // Half of the kill margin.
             (None, None) if self.guard.is_leader() => {
                 after(self.guard.remaining().saturating_sub(self.means.times.kill_margin / 2))
             }
@@ -309,9 +315,9 @@ impl CommandTerm<'_> {
         }
     }
 
-    /// True when nothing of the command is left.
+    /// Returns `true` if no process of the command is left.
     fn end_in_time(&mut self) -> Result<bool, Lost> {
-        // Whoever wakes up late finds here what the guardian has done meanwhile.
+        // A process that wakes up late finds here what the guardian has done in the meantime.
         let until = Instant::now() + self.means.times.kill_margin / 10;
         while self.killing_since.is_none() {
             match self.means.guardian.reports.recv_deadline(until) {
@@ -323,10 +329,10 @@ impl CommandTerm<'_> {
                 Err(_) => break,
             }
         }
-        // The term may have been prolonged since that was waited for.
+        // A renewal may have extended the term during the wait.
         let is_late = self.kill_ordered_at.is_some() || self.guard.remaining() <= self.means.times.kill_margin / 2;
         match self.killing_since {
-            None if is_late => Err(Lost("it has not ended the command in time".to_owned())),
+            None if is_late => Err(Lost("did not end the command in time".to_owned())),
             _ => Ok(false),
         }
     }

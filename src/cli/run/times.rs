@@ -1,4 +1,4 @@
-//! When a command is told to end, and when it is ended.
+//! The times at which a command receives SIGTERM and SIGKILL.
 
 use std::time::Duration;
 
@@ -7,19 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use leasehold::util::clock;
 
-/// Returns the time since the machine was started. The time includes suspend, and all processes of a machine share the clock.
+/// Returns the time since the machine was started.
+///
+/// The time includes suspend, and all processes of a machine share the clock.
 pub fn boot_time() -> Duration {
     Duration::from_nanos(clock::now().as_nanos())
 }
 
-/// How long a command may take to end.
+/// The time limits for the end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
-    /// From SIGTERM until SIGKILL, when it is told to stop.
+    /// From SIGTERM to SIGKILL, if the command is stopped.
     pub stop_timeout: Duration,
-    /// The same, when the term cannot be renewed.
+    /// From SIGTERM to SIGKILL, if the term cannot be renewed.
     pub loss_grace: Duration,
-    /// How long before the term is over it is killed.
+    /// From SIGKILL to the end of the term.
     pub kill_margin: Duration,
 }
 
@@ -27,14 +29,14 @@ const LOSS_GRACE: Duration = Duration::from_secs(2);
 const KILL_MARGIN: Duration = Duration::from_millis(500);
 
 impl Times {
-    /// What is not chosen follows from the election's settings where these are short.
+    /// Derives unset limits from the settings of the election, if these are short.
     pub fn new(
         stop_timeout: Duration,
         loss_grace: Option<Duration>,
         kill_margin: Option<Duration>,
         settings: &Settings,
     ) -> Result<Self, String> {
-        // A leader tries to renew until then before its command is told to end.
+        // A leader tries to renew until this time, before the command receives SIGTERM.
         let most = settings.renew_deadline.saturating_sub(settings.retry_period) / 2;
         let kill_margin = kill_margin.unwrap_or(KILL_MARGIN.min(most / 5));
         let loss_grace = loss_grace.unwrap_or(LOSS_GRACE.min(most.saturating_sub(kill_margin)));
@@ -52,14 +54,16 @@ impl Times {
     }
 }
 
-/// What is to be done to a command.
+/// The next action on a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillStep {
     Terminate,
     Kill,
 }
 
-/// When a command that runs is told to end, and when it is ended: by how long its term is valid. Times are those of [`boot_time`].
+/// The times of SIGTERM and SIGKILL, derived from the validity of the term.
+///
+/// Times are those of [`boot_time`].
 #[derive(Debug)]
 pub struct KillSchedule {
     times: Times,
@@ -73,12 +77,12 @@ impl KillSchedule {
         Self { times, valid_until, terminated_at: None, is_killed: false }
     }
 
-    /// A renewal. What is heard late does not shorten the term.
+    /// Records a renewal. A renewal that arrives late does not shorten the term.
     pub fn extend(&mut self, valid_until: Duration) {
         self.valid_until = self.valid_until.max(valid_until);
     }
 
-    /// It was told to end, which is final.
+    /// Records SIGTERM, which is final.
     pub fn terminated(&mut self, now: Duration) {
         self.terminated_at.get_or_insert(now);
     }
@@ -87,12 +91,12 @@ impl KillSchedule {
         self.terminated_at.is_some() || self.is_killed
     }
 
-    /// It is to be ended at once.
+    /// Records that the command must be killed at once.
     pub fn kill(&mut self) {
         self.is_killed = true;
     }
 
-    /// When it is to be gone.
+    /// Returns the time at which the command must have ended.
     pub fn kill_at(&self) -> Duration {
         let at_last = self.valid_until.saturating_sub(self.times.kill_margin);
         match self.terminated_at {
@@ -102,7 +106,7 @@ impl KillSchedule {
         }
     }
 
-    /// What comes next, and when; a time that has passed is now.
+    /// Returns the next action and its time. A time in the past means now.
     pub fn next(&self) -> (Duration, KillStep) {
         if self.is_terminated() {
             return (self.kill_at(), KillStep::Kill);
@@ -110,9 +114,9 @@ impl KillSchedule {
         (self.kill_at().saturating_sub(self.times.loss_grace), KillStep::Terminate)
     }
 
-    /// What is due.
+    /// Returns the action that is due.
     pub fn due(&self, now: Duration) -> Option<KillStep> {
-        // Who hears of it so late is not told first.
+        // After the kill time, SIGTERM is skipped.
         if self.kill_at() <= now {
             return Some(KillStep::Kill);
         }
@@ -162,7 +166,7 @@ mod tests {
         schedule.extend(ms(60_000));
         assert_eq!(schedule.next(), (ms(17_500), KillStep::Kill), "the stop timeout");
         schedule.terminated(ms(9_000));
-        assert_eq!(schedule.next(), (ms(17_500), KillStep::Kill), "since it was first told");
+        assert_eq!(schedule.next(), (ms(17_500), KillStep::Kill), "since the first SIGTERM");
     }
 
     #[test]

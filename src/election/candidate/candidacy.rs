@@ -1,4 +1,4 @@
-//! A candidacy: its elections on one record, or on two at once, and the decisions above both kinds of election.
+//! A candidacy: the elections on one record or on two, and the decisions above both.
 
 use std::time::Duration;
 
@@ -16,7 +16,9 @@ use crate::store::StoreErrorKind;
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 
-/// A candidacy without I/O, threads or channels. A runtime drives it as it drives a [`Session`].
+/// A candidacy without I/O, threads or channels.
+///
+/// A runtime drives it as it drives a [`Session`].
 ///
 /// The candidacy judges whether the candidate is fit, and limits the log lines about fitness and about late acquisitions.
 #[derive(Debug)]
@@ -39,7 +41,9 @@ enum Sessions {
 }
 
 impl Candidacy {
-    /// Creates a candidacy on one record, or on two if there is a second seed. The seeds feed the sessions.
+    /// Creates a candidacy on one record, or on two if there is a second seed.
+    ///
+    /// The seeds feed the sessions.
     pub fn new(settings: impl Into<Arc<Settings>>, seed: u64, second: Option<u64>) -> Self {
         let settings = settings.into();
         let fitness = FitnessPolicy::new(&settings);
@@ -48,7 +52,7 @@ impl Candidacy {
             Some(second) => Sessions::Both(Box::new(Pair::new(settings, [seed, second]))),
         };
         if !fitness.may_acquire() {
-            let line = "not known to be fit to lead: nothing is acquired until who is asked has said so";
+            let line = "fitness unknown: not acquiring the lease until the probe or the `Fitness` flag reports fit";
             records.push(Effect::Log(Notice::new(Level::Debug, line)));
             records.push(Effect::Fitness { is_fit: false, pause: Duration::ZERO });
         }
@@ -56,10 +60,12 @@ impl Candidacy {
         Self { records, fitness, flaps, late, now: Moment::from_nanos(0) }
     }
 
-    /// Handles an event at any time, even while a request is under way. `side` counts for an event of one record.
+    /// Handles an event at any time, even while a request is under way.
+    ///
+    /// `side` counts for an event of one record.
     pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
         self.now = now;
-        // What is answered now may come too late for a probe that has been silent.
+        // The probe timeout may have passed before this event.
         self.judge_fitness(now);
         match input {
             Input::Fitness(source, is_fit) => {
@@ -106,12 +112,12 @@ impl Candidacy {
         }
     }
 
-    /// Returns the time when the lease of the leader expires, unless a renewal is observed before.
+    /// Returns the time when the leader's lease expires without another renewal.
     pub fn leader_until(&self) -> Option<Moment> {
         self.ask(Session::leader_until, Pair::leader_until)
     }
 
-    /// Returns `true` if a record without a guard has, or may just have got, the identity of this candidate.
+    /// Returns `true` if a record may have this candidate's identity without a guard.
     pub fn may_hold(&self) -> bool {
         self.ask(Session::may_hold, Pair::may_hold)
     }
@@ -122,7 +128,7 @@ impl Candidacy {
         self.ask(|_| false, Pair::is_giving_back)
     }
 
-    /// Returns `true` if the record has this candidate's identity, and another process wrote the record.
+    /// Returns `true` if another process wrote this candidate's identity to the record.
     pub fn has_twin(&self) -> bool {
         self.ask(Session::has_twin, Pair::has_twin)
     }
@@ -187,18 +193,18 @@ fn fitness_effects(change: FitnessChange, log: &mut FailureLog, now: Moment) -> 
     let (fitness, level, line) = match change {
         FitnessChange::Unfit(why) => {
             let level = log.failed(now, StoreErrorKind::Timeout).unwrap_or(Level::Debug);
-            (Some((false, Duration::ZERO)), level, format!("not fit to lead: {why}"))
+            (Some((false, Duration::ZERO)), level, format!("unfit: {why}"))
         }
         FitnessChange::NotYet(why) => {
-            (None, Level::Warn, format!("not fit to lead since the start: {why}; nothing is acquired until then"))
+            (None, Level::Warn, format!("unfit since the start, not acquiring the lease: {why}"))
         }
         FitnessChange::Fit(pause) if pause.is_zero() => (Some((true, pause)), Level::Info, "fit to lead".to_owned()),
         FitnessChange::Fit(pause) => {
             let level = log.works(now).map_or(Level::Info, |works| works.level);
-            let line = format!("fit to lead again, and may do so in {}", humantime::format_duration(pause));
+            let line = format!("fit again: may acquire the lease in {}", humantime::format_duration(pause));
             (Some((true, pause)), level, line)
         }
-        FitnessChange::MayAcquire => (None, Level::Debug, "may lead again".to_owned()),
+        FitnessChange::MayAcquire => (None, Level::Debug, "fit again: may acquire the lease now".to_owned()),
     };
     let notice = match &fitness {
         Some((true, _)) => Notice::of_event(level, LogEvent::BecameFit, line),

@@ -1,4 +1,4 @@
-//! Which failures are worth a line: each change of what fails, but not twice a minute what comes and goes.
+//! The levels of log lines about repeated failures, which limit the number of warnings.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use log::Level;
 use crate::store::StoreErrorKind;
 use crate::util::clock::Moment;
 
-/// What comes and goes more often is told at `debug`.
+/// The shortest time between two warnings. Other changes are logged at `debug`.
 const SELDOM: Duration = Duration::from_secs(60);
 
 /// A lasting failure is logged every [`SELDOM`] until this time has passed, and then once per this time.
 const LONG: Duration = Duration::from_secs(600);
 
-/// What was last logged of something that may fail again and again.
+/// The last log line about a repeated failure.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
     fails: Option<(StoreErrorKind, Level)>,
-    /// When it began to fail.
+    /// The start of the current failure.
     began_at: Option<Moment>,
-    /// Whether the last that was told at `warn` is that it fails.
+    /// `true` if the failure was logged at `warn` and the recovery was not logged yet.
     is_announced: bool,
-    /// When it was last told at `warn` that it fails.
+    /// The time of the last warning.
     told_at: Option<Moment>,
     failed_at: Option<Moment>,
 }
 
-/// What has failed works again.
+/// A recovery after a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Works {
-    /// At which that is told.
+    /// The level of the line about the recovery.
     pub(crate) level: Level,
-    /// Of what it failed last, and how long ago.
+    /// The kind of the last failure, and the time since then.
     pub(crate) failed: StoreErrorKind,
     pub(crate) ago: Duration,
 }
 
 impl FailureLog {
-    /// At which level to tell that it fails; `None` if that has been told.
+    /// Notes a failure. Returns the level of its line, or `None` if the failure has been logged.
     pub(crate) fn failed(&mut self, now: Moment, kind: StoreErrorKind) -> Option<Level> {
         self.failed_at = Some(now);
         let is_seldom = self.told_at.is_none_or(|at| now.since(at) >= SELDOM);
@@ -45,7 +45,7 @@ impl FailureLog {
         let pause = if now.since(*self.began_at.get_or_insert(now)) > LONG { LONG } else { SELDOM };
         let is_long_ago = self.told_at.is_some_and(|at| now.since(at) >= pause);
         match self.fails {
-            // What was told at `debug`, and goes on, is to be told at `warn` at last.
+            // A failure that was only logged at `debug` and continues is logged at `warn` later.
             Some((fails, told)) if fails == kind && !is_long_ago && (told == Level::Warn || level == Level::Debug) => {
                 return None;
             }
@@ -59,17 +59,17 @@ impl FailureLog {
         Some(level)
     }
 
-    /// Returns the level of an event that stands alone. At most one event a minute is a warning.
+    /// Notes a single event. Returns the level of its line, which is `warn` at most once a minute.
     pub(crate) fn happened(&mut self, now: Moment) -> Level {
         self.works(now);
         self.failed(now, StoreErrorKind::Conflict).unwrap_or(Level::Debug)
     }
 
-    /// That it works again; `None` if it has not failed.
+    /// Notes a success. Returns the recovery, or `None` if there was no failure.
     pub(crate) fn works(&mut self, now: Moment) -> Option<Works> {
         let (failed, _) = self.fails.take()?;
         self.began_at = None;
-        // A line that it fails is not left standing, also when it went on to fail for another reason.
+        // After a warning, the recovery is logged at `info`, even if the kind of the failure has changed since the warning.
         let level = if std::mem::take(&mut self.is_announced) { Level::Info } else { Level::Debug };
         Some(Works { level, failed, ago: self.failed_at.map_or(Duration::ZERO, |at| now.since(at)) })
     }
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn failure_logged_at_warn_recovers_at_warn_after_a_change() {
         let mut log = FailureLog::default();
-        // A server that was away, and says 403 while it starts.
+        // A server that was not reachable, and returns 403 while the server starts.
         assert_eq!(log.failed(at(0), StoreErrorKind::Unavailable), Some(Level::Warn));
         assert_eq!(log.failed(at(20), StoreErrorKind::Forbidden), Some(Level::Debug));
         let works = log.works(at(20)).expect("it has failed");
@@ -116,7 +116,7 @@ mod tests {
         let mut log = FailureLog::default();
         let mut lines = 0;
         for second in 0..600 {
-            // Every other second it works, and it does not always fail for one reason.
+            // Succeeds every other second, and fails for different reasons.
             let kind = if second % 3 == 0 { StoreErrorKind::Timeout } else { StoreErrorKind::Unavailable };
             let told = if second % 2 == 0 {
                 log.failed(at(second), kind)

@@ -1,4 +1,4 @@
-//! How the requests of a candidacy fare: what of it is worth a line in the log, and what a campaign is to hear.
+//! The failures of requests: their log lines, and the failures that end a campaign.
 
 use std::time::Duration;
 
@@ -9,42 +9,42 @@ use crate::election::candidate::notice::Notice;
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::util::clock::Moment;
 
-/// How each operation has fared.
+/// The failures of all operations of a candidacy.
 #[derive(Debug)]
 pub struct Failures {
     renew_deadline: Duration,
     operations: [FailureTracker; StoreOperation::ALL.len()],
-    /// The last failure that no success has followed.
+    /// The last failure without a later success.
     pub(super) last: Option<StoreError>,
-    /// The last failure, if it is permanent, and when it happened.
+    /// The last failure and its time, if the failure is permanent.
     refusal: Option<(Moment, StoreError)>,
 }
 
-/// What to do about a failure.
+/// The consequences of a failure.
 #[derive(Debug, Default)]
 pub struct Failed {
     pub(crate) notice: Option<Notice>,
-    /// It is permanent, and whoever waits for a term should hear of it.
+    /// `true` if the failure is permanent and ends a campaign.
     pub(crate) is_permanent: bool,
-    /// The last conflict, if conflicts have refused the operation for three renew deadlines.
+    /// The last conflict, if the operation has only met conflicts for three renew deadlines.
     pub(crate) refused: Option<StoreError>,
 }
 
-/// How an operation has fared.
+/// The failures of one operation.
 #[derive(Debug, Default)]
 struct FailureTracker {
     ever_succeeded: bool,
-    /// Its failures that are permanent.
+    /// The time of its permanent failures.
     permanent: Persistence,
-    /// Its refusals because the record moved.
+    /// The time of its conflicts.
     refused: Persistence,
     log: FailureLog,
-    /// Its connection was closed under it, and it is repeated.
+    /// `true` while the operation is repeated because its connection was closed.
     closed: bool,
     failing: Option<Failing>,
 }
 
-/// Since when an operation has failed, when it did last, and why.
+/// The first and the last failure of a failing operation.
 #[derive(Debug)]
 struct Failing {
     since: Moment,
@@ -52,12 +52,12 @@ struct Failing {
     error: StoreError,
 }
 
-/// Since when something has happened again and again, and when it last did.
+/// The first and the last time of a repeated event.
 #[derive(Debug, Default)]
 struct Persistence(Option<(Moment, Moment)>);
 
 impl Persistence {
-    /// Notes that it happens now. For how long it has, never as much as `pause` apart.
+    /// Notes an event. Returns how long the event has repeated, without a gap of `pause` or more.
     fn note(&mut self, now: Moment, pause: Duration) -> Duration {
         let persisting = self.0.filter(|(_, last)| now.since(*last) < pause);
         let since = persisting.map_or(now, |(since, _)| since);
@@ -88,33 +88,33 @@ impl Failures {
         use StoreErrorKind::{ConnectionClosed, Interrupted};
         let name = operation.name();
         let tracker = &mut self.operations[operation as usize];
-        // Servers and what stands before them close connections at any time, and the repetition is under way.
+        // Servers and load balancers may close a connection at any time, and the operation is repeated at once.
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
         if error.kind().is_beaten() {
             tracker.failing = None;
         }
         if is_repeated || error.kind().is_beaten() || error.kind() == Interrupted {
-            // Candidates that lose races are refused too, but not once in each of three renew deadlines.
+            // A candidate that loses races also meets conflicts, but not for three renew deadlines.
             let is_refused =
                 error.kind().is_beaten() && tracker.refused.note(now, self.renew_deadline) >= self.renew_deadline * 3;
             let notice = is_refused.then(|| tracker.log.failed(now, error.kind())).flatten().map(|level| {
                 Notice::of_error(
                     level,
-                    format_args!("{name} is refused again and again, as if others wrote in between"),
+                    format_args!("{name} keeps conflicting, another client or a proxy may interfere"),
                     error,
                 )
             });
-            let notice = notice.unwrap_or_else(|| Notice::new(Level::Debug, format!("{name}: {error}")));
+            let notice = notice.unwrap_or_else(|| Notice::new(Level::Debug, format!("{name} failed: {error}")));
             let refused = is_refused.then(|| error.clone());
             return Failed { notice: Some(notice), is_permanent: false, refused };
         }
         let notice = tracker
             .log
             .failed(now, error.kind())
-            .map(|level| Notice::of_error(level, format_args!("{name} fails and will be tried again"), error));
+            .map(|level| Notice::of_error(level, format_args!("{name} failed, retrying"), error));
         self.last = Some(error.clone());
         self.refusal = None;
-        // Between failures that are further apart, the operation was not tried, and so did not fail.
+        // With a gap of a renew deadline, the operation was not tried in between, so the failure starts again.
         let failing = tracker.failing.as_ref().filter(|failing| now.since(failing.last) < self.renew_deadline);
         let since = failing.map_or(now, |failing| failing.since);
         tracker.failing = Some(Failing { since, last: now, error: error.clone() });
@@ -122,31 +122,31 @@ impl Failures {
             tracker.permanent = Persistence::default();
             return Failed { notice, ..Failed::default() };
         }
-        // A restarting API server says 403 to a correctly bound user for a moment, and a pod may be quicker than its
-        // RoleBinding: only what persists is believed. What was not tried again for that long has not persisted.
+        // A restarting API server may briefly return 403 to an authorized user, and a pod may start before its RoleBinding
+        // exists. A failure is therefore permanent only after a renew deadline of failures.
         let lasts = tracker.permanent.note(now, self.renew_deadline);
         let is_permanent = lasts >= self.renew_deadline;
         self.refusal = is_permanent.then(|| (now, error.clone()));
         Failed { notice, is_permanent, refused: None }
     }
 
-    /// The last failure, if it is permanent and happened at `since` or later.
+    /// Returns the last failure, if the failure is permanent and happened at `since` or later.
     pub(crate) fn refusal(&self, since: Moment) -> Option<&StoreError> {
         self.refusal.as_ref().filter(|(at, _)| *at >= since).map(|(_, error)| error)
     }
 
-    /// The last failure of this operation, if it is failing, and when that failure happened.
+    /// Returns the last failure of a failing operation, and its time.
     pub(crate) fn of(&self, operation: StoreOperation) -> Option<(Moment, &StoreError)> {
         self.operations[operation as usize].failing.as_ref().map(|failing| (failing.last, &failing.error))
     }
 
-    /// Whether any of the operations has failed for a renew deadline.
+    /// Returns `true` if an operation has failed for a renew deadline.
     pub(crate) fn is_failing_for_long(&self) -> bool {
         let lasts = |failing: &Failing| failing.last.since(failing.since) >= self.renew_deadline;
         self.operations.iter().filter_map(|it| it.failing.as_ref()).any(lasts)
     }
 
-    /// What has failed until now is another's affair.
+    /// Forgets the failing operations, because a new campaign counts only its own failures.
     pub(crate) fn count_anew(&mut self) {
         self.operations.iter_mut().for_each(|it| it.failing = None);
     }
@@ -230,7 +230,7 @@ mod tests {
             |second, kind| failures.failed(at(second), StoreOperation::Get, &error(kind)).is_permanent;
         assert!((0..10).all(|second| !is_permanent(second, StoreErrorKind::Forbidden)));
         assert!(is_permanent(10, StoreErrorKind::Forbidden));
-        // What may pass begins it anew, and so does a pause of that length.
+        // A transient failure, or a pause of one renew deadline, resets the counter.
         assert!(!is_permanent(11, StoreErrorKind::Unavailable));
         assert!((12..22).all(|second| !is_permanent(second, StoreErrorKind::Forbidden)));
         assert!(is_permanent(22, StoreErrorKind::Forbidden));

@@ -1,4 +1,4 @@
-//! Whether a candidate is fit to lead, and from when it may acquire: the rule 'Fitness'.
+//! The fitness of a candidate, and the delay after a recovery: the rule 'Fitness'.
 
 use std::time::Duration;
 
@@ -6,58 +6,58 @@ use crate::election::settings::Settings;
 use crate::util::backoff::Backoff;
 use crate::util::clock::Moment;
 
-/// Who says whether a candidate is fit.
+/// The source of a fitness report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FitnessSource {
-    /// A probe, that is to say so again and again.
+    /// A probe, which must report repeatedly.
     Probe,
-    /// The program, once it has changed.
+    /// The program, which reports each change.
     Program,
 }
 
-/// What has been said, and what follows. What is not known is a no.
+/// The fitness of a candidate. Without a report, the candidate is unfit.
 #[derive(Debug, Default)]
 pub struct FitnessPolicy {
     retry_period: Duration,
     longest_pause: Duration,
     probe_timeout: Duration,
-    /// When the probe last said yes, unless it said no then. `None` where none is asked.
+    /// The time of the last `true` of the probe. The inner `None` after a `false`, the outer `None` without a probe.
     probe: Option<Option<Moment>>,
-    /// What the program said last. `None` where it is not asked.
+    /// The last report of the program. `None` if the program does not report.
     program: Option<bool>,
-    /// Whether the probe has said so itself.
+    /// `true` if the probe has returned `false`.
     said_no: bool,
     is_fit: bool,
-    /// Since when.
+    /// The time of the last recovery.
     fit_since: Moment,
-    /// Whether it was ever fit.
+    /// `true` if the candidate was ever fit.
     was_fit: bool,
-    /// Since when it is judged.
+    /// The time of the first evaluation.
     judged_since: Option<Moment>,
-    /// Whether it was told why it is not fit.
+    /// `true` if the reason why the candidate is unfit was reported.
     is_explained: bool,
-    /// Of recoveries. It begins again after a fit time of twice the last pause.
+    /// The delay of recoveries. Reset after a fit time of twice the last delay.
     recoveries: Backoff,
     pause: Duration,
-    /// Until when it waits, having become fit again.
+    /// The end of the delay after a recovery.
     waits_until: Option<Moment>,
 }
 
-/// What changes.
+/// A change of fitness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FitnessChange {
-    /// It is not fit, and why.
+    /// The candidate became unfit, for this reason.
     Unfit(&'static str),
-    /// It has not been fit yet, and why.
+    /// The candidate has not been fit yet, for this reason.
     NotYet(&'static str),
-    /// It is fit, and may acquire after so long.
+    /// The candidate became fit, and may acquire the lease after this delay.
     Fit(Duration),
-    /// It may acquire.
+    /// The delay after a recovery has ended.
     MayAcquire,
 }
 
 impl FitnessPolicy {
-    /// Of a candidate whose settings say who is asked.
+    /// Creates the fitness of a candidate with the sources in its settings.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             retry_period: settings.retry_period,
@@ -70,7 +70,7 @@ impl FitnessPolicy {
         }
     }
 
-    /// Somebody who is asked has said whether it is fit.
+    /// Notes the report of a source.
     pub(crate) fn said(&mut self, now: Moment, source: FitnessSource, is_fit: bool) {
         match source {
             FitnessSource::Probe => {
@@ -81,7 +81,7 @@ impl FitnessPolicy {
         }
     }
 
-    /// What has changed by now, if anything has.
+    /// Returns the next change up to now, if there is one.
     pub(crate) fn change(&mut self, now: Moment) -> Option<FitnessChange> {
         let judged_since = *self.judged_since.get_or_insert(now);
         let is_fit = self.program != Some(false) && self.silent_at().is_none_or(|at| at.is_some_and(|at| now < at));
@@ -92,14 +92,14 @@ impl FitnessPolicy {
                     self.recoveries.reset();
                 }
                 Some(FitnessChange::Unfit(match self.probe {
-                    _ if self.program == Some(false) => "the program says so",
-                    Some(Some(_)) => "its probe has said nothing for the probe timeout",
-                    _ => "its probe says so",
+                    _ if self.program == Some(false) => "the `Fitness` flag is not set",
+                    Some(Some(_)) => "the probe did not return true within the probe timeout",
+                    _ => "the probe returned false or panicked",
                 }))
             }
             (false, true) => {
                 (self.is_fit, self.fit_since) = (true, now);
-                // What has never been fit has not failed either.
+                // The first time is not a recovery, so there is no delay.
                 self.pause = match std::mem::replace(&mut self.was_fit, true) {
                     true => self.recoveries.pause(self.retry_period, self.longest_pause),
                     false => Duration::ZERO,
@@ -110,9 +110,9 @@ impl FitnessPolicy {
             (false, false) if !self.is_explained && (self.said_no || now >= judged_since + self.probe_timeout) => {
                 self.is_explained = true;
                 Some(FitnessChange::NotYet(match self.probe {
-                    _ if self.program == Some(false) => "the program has not said that it is",
-                    _ if self.said_no => "its probe says so",
-                    _ => "its probe has not answered yet",
+                    _ if self.program == Some(false) => "the `Fitness` flag was never set",
+                    _ if self.said_no => "the probe returned false or panicked",
+                    _ => "the probe has not returned yet",
                 }))
             }
             (true, true) if self.waits_until.take_if(|until| *until <= now).is_some() => {
@@ -122,7 +122,7 @@ impl FitnessPolicy {
         }
     }
 
-    /// When something changes by itself.
+    /// Returns the time of the next change without a report.
     pub(crate) fn changes_at(&self) -> Option<Moment> {
         let silent_at = self.silent_at().flatten().filter(|_| self.is_fit);
         let explained_at = self.judged_since.filter(|_| !self.is_fit && !self.is_explained);
@@ -133,8 +133,10 @@ impl FitnessPolicy {
         self.is_fit && self.waits_until.is_none()
     }
 
-    /// When the silence of a probe is a no; now, if it has said so.
-    #[expect(clippy::option_option, reason = "the outer one is whether there is a probe")]
+    /// Returns the time at which the candidate becomes unfit without a `true` of the probe.
+    ///
+    /// The inner `None` means that the probe returned `false`, or has not returned yet.
+    #[expect(clippy::option_option, reason = "the outer one is `None` without a probe")]
     fn silent_at(&self) -> Option<Option<Moment>> {
         self.probe.map(|yes_at| yes_at.map(|at| at + self.probe_timeout))
     }
@@ -185,7 +187,7 @@ mod tests {
         assert_eq!((fitness.change(at(11)), fitness.changes_at()), (None, Some(at(12))));
         assert_eq!(
             fitness.change(at(12)),
-            Some(FitnessChange::Unfit("its probe has said nothing for the probe timeout"))
+            Some(FitnessChange::Unfit("the probe did not return true within the probe timeout"))
         );
         assert_eq!((fitness.change(at(13)), fitness.changes_at()), (None, None));
     }
@@ -198,7 +200,7 @@ mod tests {
         fitness.said(at(1), FitnessSource::Program, true);
         assert_eq!(fitness.change(at(1)), fit_after(0));
         fitness.said(at(2), FitnessSource::Program, false);
-        assert_eq!(fitness.change(at(2)), Some(FitnessChange::Unfit("the program says so")));
+        assert_eq!(fitness.change(at(2)), Some(FitnessChange::Unfit("the `Fitness` flag is not set")));
         fitness.said(at(3), FitnessSource::Program, true);
         fitness.said(at(3), FitnessSource::Probe, false);
         assert_eq!(fitness.change(at(3)), None);
@@ -210,7 +212,7 @@ mod tests {
         fitness.said(at(0), FitnessSource::Program, true);
         assert_eq!(fitness.change(at(0)), fit_after(0));
         let mut seconds = 10;
-        // Not fit for a moment. Then it is fit while it waits, and after that for so long.
+        // Unfit for a moment, then fit during the delay and for `fit_for` seconds after the delay.
         let mut recovers = |fit_for: fn(u64) -> u64| {
             fitness.said(at(seconds), FitnessSource::Program, false);
             fitness.change(at(seconds));
@@ -236,20 +238,23 @@ mod tests {
         let why = |why| Some(FitnessChange::NotYet(why));
         let mut silent = fitness(true, false);
         assert_eq!((silent.change(at(0)), silent.changes_at()), (None, Some(at(10))));
-        assert_eq!(silent.change(at(10)), why("its probe has not answered yet"));
+        assert_eq!(silent.change(at(10)), why("the probe has not returned yet"));
         assert_eq!((silent.change(at(11)), silent.changes_at()), (None, None));
 
         let mut refused = fitness(true, false);
         refused.change(at(0));
         for second in 1..20 {
             refused.said(at(second), FitnessSource::Probe, false);
-            assert_eq!(refused.change(at(second)), if second == 1 { why("its probe says so") } else { None });
+            assert_eq!(
+                refused.change(at(second)),
+                if second == 1 { why("the probe returned false or panicked") } else { None }
+            );
         }
 
         let mut forgotten = fitness(false, true);
         forgotten.said(at(0), FitnessSource::Program, false);
         assert_eq!(forgotten.change(at(0)), None);
-        assert_eq!(forgotten.change(at(10)), why("the program has not said that it is"));
+        assert_eq!(forgotten.change(at(10)), why("the `Fitness` flag was never set"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A candidate without I/O or threads: a session around the election of one record, or a pair of sessions with one term.
+//! A candidate without I/O or threads: one session, or a pair of sessions with one term.
 
 pub mod candidacy;
 pub(crate) mod failure_log;

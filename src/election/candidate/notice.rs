@@ -1,4 +1,4 @@
-//! What is worth a line in the log, before it is written.
+//! Log lines of a candidacy: their texts, levels and events.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::election::stop_reason::StopReason;
 use crate::store::StoreError;
 use crate::util::log_fields::{LogFields, log_with};
 
-/// Follows the identity in the record, if another process wrote the record under the identity of this candidate.
-pub(crate) const TWIN: &str = ": another process uses this identity, or one that ended without a release did";
+/// Text after the identity in a record that another process wrote under the identity of this candidate.
+pub(crate) const TWIN: &str = " (another process uses this identity, or did so and ended without a release)";
 
-/// A change of the election's state: the field `event` of its line, and what else that line has as a field.
+/// A change of the election's state. The line of a change has the field `event`, and a field for the data here.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LogEvent {
     StartedLeading,
@@ -23,14 +23,14 @@ pub(crate) enum LogEvent {
     BecameUnfit,
 }
 
-/// A line, without the fields that every line about an election has.
+/// A log line without the fields that every line about an election has.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Notice {
     pub(crate) level: Level,
     text: String,
     event: Option<LogEvent>,
     error: Option<String>,
-    /// A candidacy limits how often such a line is a warning.
+    /// `true` for a line about a late acquisition. A candidacy logs at most one such line a minute at `warn`.
     pub(crate) is_about_lateness: bool,
 }
 
@@ -39,57 +39,59 @@ impl Notice {
         Self { level, text: text.into(), event: None, error: None, is_about_lateness: false }
     }
 
-    /// `text`, a colon, and the error, which is a field of the line as well.
+    /// Creates a line of `text`, a colon and the error. The line has the error as a field, too.
     pub(crate) fn of_error(level: Level, text: impl std::fmt::Display, error: &StoreError) -> Self {
         Self { error: Some(error.to_string()), ..Self::new(level, format!("{text}: {error}")) }
     }
 
-    /// The line about a change of the election's state.
+    /// Creates a line about a change of the election's state.
     pub(crate) fn of_event(level: Level, event: LogEvent, text: impl Into<String>) -> Self {
         Self { event: Some(event), ..Self::new(level, text) }
     }
 
-    /// The line about a new holder of the record, or none.
+    /// Creates a line about a new leader, or about the lack of a leader.
     pub(crate) fn of_leader(leader: Option<String>, identity: &str, has_twin: bool) -> Self {
         let text = match &leader {
-            Some(leader) if *leader != identity => format!("{leader} leads"),
-            Some(leader) if has_twin => format!("{leader} leads{TWIN}"),
-            Some(leader) => format!("{leader} leads, which is this candidate"),
-            None => "nobody leads".to_owned(),
+            Some(leader) if *leader != identity => format!("new leader: {leader}"),
+            Some(leader) if has_twin => format!("new leader: {leader}{TWIN}"),
+            Some(leader) => format!("new leader: {leader} (this candidate)"),
+            None => "no leader: no candidate holds the lease".to_owned(),
         };
         Self::of_event(Level::Info, LogEvent::NewLeader(leader), text)
     }
 
-    /// The line about the end of a term.
+    /// Creates a line about the end of a term.
     pub(crate) fn of_end(reason: &StopReason) -> Self {
         let level = if reason.was_asked_for() { Level::Info } else { Level::Warn };
         Self::of_event(level, LogEvent::StoppedLeading(reason.clone()), format!("stopped leading: {reason}"))
     }
 
-    /// The line beside the end of a term, if the term ended because its work made no progress.
+    /// Creates a second line about the end of a term if the term ended because its work made no progress.
     pub(crate) fn of_stall(reason: &StopReason, within: Option<Duration>) -> Option<Self> {
         let within = humantime::format_duration(within.filter(|_| *reason == StopReason::NoProgress)?);
         let text = format!(
-            "no progress for {within}: if the work hangs, the end of the process alone ends it; if it is slow, progress_timeout is too short"
+            "no progress for {within}: restart the process if the work hangs, or raise progress_timeout if the work is slow"
         );
         Some(Self::new(Level::Warn, text))
     }
 
-    /// The line about an acquisition whose work would have had to make progress already.
+    /// Creates a line about an acquisition that took longer than the progress timeout.
     pub(crate) fn too_late(took: Duration, within: Duration) -> Self {
         let within = humantime::format_duration(within);
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let took = humantime::format_duration(Duration::from_millis(millis));
         let text = format!(
-            "won, and given back: that took {took}, and the work has to make progress within {within}: raise progress_timeout"
+            "acquired and released the lease: acquiring took {took}, longer than progress_timeout ({within}); raise progress_timeout"
         );
         Self { is_about_lateness: true, ..Self::new(Level::Warn, text) }
     }
 
-    /// That `what` works again, which had failed, perhaps long ago: who only watches asks for nothing.
+    /// Creates a line about the first success of `what` after a failure.
+    ///
+    /// The failure may be long ago, because a candidate that watches sends no requests.
     pub(crate) fn works_again(what: &str, Works { level, failed, ago }: &Works) -> Self {
         let ago = humantime::format_duration(Duration::from_millis(ago.as_millis().try_into().unwrap_or(u64::MAX)));
-        Self::new(*level, format!("{what} works again: it last failed {ago} ago, with `{}`", failed.name()))
+        Self::new(*level, format!("{what} recovered: last failure {ago} ago (`{}`)", failed.name()))
     }
 
     pub(crate) fn log(&self, fields: &LogFields) {
@@ -111,9 +113,9 @@ impl Notice {
     }
 }
 
-/// A line about an election, with the record and the token of the term that it is about.
+/// A log line with the record and the fencing token of its term.
 pub(crate) struct LogRecord {
-    /// `None` where it is about all of them.
+    /// `None` for a line about all records.
     pub(crate) about: Option<Side>,
     pub(crate) fencing_token: Option<u64>,
     pub(crate) notice: Notice,

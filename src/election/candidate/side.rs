@@ -1,15 +1,15 @@
-//! Which of a candidacy's records something is about.
+//! The primary and the secondary record of a candidacy.
 
-/// Which of a candidacy's records something is about. Where there is one, it is the primary.
+/// One of the records of a candidacy. A single record is the primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The one that is taken first.
+    /// The record that is acquired first.
     Primary,
-    /// The one that is campaigned for while the primary is held.
+    /// The record that is acquired while the primary is held.
     Secondary,
 }
 
 impl Side {
-    /// In the order of their places in what is kept for each.
+    /// Both sides in index order.
     pub const BOTH: [Self; 2] = [Self::Primary, Self::Secondary];
 }

@@ -1,4 +1,4 @@
-//! When the next watch is to be opened, and where it begins.
+//! The schedule of watches: when the next watch opens, and where the next watch starts.
 
 use std::time::Duration;
 
@@ -10,37 +10,40 @@ use crate::store::{Cursor, StoreError, StoreErrorKind};
 use crate::util::backoff::Backoff;
 use crate::util::clock::Moment;
 
-/// A watch that is refused is asked for again now and then: rights can be granted later.
+/// The pause after a rejected watch. An administrator may grant the right later.
 const REFUSED: Duration = Duration::from_secs(300);
 
+/// The longest pause after other failures, unless the retry period is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The watches of a candidacy, one after the other.
+/// The consecutive watches of a record.
 #[derive(Debug)]
 pub struct WatchPlan {
     retry_period: Duration,
     random: fastrand::Rng,
-    /// Where the next watch begins.
+    /// The start of the next watch. `None` for the current state.
     from: Option<Cursor>,
-    /// When the current watch, or the last one, was asked for.
+    /// The time at which the last watch was started.
     began: Moment,
-    /// Whether it has told anything.
+    /// `true` if the last watch has delivered an event.
     told: bool,
-    /// Of watches that have failed, or were given up without having told anything.
+    /// The pauses after watches that failed or were ended early.
     backoff: Backoff,
     log: FailureLog,
 }
 
-/// What follows a watch that has ended.
+/// The consequences of the end of a watch.
 #[derive(Debug)]
 pub struct Ended {
-    /// How long until the next one; `None` where there is none to be had.
+    /// The pause before the next watch. `None` if the store has no watches.
     pub pause: Option<Duration>,
     pub(crate) notice: Option<Notice>,
 }
 
 impl WatchPlan {
-    /// `seed` feeds the jitter: watches that lost one server must not come back together.
+    /// Creates a plan.
+    ///
+    /// `seed` feeds the jitter, so that not all watches of a lost server return at the same time.
     pub fn new(retry_period: Duration, seed: u64) -> Self {
         Self {
             retry_period,
@@ -53,31 +56,32 @@ impl WatchPlan {
         }
     }
 
-    /// A watch is asked for: where it begins.
+    /// Starts a watch. Returns the start of the watch, or `None` for the current state.
     pub fn begin(&mut self, now: Moment) -> Option<Cursor> {
         self.began = now;
         self.told = false;
         self.from.clone()
     }
 
-    /// It has told something. One that opens and tells nothing does not work.
+    /// Notes an event of the watch. A watch that opens without an event has not recovered.
     pub fn told(&mut self) -> Option<Notice> {
         self.told = true;
-        self.log.works(self.began).map(|works| Notice::works_again("the watch", &works))
+        self.log.works(self.began).map(|works| Notice::works_again("watch", &works))
     }
 
-    /// The next one may begin there.
+    /// Sets the start of the next watch.
     pub fn bookmark(&mut self, cursor: Cursor) {
         self.from = Some(cursor);
     }
 
-    /// The next one is to begin with what is there. That changes where it begins, and not when: one that is given up again and
-    /// again would else never be spared, nor a server that asked to be left alone.
+    /// Makes the next watch start with the current state, without a change of its time.
+    ///
+    /// Otherwise, repeated restarts would skip the pauses, even a pause that the server requested.
     pub fn restart(&mut self) {
         self.from = None;
     }
 
-    /// It has ended, in good order or not.
+    /// Notes the end of the watch.
     pub fn ended(&mut self, now: Moment, ended: Result<(), &StoreError>) -> Ended {
         let lasted = now.since(self.began);
         match ended {
@@ -87,37 +91,37 @@ impl WatchPlan {
         }
     }
 
-    /// The next one goes on where it ended, at once unless it was brief.
+    /// Continues where the watch ended. If the watch was short, a pause comes first.
     fn ended_in_good_order(&mut self, now: Moment, lasted: Duration) -> Ended {
         if lasted > self.retry_period {
             self.backoff.reset();
             return Ended { pause: Some(Duration::ZERO), notice: None };
         }
         let notice = self.log.failed(now, StoreErrorKind::ConnectionClosed).map(|level| {
-            Notice::new(level, format!("polling between watches: the server ends them within {lasted:.1?}"))
+            Notice::new(level, format!("watches end too early, polling in between: the last one lasted {lasted:.1?}"))
         });
         Ended { pause: Some(self.back_off()), notice }
     }
 
     fn failed(&mut self, now: Moment, lasted: Duration, error: &StoreError) -> Ended {
         use StoreErrorKind::{Expired, Forbidden, Interrupted, Unauthorized};
-        // One that lasted, and told something, has made up for those that failed before it. What is given up because it
-        // did not tell all that it should would do so the next time, unless it has been good for long.
+        // A watch that lasted and delivered an event resets the pauses. A watch that was ended because events were missing
+        // would probably fail again, so only a long time resets the pauses.
         let is_given_up = error.kind() == Interrupted;
         if self.told && lasted > if is_given_up { LONGEST_PAUSE } else { self.retry_period } {
             self.backoff.reset();
         }
         let is_first = self.backoff.is_reset();
         let notice = match error.kind() {
-            Expired => Some(Notice::of_error(Level::Debug, "watch begins anew", error)),
-            // Given up once, a watch may just have been cut; given up again and again it tells nothing.
+            Expired => Some(Notice::of_error(Level::Debug, "watch expired, restarting", error)),
+            // The first time, the connection may just have broken. Later, the watch is unreliable.
             Interrupted if is_first => None,
             kind => self.log.failed(now, kind).map(|level| match kind {
-                Interrupted => Notice::new(level, "polling: watches open and do not tell what reads find"),
+                Interrupted => Notice::new(level, "watch misses changes, polling: a proxy may buffer the events"),
                 Forbidden | Unauthorized => {
-                    Notice::of_error(level, "polling, which delays take-overs and costs requests", error)
+                    Notice::of_error(level, "watch rejected, polling (slower takeover, more requests)", error)
                 }
-                _ => Notice::of_error(level, "polling until the watch works again", error),
+                _ => Notice::of_error(level, "watch failed, polling until it recovers", error),
             }),
         };
         if error.kind() == Expired {
@@ -139,7 +143,7 @@ impl WatchPlan {
         self.jittered(pause)
     }
 
-    /// Up to a fifth longer, at random.
+    /// Adds up to 20 % jitter.
     fn jittered(&mut self, duration: Duration) -> Duration {
         duration.mul_f64(1.0 + 0.2 * self.random.f64())
     }
@@ -153,7 +157,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Watches of a candidacy, and what its clock says.
+    /// The watches of a candidacy, with a virtual clock.
     struct Scenario {
         plan: WatchPlan,
         now: Moment,
@@ -166,7 +170,7 @@ mod tests {
             Self { plan, now: Moment::from_nanos(1_000_000_000) }
         }
 
-        /// A watch that lasts so long: how long until the next one.
+        /// Runs a watch that `lasts` this long. Returns the pause before the next watch.
         fn watch(&mut self, told: bool, lasts: Duration, ended: Result<(), StoreError>) -> Duration {
             self.plan.begin(self.now);
             if told {
@@ -225,7 +229,7 @@ mod tests {
             scenario.watch(false, Duration::ZERO, Err(error(StoreErrorKind::Unavailable)));
         }
         assert_about(scenario.watch(true, secs(3), Err(error(StoreErrorKind::Unavailable))), secs(2));
-        // What is given up is not good enough for that before it has been good for long.
+        // A watch that was ended early resets the pauses only after a long time.
         assert_about(scenario.watch(true, secs(3), Err(error(StoreErrorKind::Interrupted))), secs(4));
         assert_eq!(scenario.watch(true, secs(61), Err(error(StoreErrorKind::Interrupted))), Duration::ZERO);
         // The events of the watch before it do not count.
@@ -239,12 +243,16 @@ mod tests {
     #[test]
     fn each_kind_of_end_has_its_notice_and_its_pause() {
         use StoreErrorKind::{Expired, Forbidden, Interrupted, Malformed, Timeout, Unauthorized, Unavailable};
-        let polling = "polling until the watch works again";
-        let refused = "polling, which delays take-overs and costs requests";
+        let polling = "watch failed, polling until it recovers";
+        let refused = "watch rejected, polling (slower takeover, more requests)";
         // The end, the pause after two of them, and the level and text of the notices of both.
         for (kind, pause, notices) in [
-            (Expired, 4, [Some((Level::Debug, "watch begins anew")); 2]),
-            (Interrupted, 4, [None, Some((Level::Warn, "polling: watches open and do not tell what reads find"))]),
+            (Expired, 4, [Some((Level::Debug, "watch expired, restarting")); 2]),
+            (
+                Interrupted,
+                4,
+                [None, Some((Level::Warn, "watch misses changes, polling: a proxy may buffer the events"))],
+            ),
             (Forbidden, 300, [Some((Level::Warn, refused)), None]),
             (Unauthorized, 300, [Some((Level::Warn, refused)), None]),
             (Malformed, 4, [Some((Level::Warn, polling)), None]),

@@ -1,4 +1,6 @@
-//! The rules 'Progress', 'Fitness' and 'Winding down'. With 15 s, 10 s and 2 s, but for the jitter.
+//! The rules 'Progress', 'Fitness' and 'Draining'.
+//!
+//! The durations are 15 s, 10 s and 2 s, without jitter.
 
 use super::*;
 
@@ -38,14 +40,14 @@ impl Scenario {
 fn winding_down_ends_to_the_moment_or_with_the_last_renewal() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.election.step_down(scenario.now, Some(millis(500)));
-    // A candidate that becomes unfit meanwhile has no longer to wind down, and a dropped guard ends nothing twice.
+    // A candidate that becomes unfit meanwhile no longer drains, and a dropped guard ends nothing twice.
     scenario.election.set_fit(scenario.now, false);
     scenario.election.set_fit(scenario.now, true);
     assert_eq!(scenario.wait(), millis(500));
     assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown)]);
     scenario.guard_gone();
     assert_eq!(scenario.endings(), []);
-    // Nothing is renewed any more.
+    // No renewal is sent.
     let (mut scenario, ..) = Scenario::leading();
     scenario.election.step_down(scenario.now, None);
     scenario.advance(secs(10));
@@ -164,7 +166,7 @@ fn progress_counts_after_a_step_down_too() {
 
 #[test]
 fn drain_is_renewed_for_the_given_time() {
-    // As said, and the shorter of two.
+    // The shortest of several limits applies.
     for limits in [&[Some(secs(20))][..], &[None, Some(secs(20))], &[Some(secs(20)), None, Some(secs(50))]] {
         let (mut scenario, _, record) = Scenario::leading();
         let began = scenario.now;
@@ -236,7 +238,7 @@ fn fitness_unfit_candidate_acquires_nothing() {
         reads += 1;
         assert!(scenario.answers_read(request, None).is_none(), "a write");
     }
-    assert!(reads <= 51, "it observes at the pace of anybody: {reads}");
+    assert!(reads <= 51, "the normal pace of reads: {reads}");
     scenario.election.set_fit(scenario.now, true);
     assert_eq!(scenario.write().record.holder(), Some(ME), "the campaign goes on");
 }

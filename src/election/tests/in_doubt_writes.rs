@@ -1,4 +1,4 @@
-//! The safety rule 'Open writes'.
+//! The safety rule 'In-doubt writes'.
 
 use super::*;
 
@@ -114,7 +114,7 @@ fn in_doubt_d_foreign_record_with_own_identity_ends_the_term() {
         scenario.election.campaign(false);
         scenario.advance(millis(14_999));
         scenario.found(duplicate, 11);
-        assert_eq!(scenario.wait(), millis(1), "waited for like anybody else");
+        assert_eq!(scenario.wait(), millis(1), "waits as for any candidate");
     }
 }
 
@@ -134,14 +134,11 @@ fn in_doubt_d_record_from_before_the_start_is_a_predecessors() {
     let mut scenario = Scenario::campaigning_on(held_by(ME, 15), 10);
     let events = scenario.events();
     assert!(events.iter().any(|event| matches!(event, ElectionEvent::Predecessor)));
-    assert!(
-        !events.iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)),
-        "nobody is known to be alive"
-    );
+    assert!(!events.iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)), "no process is known to run");
     scenario.advance(secs(14));
     scenario.found(held_by(ME, 15), 10);
-    assert_eq!(scenario.wait(), secs(1), "waited for like anybody else");
-    assert!(scenario.events().is_empty(), "and told once");
+    assert_eq!(scenario.wait(), secs(1), "waits as for any candidate");
+    assert!(scenario.events().is_empty(), "and reported once");
 }
 
 #[test]
@@ -156,7 +153,7 @@ fn in_doubt_d_predecessor_that_renews_is_another_process() {
         scenario.found(record.clone(), version);
         told += scenario.events().iter().filter(|event| matches!(event, ElectionEvent::IdentityConflict)).count();
     }
-    assert_eq!(told, 1, "told once, not with each of its writes");
+    assert_eq!(told, 1, "reported once, not with each of its writes");
 }
 
 #[test]
@@ -301,7 +298,7 @@ fn made_anew(create: &Write) -> LeaderElectionRecord {
 #[test]
 fn in_doubt_create_survives_an_event_from_before_the_absence() {
     let (mut scenario, create) = creating_after_a_deletion();
-    // The watch opens, on an API server that lags behind: it tells what it has.
+    // The watch opens on an API server that lags behind, and delivers an old state.
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(renewed(&held_by(OTHER, 15)), 11);
     scenario.written(&create, made_anew(&create), 13);
@@ -316,7 +313,7 @@ fn in_doubt_create_survives_an_event_of_an_unknown_object() {
     for answered in [true, false] {
         let (mut scenario, create) = creating_after_a_deletion();
         scenario.election.watch_opened(scenario.now, true);
-        // Made and deleted while nobody looked.
+        // Created and deleted without an observation.
         let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
         scenario.hears(unknown, 13);
         match answered {
@@ -386,7 +383,7 @@ fn in_doubt_copy_of_an_answered_create_is_ours_too() {
     scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() }, 16);
     assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
     let release = scenario.write();
-    assert_eq!((release.base, release.record.holder()), (Some(16), None), "nobody waits for it to run out");
+    assert_eq!((release.base, release.record.holder()), (Some(16), None), "no candidate waits for the expiry");
 }
 
 #[test]
@@ -466,7 +463,7 @@ fn in_doubt_beaten_create_does_not_delay_a_close() {
     assert!(matches!(scenario.next(), Step::Finished));
 }
 
-/// Only the store can know: a record that equals it is somebody else's.
+/// Only the store can know this. An equal record is from another process.
 #[test]
 fn in_doubt_excludes_a_write_known_to_be_unapplied() {
     let (mut scenario, _, _) = Scenario::leading();

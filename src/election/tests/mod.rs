@@ -126,8 +126,9 @@ impl Scenario {
         (scenario, deadline, record)
     }
 
-    /// A leader that has just created its lease on a store that is `far` away, and the version. Only that and what came
-    /// before it, on a connection that had to be opened, say how far.
+    /// Returns a leader that has just created its lease on a store with the round-trip time `far`, and the version.
+    ///
+    /// The election has measured only the create and the read before, which opened the connection.
     fn leading_from_afar(far: Duration) -> (Self, u64) {
         let mut scenario = Self::new();
         scenario.election.campaign(false);
@@ -368,7 +369,7 @@ fn observed(record: LeaderElectionRecord, version: u64) -> VersionedRecord {
     VersionedRecord::new(record, version, StoreData::none())
 }
 
-/// What stands in the store after `write`.
+/// Returns the record in the store after `write`.
 fn standing(write: &Write) -> LeaderElectionRecord {
     LeaderElectionRecord { uid: Some("uid-1".into()), ..write.record.clone() }
 }

@@ -197,7 +197,7 @@ fn lingers_for(scenario: &mut Scenario) -> Duration {
     scenario.now.since(began)
 }
 
-/// A take-over that nobody has answered, of an election that is closed. It owes no release, for all that it knows.
+/// Returns a closed election whose takeover has no answer. As far as the election knows, no release is needed.
 fn closed_over_a_take_over() -> (Scenario, Write) {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let hanging = scenario.write_fails(StoreErrorKind::Timeout);

@@ -54,7 +54,7 @@ fn order_record_at_a_version_seen_absent_proves_a_restore() {
         scenario.fails(create.id, StoreErrorKind::AlreadyExists);
         scenario.found(record, 10);
         scenario.advance(secs(15));
-        assert_eq!(scenario.write().base, Some(10), "not created for ever");
+        assert_eq!(scenario.write().base, Some(10), "not created forever");
     }
 }
 
@@ -79,7 +79,7 @@ fn order_a_read_from_another_absence_proves_no_restored_store() {
     let early = scenario.read();
     assert!(early.context.absent);
     scenario.fails(early.id, StoreErrorKind::Timeout);
-    // What the read finds is heard of, renewed and deleted before its answer comes.
+    // Events about the found record, its renewal and its deletion arrive before the answer to the read.
     let winners = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by("third", 15) };
     scenario.election.watch_opened(scenario.now, true);
     for event in [
@@ -177,7 +177,7 @@ fn order_api_server_older_than_its_restored_store_is_ignored() {
     let (mut opens_at, mut opened, mut reads) = (scenario.now, 0, 0);
     while scenario.now.since(since) < secs(20) {
         if scenario.now >= opens_at {
-            // It tells the same to each new watch, which comes after a longer pause each time.
+            // Each new watch gets the same event, after a longer pause each time.
             opens_at = scenario.now + secs(2) * (1 << opened);
             opened += 1;
             scenario.election.watch_opened(scenario.now, true);
@@ -201,7 +201,7 @@ fn order_old_events_do_not_show_that_a_watch_delivers() {
     scenario.found(held_by("old", 15), 1_000);
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(held_by("old", 15), 1_000);
-    // The store was restored, and the watch with it: what it tells now is no news to us.
+    // The store was restored, and the watch with it. The events have old versions.
     let mut record = held_by("new", 15);
     for version in 500..510 {
         scenario.advance(millis(600));
@@ -216,7 +216,7 @@ fn order_old_events_do_not_show_that_a_watch_delivers() {
             return;
         }
     }
-    panic!("nobody has_read");
+    panic!("no read");
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn order_restored_a_reused_version_confirms_nothing() {
     scenario.elected();
     scenario.election.on_change(scenario.now, scenario.now, other(502));
     assert_eq!(scenario.lost(), None);
-    // After what was told of is known.
+    // The same after the record of the event is known.
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
     scenario.election.on_change(scenario.now, scenario.now, other(500));

@@ -1,4 +1,4 @@
-//! The pace of requests, rounds, and what is told.
+//! The pace of requests, rounds, and events.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn a_store_that_asks_for_a_pause_gets_all_of_it() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
     scenario.election.on_response(scenario.now, write.id, busy(secs(70)));
-    // What others do meanwhile does not shorten it.
+    // Events about other candidates do not shorten the pause.
     scenario.advance(secs(30));
     scenario.hears(held_by("", 2), 11);
     assert_eq!(scenario.quiet_for(), secs(40));
@@ -77,7 +77,7 @@ fn a_release_keeps_a_pause_that_leaves_time_for_another_attempt() {
     scenario.guard_gone();
     let release = scenario.write();
     scenario.election.on_response(scenario.now, release.id, busy(secs(60)));
-    assert_eq!(scenario.wait(), secs(1), "but somebody waits for it");
+    assert_eq!(scenario.wait(), secs(1), "but a caller waits for the release");
 
     let (mut scenario, _) = Scenario::leading_from_afar(millis(400));
     scenario.guard_gone();
@@ -116,7 +116,7 @@ fn from_far_away_a_release_may_take_all_that_is_left() {
     assert_eq!(scenario.write().timeout, millis(1_750));
 }
 
-/// What the thread does when the guard goes while a renewal is in flight.
+/// Runs the steps of the thread when the guard is dropped while a renewal is in flight.
 #[test]
 fn release_up_to_500_ms_away_lets_a_renewal_finish_in_time() {
     for far in [1, 20, 50, 100, 200, 300, 400, 500] {
@@ -248,7 +248,7 @@ fn request_lost_with_its_connection_is_resent_once_at_once() {
     scenario.write_fails(StoreErrorKind::ConnectionClosed);
     scenario.write_fails(StoreErrorKind::ConnectionClosed);
     scenario.next();
-    assert!(scenario.round_over(), "one round all the same");
+    assert!(scenario.round_over(), "still one round");
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn a_lease_that_is_gone_has_no_leader() {
             scenario.wait_out();
             scenario.found_nothing();
         }
-        assert!(matches!(scenario.events()[..], [ElectionEvent::Leader(None)]), "told: {told}");
+        assert!(matches!(scenario.events()[..], [ElectionEvent::Leader(None)]), "reported: {told}");
     }
 }
 
@@ -351,7 +351,7 @@ fn try_once_looks_again_when_its_look_was_interrupted() {
     let mut scenario = Scenario::trying_once();
     let context = scenario.read();
     scenario.fails(context.id, StoreErrorKind::Interrupted);
-    assert!(!scenario.round_over(), "nobody has answered");
+    assert!(!scenario.round_over(), "no answer yet");
     scenario.found_nothing();
     scenario.wins(10);
 }

@@ -1,4 +1,4 @@
-//! The safety rules, but for open writes.
+//! The safety rules, except those for in-doubt writes.
 
 use super::*;
 
@@ -82,14 +82,14 @@ fn loss_is_final_and_has_the_reason_that_was_there_first() {
     assert!(!deadline.is_valid(scenario.now));
     scenario.guard_gone();
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
-    // Nobody had looked.
+    // The same if the expiry was not noticed before.
     for end in [|it: &mut Election, now| it.step_down(now, None), |it: &mut Election, now| it.guard_gone(now, now)] {
         let (mut scenario, ..) = Scenario::leading();
         scenario.advance(secs(10));
         end(&mut scenario.election, scenario.now);
         assert_eq!(scenario.lost(), Some(StopReason::Expired));
     }
-    // Whoever took over from it came later.
+    // A later takeover does not change the reason.
     let (mut scenario, ..) = Scenario::leading();
     let renewal = scenario.due_write();
     scenario.advance(secs(8));
@@ -105,7 +105,7 @@ fn loss_is_final_a_second_step_down_changes_nothing() {
         deadline.end(scenario.now, StopReason::SteppedDown);
         scenario.election.step_down(scenario.now, None);
         let renewal = scenario.due_write();
-        assert_eq!(renewal.record.holder(), Some(ME), "work that is winding down is still covered");
+        assert_eq!(renewal.record.holder(), Some(ME), "draining work is still renewed");
         scenario.applied(&renewal, version);
     }
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
@@ -207,7 +207,7 @@ fn the_fencing_token_grows_over_deletion_and_re_creation() {
     scenario.events();
     scenario.election.campaign(false);
     let create = scenario.write();
-    assert_eq!((create.base, create.record.lease_transitions), (None, Some(0)), "transitions begin anew");
+    assert_eq!((create.base, create.record.lease_transitions), (None, Some(0)), "transitions start again");
     let anew = LeaderElectionRecord { uid: Some("uid-2".into()), ..create.record.clone() };
     scenario.written(&create, anew, 17);
     assert_eq!(scenario.elected().1, 17, "the token does not");
@@ -242,7 +242,7 @@ fn one_request_never_eats_the_whole_renew_deadline() {
 #[test]
 fn term_of_a_delayed_holder_expires_without_spinning() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    // The holder's thread stands between ending the term and saying so, and no renewal gets through.
+    // The holder's thread is stopped between ending the term and sending the step-down, and no renewal succeeds.
     deadline.end(scenario.now, StopReason::SteppedDown);
     let until = scenario.now + secs(10);
     while let Some(request) = scenario.request_before(until) {

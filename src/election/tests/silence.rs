@@ -1,4 +1,4 @@
-//! Watches that say nothing, or nothing that is news: when that is noticed, and what it says of them.
+//! Watches without events, or with outdated events.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn old_events_do_not_keep_a_watch_fresh() {
     let since = scenario.now;
     let mut record = held_by(OTHER, 15);
     for version in 80..100 {
-        // A server that lags behind tells of renewals that have long been known.
+        // A server that lags behind delivers renewals that are already known.
         record = renewed(&record);
         scenario.hears(record.clone(), version);
         if let Some(request) = scenario.request_before(scenario.now + secs(2)) {
@@ -33,7 +33,7 @@ fn old_events_do_not_keep_a_watch_fresh() {
             return;
         }
     }
-    panic!("nobody has_read");
+    panic!("no read");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn quiet_watch_owes_nothing_for_an_absent_lease() {
     scenario.found_nothing();
     scenario.advance(secs(60));
     scenario.next();
-    assert!(!scenario.stale(), "there was nothing to tell");
+    assert!(!scenario.stale(), "there was no change");
 }
 
 #[test]

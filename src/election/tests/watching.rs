@@ -1,4 +1,4 @@
-//! What a watch saves, and that nothing rests on it.
+//! Watches save requests, and correctness does not depend on watches.
 
 use super::*;
 
@@ -69,7 +69,7 @@ fn the_losers_of_a_herd_resolve_by_the_event() {
     assert!(!scenario.stale());
 }
 
-/// Nothing more will be told: whoever waited for that would wait for a retry period.
+/// No more event will come, so waiting for an event would take a retry period.
 #[test]
 fn beaten_create_waits_for_no_event_that_came_before() {
     let mut scenario = Scenario::new();
@@ -159,8 +159,8 @@ fn late_echoes_old_events_and_late_deletions_cost_no_term() {
     let (mut scenario, deadline, record) = Scenario::leading_and_watching();
     let renewal = scenario.due_write();
     let current = scenario.applied(&renewal, 15);
-    // Our own echoes, late and doubled; a predecessor's; a first ADDED from before our own write; a deletion that came
-    // before the object was made anew.
+    // Late and duplicate events of own writes, an event of an earlier holder, an ADDED event from before the own write, and a
+    // deletion from before the object was created again.
     scenario.hears(current, 15);
     scenario.hears(record, 10);
     scenario.hears(held_by(OTHER, 15), 9);
@@ -250,8 +250,8 @@ fn held_lease_is_read_after_a_third_of_its_duration_in_silence() {
     assert_eq!(scenario.wait(), secs(5));
     scenario.wait_out();
     scenario.found(held_by(OTHER, 15), 10);
-    assert!(!scenario.stale(), "there was nothing to tell");
-    // Should the leader be dead nobody else looks either: no sooner than after another third.
+    assert!(!scenario.stale(), "there was no change");
+    // The next read is after another third, even if the leader is dead.
     assert_eq!(scenario.wait(), secs(5));
 }
 
@@ -265,7 +265,7 @@ fn watch_that_missed_a_read_result_is_polled_beside_and_dropped() {
     scenario.wait_out();
     scenario.next();
     assert!(scenario.stale() && !scenario.election.watch.is_open());
-    // A read from before the watch has nothing to say about it.
+    // A read from before the watch does not count.
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.wait_out();
     let read = scenario.read();
@@ -303,7 +303,7 @@ fn conflict_without_an_event_makes_a_watch_stale() {
     let began = scenario.now;
     let mut version = 12;
     while !scenario.stale() {
-        assert!(scenario.now.since(began) <= secs(3), "a watch that tells nothing is relied upon");
+        assert!(scenario.now.since(began) <= secs(3), "a watch without events is trusted");
         match scenario.next() {
             Step::Wait(until) => scenario.now = until,
             Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
@@ -336,7 +336,7 @@ fn open_but_silent_watch_is_polled_beside() {
     let mut read_at = scenario.now;
     let began = scenario.now;
     scenario.election.watch_opened(scenario.now, true);
-    // As behind a proxy that keeps to itself what it gets: every new watch opens, and then says nothing.
+    // As behind a proxy that buffers all events: every new watch opens, and delivers no event.
     while scenario.now.since(began) < secs(300) {
         if scenario.stale() {
             scenario.election.watch_opened(scenario.now, true);
@@ -359,13 +359,13 @@ fn slowly_renewing_holder_is_read_no_more_than_needed() {
     scenario.advance(millis(4_500));
     record = renewed(&record);
     scenario.hears(record.clone(), 11);
-    assert_eq!(scenario.wait(), secs(9), "twice the longest gap between changes that were told in this term");
+    assert_eq!(scenario.wait(), secs(9), "twice the longest gap between delivered changes of this term");
     scenario.advance(millis(8_500));
     record = renewed(&record);
     scenario.hears(record.clone(), 12);
     assert_eq!(scenario.wait(), millis(13_500), "and always less than the lease lasts");
     scenario.hears(held_by("third", 15), 13);
-    assert_eq!(scenario.wait(), secs(5), "a new term begins anew");
+    assert_eq!(scenario.wait(), secs(5), "a new term starts again");
 }
 
 #[test]
@@ -428,7 +428,7 @@ fn unheld_lease_makes_no_watch_stale() {
 fn deletion_between_watches_is_found_by_a_read() {
     let mut scenario = Scenario::standing_by();
     scenario.election.watch_lost(scenario.now);
-    // It begins from scratch and tells of nothing, for nothing is there.
+    // The watch starts from scratch and delivers no event, because there is no record.
     scenario.election.watch_opened(scenario.now, true);
     assert!(scenario.wait() <= millis(2400));
     scenario.wait_out();

@@ -1,28 +1,32 @@
-//! What an election runs by.
+//! Setters for the identity and the durations of an election.
 
 use std::time::Duration;
 
 use super::LeaderElectorBuilder;
 
 impl LeaderElectorBuilder {
-    /// Who this candidate is in the record. Default: the host's name and 64 random bits.
+    /// Sets the identity that this candidate writes to the record.
     ///
-    /// An identity must have 1 to 1,024 bytes and no control characters.
+    /// The identity must be unique among running processes. A candidate that finds another process with its identity
+    /// logs an error. An identity has 1 to 1,024 bytes and no control characters.
     ///
-    /// No two processes may ever use the same identity at a time: who finds another that does says so in the log. One that
-    /// restarts within a lease duration of its own crash under the same identity waits like anybody else, unless
-    /// [`reclaim_own_identity`](Self::reclaim_own_identity) is set.
+    /// A process that restarts under its previous identity waits until the lease expires, like any other candidate.
+    /// [`reclaim_own_identity`](Self::reclaim_own_identity) changes that.
+    ///
+    /// Defaults to the host name and 64 random bits.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.config.identity = Some(identity.into());
         self
     }
 
-    /// How long others wait after the last renewal before they take the lease over. Rounded up to whole seconds, which
-    /// is what the record holds. All durations lie between 1 ms and 31 bits of seconds (68 years).
+    /// Sets how long standbys wait after the last renewal before they take over.
     ///
-    /// If the renew deadline is set, the lease duration is one and a half times the renew deadline, or a second more than the
-    /// renew deadline if that is longer. If only the retry period is set, the lease duration is seven and a half times the
-    /// retry period. These are client-go's proportions of 15 : 10 : 2.
+    /// The value is rounded up to whole seconds, because the record holds whole seconds. Every duration of the builder
+    /// must lie between 1 ms and 31 bits of seconds (68 years).
+    ///
+    /// The default follows from the other durations in client-go's proportions of 15 : 10 : 2. If the renew deadline is
+    /// set, the default is 1.5 times that deadline, but at least one second more than the deadline. If only the retry
+    /// period is set, the default is 7.5 times the retry period.
     ///
     /// Defaults to 15 s.
     ///
@@ -42,14 +46,15 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// How long the leader keeps trying to renew before it gives up: a term is valid for this long from the moment
-    /// before its last successful renewal was sent.
+    /// Sets how long a term stays valid without a successful renewal.
     ///
-    /// It must be less than the lease duration, by at least a second where client-go may be a candidate too
-    /// (see [`no_client_go_peers`](Self::no_client_go_peers)). The ratio of the two is how much clock rates may differ.
+    /// The time counts from just before the last successful renewal was sent. The renew deadline must be shorter than
+    /// the lease duration. If client-go may be a candidate, the difference must be at least 1 s (see
+    /// [`no_client_go_peers`](Self::no_client_go_peers)). The ratio of the two durations is the tolerated difference of
+    /// clock rates. The renew deadline must be longer than 1.2 times the retry period.
     ///
-    /// If the lease duration is set, the renew deadline is two thirds of the lease duration, or a second less than the lease
-    /// duration if that is shorter. If only the retry period is set, the renew deadline is five times the retry period.
+    /// If the lease duration is set, the default is two thirds of that duration, but at least one second less than that
+    /// duration. If only the retry period is set, the default is five times the retry period.
     ///
     /// Defaults to 10 s.
     pub fn renew_deadline(mut self, renew_deadline: Duration) -> Self {
@@ -57,11 +62,12 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// How long to wait between tries of what failed, and between looks at who leads where the lease cannot be watched; up
-    /// to a fifth longer, at random.
+    /// Sets the delay between retries, and between polls while no watch is open.
     ///
-    /// If only the retry period is set, the retry period changes the [lease duration](Self::lease_duration) and the
-    /// [renew deadline](Self::renew_deadline): a retry period of 5 s sets them to 38 s and 25 s.
+    /// The elector adds up to 20 % of random delay.
+    ///
+    /// If only the retry period is set, the [lease duration](Self::lease_duration) and the [renew
+    /// deadline](Self::renew_deadline) follow. A retry period of 5 s sets them to 38 s and 25 s.
     ///
     /// Defaults to 2 s, or a fifth of the renew deadline if the lease duration or the renew deadline is set.
     pub fn retry_period(mut self, retry_period: Duration) -> Self {
@@ -69,30 +75,36 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// How often a healthy leader renews. Default: the retry period, at most half of the renew deadline.
+    /// Sets how often a healthy leader renews the lease.
     ///
-    /// Apart from the retry period, which only paces tries after a failure. More often: a term has more left when trouble
-    /// begins, and so rides out longer trouble. Less often: fewer writes to the store. At most half of the renew deadline,
-    /// so that there is time for two tries at least.
+    /// The retry period applies only after a failure. With a shorter interval, a term has more time left when a failure
+    /// begins. With a longer interval, the store receives fewer writes. The interval is at most half of the renew
+    /// deadline, so that there is time for at least two attempts.
+    ///
+    /// Defaults to the retry period, or half of the renew deadline if that is shorter.
     pub fn renew_interval(mut self, renew_interval: Duration) -> Self {
         self.config.renew_interval = Some(renew_interval);
         self
     }
 
-    /// How long dropping or releasing a guard may block until the release is confirmed. Default: the retry period.
+    /// Sets how long dropping or releasing a guard may block until the release is confirmed.
     ///
-    /// A server that is half a second of round trip away needs up to four of them: one for a renewal that is under way, and
-    /// three where a new connection has to be opened.
+    /// A release can need four round trips: one for the renewal in flight, and three if a new connection must be
+    /// opened. A round trip of 0.5 s can therefore need 2 s.
+    ///
+    /// Defaults to the retry period.
     pub fn release_timeout(mut self, release_timeout: Duration) -> Self {
         self.config.release_timeout = Some(release_timeout);
         self
     }
 
-    /// Takes over at once a record that has our identity although this process did not write it, as client-go does.
+    /// Sets whether this candidate takes over a record with its own identity at once.
     ///
-    /// Only for platforms that guarantee that an identity is never used twice at a time, such as a StatefulSet's pod
-    /// names: with another process alive that has it, both would believe that they lead, in turns of a retry period.
-    /// Default: false.
+    /// client-go always does so. Enable this setting only if the platform guarantees that an identity is never in use
+    /// twice, as with the pod names of a StatefulSet. If another running process has the same identity, each process
+    /// takes the lease from the other every retry period. Both can then hold a valid guard.
+    ///
+    /// Defaults to `false`.
     ///
     /// # Examples
     ///
@@ -106,8 +118,12 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// Says that no candidate for this lease runs client-go, which compares records in whole seconds and therefore needs
-    /// a second between renew deadline and lease duration. Default: false.
+    /// Declares that no candidate for this lease runs client-go.
+    ///
+    /// client-go compares records in whole seconds and therefore needs 1 s between the renew deadline and the lease
+    /// duration. This declaration removes that rule.
+    ///
+    /// Defaults to `false`.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! What is asked of a leader besides its lease: that it is fit, and that its work makes progress.
+//! Setters for fitness, for progress of the work, and for draining.
 
 use std::time::Duration;
 
@@ -8,14 +8,17 @@ use crate::runtime::probing::SharedProbe;
 use crate::util::sync::Arc;
 
 impl LeaderElectorBuilder {
-    /// Ends a term whose work does not [report progress](crate::LeaderGuard::report_progress) for so long: a worker that hangs does not
-    /// lead for ever, because the elector's thread is healthy. At least the retry period. Default: it need not say so.
+    /// Ends a term whose work reports no progress for `within`.
     ///
-    /// The term is valid until the earlier of what its renewals cover and `within` after the last progress, to the very moment,
-    /// also when every other thread is stopped. From then on it is not renewed either, and nothing is released while the guard
-    /// exists: the lease runs out, and another that is fit leads a lease duration after it has heard of the last renewal. The work
-    /// has to call `report_progress` instead of `is_leader`, or the term ends each time. The first progress is the
-    /// acquisition itself, so a guard that nobody takes ends, too.
+    /// Without this setting, a leader whose work hangs leads forever, because the elector's thread still renews the
+    /// lease. The work must call [`report_progress`](crate::LeaderGuard::report_progress) instead of `is_leader`, or
+    /// every term ends after `within`. `within` must be at least the retry period.
+    ///
+    /// The term ends exactly `within` after the last progress, even if every other thread is stopped. The acquisition
+    /// counts as the first progress. The lease is then no longer renewed, and not released while the guard exists. A
+    /// fit standby leads one lease duration after the last renewal that the standby observed.
+    ///
+    /// Defaults to no timeout.
     ///
     /// # Examples
     ///
@@ -25,7 +28,7 @@ impl LeaderElectorBuilder {
     ///
     /// let elector = LeaderElector::builder("jobs").progress_timeout(Duration::from_secs(60)).start()?;
     /// let guard = elector.block_until_leader()?;
-    /// while guard.report_progress() { /* one unit of work, that takes less than a minute */ }
+    /// while guard.report_progress() { /* one unit of work that takes less than a minute */ }
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn progress_timeout(mut self, within: Duration) -> Self {
@@ -33,17 +36,25 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// Leads only while `probe` says so: it is run each retry period, on a thread of its own. A candidate that is not fit acquires
-    /// nothing, and one that leads ends its term ([`StopReason::Unfit`](crate::StopReason::Unfit)); when it drops its guard another
-    /// leads within milliseconds.
+    /// Sets a probe that decides whether this candidate may lead.
     ///
-    /// What is not known is a no: nobody leads before the first yes. A no counts at once, and so does a panic. When the probe has
-    /// said nothing for the [`probe_timeout`](Self::probe_timeout) that is a no, too. Who becomes fit again may acquire after a
-    /// retry period, after two of them the next time, then four, up to four lease durations; who has been fit for that long after
-    /// its wait begins anew. If nobody is fit, nobody leads.
+    /// The probe runs every retry period on its own thread. A candidate is unfit until the probe has returned `true`.
+    /// The candidate becomes unfit as soon as the probe returns `false` or panics. A candidate is also unfit if the
+    /// probe does not return `true` for the [`probe_timeout`](Self::probe_timeout).
     ///
-    /// A probe that has panicked is run again. One that hangs leaves the candidate unfit until it returns. Set again, this replaces
-    /// the probe. A clone of this builder has the same one: its electors run it in turns, and one run answers all who wait for it.
+    /// An unfit candidate acquires nothing. An unfit leader ends its term with
+    /// [`StopReason::Unfit`](crate::StopReason::Unfit). If the leader then drops its guard, another candidate leads
+    /// within milliseconds. If every candidate is unfit, there is no leader.
+    ///
+    /// After a recovery, the candidate waits one retry period before it may acquire. Every further recovery doubles the
+    /// wait, up to four lease durations. If the candidate then stays fit for twice the last wait, the next wait is one
+    /// retry period again.
+    ///
+    /// A probe that has panicked runs again. A probe that hangs keeps the candidate unfit until the probe returns. A
+    /// second call of this method replaces the probe. Clones of the builder share the probe, and their electors run the
+    /// probe in turns. One run answers all electors that wait.
+    ///
+    /// Defaults to no probe, which counts as fit.
     ///
     /// # Examples
     ///
@@ -62,9 +73,13 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// Leads only while the program says so, by a flag that many electors may share. Beside [`fit_while`](Self::fit_while) both have
-    /// to say so. What is said there of a candidate that is not fit holds for this as well; but a flag may be silent. Set again, this
-    /// replaces the flag.
+    /// Sets a flag by which the program decides whether this candidate may lead.
+    ///
+    /// Several electors can share one flag. If a probe is also [set](Self::fit_while), both must report fit. The rules
+    /// of [`fit_while`](Self::fit_while) for unfit candidates and for recovery also apply here. A flag has no timeout.
+    /// A second call of this method replaces the flag.
+    ///
+    /// Defaults to no flag, which counts as fit.
     ///
     /// # Examples
     ///
@@ -81,10 +96,13 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// For how long the probe of [`fit_while`](Self::fit_while) may say nothing, counted from when it last said yes. It is run again
-    /// a retry period after its last run began, or when that ends if it takes longer: so this is to be more than the retry period
-    /// and the longest run together, and more than two runs where clones of a builder share the probe. Nothing without a
-    /// probe. Default: the renew deadline.
+    /// Sets how long the candidate stays fit after the probe last returned `true`.
+    ///
+    /// The probe of [`fit_while`](Self::fit_while) runs one retry period after its last run began, or when a longer run
+    /// ends. The timeout must exceed the retry period. Allow for the retry period and the longest run together. If
+    /// clones of a builder share the probe, allow for more than two runs. The setting has no effect without a probe.
+    ///
+    /// Defaults to the renew deadline.
     ///
     /// # Examples
     ///
@@ -100,9 +118,13 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// For how long a term that has ended is renewed while its work winds down and its guard is not dropped: after that the lease is
-    /// left to run out. It holds after [`step_down`](crate::LeaderGuard::step_down), a panic in a scope, and when the candidate
-    /// becomes unfit. Default: the renew deadline, but after a step-down until the guard goes. Zero: not at all.
+    /// Limits how long the lease is renewed after a term has ended while the guard still exists.
+    ///
+    /// After the limit, the lease expires. The limit applies after a [`step_down`](crate::LeaderGuard::step_down),
+    /// after a panic in a scope, and after the candidate has become unfit. Zero stops renewals at once.
+    ///
+    /// Defaults to the renew deadline. After a step-down there is no default limit, and the lease is renewed until the
+    /// guard is dropped.
     ///
     /// # Examples
     ///

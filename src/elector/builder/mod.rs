@@ -1,4 +1,4 @@
-//! How a candidacy is set up.
+//! The builder of an elector.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -20,7 +20,35 @@ mod fitness;
 #[cfg(feature = "kubernetes")]
 mod object;
 
-/// Sets up a [`LeaderElector`]. Made by [`LeaderElector::builder`].
+/// A builder for a [`LeaderElector`], created by [`LeaderElector::builder`].
+///
+/// | Setter | Default | Meaning |
+/// | --- | --- | --- |
+/// | [`lease_duration`](Self::lease_duration) | 15 s | time that standbys wait after the last renewal |
+/// | [`renew_deadline`](Self::renew_deadline) | 10 s | time that a term stays valid without a renewal |
+/// | [`retry_period`](Self::retry_period) | 2 s | delay between retries, and between polls without a watch |
+/// | [`renew_interval`](Self::renew_interval) | retry period | time between renewals of a healthy leader |
+/// | [`release_timeout`](Self::release_timeout) | retry period | time that dropping a guard may block |
+/// | [`identity`](Self::identity) | host name and 64 random bits | unique name of the candidate |
+/// | [`reclaim_own_identity`](Self::reclaim_own_identity) | `false` | take over a record with the own identity at once |
+/// | [`no_client_go_peers`](Self::no_client_go_peers) | `false` | allow a renew deadline closer to the lease duration |
+/// | [`progress_timeout`](Self::progress_timeout) | none | time that the work may go without reporting progress |
+/// | [`fit_while`](Self::fit_while), [`fitness`](Self::fitness) | none | whether this candidate may lead |
+/// | [`probe_timeout`](Self::probe_timeout) | renew deadline | time that a candidate stays fit after the probe returned `true` |
+/// | [`drain_timeout`](Self::drain_timeout) | renew deadline; no limit after a step-down | time that the lease is kept while the work of an ended term finishes |
+/// | [`observer`](Self::observer) | none | receives reports about the elector |
+///
+/// If only some of the first three durations are set, the others follow in client-go's proportions. The setting
+/// `lease_duration(30 s)` alone gives 30 s, 20 s and 4 s. [`validate`](Self::validate) returns the effective settings.
+///
+/// Three methods choose the store and start the elector:
+///
+/// - `start` finds the Kubernetes cluster, and `start_with_client` uses a client of the program (feature `kubernetes`).
+/// - [`start_on`](Self::start_on) uses any [`Store`].
+/// - [`start_on_both`](Self::start_on_both) uses two stores at once, to migrate from one to the other.
+///
+/// The methods for the Kubernetes object (`kubeconfig`, `context`, `resource_lock`, `label`, `annotation`,
+/// `owner_reference`, `events`) and [`namespace`](Self::namespace) apply to `start` and `start_with_client` only.
 ///
 /// # Examples
 ///
@@ -52,7 +80,10 @@ pub struct LeaderElectorBuilder {
 }
 
 impl LeaderElector {
-    /// Begins a candidacy for the Lease `name`.
+    /// Returns a builder for an elector on the Lease `name`.
+    ///
+    /// Nothing happens before one of the `start` methods. With a store other than Kubernetes, `name` is the key of the
+    /// record.
     pub fn builder(name: impl Into<String>) -> LeaderElectorBuilder {
         LeaderElectorBuilder::new(name.into())
     }
@@ -70,14 +101,19 @@ impl LeaderElectorBuilder {
         }
     }
 
-    /// The Lease's namespace. Default: that of the kubeconfig's context or of the pod, else `default`.
+    /// Sets the namespace of the Lease.
+    ///
+    /// Defaults to the namespace of the kubeconfig context, then of the pod, then `default`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Tells `observer` what the elector does, on a thread of its own. Several may be added, each with its thread; a clone of
-    /// this builder has the same ones.
+    /// Adds an observer that receives reports about the elector on its own thread.
+    ///
+    /// Several observers may be added, each with its own thread. Clones of the builder share the observers.
+    ///
+    /// Defaults to no observer.
     ///
     /// # Examples
     ///
@@ -88,10 +124,10 @@ impl LeaderElectorBuilder {
     ///
     /// impl Observer for Audit {
     ///     fn on_started_leading(&self, fencing_token: u64) {
-    ///         println!("a term began: {fencing_token}");
+    ///         println!("started leading with token {fencing_token}");
     ///     }
     ///     fn on_stopped_leading(&self, reason: &StopReason) {
-    ///         println!("it ended: {reason}");
+    ///         println!("stopped leading: {reason}");
     ///     }
     /// }
     ///
@@ -103,21 +139,21 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// Checks every rule but those for names, which are the store's, and gives what the election would run by.
+    /// Validates the configuration and returns the effective settings.
+    ///
+    /// Does not check the name, because the rules for names depend on the store.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] that names the field, its value and the rule.
+    /// - Returns [`ConfigError`] with the field, its value and the rule if a setting breaks a rule.
     pub fn validate(&self) -> Result<Settings, ConfigError> {
         self.config.validate()
     }
 
-    /// Starts the elector's thread on any store, which others may share. The builder's name is the key.
+    /// Starts an elector on any store.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] for a violated rule, also when a [`namespace`](Self::namespace), a label, an annotation or an
-    /// owner is set, which a store has itself if it has any; [`Error::Thread`].
+    /// The name of the builder is the key of the record. Several electors can share a store in an `Arc`. The method
+    /// sends no request. The elector retries and logs if the store is unreachable.
     ///
     /// # Examples
     ///
@@ -127,37 +163,49 @@ impl LeaderElectorBuilder {
     /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Config`] if a setting breaks a rule.
+    /// - Returns [`Error::Config`] if a [`namespace`](Self::namespace), a cluster, a label, an annotation, an owner,
+    ///   events or a kind of object is set. Configure these on the store.
+    /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     pub fn start_on(self, store: impl Store) -> Result<LeaderElector, Error> {
         let settings = self.check_start_on()?;
         let entry = self.entry(store)?;
         let fields = LogFields::new(entry.describe(), &settings.identity);
-        log_with!(log::Level::Info, fields; "candidate {}{}", fields.identity, entry.at());
+        log_with!(log::Level::Info, fields; "elector started as {}{}", fields.identity, entry.at());
         LeaderElector::spawn(settings, entry, None, fields, &self.asking).map_err(Error::Thread)
     }
 
-    /// Starts an elector on two stores at once, for a fleet that moves from one to the other: it leads while it holds the
-    /// builder's name in both. It excludes every candidate on either of them alone, and those on both.
+    /// Starts an elector that leads only while it holds the record in both stores.
     ///
-    /// These are two elections with one guard, for no compare-and-swap spans two objects. It campaigns for the secondary only
-    /// while it holds the primary, its term is valid while both are, and the loss of one ends both. The secondary is released
-    /// first, and both within one release timeout. The [fencing token](crate::LeaderGuard::fencing_token) is the secondary's
-    /// version; it is comparable with those of candidates on the primary alone where both objects are in one etcd, and not where
-    /// they are in two stores that count apart. Somebody leads, for [`current_leader`](LeaderElector::current_leader) and
-    /// [`Transition`](crate::Transition), when both records name the same. Each record has its own two threads. Observers are told
-    /// of the requests and watches of both, and counters count both; a watch is open when both are, and the last contact is the
-    /// older of those with each.
+    /// Use this method to migrate a fleet from one store to another. The elector excludes every candidate on either
+    /// store alone, and every candidate on both stores.
     ///
-    /// Every candidate names the two in the same order: of two in opposite orders each can hold one and wait for the other, and
-    /// then nobody leads. Who waits for the secondary says so in the log, at `info`. They are two different records: on one and
-    /// the same it never leads, and says that another process uses its identity.
+    /// **Order.** The elector campaigns for the secondary only while it holds the primary. Its term is valid while both
+    /// records are valid, and losing one record ends both. The secondary is released first. Both releases share one
+    /// release timeout.
     ///
-    /// Move a fleet in steps, all candidates through each before any begins the next: primary, both, secondary. The pairings
-    /// that exclude each other, and what holds beside client-go's `configmapsleases`, are listed in
-    /// [docs/MIGRATING.md](https://docs.rs/crate/leasehold/latest/source/docs/MIGRATING.md). Use the same durations throughout.
+    /// **Same order everywhere.** Every candidate must name the two stores in the same order. Two candidates with
+    /// opposite orders can each hold one record and wait for the other, and then there is no leader. A candidate that
+    /// waits for the secondary logs that at level `info`. The two records must differ. With the same record twice, the
+    /// elector never leads and logs an identity conflict.
     ///
-    /// # Errors
+    /// **Migration.** Move a fleet in three steps: primary, both, secondary. All candidates must complete a step before
+    /// any candidate begins the next step. Use the same durations throughout. [CLIENT-GO.md] lists which candidates
+    /// exclude each other, and the limits of client-go's `configmapsleases`.
     ///
-    /// As for [`start_on`](Self::start_on).
+    /// **Fencing.** The [fencing token](crate::LeaderGuard::fencing_token) is the version of the secondary. If both
+    /// objects are in one etcd, the token is comparable with the tokens of candidates on the primary alone. If the
+    /// stores count separately, the tokens are not comparable.
+    ///
+    /// **Reports.** [`current_leader`](LeaderElector::current_leader) and [`Transition`](crate::Transition) report a
+    /// leader when both records name the same holder. Each record has two threads. Observers and counters include the
+    /// requests and watches of both stores. A watch counts as open if both watches are open. The last contact is the
+    /// older one of the two.
+    ///
+    /// [CLIENT-GO.md]: https://docs.rs/crate/leasehold/latest/source/docs/CLIENT-GO.md
     ///
     /// # Examples
     ///
@@ -173,19 +221,23 @@ impl LeaderElectorBuilder {
     /// # drop(guard);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`start_on`](Self::start_on).
     pub fn start_on_both(self, primary: impl Store, secondary: impl Store) -> Result<LeaderElector, Error> {
         let settings = self.check_start_on()?;
         let (primary, secondary) = (self.entry(primary)?, self.entry(secondary)?);
         let fields = LogFields::new(primary.describe(), &settings.identity).and(&secondary.describe());
-        log_with!(log::Level::Info, fields; "candidate {}{}{}", fields.identity, primary.at(), secondary.at());
+        log_with!(log::Level::Info, fields; "elector started as {}{}{}", fields.identity, primary.at(), secondary.at());
         LeaderElector::spawn(settings, primary, Some(secondary), fields, &self.asking).map_err(Error::Thread)
     }
 
-    /// What a store has itself, if it has any, is not the builder's.
+    /// Returns an error if a setting is made here that belongs to the store.
     fn check_start_on(&self) -> Result<Settings, ConfigError> {
         let settings = self.validate()?;
         let namespace = self.namespace.as_deref().unwrap_or_default();
-        let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
+        let rule = "cannot be combined with start_on; set the namespace in the store";
         require(self.namespace.is_none(), "namespace", format_args!("{namespace:?}"), rule)?;
         #[cfg(feature = "kubernetes")]
         self.check_no_object()?;
@@ -208,7 +260,7 @@ impl fmt::Debug for LeaderElectorBuilder {
     }
 }
 
-// An observer or a probe is only ever passed on: nothing here is left half-done by a panic.
+// A panic cannot leave the builder half-changed, because observers and probes are only passed on.
 impl UnwindSafe for LeaderElectorBuilder {}
 impl RefUnwindSafe for LeaderElectorBuilder {}
 

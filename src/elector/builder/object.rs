@@ -1,4 +1,4 @@
-//! How a candidacy finds its cluster, and the object that holds the record.
+//! Setters for the cluster and the object, and the methods that start an elector there.
 
 use std::path::PathBuf;
 
@@ -16,9 +16,11 @@ use crate::util::names::{check_name, check_namespace};
 use crate::util::sync::Arc;
 
 impl LeaderElectorBuilder {
-    /// The kubeconfig file that names the cluster, for [`start`](Self::start). Default: as
-    /// [`ClientConfig::infer`](crate::backends::kubernetes::client::ClientConfig::infer) finds it. It takes
-    /// the feature `kubeconfig`; without that `start` says so.
+    /// Sets the kubeconfig file that [`start`](Self::start) reads.
+    ///
+    /// Requires the `kubeconfig` feature; without the feature, `start` returns an error.
+    ///
+    /// Defaults to the lookup of [`ClientConfig::infer`](crate::backends::kubernetes::client::ClientConfig::infer).
     ///
     /// # Examples
     ///
@@ -33,17 +35,23 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// The context of the kubeconfig file, for [`start`](Self::start): of [`kubeconfig`](Self::kubeconfig), or else of `KUBECONFIG`
-    /// or `~/.kube/config`, also in a pod. Default: the current one. It takes the feature `kubeconfig`, too.
+    /// Selects a context of the kubeconfig file by name.
+    ///
+    /// The file is the one of [`kubeconfig`](Self::kubeconfig), or else of `KUBECONFIG` or `~/.kube/config`, even in a
+    /// pod. Requires the `kubeconfig` feature; without the feature, [`start`](Self::start) returns an error.
+    ///
+    /// Defaults to the current context of the file.
     pub fn context(mut self, name: impl Into<String>) -> Self {
         self.object.cluster.context = Some(name.into());
         self
     }
 
-    /// The kind of object that holds the record, or two kinds at once, for [`start`](Self::start) and
-    /// [`start_with_client`](Self::start_with_client), as in client-go's `resourcelock.New`. Default: a Lease.
+    /// Sets the kind of object that holds the record, or two kinds at once.
     ///
-    /// Two kinds are what [`start_on_both`](Self::start_on_both) is about: read there how a fleet moves from one to another.
+    /// The kinds have the names of client-go's `resourcelock.New`. With two kinds, the elector works as with
+    /// [`start_on_both`](Self::start_on_both), which describes how a fleet moves from one kind to the other.
+    ///
+    /// Defaults to a Lease.
     ///
     /// # Examples
     ///
@@ -59,11 +67,13 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// A label for the Lease (or whatever holds the record), put there when it is made, and again with each of our writes. Labels
-    /// of others stay.
+    /// Adds a label to the Lease or other object that holds the record.
     ///
-    /// It is for what [`start`](Self::start) and [`start_with_client`](Self::start_with_client) elect on: stores have one of their own, such as
+    /// Every write of this candidate restores the label. Labels of other clients are kept. With
+    /// [`start_on`](Self::start_on), set labels on the store instead, for example by
     /// [`ConfigMapStore::label`](crate::ConfigMapStore::label).
+    ///
+    /// Defaults to no labels.
     ///
     /// # Examples
     ///
@@ -77,17 +87,21 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// An annotation for the Lease, as [`label`](Self::label) is a label for it.
+    /// Adds an annotation to the Lease, under the rules of [`label`](Self::label).
+    ///
+    /// Defaults to no annotations.
     pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.object.metadata.annotations.insert(key.into(), value.into());
         self
     }
 
-    /// An owner of the Lease, as [`label`](Self::label) is a label for it: who deletes the owner deletes the Lease.
+    /// Adds an owner reference to the Lease, under the rules of [`label`](Self::label).
     ///
-    /// Name one that outlives the candidates, such as their Deployment, and never a candidate's own Pod: the deletion of a Lease
-    /// that is held ends the term of whoever holds it, and until that one hears of it, by its watch or its next renewal, another
-    /// may lead as well.
+    /// Deleting the owner deletes the Lease. Name an owner that outlives the candidates, such as their Deployment.
+    /// Never name the Pod of a candidate. Deleting a held Lease ends the term of its leader. Until that leader learns
+    /// of the deletion, by its watch or its next renewal, another candidate may also lead.
+    ///
+    /// Defaults to no owners.
     ///
     /// # Examples
     ///
@@ -103,8 +117,11 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// Whether the terms of this candidate are recorded as events on the Lease, as [`EventRecorder`](crate::EventRecorder) says.
-    /// Default: false.
+    /// Sets whether this candidate's terms are recorded as Kubernetes events on the Lease.
+    ///
+    /// [`EventRecorder`](crate::EventRecorder) describes the events.
+    ///
+    /// Defaults to `false`.
     ///
     /// # Examples
     ///
@@ -118,16 +135,14 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// Finds the cluster ([`ClientConfig::infer`](crate::backends::kubernetes::client::ClientConfig::infer): `KUBECONFIG`, else in-cluster, else
-    /// `~/.kube/config`) and starts the elector's thread. It reads files and environment; it does not talk to the API server.
+    /// Finds the cluster and starts the elector.
     ///
-    /// So an API server that cannot be reached is no error here: it is tried again and again, and the `log` crate is told why.
-    /// Without a logger, such as `env_logger`, that is silent.
+    /// [`ClientConfig::infer`](crate::backends::kubernetes::client::ClientConfig::infer) uses `KUBECONFIG`, then the
+    /// pod's service account, then `~/.kube/config`. The method reads files and environment variables but sends no
+    /// request.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] for a violated rule, [`Error::Cluster`] when no cluster is found or its description is
-    /// malformed, [`Error::Thread`].
+    /// An unreachable API server is not an error here. The elector retries and logs the cause through the `log` crate.
+    /// Install a logger, such as `env_logger`; without a logger, the failures are silent.
     ///
     /// # Examples
     ///
@@ -135,13 +150,19 @@ impl LeaderElectorBuilder {
     /// # fn example() -> Result<(), leasehold::Error> {
     /// use leasehold::LeaderElector;
     ///
-    /// // RUST_LOG says how much: `info` by default here.
+    /// // RUST_LOG sets the log level, here `info` by default.
     /// env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     /// let elector = LeaderElector::builder("jobs").start()?;
     /// println!("{}", elector.status());
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Config`] if a setting breaks a rule.
+    /// - Returns [`Error::Cluster`] if no cluster is found, or if its description is malformed.
+    /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     pub fn start(self) -> Result<LeaderElector, Error> {
         let settings = self.validate()?;
         check_name(&self.name)?;
@@ -151,12 +172,9 @@ impl LeaderElectorBuilder {
         self.start_by(client, settings)
     }
 
-    /// Starts the elector's thread on a client of the caller's, which others may share. (Clones of a client are the same
-    /// client.)
+    /// Starts an elector with a client of the program.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] for a violated rule, [`Error::Thread`].
+    /// Several electors can share the client. Clones of a client are the same client. The method sends no request.
     ///
     /// # Examples
     ///
@@ -168,6 +186,11 @@ impl LeaderElectorBuilder {
     /// let elector = LeaderElector::builder("my-controller").start_with_client(client)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Config`] if a setting breaks a rule, or if a cluster is also set in the builder.
+    /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     pub fn start_with_client(self, client: Client) -> Result<LeaderElector, Error> {
         let settings = self.validate()?;
         self.check_no_choice("start_with_client", "client")?;
@@ -201,28 +224,30 @@ impl LeaderElectorBuilder {
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));
         log_with!(
             log::Level::Info, fields, server = server.as_str(), config_source = source.as_str(), namespace = namespace.as_str();
-            "candidate {} at {server} ({source})", fields.identity
+            "elector started as {} at {server} ({source})", fields.identity
         );
         LeaderElector::spawn(settings, primary, secondary, fields, &asking).map_err(Error::Thread)
     }
 
-    /// What is given has a cluster, if any.
+    /// Returns an error if the builder selects a cluster.
+    ///
+    /// The client or the store determines the cluster.
     fn check_no_choice(&self, start: &str, given: &str) -> Result<(), ConfigError> {
         self.object.cluster.field().map_or(Ok(()), |(field, value)| {
-            let rule = format!("with {start} it is the {given} that says which cluster: leave it out here");
+            let rule = format!("cannot be combined with {start}; the {given} determines the cluster");
             Err(ConfigError::new(field, format_args!("{value:?}"), rule))
         })
     }
 
-    /// What a store has itself is not the builder's.
+    /// Returns an error if a setting is made here that belongs to the store.
     pub(super) fn check_no_object(&self) -> Result<(), ConfigError> {
         self.check_no_choice("start_on", "store")?;
         let ObjectChoice { lock, metadata, events, .. } = &self.object;
-        let rule = "with start_on, give the builder an observer: the event_recorder of the store";
+        let rule = "cannot be combined with start_on; add the event_recorder of the store as an observer";
         require(!events, "events", true, rule)?;
-        let rule = "with start_on it is the store that says what holds the record: leave it out here";
+        let rule = "cannot be combined with start_on; the store determines the kind of object";
         require(*lock == ResourceLock::default(), "resource_lock", format_args!("{lock:?}"), rule)?;
-        let rule = "with start_on it is the store that has labels, annotations and owners: set them there";
+        let rule = "cannot be combined with start_on; set labels, annotations and owners in the store";
         require(metadata.is_empty(), "label", "set", rule)
     }
 }

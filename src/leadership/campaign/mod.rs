@@ -1,4 +1,4 @@
-//! A request for one term.
+//! A request for one term, and its answer.
 
 use std::mem;
 
@@ -15,18 +15,22 @@ pub(crate) mod slot;
 
 use slot::{CampaignSlot, Won};
 
-/// A request for one term, made by [`LeaderElector::campaign`](crate::LeaderElector::campaign).
+/// A request for one term, created by [`LeaderElector::campaign`].
 ///
-/// Its [receiver](Self::receiver) delivers one message, the guard or why there is none, and then stays silent: it
-/// never reads as disconnected, which would spin a `select!`.
+/// The [receiver](Self::receiver) delivers one message: the guard or an error. After that message the receiver stays
+/// empty. The receiver never disconnects, so that a `select!` does not spin.
 ///
-/// Dropping the campaign withdraws the campaign. If the receiver holds a guard that was not received, the drop releases the lease. The
-/// drop waits for that release only if the elector was dropped earlier, as [`LeaderElector`](crate::LeaderElector) describes.
+/// Dropping the campaign withdraws the campaign. If the receiver holds a guard that was not received, the drop releases
+/// the lease. The drop waits for that release only if the elector was dropped earlier, as
+/// [`LeaderElector`](crate::LeaderElector) describes.
 ///
-/// After the drop, a clone of the receiver delivers [`Error::Withdrawn`]. The clone then stays silent while the elector lives, until
-/// sixteen more campaigns have begun.
+/// After the drop, a clone of the receiver delivers [`Error::Withdrawn`]. The clone then stays empty while the elector
+/// exists, until sixteen later campaigns have been dropped.
 ///
-/// For many campaigns at a time there is [`LeaderElector::campaign_to`](crate::LeaderElector::campaign_to).
+/// [`LeaderElector::campaign_to`](crate::LeaderElector::campaign_to) sends the answers of many campaigns to one
+/// channel.
+///
+/// [`LeaderElector::campaign`]: crate::LeaderElector::campaign
 ///
 /// # Examples
 ///
@@ -51,7 +55,7 @@ use slot::{CampaignSlot, Won};
 pub struct Campaign {
     id: u64,
     receiver: Receiver<Won>,
-    /// Keeps the channel connected after its one message.
+    /// Keeps the channel connected after the message.
     sender: Sender<Won>,
     slot: Arc<CampaignSlot>,
     link: Arc<Link>,
@@ -67,22 +71,24 @@ impl Campaign {
         Self { id, receiver, sender, slot, link }
     }
 
-    /// Delivers the guard, or an error that is permanent, or [`Error::Stopped`]; once.
+    /// Returns the channel that delivers the answer, which is the guard or an error.
+    ///
+    /// The channel delivers one answer. The error is permanent, as
+    /// [`LeaderElector::block_until_leader`](crate::LeaderElector::block_until_leader) describes, or
+    /// [`Error::Stopped`].
     pub fn receiver(&self) -> &Receiver<Result<LeaderGuard, Error>> {
         &self.receiver
     }
 
-    /// Calls `wake` when the campaign is decided: when its [receiver](Self::receiver) has its message, or it is withdrawn. Once,
-    /// at once if that has happened; and also if another waits on the receiver.
+    /// Calls `wake` once, when the campaign is decided or if the campaign is decided already.
     ///
-    /// For a host with an event loop of its own, such as one of `epoll`, `asyncio` or a window system: `wake` writes to an
-    /// `eventfd`, say, and the loop then takes the message by `try_recv`.
+    /// A campaign is decided when its [receiver](Self::receiver) has the answer, or when the campaign is withdrawn. The
+    /// call happens even if another thread waits on the receiver.
     ///
-    /// It runs on a thread of its own, so that it may block; if it panics, that is logged.
+    /// Use the call in a program with an event loop, such as `epoll`, `asyncio` or a window system. `wake` can write to
+    /// an `eventfd`, for example, and the loop then receives the answer by `try_recv`.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Thread`] when the system gives no thread; [`Error::Forked`] in a forked child.
+    /// `wake` runs on its own thread and may block. A panic of `wake` is logged at level `error`.
     ///
     /// # Examples
     ///
@@ -100,6 +106,11 @@ impl Campaign {
     /// # drop(guard);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
+    /// - Returns [`Error::Forked`] in a forked child.
     pub fn on_decided(&self, wake: impl FnOnce() + Send + 'static) -> Result<(), Error> {
         if self.link.is_forked() {
             return Err(Error::Forked);
@@ -109,7 +120,7 @@ impl Campaign {
         let run = move || {
             let Err(_) = decided.recv();
             if caught(wake).is_none() {
-                log_with!(log::Level::Error, fields; "what was to be called when a campaign is decided has panicked");
+                log_with!(log::Level::Error, fields; "on_decided callback panicked");
             }
         };
         thread::Builder::new().name("leasehold-wake".to_owned()).spawn(run).map(drop).map_err(Error::Thread)
@@ -121,11 +132,11 @@ impl Drop for Campaign {
         if self.link.is_forked() {
             return;
         }
-        // Whoever waits for the decision is woken when all is done.
+        // Kept until the end of this function, so that waiters wake after the release.
         let withdrawn = self.slot.withdraw(self.id, &self.link);
         let last = match withdrawn {
             Some(_) => Some(Err(Error::Withdrawn)),
-            // The answer was quicker than the withdrawal. Nobody will take it any more.
+            // The answer came before the withdrawal, and no caller can receive it now.
             None => match self.receiver.try_recv() {
                 Ok(Ok(guard)) => {
                     guard.abandon();
@@ -135,7 +146,7 @@ impl Drop for Campaign {
                 Err(_) => None,
             },
         };
-        // From now on whoever hears of it has a clone.
+        // Only clones of the receiver may receive the last message.
         drop(mem::replace(&mut self.receiver, channel::never()));
         if last.is_none_or(|last| self.sender.try_send(last).is_ok()) {
             self.slot.keep(self.sender.clone());

@@ -1,4 +1,4 @@
-//! How the elector's thread answers a campaign.
+//! The pending campaign of an elector, and the delivery of its answer.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -16,10 +16,14 @@ use crate::util::sync::channel::{Receiver, Sender};
 
 pub(crate) type Won = Result<LeaderGuard, Error>;
 
-/// A receiver outlives its campaign where it was cloned, which nobody can see. So the channels of so many campaigns are kept.
+/// The number of ended campaigns whose channels stay connected.
+///
+/// A clone of their receivers may exist.
 const MAX_KEPT: usize = 16;
 
-/// The one campaign of an elector that waits for an answer, if there is one. Whoever takes it out answers it.
+/// The pending campaign of an elector, if there is one.
+///
+/// The code that removes the campaign must answer it.
 #[derive(Default)]
 pub(crate) struct CampaignSlot(Mutex<SlotState>);
 
@@ -28,30 +32,32 @@ struct SlotState {
     last_id: u64,
     stopped: bool,
     waiting: Option<Waiting>,
-    /// Of campaigns that are gone, for the clones of their receivers: a channel without senders is always ready.
+    /// Senders of ended campaigns.
+    ///
+    /// A channel without senders is always ready, so a clone of its receiver would spin.
     kept: VecDeque<Sender<Won>>,
 }
 
-/// A campaign that waits for its answer.
+/// A campaign without an answer.
 pub(crate) struct Waiting {
     id: u64,
     delivery: Delivery,
-    /// Dropped after the answer was sent: whoever waits for that is woken.
+    /// Dropped after the answer was sent, which wakes the waiters of the decision.
     decided: Vec<Sender<Infallible>>,
 }
 
-/// How a campaign wants to be answered.
+/// The form of a campaign's answer.
 pub(crate) enum Delivery {
-    /// With a term, however long that takes.
+    /// A term, after any time.
     Term(Sender<Won>),
-    /// With what one round of requests came to.
+    /// The result of one round of requests.
     Round(Sender<Result<Option<LeaderGuard>, Error>>),
-    /// With a term, into a channel of the caller's.
+    /// A term, sent to a channel of the caller.
     To(Box<dyn FnOnce(Won) -> Result<(), Unsent> + Send>),
 }
 
 impl Delivery {
-    /// Answers by `sender`, with `key`.
+    /// Sends the answer with `key` to `sender`.
     pub(crate) fn to<K: Send + 'static>(key: K, sender: Sender<(K, Won)>) -> Self {
         Self::To(Box::new(move |won| {
             sender.try_send((key, won)).map_err(|unsent| {
@@ -62,29 +68,33 @@ impl Delivery {
     }
 }
 
-/// What nobody takes. It is dropped where no lock is held: of a guard and of a caller's key the drop may do anything.
+/// An answer that no receiver took.
+///
+/// Drop it without a lock, because the drop of a guard or a caller's key may run any code.
 pub(crate) struct Unsent {
     pub(crate) guard: Option<LeaderGuard>,
     pub(crate) key: Option<CampaignKey>,
 }
 
-/// What a caller named its campaign by.
+/// The caller's key of a campaign.
 pub(crate) struct CampaignKey(Option<Box<dyn Any + Send>>);
 
 impl Drop for CampaignKey {
-    /// On a thread of its own: it may wait for the elector's, and fail.
+    /// Drops the key on its own thread, because the drop may block or panic.
+    ///
+    /// The drop of a caller's key may wait for the elector's thread.
     fn drop(&mut self) {
         let key = self.0.take();
         let drop_it = move || {
             let _ = caught(|| drop(key));
         };
-        // Where there is no thread it goes as what the thread was to have.
+        // If the thread cannot start, the closure and its key are dropped here.
         let _ = Builder::new().name("leasehold-wake".to_owned()).spawn(drop_it);
     }
 }
 
 impl CampaignSlot {
-    /// Enters a campaign, if the elector has neither one nor a guard.
+    /// Starts a campaign, unless the elector already has a campaign or a guard.
     pub(crate) fn enter(&self, delivery: Delivery, link: &Link) -> Result<u64, Error> {
         if link.is_forked() {
             return Err(Error::Forked);
@@ -100,14 +110,16 @@ impl CampaignSlot {
         let id = state.last_id;
         let once = matches!(delivery, Delivery::Round(_));
         state.waiting = Some(Waiting { id, delivery, decided: Vec::new() });
-        // In the order in which they come here: what ends a campaign is not to be heard before it.
+        // Queued under the lock, so that the end of a campaign never precedes its start.
         link.leave(Command::Input(Input::Campaign { id, once }));
         drop(state);
         link.work_off();
         Ok(id)
     }
 
-    /// Takes campaign `id` out, unanswered. `None` if it was answered before.
+    /// Removes campaign `id` without an answer.
+    ///
+    /// Returns `None` if the campaign was answered before.
     pub(crate) fn withdraw(&self, id: u64, link: &Link) -> Option<Waiting> {
         let waiting = self.0.lock().end(id, link).inspect(|_| link.leave(Command::Input(Input::Withdraw(id))));
         if waiting.is_some() {
@@ -116,19 +128,19 @@ impl CampaignSlot {
         waiting
     }
 
-    /// Answers the campaign with [`Error::Withdrawn`], if there is one.
+    /// Answers a pending campaign with [`Error::Withdrawn`]. Returns `true` if there was one.
     pub(crate) fn withdraw_any(&self, link: &Link) -> bool {
         self.end(link, Error::Withdrawn, |_| {})
     }
 
-    /// Keeps the channel of a campaign that is gone connected.
+    /// Keeps the channel of an ended campaign connected.
     pub(crate) fn keep(&self, sender: Sender<Won>) {
         let kept = &mut self.0.lock().kept;
         kept.truncate(MAX_KEPT - 1);
         kept.push_front(sender);
     }
 
-    /// Disconnects when campaign `id` has been answered or withdrawn.
+    /// Returns a channel that disconnects when campaign `id` has been answered or withdrawn.
     pub(crate) fn decided(&self, id: u64) -> Receiver<Infallible> {
         let (sender, receiver) = channel::bounded(0);
         if let Some(waiting) = self.0.lock().waiting.as_mut().filter(|waiting| waiting.id == id) {
@@ -137,36 +149,36 @@ impl CampaignSlot {
         receiver
     }
 
-    /// Answers campaign `id` with a guard; gives it back when nobody takes it.
+    /// Answers campaign `id` with a guard. Returns the guard if no receiver takes it.
     pub(crate) fn win(&self, id: u64, guard: LeaderGuard, link: &Link) -> Result<(), Unsent> {
-        // Sent under the lock: a campaign that is dropped meanwhile finds either itself or its guard.
+        // Sent under the lock, so that a campaign that is dropped now finds either itself or its guard.
         let mut state = self.0.lock();
         let Some(waiting) = state.take(id) else { return Err(Unsent { guard: Some(guard), key: None }) };
-        // Where it is taken the seat stays taken, by the guard.
+        // If the guard is delivered, it occupies the seat of its campaign.
         waiting.answer(Ok(guard)).inspect_err(|_| link.free_seat())
     }
 
-    /// Answers campaign `id` with an error. What nobody takes is for the caller to drop.
+    /// Answers campaign `id` with an error. The caller drops an answer that no receiver took.
     pub(crate) fn fail(&self, id: u64, error: Error, link: &Link) -> Option<Unsent> {
-        // Answered under the lock, as in `win`: who asks whether it is decided hears of that after its answer is there.
+        // Answered under the lock, so that a campaign is decided only after its answer is in the channel.
         self.0.lock().end(id, link).and_then(|waiting| waiting.answer(Err(error)).err())
     }
 
-    /// Answers campaign `id`, which was for one round and did not win.
+    /// Answers campaign `id`, which was for one round and did not acquire the lease.
     pub(crate) fn round_over(&self, id: u64, error: Option<Error>, link: &Link) {
         let waiting = self.0.lock().end(id, link);
-        // Which nobody but its campaigner knows of.
+        // Sent without the lock: only the campaign's caller has this receiver.
         if let Some(Waiting { delivery: Delivery::Round(sender), .. }) = waiting {
             let _ = sender.try_send(error.map_or(Ok(None), Err));
         }
     }
 
-    /// Answers the campaign with [`Error::Stopped`], and every later one.
+    /// Answers the pending campaign and every later campaign with [`Error::Stopped`].
     pub(crate) fn stop(&self, link: &Link) {
         self.end(link, Error::Stopped, |state| state.stopped = true);
     }
 
-    /// Answers the campaign with `error`, if there is one.
+    /// Answers a pending campaign with `error`. Returns `true` if there was one.
     fn end(&self, link: &Link, error: Error, before: impl FnOnce(&mut SlotState)) -> bool {
         if link.is_forked() {
             return false;
@@ -184,7 +196,7 @@ impl CampaignSlot {
         answered.is_some()
     }
 
-    /// Whether campaign `id` waits for an answer.
+    /// Returns `true` if campaign `id` has no answer yet.
     pub(crate) fn is_waiting(&self, id: u64) -> bool {
         self.0.lock().waiting.as_ref().is_some_and(|waiting| waiting.id == id)
     }
@@ -195,7 +207,7 @@ impl SlotState {
         self.waiting.take_if(|waiting| waiting.id == id)
     }
 
-    /// Takes campaign `id` out, for another to be entered.
+    /// Removes campaign `id` and frees its seat.
     fn end(&mut self, id: u64, link: &Link) -> Option<Waiting> {
         self.take(id).inspect(|_| link.free_seat())
     }

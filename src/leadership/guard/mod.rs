@@ -21,23 +21,26 @@ mod worker;
 pub use scope::Scope;
 pub use worker::Worker;
 
-/// The lease is ours for as long as this lives and [`is_leader`](Self::is_leader) says so.
+/// One term of leadership; dropping the guard releases the lease.
 ///
-/// Dropping the guard releases the lease: every view turns false first, then the release is sent, and the drop blocks
-/// until it is written, at most for the release timeout, so that the process may exit right after. A standby leads
-/// within milliseconds of that. The drop never panics.
+/// The candidate leads while the guard exists and [`is_leader`](Self::is_leader) returns `true`. All methods may be
+/// called from any thread at any time.
 ///
-/// A term can end while the guard lives: when renewals fail for as long as the renew deadline, when the lease is
-/// deleted or taken, when its work makes no progress or the candidate is not fit, where that is asked. Then [`is_leader`](Self::is_leader) is false for good, [`ended`](Self::ended) fires, and nothing is
-/// released until the guard is dropped: work that is still winding down is not overlapped sooner than it must be.
+/// **Drop.** Every view of the term becomes invalid first, and then the release is sent. The drop blocks until the
+/// release is written, at most for the [release timeout](crate::LeaderElectorBuilder::release_timeout). The process may
+/// exit right after the drop. A standby leads within milliseconds of the release. The drop never panics.
 ///
-/// A guard that is leaked (`std::mem::forget`) leads until the process ends, or its work is found to make no progress.
+/// **End of the term.** A term can end while the guard exists, for example because no renewal succeeded within the
+/// renew deadline. [`StopReason`](crate::StopReason) lists all reasons. Then `is_leader` returns `false` forever, and
+/// [`ended`](Self::ended) disconnects. The lease is not released until the guard is dropped, so that another candidate
+/// does not take over before the lease expires.
 ///
-/// A child made by `fork` has a copy of the guard and none of the threads that renew the lease: to release or step down there is
-/// refused, at once, and dropping it does nothing. What [`is_leader`](Self::is_leader) says there is not covered by any promise:
-/// it knows of no term that its parent has lost since. A program that forks and works on in the child is to end its terms before.
+/// **Leak.** If the guard is leaked (`std::mem::forget`), the candidate leads until the process ends or the term ends.
 ///
-/// All methods may be called from any thread at any time.
+/// **Fork.** A child made by `fork` has a copy of the guard, but no thread that renews the lease. In the child,
+/// [`release`](Self::release) returns an error at once. [`step_down`](Self::step_down) and the drop do nothing. The
+/// result of `is_leader` has no guarantee in the child, because the child does not learn that its parent lost the term.
+/// A program that forks and continues in the child must end its terms before the fork.
 ///
 /// # Examples
 ///
@@ -47,34 +50,40 @@ pub use worker::Worker;
 ///
 /// let elector = LeaderElector::builder("jobs").start()?;
 /// let guard = elector.block_until_leader()?;
-/// # fn execute(statement: &str) {}
+/// # fn execute(statement: &str) -> u64 { 1 }
 /// while guard.is_leader() {
-///     // Every write carries the token, and what is written to refuses a lower one.
+///     // Each transaction raises a one-row fence. No row changes if a later leader has raised the fence.
 ///     let token = guard.fencing_token();
-///     execute(&format!("UPDATE jobs SET done = true, token = {token} WHERE token <= {token}"));
+///     execute("BEGIN");
+///     if execute(&format!("UPDATE fence SET token = {token}, writes = writes + 1 WHERE token <= {token}")) == 0 {
+///         execute("ROLLBACK");
+///         break;
+///     }
+///     execute("INSERT INTO runs VALUES ('report')");
+///     execute("COMMIT");
 ///     if guard.remaining() > Duration::from_secs(5) {
-///         // work that takes five seconds, and may be covered to its end
+///         // a step that takes five seconds
 ///     }
 /// }
 ///
 /// fn in_two_steps(guard: &LeaderGuard) -> Result<(), TermEnded> {
 ///     guard.check()?;
-///     // the first
+///     // first step
 ///     guard.check()?;
-///     // the second
+///     // second step
 ///     Ok(())
 /// }
 ///
-/// // For other threads, a view that does not keep the term.
+/// // Other threads use a view, which does not keep the term.
 /// let view = guard.leadership();
 /// std::thread::spawn(move || while view.is_leader() { /* one unit of work */ });
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[must_use = "the lease is released when the guard is dropped: bind it to a name"]
+#[must_use = "the lease is released when the guard is dropped; bind the guard to a name"]
 pub struct LeaderGuard {
     term: Arc<Term>,
     link: Arc<Link>,
-    /// Until its release is another's affair, or done.
+    /// `false` once the guard no longer has to release the lease.
     is_held: bool,
 }
 
@@ -83,45 +92,63 @@ impl LeaderGuard {
         Self { term, link, is_held: true }
     }
 
-    /// Whether the term is valid now. Final once false.
+    /// Returns `true` while the term is valid.
     ///
-    /// This is the safety check: one atomic load and one clock read, without a lock or an allocation. It is exact also
-    /// when every other thread of the process is stopped, and it counts the time that the machine was suspended. What
-    /// no check can do is stop work that is already past it; that is what the [fencing token](Self::fencing_token) is
-    /// for.
+    /// Once this method has returned `false`, it never returns `true` again.
+    ///
+    /// This method is the safety check. It costs one atomic load and one clock read, without a lock or an allocation.
+    /// The result is exact even if every other thread of the process is stopped. Time during which the machine is
+    /// suspended counts.
+    ///
+    /// No check can stop work that has already passed the check. The [fencing token](Self::fencing_token) protects
+    /// against such work.
     pub fn is_leader(&self) -> bool {
         self.term.is_valid()
     }
 
-    /// How long the term stays valid without another renewal, and without more progress where the work has to make some. Zero
-    /// once it is over.
+    /// Returns how long the term stays valid without another renewal.
+    ///
+    /// If a [progress timeout](crate::LeaderElectorBuilder::progress_timeout) is set, the result also assumes that the
+    /// work reports no more progress. Returns zero once the term has ended.
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
     }
 
-    /// [`is_leader`](Self::is_leader) for `?`.
+    /// Returns an error once the term has ended; for use with `?`.
     ///
     /// # Errors
     ///
-    /// [`TermEnded`] when the term is over, and why.
+    /// - Returns [`TermEnded`] with the reason if the term has ended.
     pub fn check(&self) -> Result<(), TermEnded> {
         self.term.check()
     }
 
-    /// A number that is greater than that of every earlier term, of this and every other candidate, for as long as
-    /// the store is not restored from a backup: hand it to what you write to, and let that refuse anything lower than
-    /// the highest it has seen.
+    /// Returns a number that is greater than the token of every earlier term of any candidate.
     ///
-    /// It is the `resourceVersion` at which this elector learned that its write had won the lease. Resource versions
-    /// of one resource are ordered integers (KEP-5504); they go on growing when the lease is deleted and made anew.
+    /// Let the target of a write refuse a token that is lower than the highest token that it has seen. In SQL, raise a
+    /// one-row fence in the transaction that writes. A token in each row is not enough, because an INSERT has no row to
+    /// compare. If the lease is in the same database, use `fence_sql` of the store. [GUIDE.md] has the statements, and
+    /// recipes for etcd and Kubernetes objects.
     ///
-    /// A token is at most [`i64::MAX`], so a signed 64-bit column (`BIGINT`) of a database can store the token.
+    /// The token is the version of the record (the `resourceVersion` of a Lease) at which this elector learned that its
+    /// write had won the lease. Versions keep growing when the lease is deleted and re-created (KEP-5504 for
+    /// Kubernetes). If the store is restored from a backup, versions and tokens go back.
+    ///
+    /// A token is at most [`i64::MAX`], because an elector rejects a higher version. So `i64::try_from` never fails,
+    /// and a signed 64-bit column (`BIGINT`) of a database can store the token.
+    ///
+    /// [GUIDE.md]: https://docs.rs/crate/leasehold/latest/source/docs/GUIDE.md
     pub fn fencing_token(&self) -> u64 {
         self.term.fencing_token()
     }
 
-    /// A channel that never yields and disconnects at the end of the term: it wakes a `select!`, and every other
-    /// waiter too. It needs a thread to run and may lag behind [`is_leader`](Self::is_leader), the safety check.
+    /// Returns a channel that disconnects at the end of the term.
+    ///
+    /// The channel never delivers a message. Use the channel in a `select!`, or block in `recv` until the term has
+    /// ended. Any number of threads may wait.
+    ///
+    /// The disconnect depends on a thread of the elector and may be late. Only [`is_leader`](Self::is_leader) is the
+    /// safety check.
     ///
     /// # Examples
     ///
@@ -131,8 +158,8 @@ impl LeaderGuard {
     /// use leasehold::crossbeam_channel::{after, select};
     ///
     /// select! {
-    ///     recv(guard.ended()) -> _ => println!("the term is over"),
-    ///     recv(after(Duration::from_secs(60))) -> _ => println!("still leading, after a minute"),
+    ///     recv(guard.ended()) -> _ => println!("the term has ended"),
+    ///     recv(after(Duration::from_secs(60))) -> _ => println!("still leading after a minute"),
     /// }
     /// # }
     /// ```
@@ -140,14 +167,16 @@ impl LeaderGuard {
         self.term.ended()
     }
 
-    /// A view of this term for other threads.
+    /// Returns a view of this term for other threads.
     pub fn leadership(&self) -> Leadership {
         Leadership::of(Arc::clone(&self.term), Arc::clone(&self.link))
     }
 
-    /// Ends the term without ending the guard: every view is false from now on and [`ended`](Self::ended) fires, while
-    /// the lease stays ours, and renewed, until the guard is dropped, or for as long as
-    /// [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout) says. So work that is winding down is still covered.
+    /// Ends the term but keeps the lease until the guard is dropped.
+    ///
+    /// Use this method to finish work before another candidate may lead. Every view of the term is invalid from now on,
+    /// and [`ended`](Self::ended) disconnects. The lease is renewed until the guard is dropped, at most for
+    /// [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout) if that is set.
     ///
     /// # Examples
     ///
@@ -155,22 +184,24 @@ impl LeaderGuard {
     /// # fn example(guard: &leasehold::LeaderGuard) {
     /// guard.step_down();
     /// assert!(!guard.is_leader());
-    /// // wind down; the lease is still ours
+    /// // finish work; this candidate still holds the lease
     /// # }
     /// ```
     pub fn step_down(&self) {
         self.link.step_down(&self.term, DrainLimit::AsSet);
     }
 
-    /// [`step_down`](Self::step_down), and renews for at most `limit` from now on: then the lease is left to run out, while the
-    /// guard lives. Zero: it is not renewed any more. Of several limits the first to come counts. It bounds how long others wait, not
-    /// how long the work takes.
+    /// Ends the term and keeps the lease for at most `limit`.
+    ///
+    /// After `limit`, renewals stop and the lease expires, even if the guard still exists. Zero stops renewals at once.
+    /// If several limits apply, the shortest one counts. The limit bounds the time that standbys wait. The limit does
+    /// not bound the time of the work.
     ///
     /// # Examples
     ///
     /// ```
     /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// // The work may take half a minute to end; others lead a lease duration later at the latest.
+    /// // Work may take 30 s to finish. A standby leads at most one lease duration after that.
     /// guard.step_down_within(std::time::Duration::from_secs(30));
     /// # }
     /// ```
@@ -178,12 +209,18 @@ impl LeaderGuard {
         self.link.step_down(&self.term, DrainLimit::Within(limit));
     }
 
-    /// Says that the work makes progress, and answers [`is_leader`](Self::is_leader). With
-    /// [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout) the term ends when that is not said for so long; progress
-    /// that comes too late revives nothing. Without it this says nothing.
+    /// Reports progress of the work and returns `true` if the term is still valid.
     ///
-    /// It touches this term alone, and takes some fifty nanoseconds. Several workers that say it hide one that hangs: give each a
-    /// [`progress_handle`](Self::progress_handle); while there are such handles this says nothing. Also after a step-down, when it is false, it counts: winding down is work.
+    /// If [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout) is set, the term ends when no progress is
+    /// reported for that time. A late report does not revive a term that has ended. Without a progress timeout, this
+    /// method only returns the result of [`is_leader`](Self::is_leader).
+    ///
+    /// Several workers that report through the guard hide a worker that hangs. Give each worker a
+    /// [`progress_handle`](Self::progress_handle) instead. While such handles exist, this method reports nothing.
+    /// Reports still count after a step-down, although this method then returns `false`, because finishing work is
+    /// progress too.
+    ///
+    /// A call takes about 50 ns and does not affect other terms.
     ///
     /// # Examples
     ///
@@ -195,7 +232,7 @@ impl LeaderGuard {
     /// let elector = builder.start_on(MemoryStore::new())?;
     /// let guard = elector.block_until_leader()?;
     /// while guard.report_progress() {
-    ///     // one unit of work, that takes less than a minute
+    ///     // one unit of work that takes less than a minute
     ///     # break;
     /// }
     /// # Ok::<(), leasehold::Error>(())
@@ -204,23 +241,21 @@ impl LeaderGuard {
         self.term.report_progress()
     }
 
-    /// A handle for the progress of one of several workers: see [`ProgressHandle`].
+    /// Returns a handle by which one of several workers reports progress.
+    ///
+    /// [`ProgressHandle`] describes how the reports of several workers are combined.
     pub fn progress_handle(&self) -> ProgressHandle {
         ProgressHandle::new(Arc::clone(&self.term))
     }
 
-    /// As after a panic of the work.
+    /// Steps down with the limit that applies after a panic.
     fn step_down_after_panic(&self) {
         self.link.step_down(&self.term, DrainLimit::Bounded);
     }
 
-    /// Releases the lease like a drop, and says whether that was confirmed.
+    /// Releases the lease like a drop, and returns whether the store confirmed the release.
     ///
-    /// # Errors
-    ///
-    /// [`Error::ReleaseTimeout`] when the release timeout passed before the store had confirmed it; [`Error::Stopped`] when
-    /// the elector's thread has panicked. Either way others take over when the lease runs out. [`Error::Forked`], at once, in a
-    /// forked child: the lease stays its parent's.
+    /// Blocks at most for the [release timeout](crate::LeaderElectorBuilder::release_timeout).
     ///
     /// # Examples
     ///
@@ -231,6 +266,14 @@ impl LeaderGuard {
     /// }
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// After `ReleaseTimeout` or `Stopped`, another candidate takes over when the lease expires.
+    ///
+    /// - Returns [`Error::ReleaseTimeout`] if the store does not confirm the release within the release timeout.
+    /// - Returns [`Error::Stopped`] if the elector's thread has panicked.
+    /// - Returns [`Error::Forked`] at once in a forked child. The parent keeps the lease.
     pub fn release(mut self) -> Result<(), Error> {
         if self.link.is_forked() {
             return Err(Error::Forked);
@@ -240,12 +283,12 @@ impl LeaderGuard {
         self.link.release()
     }
 
-    /// Ends the term and leaves its release to the caller.
+    /// Drops the guard without a release. The caller releases the lease.
     pub(crate) fn forget(mut self) {
         self.is_held = false;
     }
 
-    /// Releases a term that nobody took.
+    /// Releases a term that no caller received.
     pub(crate) fn abandon(mut self) {
         self.term.close();
         self.is_held = false;
@@ -268,7 +311,7 @@ impl Drop for LeaderGuard {
                 log_with!(log::Level::Warn, fields, error = error.to_string().as_str(); "{error}");
                 drop(logging);
             };
-            // On another thread, because a logger may hang.
+            // Logged on another thread, because a logger may hang.
             let _ = thread::Builder::new().name("leasehold-log".to_owned()).spawn(log);
             let _ = logged.recv_timeout(LOGGED_WITHIN);
         }
@@ -284,9 +327,10 @@ impl fmt::Debug for LeaderGuard {
     }
 }
 
-/// A view of one term: it can be cloned and sent to other threads, asked, and waited on. It can end the term, and not release it.
+/// A view of one term for threads that do not own the guard.
 ///
-/// It never revives: a view of a term that is over stays false when the same elector leads again.
+/// A view can be cloned and sent to other threads. A view can end the term, but cannot release the lease. A view never
+/// revives: after the term has ended, the view stays invalid even if the same elector leads again.
 ///
 /// # Examples
 ///
@@ -297,13 +341,13 @@ impl fmt::Debug for LeaderGuard {
 /// let leadership = guard.leadership();
 /// std::thread::spawn(move || {
 ///     while leadership.is_leader() {
-///         println!("token {}, covered for {:?}", leadership.fencing_token(), leadership.remaining());
+///         println!("token {}, valid for {:?}", leadership.fencing_token(), leadership.remaining());
 ///         // one unit of work
 ///     }
 /// });
 /// let leadership = guard.leadership();
 /// std::thread::spawn(move || {
-///     let _ = leadership.ended().recv(); // blocks until the term is over
+///     let _ = leadership.ended().recv(); // blocks until the term has ended
 ///     println!("{}", leadership.check().unwrap_err());
 /// });
 /// # Ok::<(), leasehold::Error>(())
@@ -319,52 +363,62 @@ impl Leadership {
         Self { term, link }
     }
 
-    /// See [`LeaderGuard::is_leader`](crate::LeaderGuard::is_leader).
+    /// Returns `true` while the term is valid, like [`LeaderGuard::is_leader`].
     pub fn is_leader(&self) -> bool {
         self.term.is_valid()
     }
 
-    /// See [`LeaderGuard::remaining`](crate::LeaderGuard::remaining).
+    /// Returns how long the term stays valid, like [`LeaderGuard::remaining`].
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
     }
 
-    /// See [`LeaderGuard::check`](crate::LeaderGuard::check).
+    /// Returns an error once the term has ended, like [`LeaderGuard::check`].
     ///
     /// # Errors
     ///
-    /// [`TermEnded`] when the term is over, and why.
+    /// - Returns [`TermEnded`] with the reason if the term has ended.
     pub fn check(&self) -> Result<(), TermEnded> {
         self.term.check()
     }
 
-    /// See [`LeaderGuard::fencing_token`](crate::LeaderGuard::fencing_token).
+    /// Returns the fencing token of the term, like [`LeaderGuard::fencing_token`].
     pub fn fencing_token(&self) -> u64 {
         self.term.fencing_token()
     }
 
-    /// See [`LeaderGuard::ended`](crate::LeaderGuard::ended).
+    /// Returns a channel that disconnects at the end of the term.
+    ///
+    /// [`LeaderGuard::ended`](crate::LeaderGuard::ended) has the details.
     pub fn ended(&self) -> &Receiver<Infallible> {
         self.term.ended()
     }
 
-    /// See [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress).
+    /// Reports progress of the work and returns `true` if the term is still valid.
+    ///
+    /// [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress) has the details.
     pub fn report_progress(&self) -> bool {
         self.term.report_progress()
     }
 
-    /// See [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
+    /// Returns a handle by which one of several workers reports progress.
+    ///
+    /// [`ProgressHandle`] has the details.
     pub fn progress_handle(&self) -> ProgressHandle {
         ProgressHandle::new(Arc::clone(&self.term))
     }
 
-    /// See [`LeaderGuard::step_down`](crate::LeaderGuard::step_down): whoever has a view can end the term, and the guard stays with
-    /// its owner. Nothing when the guard is gone.
+    /// Ends the term but keeps the lease until the guard is dropped.
+    ///
+    /// The owner keeps the guard. Does nothing if the guard was dropped.
+    /// [`LeaderGuard::step_down`](crate::LeaderGuard::step_down) has the details.
     pub fn step_down(&self) {
         self.link.step_down(&self.term, DrainLimit::AsSet);
     }
 
-    /// See [`LeaderGuard::step_down_within`](crate::LeaderGuard::step_down_within).
+    /// Ends the term and keeps the lease for at most `limit`.
+    ///
+    /// [`LeaderGuard::step_down_within`](crate::LeaderGuard::step_down_within) has the details.
     pub fn step_down_within(&self, limit: Duration) {
         self.link.step_down(&self.term, DrainLimit::Within(limit));
     }
@@ -379,8 +433,8 @@ impl fmt::Debug for Leadership {
     }
 }
 
-// A panic cannot leave a term half-changed: its one atomic, and a pair that is written under a lock without calling
-// anything, are all there is to it.
+// A panic cannot leave a term half-changed. Its state is one atomic, and a pair that is written under a lock without
+// calling other code.
 impl UnwindSafe for LeaderGuard {}
 impl RefUnwindSafe for LeaderGuard {}
 impl UnwindSafe for Leadership {}

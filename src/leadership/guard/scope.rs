@@ -1,4 +1,4 @@
-//! Work that borrows the guard.
+//! Scoped threads that borrow the guard.
 
 use std::fmt;
 use std::thread::ScopedJoinHandle;
@@ -6,7 +6,7 @@ use std::thread::ScopedJoinHandle;
 use crate::leadership::guard::LeaderGuard;
 use crate::util::on_drop::OnDrop;
 
-/// Spawns threads that borrow the guard, inside [`LeaderGuard::scope`].
+/// A scope for threads that borrow the guard, created by [`LeaderGuard::scope`].
 ///
 /// # Examples
 ///
@@ -29,11 +29,13 @@ pub struct Scope<'scope, 'env> {
 }
 
 impl LeaderGuard {
-    /// Runs `work`, which may spawn threads that borrow this guard, and returns when all of them have ended.
+    /// Runs `work` in a scope and returns when all threads of the scope have ended.
     ///
-    /// This is `std::thread::scope` over the guard: the compiler proves that protected work ends before the lease is
-    /// released. It does not prove that it ends before the term expires: workers still ask
-    /// [`is_leader`](Self::is_leader) or watch [`ended`](Self::ended).
+    /// The scope can spawn threads that borrow this guard, like `std::thread::scope`. The compiler proves that
+    /// protected work ends before the lease is released. The compiler does not prove that the work ends before the term
+    /// does. Workers must still check [`is_leader`](Self::is_leader), or wait for [`ended`](Self::ended).
+    ///
+    /// # Examples
     ///
     /// ```
     /// # fn example(guard: &leasehold::LeaderGuard) {
@@ -46,7 +48,7 @@ impl LeaderGuard {
     /// # }
     /// ```
     ///
-    /// The guard cannot be moved or dropped inside, and nothing that was spawned can leave:
+    /// The closure cannot move or drop the guard, and no spawned thread can leave the scope:
     ///
     /// ```compile_fail,E0505
     /// # fn f(guard: leasehold::LeaderGuard) {
@@ -73,8 +75,8 @@ impl LeaderGuard {
     ///
     /// # Panics
     ///
-    /// Like `std::thread::scope`: with `work`'s own panic, or when a spawned thread panicked and was not joined. Either
-    /// steps the term down at once, so that nobody leads on beside dead workers.
+    /// Panics like `std::thread::scope`, if `work` panics, or if a spawned thread panics and was not joined. Either
+    /// panic steps the term down at once, so that the candidate does not lead without its workers.
     pub fn scope<'env, T>(&'env self, work: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
         std::thread::scope(|scope| self.step_down_unless_finished(|| work(Scope { scope, guard: self })))
     }
@@ -88,7 +90,9 @@ impl LeaderGuard {
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    /// Spawns a thread that ends before the guard can go. If it panics the term is stepped down at once.
+    /// Spawns a thread that ends before the guard can be dropped.
+    ///
+    /// If the thread panics, the term is stepped down at once.
     ///
     /// # Examples
     ///
@@ -105,7 +109,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.scope.spawn(move || guard.step_down_unless_finished(work))
     }
 
-    /// The guard whose scope this is.
+    /// Returns the guard of this scope.
     pub fn guard(&self) -> &'env LeaderGuard {
         self.guard
     }

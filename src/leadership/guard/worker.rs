@@ -1,4 +1,4 @@
-//! Work that the guard moves into.
+//! A thread that owns the guard and does the leader's work.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -9,9 +9,9 @@ use crate::leadership::guard::{LeaderGuard, Leadership};
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, TryRecvError};
 
-/// A thread that does the leader's work and has its guard, made by [`LeaderGuard::spawn`].
+/// A thread that owns the guard and runs the work, created by [`LeaderGuard::spawn`].
 ///
-/// Dropping this neither ends the thread nor the term.
+/// Dropping the `Worker` ends neither the thread nor the term.
 ///
 /// # Examples
 ///
@@ -34,7 +34,7 @@ use crate::util::sync::channel::{Receiver, TryRecvError};
 /// assert_eq!(worker.join().unwrap(), "done");
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[must_use = "nobody else knows when the work has ended"]
+#[must_use = "only this value reports when the work has ended"]
 pub struct Worker<T> {
     leadership: Leadership,
     ended: Receiver<Infallible>,
@@ -42,13 +42,25 @@ pub struct Worker<T> {
 }
 
 impl LeaderGuard {
-    /// Moves this guard into a thread of its own, which does `work` and releases the lease when that returns or panics: for
-    /// work that is not to end within a [`scope`](Self::scope). Also when it panics the lease is released only after what it had
-    /// on its stack has been dropped.
+    /// Moves this guard into a new thread that runs `work` and then releases the lease.
+    ///
+    /// Use this method for work that does not fit in a [`scope`](Self::scope). If `work` panics, the lease is released
+    /// after all values on the stack of `work` were dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{LeaderElector, MemoryStore};
+    ///
+    /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+    /// let worker = elector.block_until_leader()?.spawn(|guard| guard.fencing_token())?;
+    /// println!("worked with token {}", worker.join().expect("the work does not panic"));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::Thread`] when the system gives no thread; the lease is released then.
+    /// - Returns [`Error::Thread`] if the operating system cannot start a thread. The lease is then released.
     pub fn spawn<T: Send + 'static>(
         self,
         work: impl FnOnce(&LeaderGuard) -> T + Send + 'static,
@@ -56,7 +68,7 @@ impl LeaderGuard {
         let (ending, ended) = channel::bounded(0);
         let leadership = self.leadership();
         let run = move || {
-            // Dropped last, also when the work panics.
+            // Dropped last, even if the work panics.
             let _ending = ending;
             let guard = self;
             work(&guard)
@@ -67,31 +79,37 @@ impl LeaderGuard {
 }
 
 impl<T> Worker<T> {
-    /// Ends the term, as [`LeaderGuard::step_down`] does: the work is to notice it and return. Nothing after its end.
+    /// Ends the term, like [`LeaderGuard::step_down`].
+    ///
+    /// The work must then return. Does nothing if the work has ended.
     pub fn step_down(&self) {
         self.leadership.step_down();
     }
 
-    /// A view of the term.
+    /// Returns a view of the term.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// A channel that never yields and disconnects when the work has ended and the lease is released: for a `select!`.
+    /// Returns a channel that disconnects when the work has ended and the lease is released.
+    ///
+    /// The channel never delivers a message. Use the channel in a `select!`.
     pub fn ended(&self) -> &Receiver<Infallible> {
         &self.ended
     }
 
-    /// Whether the work has ended and the lease is released: [`join`](Self::join) does not wait then.
+    /// Returns `true` if the work has ended and the lease is released.
+    ///
+    /// Then [`join`](Self::join) does not block.
     pub fn has_ended(&self) -> bool {
         self.ended.try_recv() == Err(TryRecvError::Disconnected)
     }
 
-    /// Waits for the work and the release, and gives what the work returned.
+    /// Blocks until the work has ended and the lease is released. Returns the result of the work.
     ///
     /// # Errors
     ///
-    /// The panic of the work.
+    /// - Returns the panic of the work if the work panicked.
     pub fn join(self) -> std::thread::Result<T> {
         self.thread.join()
     }

@@ -1,7 +1,7 @@
-//! Looking up names and connecting, so that a caller can return at any moment.
+//! Interruptible name lookups and connection attempts.
 //!
-//! The addresses of a host are tried by RFC 8305: one after another, each a little after the one before, all at the same
-//! time; the first connection is the one.
+//! The addresses of a host are tried by RFC 8305: each attempt starts a little after the previous attempt, all attempts run in
+//! parallel, and the first connection is used.
 
 use std::fmt;
 use std::io;
@@ -25,26 +25,26 @@ pub(crate) use route::Route;
 
 use route::Remembered;
 
-/// More look-ups and connects than this are never under way; a resolver that blocks for minutes must not fill the
-/// process with threads.
+/// The number of lookups and connection attempts at a time. A resolver that blocks for minutes must not fill the process
+/// with threads.
 const MAX_PENDING: usize = 64;
 
-/// How long an address has before the next one is tried as well: the Connection Attempt Delay of RFC 8305, section 5.
+/// The delay before the next address is tried: the Connection Attempt Delay of RFC 8305, section 5.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Opens connections on threads of their own.
+/// Opens connections on separate threads.
 ///
-/// `getaddrinfo` cannot be called off, so whoever is interrupted leaves it behind: the thread ends by itself. A connect
-/// that is no longer wanted ends within a moment, and closes its socket.
+/// `getaddrinfo` cannot be canceled, so an interrupted call leaves its lookup thread, which ends by itself. A canceled
+/// connection attempt ends within milliseconds and closes its socket.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     network: Arc<dyn Network>,
-    /// How many threads there are.
+    /// The number of running threads.
     pending: Arc<AtomicUsize>,
     remembered: Remembered,
 }
 
-/// Where to, and until when.
+/// The target and the deadline of a connection.
 struct DialCall<'a> {
     host: &'a str,
     port: u16,
@@ -57,7 +57,7 @@ impl Dialer {
         Dialer { network: Arc::new(network), pending: Arc::default(), remembered: Remembered::default() }
     }
 
-    /// A connection to a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
+    /// Connects to a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
     pub(crate) fn dial(
         &self,
         host: &str,
@@ -67,7 +67,7 @@ impl Dialer {
     ) -> Result<(TcpStream, Route), Error> {
         interrupter.check()?;
         let call = DialCall { host, port, deadline, interrupter };
-        // An address is none to be looked up, unless it has a zone.
+        // An address needs no lookup, unless the address has a zone.
         let addresses = match host.parse() {
             Ok(address) => vec![SocketAddr::new(address, port)],
             Err(_) => self.remembered.order(self.look_up(&call)?),
@@ -87,22 +87,23 @@ impl Dialer {
         let addresses = select! {
             recv(result) -> answer => match answer {
                 Ok(addresses) => addresses.map_err(|e| {
-                    Error::new(NetErrorKind::Dns, format!("the name {} was not found", call.host)).caused_by(e)
+                    Error::new(NetErrorKind::Dns, format!("lookup of {} failed", call.host)).caused_by(e)
                 })?,
-                // The thread panicked; the standard library's look-up has no reason to.
-                Err(_) => return Err(Error::new(NetErrorKind::Dns, format!("looking up {} failed", call.host))),
+                // The thread panicked.
+                Err(_) => return Err(Error::new(NetErrorKind::Dns, format!("lookup of {} failed", call.host))),
             },
             recv(call.interrupter.signal()) -> _ => return Err(interrupted()),
             default(left) => return Err(call.late(0, None)),
         };
         match addresses.is_empty() {
-            true => Err(Error::new(NetErrorKind::Dns, format!("the name {} has no address", call.host))),
+            true => Err(Error::new(NetErrorKind::Dns, format!("lookup of {} returned no address", call.host))),
             false => Ok(addresses),
         }
     }
 
-    /// On this thread: to begin another one takes longer than a connection in the same building, and it is on the way of each
-    /// take-over by whoever has waited for long.
+    /// Connects on the calling thread, because starting a thread takes longer than a connection in the same data center.
+    ///
+    /// A standby that has waited for a long time opens a connection for its takeover, so this time delays the takeover.
     fn connect_here(&self, call: &DialCall<'_>, address: SocketAddr) -> Result<TcpStream, Error> {
         let left = call.left().ok_or_else(|| call.late(0, None))?;
         let wanted = Arc::new(Cancelled::default());
@@ -113,10 +114,10 @@ impl Dialer {
     }
 
     fn connect(&self, call: &DialCall<'_>, addresses: &[SocketAddr]) -> Result<(SocketAddr, TcpStream), Error> {
-        // With room for all, so that no thread ever waits for us to take its result.
+        // The channel has room for all results, so that no thread blocks on sending its result.
         let (done, results) = bounded(addresses.len());
         let cancelled = Cancelled::default();
-        // No attempt of the call is wanted when the call is over.
+        // The end of the call cancels its other attempts.
         let _called_off = OnDrop(|| cancelled.cancel());
         let (mut tried, mut failed) = (0, 0);
         let mut failure = None;
@@ -132,7 +133,7 @@ impl Dialer {
                     move |network: &dyn Network| (address, network.connect(address, left, &cancelled).and_then(set_up));
                 match self.spawn(done.clone(), attempt) {
                     Ok(()) => tried += 1,
-                    // What is under way may still succeed.
+                    // An attempt that is under way may still succeed.
                     Err(e) if tried == failed => return Err(e),
                     Err(_) => {}
                 }
@@ -149,7 +150,7 @@ impl Dialer {
                         failure.get_or_insert(e);
                         next_start = Instant::now();
                     }
-                    // Not while we hold a sender ourselves.
+                    // Unreachable, because `done` is a sender of this channel.
                     Err(_) => break,
                 },
                 recv(call.interrupter.signal()) -> _ => return Err(interrupted()),
@@ -166,7 +167,7 @@ impl Dialer {
     ) -> Result<(), Error> {
         let more = |pending| (pending < MAX_PENDING).then_some(pending + 1);
         if self.pending.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
-            let what = format!("{MAX_PENDING} earlier name look-ups or connects still hang; not starting another");
+            let what = format!("too many pending name lookups and connection attempts ({MAX_PENDING})");
             return Err(Error::new(NetErrorKind::Connect, what));
         }
         let (network, pending) = (Arc::clone(&self.network), Arc::clone(&self.pending));
@@ -175,22 +176,22 @@ impl Dialer {
             .name("leasehold-dial".to_owned())
             .spawn(move || {
                 let _ended = ended;
-                // Nobody may be waiting any more; a stream then closes here.
+                // The call may have ended. Its stream is then closed here.
                 let _ = done.send(work(&*network));
             })
-            .map_err(|e| Error::new(NetErrorKind::Connect, "no thread to connect on").caused_by(e))?;
+            .map_err(|e| Error::new(NetErrorKind::Connect, "cannot start a thread for the connection").caused_by(e))?;
         Ok(())
     }
 }
 
 impl DialCall<'_> {
-    /// The time left, `None` when there is none.
+    /// Returns the remaining time, or `None` if the deadline has passed.
     fn left(&self) -> Option<Duration> {
         Some(self.deadline.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
     fn late(&self, tried: usize, failure: Option<io::Error>) -> Error {
-        let what = format!("no connection to {} port {} in the given time", self.host, self.port);
+        let what = format!("connecting to {} port {} timed out", self.host, self.port);
         Error::new(NetErrorKind::Timeout, what + &addresses(tried)).caused_by(failure)
     }
 
@@ -200,24 +201,24 @@ impl DialCall<'_> {
                 self.late(tried, failure)
             }
             _ => {
-                let what = format!("no connection to {} port {}", self.host, self.port);
+                let what = format!("connecting to {} port {} failed", self.host, self.port);
                 Error::new(NetErrorKind::Connect, what + &addresses(tried)).caused_by(failure)
             }
         }
     }
 }
 
-/// Requests are small and wait for answers: Nagle's algorithm only delays them.
+/// Disables Nagle's algorithm, which only delays small requests, and enables keep-alive.
 fn set_up(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let Err(error) = keep_alive(&stream) {
-        crate::util::panics::log_line!(debug, target: crate::util::log_fields::CLIENT, "no keep-alive on a connection: {error}");
+        crate::util::panics::log_line!(debug, target: crate::util::log_fields::CLIENT, "cannot enable keep-alive on a connection: {error}");
     }
     Ok(stream)
 }
 
-/// A connection without an answer for half a minute is over.
+/// Ends a connection whose peer does not answer for half a minute.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
     use rustix::net::sockopt;

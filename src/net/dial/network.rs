@@ -1,4 +1,4 @@
-//! What the operating system does for a dialer.
+//! The network of the operating system: name lookups and connection attempts.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use crate::net::interrupt::Shutdown;
 
-/// A trait, so that tests can put something slow in its place.
+/// The network that a dialer uses. Tests replace the network with a slow one.
 pub(crate) trait Network: Send + Sync + 'static {
-    /// The addresses of a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
+    /// Returns the addresses of a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
     fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 
-    /// Gives up after `timeout`, and soon after `cancelled`.
+    /// Connects to an address. Returns an error after `timeout`, and soon after `cancelled`.
     fn connect(&self, address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream>;
 
-    /// Whether `connect` gives up so soon after `cancelled` that a caller may wait for it.
+    /// Returns `true` if `connect` returns so soon after `cancelled` that the caller may wait for `connect`.
     fn is_cancellable(&self) -> bool {
         false
     }
 }
 
-/// Whether a connection is no longer wanted. Clones are the same one.
+/// A flag that cancels connection attempts. Clones share the flag.
 #[derive(Clone, Default)]
 pub(crate) struct Cancelled(Arc<AtomicBool>);
 
@@ -47,7 +47,7 @@ pub(crate) struct System;
 
 impl Network for System {
     fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        // `getaddrinfo` knows zones, by name and by number.
+        // `getaddrinfo` accepts zones by name and by number.
         Ok((host, port).to_socket_addrs()?.collect())
     }
 
@@ -60,7 +60,7 @@ impl Network for System {
         cfg!(any(target_os = "linux", target_os = "android"))
     }
 
-    /// An attempt that is no longer wanted lasts until its time-out here.
+    /// On other systems, a canceled attempt lasts until its timeout.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn connect(&self, address: SocketAddr, timeout: Duration, _: &Cancelled) -> io::Result<TcpStream> {
         TcpStream::connect_timeout(&address, timeout)
@@ -79,10 +79,10 @@ mod cancellable {
 
     use super::Cancelled;
 
-    /// How long an attempt may outlive its being wanted.
+    /// The longest time from the cancellation until the attempt ends.
     const GLANCE: Duration = Duration::from_millis(10);
 
-    /// As [`TcpStream::connect_timeout`], which cannot be called off.
+    /// Does the same as [`TcpStream::connect_timeout`], but can be canceled.
     pub(crate) fn connect(address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream> {
         let start_time = Instant::now();
         let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
@@ -93,7 +93,7 @@ mod cancellable {
             // A signal interrupts the call, not the attempt.
             Err(Errno::INPROGRESS | Errno::INTR) => loop {
                 if cancelled.is_cancelled() {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "no longer wanted"));
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "connection attempt canceled"));
                 }
                 let left = timeout.saturating_sub(start_time.elapsed());
                 if left.is_zero() {

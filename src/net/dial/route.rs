@@ -1,4 +1,4 @@
-//! Which of a host's addresses to try first.
+//! The order in which the addresses of a host are tried.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use parking_lot::Mutex;
 
 use crate::net::interrupt::Interrupter;
 
-/// No name of an API server has more addresses worth trying.
+/// The number of addresses that are tried. No name of a server has more addresses worth trying.
 const MAX_ADDRESSES: usize = 16;
 
-/// The address of the last connection that has brought an answer. Clones are the same one.
+/// The address of the last connection that brought an answer. Clones share the address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered(Arc<Mutex<Option<SocketAddr>>>);
 
 /// The address of one connection.
 ///
-/// It is remembered with its first answer, not with its being connected: in front of a server that hangs, the kernel or
-/// a load balancer still takes connections. If it never brings an answer it is forgotten, unless nobody waited for one.
+/// The address is remembered after the first answer, not after connecting: the kernel or a load balancer in front of a
+/// hanging server still accepts connections. An address that brings no answer is forgotten, unless the call was interrupted.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) address: SocketAddr,
@@ -31,8 +31,9 @@ impl Remembered {
         Route { address, remembered: self.clone(), interrupter: interrupter.clone(), has_answered: false }
     }
 
-    /// The order of RFC 8305, section 4: families take turns, and that of the first address begins. Before all others
-    /// comes the remembered address, if it still is one of the host's.
+    /// Orders addresses by RFC 8305, section 4: the address families alternate, starting with the family of the first address.
+    ///
+    /// The remembered address comes first if the host still has this address.
     pub(crate) fn order(&self, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
         let (ours, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|a| a.is_ipv6() == preferred);

@@ -51,7 +51,7 @@ impl Addresses {
         self
     }
 
-    /// From now on the address is silent, although somebody listens.
+    /// Makes the address silent from now on, although a listener exists.
     fn silence(&self, address: SocketAddr) {
         self.silenced.lock().push(address);
     }
@@ -60,7 +60,7 @@ impl Addresses {
         Dialer::new(self.clone())
     }
 
-    /// The addresses that were tried since it was last asked.
+    /// Returns the addresses that were tried since the last call.
     fn tried(&self) -> Vec<SocketAddr> {
         std::mem::take(&mut *self.attempts.lock()).into_iter().map(|(address, _)| address).collect()
     }
@@ -120,7 +120,7 @@ fn an_interrupt_leaves_a_hanging_look_up_or_connect_behind() {
 fn a_hanging_look_up_ends_with_the_time_and_few_are_left_behind() {
     let (hold_open, hold) = bounded(0);
     let dialer = Dialer::new(Slow { in_look_up: true, hold });
-    // That there are many users of it takes nothing from what it may do.
+    // The number of clones of the dialer does not reduce its limit.
     let users: Vec<_> = (0..10 * MAX_PENDING).map(|_| dialer.clone()).collect();
     let mut users = users.iter();
     // On a busy machine a call may be late before it has begun a look-up.
@@ -218,7 +218,7 @@ fn an_interrupt_or_the_deadline_ends_all_attempts() {
     let dialer = addresses.dialer();
     let error = dial(&dialer, Instant::now() + 4 * STAGGER).unwrap_err();
     assert_eq!(error.kind(), &NetErrorKind::Timeout);
-    assert!(error.to_string().contains("a port 1 in the given time"), "{error}");
+    assert!(error.to_string().contains("connecting to a port 1 timed out"), "{error}");
     let interrupter = Interrupter::new();
     addresses.tried();
     thread::scope(|scope| {

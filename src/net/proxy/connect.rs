@@ -9,12 +9,12 @@ use super::failure::{broken, early_bytes};
 use super::login::ProxyLogin;
 use crate::net::error::{Error, NetErrorKind};
 
-/// No proxy says more than this before it lets us through.
+/// The longest answer of a proxy in bytes.
 const MAX_ANSWER: usize = 16 * 1024;
 
 const END: &[u8] = b"\r\n\r\n";
 
-/// Asks for a tunnel to `target`, a host with its port.
+/// Opens a tunnel to `target`, a host with its port.
 pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &str, login: Option<&ProxyLogin>) -> Result<(), Error> {
     let agent = crate::net::USER_AGENT;
     let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nUser-Agent: {agent}\r\n");
@@ -46,7 +46,7 @@ pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &str, login: Opti
         Some(200..=299) => Err(early_bytes()),
         Some(407) => Err(Error::new(
             NetErrorKind::Connect,
-            "the proxy asks for (other) credentials (407); put user:password@ into its URL",
+            "the proxy requires other credentials (407); set user:password@ in the proxy URL",
         )),
         Some(code) => Err(Error::new(NetErrorKind::Connect, format!("the proxy answered {code} to CONNECT {target}"))),
         None => Err(no_answer()),

@@ -1,16 +1,17 @@
-//! What it means when a tunnel is not there as it should be.
+//! The errors of a tunnel.
 
 use std::io;
 
 use crate::net::error::{Error, NetErrorKind};
 use crate::net::socket::failure;
 
-/// When the connection to the proxy fails before the tunnel is there.
+/// Converts a failure of the connection to the proxy before the tunnel is open.
 pub(crate) fn broken(e: io::Error) -> Error {
-    failure(e, "the proxy did not answer in time", NetErrorKind::Connect, "the proxy broke off")
+    failure(e, "the proxy did not respond in time", NetErrorKind::Connect, "the connection to the proxy broke")
 }
 
-/// The client speaks first on the far side, so these can only be meant to pass for an answer of the server.
+/// Returns the error for bytes after the answer of the proxy. The client sends first through a tunnel, so such bytes are an
+/// attempt to forge an answer of the server.
 pub(crate) fn early_bytes() -> Error {
-    Error::new(NetErrorKind::Connect, "the proxy sent more than its answer before anything was asked of the server")
+    Error::new(NetErrorKind::Connect, "the proxy sent more than its answer before the first request to the server")
 }

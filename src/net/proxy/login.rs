@@ -1,10 +1,10 @@
-//! Who we are to a proxy.
+//! The credentials for a proxy.
 
 use std::fmt;
 
 use crate::net::percent;
 
-/// A user name and a password as they go out, decoded.
+/// A decoded user name and password.
 #[derive(Clone)]
 pub(crate) struct ProxyLogin {
     pub(crate) name: Vec<u8>,
@@ -15,11 +15,11 @@ impl ProxyLogin {
     pub(crate) fn parse(user: &str) -> Result<Self, &'static str> {
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
         let decoded = percent::decode(name).zip(percent::decode(password));
-        let (name, password) = decoded.ok_or("has a user or password that is not valid percent-encoding")?;
+        let (name, password) = decoded.ok_or("has a user or password with invalid percent-encoding")?;
         Ok(ProxyLogin { name, password })
     }
 
-    /// Whether there is a name, and neither it nor the password is longer than this.
+    /// Returns `true` if the name is not empty, and name and password have at most `longest` bytes.
     pub(crate) fn fits(&self, longest: usize) -> bool {
         !self.name.is_empty() && self.name.len().max(self.password.len()) <= longest
     }

@@ -1,6 +1,6 @@
-//! A proxy to go through, and how to be let through it.
+//! HTTP and SOCKS 5 proxies.
 //!
-//! A URL means what it means to Go's `net/http`, for what is written for client-go is to mean the same here.
+//! A proxy URL has the same meaning as in Go's `net/http`, because users reuse configurations of client-go.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ mod stand_in;
 
 use login::ProxyLogin;
 
-/// A proxy, and who we are to it.
+/// A proxy with the credentials for the proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxy {
     protocol: Protocol,
@@ -27,7 +27,7 @@ pub(crate) struct Proxy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
-    /// `CONNECT`, in the clear or in TLS as the endpoint's scheme says.
+    /// `CONNECT`. The scheme of the endpoint selects plain text or TLS.
     Http,
     Socks5,
 }
@@ -55,7 +55,7 @@ impl Proxy {
         let endpoint = Endpoint::parse(&base, place)?;
         let login = user.map(ProxyLogin::parse).transpose().map_err(|rule| Error::config(place, rule))?;
         if protocol == Protocol::Socks5 && login.as_ref().is_some_and(|login| !login.fits(socks::MAX_TEXT)) {
-            let rule = "has a user or password of a length that SOCKS 5 has no room for (RFC 1929)";
+            let rule = "has an empty user, or a user or password of more than 255 bytes, which SOCKS 5 does not allow (RFC 1929)";
             return Err(Error::config(place, rule));
         }
         Ok(Proxy { protocol, endpoint, login })
@@ -65,12 +65,12 @@ impl Proxy {
         &self.endpoint
     }
 
-    /// For errors: never with its password.
+    /// Returns the address of the proxy for errors, without credentials.
     pub(crate) fn place(&self) -> String {
         format!("proxy {}", self.endpoint.host_and_port())
     }
 
-    /// Has the proxy connect to `target`, on a fresh connection to it.
+    /// Opens a tunnel to `target` on a new connection to the proxy.
     pub(crate) fn open_tunnel(&self, socket: &mut Socket, target: &Endpoint, deadline: Instant) -> Result<(), Error> {
         let mut connection = socket.until(deadline);
         let opened = match self.protocol {
@@ -85,7 +85,7 @@ impl Proxy {
     }
 }
 
-/// Source: Go's `net/http`, which takes it from RFC 1928.
+/// The default port of SOCKS 5, as in Go's `net/http` and RFC 1928.
 const SOCKS_PORT: u16 = 1080;
 
 #[cfg(test)]

@@ -20,11 +20,10 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// The longest name, user or password: its length is one byte.
+/// The longest name, user or password in bytes. SOCKS 5 encodes the length in one byte.
 pub(crate) const MAX_TEXT: usize = 255;
 
-/// Has the proxy connect to `target`. Names are looked up by the proxy, as in Go's `net/http` with `socks5` and `socks5h`
-/// alike.
+/// Opens a tunnel to `target`. The proxy looks up names, as in Go's `net/http` for both `socks5` and `socks5h`.
 pub(crate) fn connect(
     proxy: &mut (impl Read + Write),
     target: &Endpoint,
@@ -36,16 +35,16 @@ pub(crate) fn connect(
     send(proxy, &greeting)?;
     let [version, method] = receive(proxy)?;
     if version != VERSION {
-        return Err(failed("what answered is no SOCKS 5 proxy; is its URL to begin with http:// or https://?"));
+        return Err(failed("the peer is not a SOCKS 5 proxy; use http:// or https:// in the URL of an HTTP proxy"));
     }
     match (method, login) {
         (NO_LOGIN, _) => {}
         (LOGIN, Some(login)) => log_in(proxy, login)?,
-        (NO_METHOD, Some(_)) => return Err(failed("the proxy takes no user name and password")),
+        (NO_METHOD, Some(_)) => return Err(failed("the proxy does not accept a user name and password")),
         (NO_METHOD, None) => {
-            return Err(failed("the proxy asks for credentials; put user:password@ into its URL"));
+            return Err(failed("the proxy requires credentials; set user:password@ in the proxy URL"));
         }
-        _ => return Err(failed("the proxy chose a way to log in that it was not offered")),
+        _ => return Err(failed("the proxy chose a login method that was not offered")),
     }
     let mut request = vec![VERSION, CONNECT, 0];
     match target.host().parse() {
@@ -66,13 +65,13 @@ pub(crate) fn connect(
     send(proxy, &request)?;
     let [version, reply, _, kind] = receive(proxy)?;
     if version != VERSION {
-        return Err(failed("the proxy does not keep to SOCKS 5"));
+        return Err(failed("the proxy violated the SOCKS 5 protocol"));
     }
     if reply != 0 {
         let to = target.host_and_port();
         return Err(failed(format!("the proxy did not connect to {to}: {} (SOCKS reply {reply})", meaning(reply))));
     }
-    // From where the proxy has connected is of no use to us, but has to be read.
+    // The address from which the proxy connected is read and ignored.
     match kind {
         IPV4 => receive::<4>(proxy).map(drop)?,
         IPV6 => receive::<16>(proxy).map(drop)?,
@@ -82,7 +81,7 @@ pub(crate) fn connect(
                 receive::<1>(proxy)?;
             }
         }
-        _ => return Err(failed("the proxy does not keep to SOCKS 5")),
+        _ => return Err(failed("the proxy violated the SOCKS 5 protocol")),
     }
     receive::<2>(proxy).map(drop)
 }
@@ -95,15 +94,15 @@ fn log_in(proxy: &mut (impl Read + Write), login: &ProxyLogin) -> Result<(), Err
     let [version, status] = receive(proxy)?;
     match (version, status) {
         (LOGIN_VERSION, 0) => Ok(()),
-        (LOGIN_VERSION, _) => Err(failed("the proxy does not accept the user and password in its URL")),
-        _ => Err(failed("the proxy does not keep to SOCKS 5")),
+        (LOGIN_VERSION, _) => Err(failed("the proxy rejected the user and password of the proxy URL")),
+        _ => Err(failed("the proxy violated the SOCKS 5 protocol")),
     }
 }
 
-/// A text after its length.
+/// Appends a text after its length.
 fn push(request: &mut Vec<u8>, text: &[u8]) -> Result<(), Error> {
     let length = u8::try_from(text.len())
-        .map_err(|_| failed(format!("SOCKS 5 has no room for a name of more than {MAX_TEXT} bytes")))?;
+        .map_err(|_| failed(format!("the name has more than {MAX_TEXT} bytes, which SOCKS 5 does not allow")))?;
     request.push(length);
     request.extend(text);
     Ok(())
@@ -123,18 +122,18 @@ fn failed(what: impl Into<String>) -> Error {
     Error::new(NetErrorKind::Connect, what)
 }
 
-/// RFC 1928, section 6.
+/// Returns the meaning of a reply. Source: RFC 1928, section 6.
 fn meaning(reply: u8) -> &'static str {
     match reply {
         1 => "general failure",
-        2 => "not allowed by its rules",
+        2 => "not allowed by the rules of the proxy",
         3 => "network unreachable",
         4 => "host unreachable",
         5 => "connection refused",
         6 => "time to live expired",
-        7 => "it does not know CONNECT",
-        8 => "it does not know this type of address",
-        _ => "for a reason that RFC 1928 does not know",
+        7 => "CONNECT not supported",
+        8 => "address type not supported",
+        _ => "unknown reason",
     }
 }
 
@@ -147,7 +146,7 @@ mod tests {
         ProxyLogin { name: b"me".to_vec(), password: b"hunter2".to_vec() }
     }
 
-    /// What was written, and how much of the answer was left.
+    /// Runs [`connect`]. Returns its result, the bytes written, and the number of unread bytes of the answer.
     fn run(target: &str, login: Option<&ProxyLogin>, answer: &[u8]) -> (Result<(), Error>, Vec<u8>, usize) {
         // As slowly as a proxy can be.
         let mut stand = StandIn::new(answer, 1);
@@ -206,28 +205,28 @@ mod tests {
     #[test]
     fn error_is_reported_without_the_password() {
         for (login, answer, expected) in [
-            (None, &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "no SOCKS 5 proxy"),
-            (None, &[4, 90], "no SOCKS 5 proxy"),
-            (None, &[5, 0xFF], "put user:password@"),
+            (None, &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "not a SOCKS 5 proxy"),
+            (None, &[4, 90], "not a SOCKS 5 proxy"),
+            (None, &[5, 0xFF], "set user:password@"),
             (None, &[5, 2], "not offered"),
-            (Some(login()), &[5, 0xFF], "takes no user name"),
+            (Some(login()), &[5, 0xFF], "does not accept a user name"),
             (Some(login()), &[5, 1], "not offered"),
-            (Some(login()), &[5, 2, 1, 1], "does not accept the user"),
-            (Some(login()), &[5, 2, 5, 0], "does not keep to"),
+            (Some(login()), &[5, 2, 1, 1], "rejected the user"),
+            (Some(login()), &[5, 2, 5, 0], "violated the SOCKS 5"),
             (None, &[5, 0, 5, 1, 0, 1], "general failure"),
             (None, &[5, 0, 5, 2, 0, 1], "not allowed"),
             (None, &[5, 0, 5, 3, 0, 1], "network unreachable"),
             (None, &[5, 0, 5, 4, 0, 1], "host unreachable"),
             (None, &[5, 0, 5, 5, 0, 1], "did not connect to a:80: connection refused"),
             (None, &[5, 0, 5, 6, 0, 1], "time to live"),
-            (None, &[5, 0, 5, 7, 0, 1], "does not know CONNECT"),
-            (None, &[5, 0, 5, 8, 0, 1], "type of address"),
+            (None, &[5, 0, 5, 7, 0, 1], "CONNECT not supported"),
+            (None, &[5, 0, 5, 8, 0, 1], "address type"),
             (None, &[5, 0, 5, 200, 0, 1], "SOCKS reply 200"),
-            (None, &[5, 0, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0], "does not keep to"),
-            (None, &[5, 0, 5, 0, 0, 9, 0, 0, 0, 0, 0, 0], "does not keep to"),
-            (None, &[5, 0, 5, 0, 0, 3, 200, b'a'], "broke off"),
-            (None, &[5], "broke off"),
-            (None, &[], "broke off"),
+            (None, &[5, 0, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0], "violated the SOCKS 5"),
+            (None, &[5, 0, 5, 0, 0, 9, 0, 0, 0, 0, 0, 0], "violated the SOCKS 5"),
+            (None, &[5, 0, 5, 0, 0, 3, 200, b'a'], "proxy broke"),
+            (None, &[5], "proxy broke"),
+            (None, &[], "proxy broke"),
         ] {
             let (result, _, _) = run("http://a", login.as_ref(), answer);
             let error = result.unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::io::{self, Cursor, Read, Write};
 
-/// Answers what it was told to, in pieces of some size, and keeps what was written.
+/// A proxy that sends a fixed answer in pieces of one size, and keeps the bytes written to the proxy.
 pub(crate) struct StandIn {
     pub(crate) answer: Cursor<Vec<u8>>,
     pub(crate) written: Vec<u8>,

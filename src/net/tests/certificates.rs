@@ -59,7 +59,7 @@ impl Authority {
     }
 }
 
-/// Of a server that shows `leaf`, and wants certificates of `clients` if there are any.
+/// Returns the configuration of a server with the certificate `leaf` that requires certificates of `clients` if there are any.
 pub(crate) fn server_config(leaf: &Leaf, clients: Option<&Authority>) -> Arc<ServerConfig> {
     server_config_with(leaf, clients, rustls::ALL_VERSIONS)
 }

@@ -17,7 +17,7 @@ fn each_failure_of_tls_has_its_kind_and_its_advice() {
         (
             E::InvalidCertificate(CertificateError::Other(authority)),
             NetErrorKind::TlsVerification,
-            "an authority's own",
+            "certificate of an authority",
         ),
         (E::InvalidCertificate(CertificateError::UnknownIssuer), NetErrorKind::TlsVerification, "server name"),
         (E::NoCertificatesPresented, NetErrorKind::TlsVerification, "presented no certificate"),
@@ -36,7 +36,7 @@ fn each_failure_of_tls_has_its_kind_and_its_advice() {
 fn each_failure_of_a_connection_has_its_kind() {
     use io::ErrorKind::{ConnectionReset, UnexpectedEof};
     for (kind, text) in
-        [(UnexpectedEof, "closed the connection before it had answered"), (ConnectionReset, "the connection broke")]
+        [(UnexpectedEof, "closed the connection before its response"), (ConnectionReset, "the connection broke")]
     {
         let explained = from_ureq(ureq::Error::Io(kind.into()));
         assert_eq!((explained.kind, explained.maybe_sent), (NetErrorKind::Io, true));

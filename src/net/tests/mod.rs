@@ -1,4 +1,4 @@
-//! What tests of connections need.
+//! Helpers for tests of connections.
 
 pub(crate) mod certificates;
 #[cfg(feature = "_http")]

@@ -1,4 +1,4 @@
-//! Whom a store trusts in TLS, and what it shows of itself.
+//! The TLS settings of a store: trusted authorities and the client certificate.
 
 use std::path::Path;
 
@@ -6,11 +6,12 @@ use crate::net::error as net;
 use crate::net::tls::{PemSource, TlsSettings};
 use crate::util::config_error::ConfigError;
 
-/// Whom a store trusts in TLS, and what it shows of itself: for [`EtcdConfig`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdConfig.html)
-/// and the configurations of the SQL stores. Keys in it are not shown by `Debug`.
+/// The TLS settings of a store: trusted authorities and the client certificate.
 ///
-/// By default the system's roots are trusted, and no client certificate is shown. Files are read again while the store is in
-/// use, so that certificates may be renewed.
+/// [`EtcdConfig`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdConfig.html) and the configurations of the SQL stores
+/// use these settings. By default, a store trusts the system's roots and sends no client certificate.
+///
+/// While the store is in use, files are read again, so that certificates can be renewed. `Debug` does not show keys.
 ///
 /// # Examples
 ///
@@ -28,25 +29,29 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// One that trusts the system's roots, and shows nothing.
+    /// Creates settings that trust the system's roots, without a client certificate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trusts these authorities alone: certificates in PEM.
+    /// Trusts only these authorities, certificates in PEM.
+    ///
+    /// Defaults to the system's roots.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when it holds none.
+    /// - Returns [`ConfigError`] if `pem` contains no certificate.
     pub fn with_ca_pem(self, pem: impl Into<Vec<u8>>) -> Result<Self, ConfigError> {
         self.with_ca(PemSource::inline(pem))
     }
 
-    /// Trusts the authorities in this file alone. It is read again while the store is in use.
+    /// Trusts only the authorities in this file, certificates in PEM.
+    ///
+    /// While the store is in use, the file is read again. Defaults to the system's roots.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when it cannot be read, or holds no certificate in PEM.
+    /// - Returns [`ConfigError`] if the file cannot be read, or contains no certificate in PEM.
     pub fn with_ca_file(self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         self.with_ca(read("ca", path.as_ref())?)
     }
@@ -56,11 +61,15 @@ impl TlsConfig {
         Ok(self)
     }
 
-    /// Shows this certificate to servers that ask for one: a chain and its key, in PEM.
+    /// Sets the client certificate, a chain and its key in PEM.
+    ///
+    /// The certificate is sent to servers that request one.
+    ///
+    /// Defaults to no client certificate.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when they are not what they should be.
+    /// - Returns [`ConfigError`] if the chain or the key is not valid.
     pub fn with_client_certificate_pem(
         self,
         chain: impl Into<Vec<u8>>,
@@ -69,11 +78,13 @@ impl TlsConfig {
         self.with_identity(PemSource::inline(chain), PemSource::inline(key))
     }
 
-    /// The same from files, which are read again while the store is in use.
+    /// Sets the client certificate from files, a chain and its key in PEM.
+    ///
+    /// While the store is in use, the files are read again. Defaults to no client certificate.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when they cannot be read, or are not what they should be.
+    /// - Returns [`ConfigError`] if a file cannot be read, or the chain or the key is not valid.
     pub fn with_client_certificate_files(
         self,
         chain: impl AsRef<Path>,
@@ -88,7 +99,9 @@ impl TlsConfig {
         Ok(self)
     }
 
-    /// Expects a certificate for this name, where it is not for the host that is connected to.
+    /// Sets the name that the server certificate must be for.
+    ///
+    /// Defaults to the host of the connection.
     #[must_use]
     pub fn with_server_name(mut self, name: impl Into<String>) -> Self {
         self.settings.server_name = Some(name.into());
@@ -96,7 +109,7 @@ impl TlsConfig {
     }
 }
 
-/// The files of a URL's parameters for TLS.
+/// The TLS files in the parameters of a URL.
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 #[derive(Default)]
 pub(crate) struct UrlFiles {
@@ -107,7 +120,7 @@ pub(crate) struct UrlFiles {
 
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 impl UrlFiles {
-    /// Reads the files. Returns the `incomplete` error if there is a certificate without a key, or the reverse.
+    /// Reads the files. Returns the `incomplete` error for a certificate without a key, and for a key without a certificate.
     pub(crate) fn read(self, incomplete: impl FnOnce() -> ConfigError) -> Result<TlsConfig, ConfigError> {
         let mut tls = TlsConfig::new();
         if let Some(ca) = self.ca {
@@ -121,14 +134,14 @@ impl UrlFiles {
     }
 }
 
-/// Refuses a value without quoting the value, which may be a secret.
+/// Returns an error that does not quote the value, because the value may be a secret.
 pub(crate) fn refuse(field: &'static str, error: &net::Error) -> ConfigError {
     ConfigError::new(field, "unusable", error)
 }
 
 fn read(field: &'static str, path: &Path) -> Result<PemSource, ConfigError> {
     PemSource::read(path)
-        .map_err(|error| ConfigError::new(field, path.display(), format!("it cannot be read: {error}")))
+        .map_err(|error| ConfigError::new(field, path.display(), format!("cannot read the file: {error}")))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Certificates and keys from files, which are replaced while the program runs.
+//! Certificates and keys from files that may change while the program runs.
 
 use std::fmt;
 use std::io;
@@ -9,58 +9,58 @@ use crate::net::error::Error;
 use crate::net::file::read_file;
 use crate::util::clock::Moment;
 
-/// As old as this, a file is read again. Token files are, too, and kube-rs has the same minute for certificates.
+/// The time after which a file is read again, as for token files. kube-rs has the same minute for certificates.
 const AGE: Duration = Duration::from_secs(60);
 
-/// PEM of the configuration. It may change if it is from a file.
+/// PEM from the configuration or from a file.
 #[derive(Clone, PartialEq)]
 pub(crate) struct PemSource {
     file: Option<PathBuf>,
     bytes: Vec<u8>,
 }
 
-/// What is made of files, and of what they hold next when that is usable.
+/// A value that is created from files, and again from their later content if that content is usable.
 pub(crate) struct FromFiles<T> {
     sources: Vec<PemSource>,
     value: T,
     read_at: Moment,
-    /// What was read last, if it is not usable.
+    /// The last content, if the last content is unusable.
     refused: Option<Reading>,
 }
 
-/// What the files hold, or why that cannot be known.
+/// The content of the files, or the reason why a file cannot be read.
 type Reading = Result<Vec<PemSource>, String>;
 
-/// What has come of reading files again.
+/// The outcome of reading the files again.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ReadOutcome {
     Unchanged,
     Changed,
-    /// What is there now is not usable, and why; the old value stays.
+    /// The new content is unusable for this reason. The old value stays.
     Refused(String),
-    /// The same as the last time, which was told then.
+    /// The content is as unusable as the last time, which was reported then.
     StillRefused,
 }
 
 impl PemSource {
-    /// What stands in the configuration itself.
+    /// Creates a source without a file.
     pub(crate) fn inline(bytes: impl Into<Vec<u8>>) -> Self {
         PemSource { file: None, bytes: bytes.into() }
     }
 
-    /// What a file holds, now and later.
+    /// Reads a file. [`read_again`](Self::read_again) reads the file later.
     pub(crate) fn read(file: &Path) -> io::Result<Self> {
         let bytes = read_file(file)?;
-        // It is read again much later, when the working directory may be another.
+        // An absolute path, because the working directory may change before the file is read again.
         Ok(PemSource { file: Some(std::path::absolute(file)?), bytes })
     }
 
-    /// As it was read last.
+    /// Returns the content of the last reading.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Names the file, if it is one, in front of the rule that it breaks.
+    /// Returns the rule that the source violates, after the name of the file if there is one.
     pub(crate) fn breaks(&self, rule: &str) -> String {
         match &self.file {
             Some(file) => format!("{} {rule}", file.display()),
@@ -68,21 +68,21 @@ impl PemSource {
         }
     }
 
-    /// The file, for messages.
+    /// Returns the file for messages.
     pub(crate) fn name(&self) -> Option<String> {
         self.file.as_ref().map(|file| file.display().to_string())
     }
 
     fn read_again(&self) -> Result<Self, String> {
         match &self.file {
-            Some(file) => PemSource::read(file).map_err(|e| format!("{} cannot be read: {e}", file.display())),
+            Some(file) => PemSource::read(file).map_err(|e| format!("cannot read {}: {e}", file.display())),
             None => Ok(self.clone()),
         }
     }
 }
 
 impl<T> FromFiles<T> {
-    /// A `value` that was made of the sources as they are at `now`.
+    /// Creates the files with a `value` that was created from the sources at `now`.
     pub(crate) fn new(sources: Vec<PemSource>, value: T, now: Moment) -> Self {
         FromFiles { sources, value, read_at: now, refused: None }
     }
@@ -91,12 +91,12 @@ impl<T> FromFiles<T> {
         &self.value
     }
 
-    /// Whether it is time to read the files again.
+    /// Returns `true` if the files must be read again.
     pub(crate) fn is_due(&self, now: Moment) -> bool {
         now.since(self.read_at) >= AGE
     }
 
-    /// Reads the files, and makes another value if they have changed.
+    /// Reads the files, and creates a new value if a file has changed.
     pub(crate) fn read_again(
         &mut self,
         now: Moment,
@@ -177,7 +177,7 @@ mod tests {
             assert_eq!(files.value(), "one+");
             assert!(!files.is_due(at(179)));
         }
-        // As it was, it is no change; and what is wrong after that is told again.
+        // The old content is not a change. A later failure is reported again.
         std::fs::write(&file, "one").unwrap();
         assert_eq!(files.read_again(at(180), text), ReadOutcome::Unchanged);
         std::fs::remove_file(&file).unwrap();

@@ -1,7 +1,7 @@
-//! Whom to trust, whom to expect, and what to show of ourselves.
+//! TLS: trusted authorities, the expected server name, and the client certificate.
 //!
-//! The rustls configuration is built here rather than by ureq, so that the trust roots, the expected name and the
-//! client certificate are exactly what the configuration says, and no process-wide default has a say in it.
+//! This module builds the rustls configuration instead of ureq. The trust roots, the expected name and the client certificate
+//! come only from the configuration, and no process-wide default applies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,26 +31,26 @@ pub(crate) use reload::ClientTls;
 /// The TLS part of a configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsSettings {
-    /// The cluster's authorities; without any, the system's roots.
+    /// The trusted authorities. `None` for the system's roots.
     pub(crate) ca: Option<PemSource>,
-    /// Whether the system's roots are trusted beside them.
+    /// `true` if the system's roots are trusted besides `ca`.
     pub(crate) and_system: bool,
     pub(crate) insecure: bool,
     pub(crate) server_name: Option<String>,
     pub(crate) identity: Option<IdentitySource>,
-    /// Whether what goes in it has no name in ALPN, as HTTP has one.
+    /// `true` if the protocol within TLS has no ALPN name. HTTP has one.
     pub(crate) without_alpn: bool,
     pub(crate) clock: Clock,
 }
 
-/// Where a client certificate and its key come from.
+/// The sources of a client certificate and its key.
 #[derive(Clone, Debug)]
 pub(crate) struct IdentitySource {
     pub(crate) chain: PemSource,
     pub(crate) key: PemSource,
 }
 
-/// By what the age of files is told; tests have another.
+/// The clock for the age of files. Tests use another clock.
 #[derive(Clone)]
 pub(crate) struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
 
@@ -59,11 +59,11 @@ pub(crate) struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
 pub(crate) struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: Arc<PrivateKeyDer<'static>>,
-    /// For messages: the files that they are from.
+    /// The files of the certificate and the key, for messages.
     files: Vec<String>,
 }
 
-/// What a connection needs to start TLS.
+/// The TLS configuration of a connection, and the expected server name.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsParts {
     pub(crate) config: Arc<ClientConfig>,
@@ -71,14 +71,14 @@ pub(crate) struct TlsParts {
 }
 
 impl TlsSettings {
-    /// Trusts the authorities in `ca` alone. The error is a rule that `ca` breaks.
+    /// Trusts only the authorities in `ca`. The error is a rule that `ca` violates.
     pub(crate) fn trust(&mut self, ca: PemSource) -> Result<(), String> {
         certificates(ca.bytes()).map_err(|rule| ca.breaks(rule))?;
         self.ca = Some(ca);
         Ok(())
     }
 
-    /// Shows this client certificate to servers that ask for one.
+    /// Sets the client certificate for servers that request a certificate.
     pub(crate) fn show(&mut self, chain: PemSource, key: PemSource) -> Result<(), Error> {
         Identity::from_sources(&chain, &key)?;
         self.identity = Some(IdentitySource { chain, key });
@@ -91,13 +91,15 @@ impl TlsSettings {
             .map_err(|_| Error::config("tls-server-name", format!("{name:?} is neither a DNS name nor an IP address")))
     }
 
-    /// For the proxy on the way to the cluster. It is no part of the cluster: its own name is expected, it is not shown who
-    /// we are, and besides the cluster's authorities it may have its certificate from any of the system's.
+    /// Returns the settings for a proxy, which is not a part of the cluster.
+    ///
+    /// The certificate of the proxy must name the proxy. The authorities of the cluster and of the system may issue this
+    /// certificate. The proxy does not get the client certificate.
     pub(crate) fn for_proxy(&self) -> Self {
         TlsSettings { and_system: true, server_name: None, identity: None, ..self.clone() }
     }
 
-    /// The authorities, if others than the system's are configured.
+    /// Returns the authorities, or `None` if only the system's roots are trusted.
     pub(crate) fn authorities(&self) -> Result<Option<Vec<CertificateDer<'static>>>, Error> {
         let Some(ca) = &self.ca else { return Ok(None) };
         let rule = |rule| Error::config("certificate-authority", ca.breaks(rule));
@@ -109,7 +111,7 @@ impl TlsSettings {
         Ok(Some(found))
     }
 
-    /// Whom these settings trust.
+    /// Creates the verifier of server certificates.
     fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, Error> {
         if self.insecure {
             return Ok(verify::trust_anyone());
@@ -123,7 +125,7 @@ impl TlsSettings {
         }
     }
 
-    /// The configuration of connections to servers that `authorities` accepts, as `identity` or as nobody.
+    /// Creates a configuration with this verifier and, if there is an identity, this client certificate.
     fn client_config(
         &self,
         authorities: &Arc<dyn ServerCertVerifier>,
@@ -176,22 +178,22 @@ impl fmt::Debug for Clock {
 }
 
 impl Identity {
-    /// From PEM: a chain with the client's own certificate first, and a PKCS#8, PKCS#1 or SEC1 key.
+    /// Creates an identity from PEM: a chain that begins with the client certificate, and a PKCS#8, PKCS#1 or SEC1 key.
     #[cfg(feature = "kubeconfig")]
     pub(crate) fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, Error> {
         Self::from_sources(&PemSource::inline(chain), &PemSource::inline(key))
     }
 
-    /// The same, with the files in the errors.
+    /// Creates an identity from sources. The errors name their files.
     pub(crate) fn from_sources(chain: &PemSource, key: &PemSource) -> Result<Self, Error> {
         let certificates =
             certificates(chain.bytes()).map_err(|rule| Error::config("client certificate", chain.breaks(rule)))?;
         let parsed = PrivateKeyDer::from_pem_slice(key.bytes()).map_err(|e| {
             let rule = match e {
                 PemError::NoItemsFound if is_encrypted(key.bytes()) => {
-                    "is an encrypted key, which is not supported; store it decrypted"
+                    "is an encrypted key, which is not supported; store the key decrypted"
                 }
-                PemError::NoItemsFound => "holds no private key in PKCS#8, PKCS#1 or SEC1 form",
+                PemError::NoItemsFound => "contains no private key in PKCS#8, PKCS#1 or SEC1 form",
                 _ => "is not valid PEM",
             };
             Error::config("client key", key.breaks(rule))
@@ -200,7 +202,7 @@ impl Identity {
         Ok(Identity { chain: certificates, key: Arc::new(parsed), files })
     }
 
-    /// Whether certificate and key belong together.
+    /// Returns an error if certificate and key do not match.
     #[cfg(feature = "kubeconfig")]
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.shown_by(config_builder()?.with_root_certificates(RootCertStore::empty())).map(drop)
@@ -227,11 +229,11 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// All certificates of a PEM bundle; the error is a rule without the content, for a key may have been put there.
+/// Returns all certificates of a PEM bundle. The error is a rule without the content, because the content may be a key.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
-        Ok(found) if found.is_empty() => Err("holds no PEM certificate"),
+        Ok(found) if found.is_empty() => Err("contains no PEM certificate"),
         Ok(found) => Ok(found),
         Err(_) => Err("is not valid PEM"),
     }
@@ -241,7 +243,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
     String::from_utf8_lossy(pem).contains("ENCRYPTED PRIVATE KEY-----")
 }
 
-/// What a TLS failure means, in words of ours.
+/// Converts an error of rustls.
 pub(crate) fn tls_error(error: &rustls::Error) -> Error {
     use rustls::Error as E;
     let untrusted = |text: String| Error::new(NetErrorKind::TlsVerification, text);
@@ -252,19 +254,19 @@ pub(crate) fn tls_error(error: &rustls::Error) -> Error {
             | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }),
         ) => untrusted(format!("the server's certificate is not accepted ({e}){}", provider::hint())),
         E::InvalidCertificate(e) if e.to_string().contains("CaUsedAsEndEntity") => untrusted(
-            "the server's certificate is not accepted: it is an authority's own, and signed by itself; trust it as an \
-             authority, or give the server one that an authority has issued"
+            "the server's certificate is not accepted: it is the self-signed certificate of an authority; trust this \
+             authority, or give the server a certificate that an authority has issued"
                 .to_owned(),
         ),
         E::InvalidCertificate(e) => untrusted(format!(
-            "the server's certificate is not accepted ({e}); check the certificate authority and the server name that are configured"
+            "the server's certificate is not accepted ({e}); check the configured certificate authority and server name"
         )),
         E::NoCertificatesPresented => untrusted("the server presented no certificate".to_owned()),
         E::AlertReceived(alert) => failed(format!(
-            "the server ended the TLS session with the alert {alert:?}; it may not accept the client certificate"
+            "the server ended the TLS session with the alert {alert:?}; the server may have rejected the client certificate"
         )),
         E::InvalidMessage(_) => {
-            failed("what answered does not speak TLS; check the scheme and the port of the server".to_owned())
+            failed("the server does not speak TLS; check the scheme and the port of the server".to_owned())
         }
         other => failed(format!("TLS failed: {other}")),
     }

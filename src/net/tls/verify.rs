@@ -1,4 +1,4 @@
-//! Which servers are trusted.
+//! Verification of server certificates.
 
 use std::sync::{Arc, Once};
 
@@ -16,9 +16,9 @@ use crate::util::log_fields::TLS;
 use crate::util::panics::log_line;
 
 pub(crate) const NO_AUTHORITY: &str =
-    "holds no usable CA certificate; name the cluster's own with certificate-authority";
+    "contains no usable CA certificate; set certificate-authority to the CA of the cluster";
 
-/// Trusts what these authorities have signed, and their own certificates. `None` if not one of them is usable.
+/// Trusts certificates that these authorities have signed, and their own certificates. Returns `None` if no authority is usable.
 pub(crate) fn trust_these(
     authorities: Vec<CertificateDer<'static>>,
 ) -> Result<Option<Arc<dyn ServerCertVerifier>>, Error> {
@@ -29,17 +29,17 @@ pub(crate) fn trust_these(
     }
     let mut signers = RootCertStore::empty();
     signers.add_parsable_certificates(authorities.iter().filter(|authority| pinned::may_sign(authority)).cloned());
-    // webpki takes no empty list.
+    // webpki rejects an empty list.
     let signs = !signers.is_empty();
     let store = if signs { signers } else { store };
     if ignored > 0 {
-        log_line!(warn, target: TLS, "tls: {ignored} of the configured CA certificates cannot be used and are ignored");
+        log_line!(warn, target: TLS, "tls: ignoring {ignored} unusable CA certificates of the configuration");
     }
     let authorities = TheseAuthorities { signed: signed_by(store)?, signs, themselves: authorities };
     Ok(Some(Arc::new(ServerVerifier { authorities: Some(authorities), provider: provider() })))
 }
 
-/// Trusts what the system's roots have signed.
+/// Trusts certificates that the system's roots have signed.
 pub(crate) fn trust_the_system() -> Result<Arc<dyn ServerCertVerifier>, Error> {
     let mut store = RootCertStore::empty();
     if store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs).0 == 0 {
@@ -48,14 +48,14 @@ pub(crate) fn trust_the_system() -> Result<Arc<dyn ServerCertVerifier>, Error> {
     Ok(signed_by(store)?)
 }
 
-/// `insecure-skip-tls-verify`, `sslmode=require` and `ssl-mode=REQUIRED`.
+/// Trusts every certificate, as `insecure-skip-tls-verify`, `sslmode=require` and `ssl-mode=REQUIRED` request.
 pub(crate) fn trust_anyone() -> Arc<dyn ServerCertVerifier> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         log_line!(
             warn, target: TLS,
-            "tls: no certificate is verified (by insecure-skip-tls-verify, sslmode=require or ssl-mode=REQUIRED): anybody on the way to the \
-             server can read and change what is sent"
+            "tls: certificates are not verified (insecure-skip-tls-verify, sslmode=require or ssl-mode=REQUIRED): an attacker \
+             on the network can read and change all traffic"
         );
     });
     Arc::new(ServerVerifier { authorities: None, provider: provider() })
@@ -67,7 +67,7 @@ fn signed_by(store: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, Error> {
         .map_err(|e| Error::config("TLS", e.to_string()))
 }
 
-/// Decides by the configured authorities. Without any, each certificate is accepted, but the server must still own its key.
+/// A verifier with the configured authorities. Without authorities, every certificate is accepted, but the server must own its key.
 #[derive(Debug)]
 struct ServerVerifier {
     authorities: Option<TheseAuthorities>,
@@ -76,13 +76,13 @@ struct ServerVerifier {
 
 /// The cluster's authorities.
 ///
-/// One of their certificates may be the server's own: a self-signed one, or one that somebody has copied into the
-/// kubeconfig. webpki takes neither. Go does, after a look at its name and its dates, and so do clusters that are set up
-/// by hand.
+/// An authority may be the certificate of the server itself: a self-signed certificate, or a certificate that was copied into
+/// the kubeconfig. webpki rejects such a certificate. Go accepts it after a check of its name and dates, and some clusters that
+/// are set up by hand need this.
 #[derive(Debug)]
 struct TheseAuthorities {
     signed: Arc<WebPkiServerVerifier>,
-    /// Whether there is any among them that may sign others. webpki does not ask that of what it is told to trust.
+    /// `true` if an authority may sign certificates. webpki does not check this for trusted certificates.
     signs: bool,
     themselves: Vec<CertificateDer<'static>>,
 }

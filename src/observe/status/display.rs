@@ -1,4 +1,4 @@
-//! A status in one line, for people.
+//! The status of an elector as one line of text.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -10,8 +10,10 @@ use crate::election::candidate::notice::TWIN;
 use crate::util::one_line::OneLine;
 
 impl fmt::Display for Status {
-    /// One line, whatever others have written into the record, such as `lease default/jobs: pod-1 leads, which is this candidate,
-    /// for another 9s, with fencing token 7; heard of the store 1s ago`. For people: it may change.
+    /// Writes one line for people, whose wording may change.
+    ///
+    /// An example is `lease default/jobs: leader is pod-1 (this candidate) for another 9s, fencing token 7; last
+    /// contact 1s ago`. Line breaks in the record are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         self.write_text(&mut text)?;
@@ -20,28 +22,28 @@ impl fmt::Display for Status {
 }
 
 impl Status {
-    /// Writes the text as it is, with the line breaks of names.
+    /// Writes the text without escaping line breaks in names.
     fn write_text(&self, f: &mut String) -> fmt::Result {
         let identity = &self.settings.identity;
         write!(f, "{}: ", self.record)?;
         match &self.leader {
             _ if self.is_leader => {
-                write!(f, "{identity} leads, which is this candidate, for another {}", seconds(self.remaining))?;
+                write!(f, "leader is {identity} (this candidate) for another {}", seconds(self.remaining))?;
                 if let Some(token) = self.fencing_token {
-                    write!(f, ", with fencing token {token}")?;
+                    write!(f, ", fencing token {token}")?;
                 }
             }
-            Some(leader) if self.leader_lease_expired => write!(f, "nobody leads; the lease of {leader} has expired")?,
-            Some(leader) if leader == identity && self.has_twin => write!(f, "{leader} holds it{TWIN}")?,
+            Some(leader) if self.leader_lease_expired => write!(f, "no leader; the lease of {leader} has expired")?,
+            Some(leader) if leader == identity && self.has_twin => write!(f, "{leader} holds the lease{TWIN}")?,
             Some(leader) if leader == identity => {
-                write!(f, "{leader} holds it, which is this candidate, whose term is over")?
+                write!(f, "{leader} (this candidate) holds the lease after the end of its term")?
             }
-            Some(leader) => write!(f, "{leader} leads; this candidate is {identity}")?,
-            None => write!(f, "nobody leads; this candidate is {identity}")?,
+            Some(leader) => write!(f, "leader is {leader}; this candidate is {identity}")?,
+            None => write!(f, "no leader; this candidate is {identity}")?,
         }
         match self.last_contact {
-            Some(since) => write!(f, "; heard of the store {} ago", seconds(since))?,
-            None => f.write_str("; not heard of the store yet")?,
+            Some(since) => write!(f, "; last contact {} ago", seconds(since))?,
+            None => f.write_str("; no contact yet")?,
         }
         match (&self.failed_write, &self.last_error) {
             (Some(error), _) => write!(f, "; the last write failed: {error}")?,
@@ -49,20 +51,20 @@ impl Status {
             (None, None) => {}
         }
         if let Some(unfit_for) = self.unfit_for {
-            write!(f, "; not fit to lead for {}", seconds(unfit_for))?;
+            write!(f, "; unfit for {}", seconds(unfit_for))?;
         }
         if let Some(left) = self.may_acquire_in {
-            write!(f, "; fit to lead again, and may do so in {}", seconds(left))?;
+            write!(f, "; fit again, may acquire the lease in {}", seconds(left))?;
         }
         match (self.is_running, self.is_watching) {
-            (false, _) => f.write_str("; it has ended"),
-            (true, false) => f.write_str("; without a watch"),
+            (false, _) => f.write_str("; elector ended"),
+            (true, false) => f.write_str("; no watch, polling"),
             (true, true) => Ok(()),
         }
     }
 }
 
-/// In whole seconds: what is less is over before it is read.
+/// Rounds down to whole seconds, because a fraction has passed before the text is read.
 fn seconds(duration: Duration) -> FormattedDuration {
     humantime::format_duration(Duration::from_secs(duration.as_secs()))
 }
@@ -80,32 +82,33 @@ mod tests {
         status.is_watching = true;
         let token = guard.fencing_token();
         let shown = status.to_string();
-        assert!(shown.starts_with("jobs in memory: me leads, which is this candidate, for another "), "{shown}");
-        assert!(shown.ends_with(&format!("s, with fencing token {token}; heard of the store 0s ago")), "{shown}");
+        assert!(shown.starts_with("jobs in memory: leader is me (this candidate) for another "), "{shown}");
+        assert!(shown.ends_with(&format!("s, fencing token {token}; last contact 0s ago")), "{shown}");
         status.is_leader = false;
-        assert!(status.to_string().contains("me holds it, which is this candidate, whose term is over"));
+        assert!(status.to_string().contains("me (this candidate) holds the lease after the end of its term"));
         status.leader = Some("other".to_owned());
-        assert!(status.to_string().starts_with("jobs in memory: other leads; this candidate is me; heard"));
+        assert!(status.to_string().starts_with("jobs in memory: leader is other; this candidate is me; last"));
         status.leader_lease_expired = true;
         status.last_contact = None;
-        let expected = "jobs in memory: nobody leads; the lease of other has expired; not heard of the store yet";
+        let expected = "jobs in memory: no leader; the lease of other has expired; no contact yet";
         assert_eq!(status.to_string(), expected);
         status.leader = Some("x\n[INFO] y".to_owned());
         assert!(status.to_string().contains(r"the lease of x\n[INFO] y has"), "{status}");
         (status.leader, status.is_watching) = (None, false);
         status.last_error = Some(StoreError::new(StoreErrorKind::Unavailable, "it is away"));
-        let expected = "nobody leads; this candidate is me; not heard of the store yet; the last read failed: it is away; without a watch";
+        let expected =
+            "no leader; this candidate is me; no contact yet; the last read failed: it is away; no watch, polling";
         assert!(status.to_string().ends_with(expected), "{status}");
         status.failed_write = Some(StoreError::new(StoreErrorKind::Rejected, "no space"));
-        assert!(status.to_string().ends_with("yet; the last write failed: no space; without a watch"), "{status}");
+        assert!(status.to_string().ends_with("yet; the last write failed: no space; no watch, polling"), "{status}");
         status.failed_write = None;
         status.unfit_for = Some(std::time::Duration::from_secs(61));
-        assert!(status.to_string().ends_with("it is away; not fit to lead for 1m 1s; without a watch"), "{status}");
+        assert!(status.to_string().ends_with("it is away; unfit for 1m 1s; no watch, polling"), "{status}");
         status.unfit_for = None;
         status.may_acquire_in = Some(std::time::Duration::from_secs(24));
-        assert!(status.to_string().ends_with("it is away; fit to lead again, and may do so in 24s; without a watch"));
+        assert!(status.to_string().ends_with("it is away; fit again, may acquire the lease in 24s; no watch, polling"));
         status.may_acquire_in = None;
         status.is_running = false;
-        assert!(status.to_string().ends_with("it is away; it has ended"));
+        assert!(status.to_string().ends_with("it is away; elector ended"));
     }
 }

@@ -1,4 +1,4 @@
-//! What an elector is about and how it fares, at one moment.
+//! A snapshot of an elector's state and counters.
 
 use std::time::Duration;
 
@@ -8,8 +8,12 @@ use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 mod display;
 mod prometheus;
 
-/// What an elector is about and how it fares, at the moment that [`LeaderElector::status`](crate::LeaderElector::status) was
-/// called.
+/// A snapshot of an elector's state and counters, returned by [`LeaderElector::status`].
+///
+/// [`Display`](std::fmt::Display) shows one line for people. [`write_prometheus`](Self::write_prometheus) writes
+/// metrics.
+///
+/// [`LeaderElector::status`]: crate::LeaderElector::status
 ///
 /// # Examples
 ///
@@ -30,91 +34,124 @@ mod prometheus;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Status {
-    /// The key of the record: the name of the Lease.
+    /// The key of the record, which is the name of the Lease.
     pub name: String,
-    /// What the store calls it, such as `lease default/my-controller`.
+    /// The store's description of the record, such as `lease default/my-controller`.
     pub record: String,
-    /// What the election runs by, this candidate's identity among it.
+    /// The effective settings, including the identity of this candidate.
     pub settings: Settings,
-    /// Who leads, as last observed. It may be this candidate itself.
+    /// The identity of the last observed leader, which may be this candidate.
     pub leader: Option<String>,
-    /// Whether the lease of that leader has run out on this process's clock: then nobody leads, or somebody soon will. On two
-    /// stores, whether one of its two leases has.
+    /// `true` if the lease of `leader` has expired by this process's clock.
+    ///
+    /// Then there is no leader, or another candidate is about to lead. With two stores, `true` if one of the two leases
+    /// has expired.
     pub leader_lease_expired: bool,
-    /// Whether this candidate has a valid term.
+    /// `true` while this candidate has a valid term.
     pub is_leader: bool,
-    /// How long that stays valid without another renewal.
+    /// The time until the term ends without another renewal. Zero without a valid term.
     pub remaining: Duration,
-    /// The token of the term, also after it ended, until its record is released.
+    /// The fencing token of the term, kept after its end until the record is released.
     pub fencing_token: Option<u64>,
-    /// How long ago the store last told this elector anything, as
-    /// [`HealthCheck::check_contact`](crate::HealthCheck::check_contact) says. `None` before the first time.
+    /// The time since the last contact with the store, or `None` before the first.
+    ///
+    /// [`HealthCheck::check_contact`](crate::HealthCheck::check_contact) defines contact.
     pub last_contact: Option<Duration>,
-    /// Why the last read failed, until the store answers a read or a watch reports a change.
+    /// The error of the last read, until the store answers a read or a watch reports a change.
     ///
     /// If reads work, this field has the value of [`failed_write`](Self::failed_write).
     pub last_error: Option<StoreError>,
-    /// Why the last write failed, until a write succeeds. Reads do not change this field.
+    /// The error of the last write, until a write succeeds.
     ///
-    /// A later successful write of this candidate clears this field. If the error is [transient](StoreError::is_transient), a successful write of
-    /// another candidate also clears this field. A conflict counts as a failure after conflicts have refused each write for three renew deadlines.
+    /// Reads do not change this field. If the error is [transient](StoreError::is_transient), a successful write of
+    /// another candidate also clears this field. A conflict counts as a failure after conflicts have refused each write
+    /// for three renew deadlines.
     pub failed_write: Option<StoreError>,
-    /// Whether this candidate is fit to lead; true where nobody is asked, and also while one that is fit again has to wait before it
-    /// may acquire.
+    /// `true` if this candidate is fit to lead, or has neither a probe nor a flag.
+    ///
+    /// A recovered candidate that waits before it may acquire is fit, too.
     pub is_fit: bool,
-    /// For how long it has not been. `None` while it is.
+    /// The time since this candidate became unfit, or `None` while fit.
     pub unfit_for: Option<Duration>,
-    /// How long it has to wait yet before it may acquire, having become fit again. `None` where it need not.
+    /// The time until a recovered candidate may acquire the lease, or `None` without a wait.
     pub may_acquire_in: Option<Duration>,
-    /// How long ago the work of the present term made progress: the part of it that is furthest behind; also of one that is over and
-    /// whose guard is still there. `None` without a term, and
-    /// without [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout).
+    /// The time since the slowest part of the work last reported progress.
+    ///
+    /// The value remains after the end of the term while its guard exists. `None` without a term, and without a
+    /// [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout).
     pub since_progress: Option<Duration>,
-    /// Whether a watch is open. Without one the record is polled.
+    /// `true` while a watch is open. Without a watch, the elector polls the record.
     pub is_watching: bool,
-    /// Whether the elector is at work: not after its end, or a panic of its thread.
+    /// `true` until the elector ends, or its thread panics.
     pub is_running: bool,
-    /// What has been counted since the start.
+    /// The counters since the start.
     pub counters: Counters,
     pub(super) has_twin: bool,
 }
 
-/// What an elector has counted since it was started.
+/// Counters of an elector since its start.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{LeaderElector, MemoryStore, StoreOperation};
+///
+/// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+/// let guard = elector.block_until_leader()?;
+/// let counters = elector.status().counters;
+/// assert_eq!((counters.terms, counters.terms_lost), (1, 0));
+/// assert_eq!(counters.requests(StoreOperation::Create), 1);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Terms that began.
+    /// The number of terms that started.
     pub terms: u64,
-    /// Terms that ended otherwise than by a release or a step-down.
+    /// The number of terms that ended other than by a release or a step-down.
     pub terms_lost: u64,
-    /// How long renewals took.
+    /// The durations of renewals.
     pub renewals: Histogram,
-    /// Reads in the middle of a term, as [`RequestOutcome::is_slow_path`](crate::RequestOutcome::is_slow_path) says.
+    /// The number of reads during a term.
+    ///
+    /// [`RequestOutcome::is_slow_path`](crate::RequestOutcome::is_slow_path) defines these reads.
     pub slow_paths: u64,
-    /// Watches that were opened.
+    /// The number of watches that were opened.
     pub watches_opened: u64,
-    /// Watches that ended or were refused.
+    /// The number of watches that ended or were refused.
     pub watches_lost: u64,
     pub(super) requests: [u64; StoreOperation::ALL.len()],
     pub(super) failures: [u64; StoreErrorKind::ALL.len()],
 }
 
-/// How often something took how long.
+/// A histogram of durations.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::Histogram;
+///
+/// let histogram = Histogram::default();
+/// assert_eq!(histogram.count(), 0);
+/// assert_eq!(histogram.counts.len(), Histogram::BOUNDS_MS.len() + 1);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// In place `i`, how many took at most `BOUNDS_MS[i]` and more than `BOUNDS_MS[i - 1]`; in the last, how many took more than all
-    /// [`BOUNDS_MS`](Histogram::BOUNDS_MS). Not cumulative.
+    /// The number of durations in each bucket, not cumulative.
+    ///
+    /// Bucket `i` counts durations of at most `BOUNDS_MS[i]` and more than `BOUNDS_MS[i - 1]`. The last bucket counts
+    /// durations above all [`BOUNDS_MS`](Histogram::BOUNDS_MS).
     pub counts: [u64; Histogram::BOUNDS_MS.len() + 1],
-    /// How long all of them took together.
+    /// The sum of all durations.
     pub sum: Duration,
 }
 
 impl Histogram {
-    /// Where one place ends and the next begins, in milliseconds.
+    /// The upper bounds of the buckets, in milliseconds.
     pub const BOUNDS_MS: [u64; 11] = [1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
 
-    /// How many there were.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -127,13 +164,14 @@ impl Histogram {
 }
 
 impl Counters {
-    /// How many requests asked for this, answered or not.
+    /// Returns the number of requests of this operation, answered or not.
     pub fn requests(&self, operation: StoreOperation) -> u64 {
         self.requests[operation as usize]
     }
 
-    /// How many requests failed like this. A [`Conflict`](StoreErrorKind::Conflict) is no fault of anything: another
-    /// candidate was faster.
+    /// Returns the number of requests that failed with this kind.
+    ///
+    /// A [`Conflict`](StoreErrorKind::Conflict) is normal and means that another candidate was faster.
     pub fn failures(&self, kind: StoreErrorKind) -> u64 {
         self.failures[kind as usize]
     }

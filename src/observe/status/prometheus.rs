@@ -1,4 +1,4 @@
-//! The status as metrics for Prometheus.
+//! The status of an elector as Prometheus metrics.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -8,25 +8,26 @@ use crate::store::{StoreErrorKind, StoreOperation};
 use crate::util::prometheus::escaped;
 
 impl Status {
-    /// Writes it as metrics in the text format of Prometheus, each with the labels `name`, `record` and
-    /// `identity`, which together are to be unique in a process.
+    /// Writes the status as metrics in the text format of Prometheus.
     ///
-    /// Two have client-go's names: `leader_election_master_status`, with its meaning, and `leader_election_slowpath_total`,
-    /// which also counts the reads that a silent watch causes. The rest begin with `leasehold_`. For several electors use [`write_prometheus_all`](Self::write_prometheus_all): each
-    /// metric may be described once only.
+    /// Each metric has the labels `name`, `record` and `identity`. Together, these labels must be unique in a process.
+    /// Use [`write_prometheus_all`](Self::write_prometheus_all) for several electors, because a text may describe each
+    /// metric only once.
+    ///
+    /// Two metrics have client-go's names. `leader_election_master_status` has client-go's meaning.
+    /// `leader_election_slowpath_total` also counts reads that a silent watch causes. All other names begin with
+    /// `leasehold_`.
     ///
     /// # Errors
     ///
-    /// Whatever `out` says.
+    /// Returns the errors of `out`.
     pub fn write_prometheus(&self, out: &mut impl Write) -> fmt::Result {
         Self::write_prometheus_all([self], out)
     }
 
-    /// Writes those of several electors, as [`write_prometheus`](Self::write_prometheus) does of one.
+    /// Writes the status of several electors as metrics in the text format of Prometheus.
     ///
-    /// # Errors
-    ///
-    /// Whatever `out` says.
+    /// The metrics are those of [`write_prometheus`](Self::write_prometheus).
     ///
     /// # Examples
     ///
@@ -40,6 +41,10 @@ impl Status {
     /// assert_eq!(text.matches("# TYPE leasehold_terms_total counter").count(), 1);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of `out`.
     pub fn write_prometheus_all<'a, W: Write>(
         statuses: impl IntoIterator<Item = &'a Status>,
         out: &mut W,
@@ -69,26 +74,23 @@ type Sample = (&'static str, String, f64);
 type StatusMetric = (&'static str, &'static str, &'static str, fn(&Status) -> Vec<Sample>);
 
 const METRICS: [StatusMetric; 16] = [
-    ("leader_election_master_status", "gauge", "Whether this candidate leads: 1, or 0 for a standby.", |status| {
+    ("leader_election_master_status", "gauge", "1 while this candidate leads, else 0.", |status| {
         flag(status.is_leader)
     }),
-    ("leader_election_slowpath_total", "counter", "Reads of the record in the middle of a term.", |status| {
+    ("leader_election_slowpath_total", "counter", "Reads of the record during a term.", |status| {
         count(status.counters.slow_paths)
     }),
-    ("leasehold_terms_total", "counter", "Terms that began.", |status| count(status.counters.terms)),
-    (
-        "leasehold_terms_lost_total",
-        "counter",
-        "Terms that ended otherwise than by a release or a step-down.",
-        |status| count(status.counters.terms_lost),
-    ),
-    ("leasehold_term_remaining_seconds", "gauge", "How long the term stays valid without another renewal.", |status| {
+    ("leasehold_terms_total", "counter", "Terms started.", |status| count(status.counters.terms)),
+    ("leasehold_terms_lost_total", "counter", "Terms ended other than by release or step-down.", |status| {
+        count(status.counters.terms_lost)
+    }),
+    ("leasehold_term_remaining_seconds", "gauge", "Time until the term ends without another renewal.", |status| {
         seconds(Some(status.remaining))
     }),
     (
         "leasehold_renewal_duration_seconds",
         "histogram",
-        "From before a renewal was sent until it was known to stand.",
+        "Time from before a renewal is sent until it is known to be applied.",
         |status| buckets(&status.counters.renewals),
     ),
     ("leasehold_requests_total", "counter", "Requests to the store.", |Status { counters, .. }| {
@@ -98,45 +100,37 @@ const METRICS: [StatusMetric; 16] = [
     (
         "leasehold_request_failures_total",
         "counter",
-        "Requests to the store that failed. A conflict is another candidate's success.",
+        "Failed requests to the store. A conflict is normal.",
         |Status { counters, .. }| {
             let sample = |(it, name)| ("", format!(",kind=\"{name}\""), counters.failures(it) as f64);
             StoreErrorKind::ALL.into_iter().map(sample).collect()
         },
     ),
-    ("leasehold_write_failed", "gauge", "Whether writes fail: 1, or 0.", |status| flag(status.failed_write.is_some())),
-    ("leasehold_watch_up", "gauge", "Whether changes are watched, and not polled.", |status| flag(status.is_watching)),
-    ("leasehold_watches_opened_total", "counter", "Watches that were opened.", |status| {
-        count(status.counters.watches_opened)
-    }),
+    ("leasehold_write_failed", "gauge", "1 while writes fail, else 0.", |status| flag(status.failed_write.is_some())),
+    ("leasehold_watch_up", "gauge", "1 while a watch is open, else 0 (polling).", |status| flag(status.is_watching)),
+    ("leasehold_watches_opened_total", "counter", "Watches opened.", |status| count(status.counters.watches_opened)),
     (
         "leasehold_last_contact_age_seconds",
         "gauge",
-        "How long ago the store last told anything; missing before the first time.",
+        "Time since the last contact with the store; absent before the first.",
         |status| seconds(status.last_contact),
     ),
-    (
-        "leasehold_fit",
-        "gauge",
-        "Whether this candidate is fit to lead: 1, also where nobody is asked, or 0.",
-        |status| flag(status.is_fit),
-    ),
-    (
-        "leasehold_unfit_seconds",
-        "gauge",
-        "For how long this candidate has not been fit to lead; missing while it is.",
-        |status| seconds(status.unfit_for),
-    ),
+    ("leasehold_fit", "gauge", "1 while this candidate is fit to lead or has no fitness check, else 0.", |status| {
+        flag(status.is_fit)
+    }),
+    ("leasehold_unfit_seconds", "gauge", "Time since this candidate became unfit; absent while fit.", |status| {
+        seconds(status.unfit_for)
+    }),
     (
         "leasehold_may_acquire_in_seconds",
         "gauge",
-        "How long this candidate waits yet before it may acquire, being fit again; missing while it need not.",
+        "Time until a recovered candidate may acquire the lease; absent without a wait.",
         |status| seconds(status.may_acquire_in),
     ),
     (
         "leasehold_progress_age_seconds",
         "gauge",
-        "How long ago the work of the term made progress; missing where it need not.",
+        "Time since the work last reported progress; absent without a progress timeout.",
         |status| seconds(status.since_progress),
     ),
 ];
@@ -149,7 +143,7 @@ fn count(count: u64) -> Vec<Sample> {
     vec![("", String::new(), count as f64)]
 }
 
-/// A metric without a value is missing.
+/// Returns no sample for a metric without a value.
 fn seconds(duration: Option<Duration>) -> Vec<Sample> {
     duration.iter().map(|duration| ("", String::new(), duration.as_secs_f64())).collect()
 }

@@ -1,4 +1,4 @@
-//! Faults: what goes wrong, and for whom.
+//! The faults that tests inject, and the requests that they match.
 
 use std::time::Duration;
 
@@ -9,26 +9,27 @@ use crate::testing::object::status::StatusObject;
 use crate::testing::server::log::RequestLog;
 use crate::testing::wire::http::ServedResponse;
 
-/// A rule that spoils matching requests.
+/// A rule that injects a fault into matching requests.
 ///
-/// Begin with what is to happen ([`Fault::hang`], [`Fault::status`], …) and narrow it down with
-/// [`verb`](Fault::verb), [`name`](Fault::name), [`first`](Fault::first) and so on; a rule that is
-/// not narrowed matches every request. Hand it to
-/// [`ApiServer::fault`](crate::testing::ApiServer::fault).
+/// Start with the fault ([`Fault::hang`], [`Fault::status`], …) and narrow the rule down with [`verb`](Fault::verb),
+/// [`name`](Fault::name), [`first`](Fault::first) and so on. A rule without conditions matches every request. Pass the
+/// rule to [`ApiServer::fault`](crate::testing::ApiServer::fault).
 ///
-/// *Apply* means that the request takes effect in the store as it would without the fault. Rules
-/// are tried in the order in which they were added and the first match wins, except that delays
-/// add up. "Watch faults" work on streams, also on those that are open already.
+/// *Apply* means that the request takes effect in the store as without the fault. Rules are tried in the order in
+/// which they were added. The first match wins, except that delays add up. "Watch faults" act on streams, including
+/// open ones.
+///
+/// # Examples
 ///
 /// ```
 /// use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 ///
 /// let server = ApiServer::start()?;
-/// // The first renewal takes effect, but its answer gets lost.
+/// The first renewal takes effect, but its response is lost.
 /// let lost = server.fault(
 ///     Fault::drop_after().verb(Verb::Update).resource(Resource::Leases).name("x").first(1),
 /// );
-/// // … the code under test …
+/// … run the code under test …
 /// assert_eq!(lost.hits(), 0);
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -74,48 +75,51 @@ pub(crate) struct Matcher {
     pub after_events: u64,
 }
 
-/// What happens.
+/// Faults.
 impl Fault {
-    /// Waits before applying. The request is applied even if its client has given up by then, like
-    /// a write that waits in etcd's queue.
+    /// Waits before applying.
+    ///
+    /// The request is applied even if its client has given up by then, like a write that waits in etcd's queue.
     pub fn delay(time: Duration) -> Fault {
         Fault::new(Action::Delay(time))
     }
 
-    /// Applies at once, and answers later.
+    /// Applies at once, and responds later.
     pub fn delay_answer(time: Duration) -> Fault {
         Fault::new(Action::DelayAnswer(time))
     }
 
-    /// Reads the request and then stays silent, until [released](crate::testing::FaultHandle::release): then
-    /// the request is applied, even if its client has given up, and answered. Until then it
-    /// occupies a thread.
+    /// Reads the request and stays silent until [released](crate::testing::FaultHandle::release).
+    ///
+    /// The request is then applied and answered, even if its client has given up. Until then the request occupies a
+    /// thread.
     pub fn hang() -> Fault {
         Fault::new(Action::Hang)
     }
 
-    /// Applies, and then stays silent until [released](crate::testing::FaultHandle::release).
+    /// Applies, and stays silent until [released](crate::testing::FaultHandle::release).
     pub fn hang_after() -> Fault {
         Fault::new(Action::HangAfter)
     }
 
-    /// Answers with a `Status`, without applying. `reason` may be empty.
+    /// Responds with a `Status`, without applying. `reason` may be empty.
     pub fn status(code: u16, reason: &str, message: &str) -> Fault {
         Fault::new(Action::Refuse(StatusObject::new(code, reason, message)))
     }
 
-    /// Applies, and then answers with a `Status` all the same, as a real server does with 500, 504
-    /// and 409 when its etcd stalls.
+    /// Applies, but responds with a `Status`.
+    ///
+    /// A real server does this with 500, 504 and 409 when its etcd stalls.
     pub fn apply_then(code: u16, reason: &str, message: &str) -> Fault {
         Fault::new(Action::ApplyThen(StatusObject::new(code, reason, message)))
     }
 
-    /// Answers with `body` as JSON, without applying.
+    /// Responds with `body` as JSON, without applying.
     pub fn replace(code: u16, body: &Value) -> Fault {
         Fault::new(Action::Answer(ServedResponse::json(code, body)))
     }
 
-    /// Answers with any bytes as body, without applying. The head is sound.
+    /// Responds with these bytes as the body, without applying. The head is valid.
     pub fn replace_bytes(code: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Fault {
         Fault::new(Action::Answer(ServedResponse::new(code, content_type, body)))
     }
@@ -125,53 +129,60 @@ impl Fault {
         Fault::new(Action::DropBefore)
     }
 
-    /// Applies, and then closes the connection without an answer. A watch is closed before its
-    /// first byte.
+    /// Applies, and closes the connection without a response.
+    ///
+    /// A watch is closed before its first byte.
     pub fn drop_after() -> Fault {
         Fault::new(Action::DropAfter)
     }
 
-    /// Sends these bytes in place of an HTTP answer, without applying, and closes the connection.
+    /// Sends these bytes instead of an HTTP response, and closes the connection.
+    ///
+    /// The request is not applied.
     pub fn garbage(bytes: impl Into<Vec<u8>>) -> Fault {
         Fault::new(Action::Garbage(bytes.into()))
     }
 
-    /// Applies, and then closes the connection after the first `bytes` of the answer's body; the
-    /// head is sent in full. A watch is cut after that many bytes of its events.
+    /// Applies, and closes the connection after the first `bytes` of the response's body.
+    ///
+    /// The head is sent in full. A watch is cut after that many bytes of its events.
     pub fn truncate(bytes: usize) -> Fault {
         Fault::new(Action::Truncate(bytes))
     }
 
-    /// Sends 200 and a body of spaces that never ends, without applying, until
-    /// [released](crate::testing::FaultHandle::release) or the client goes away.
+    /// Sends 200 and an endless body of spaces, without applying.
+    ///
+    /// Ends when [released](crate::testing::FaultHandle::release), or when the client disconnects.
     pub fn endless_body() -> Fault {
         Fault::new(Action::EndlessBody)
     }
 
-    /// Watch fault: the stream stays open and falls silent until
-    /// [released](crate::testing::FaultHandle::release); what was held back is then sent. A stream that
-    /// lags more than some ten thousand events behind is ended, as a real server does with slow
-    /// readers.
+    /// Makes an open watch stream silent until [released](crate::testing::FaultHandle::release).
+    ///
+    /// A watch fault. The delayed events are then sent. A stream that is some ten thousand events behind is ended, as
+    /// a real server does with slow readers.
     pub fn stall_watch() -> Fault {
         Fault::new(Action::StallWatch)
     }
 
-    /// Watch fault: the stream ends in order, as if its time were up.
+    /// Ends a watch stream in order, as at its timeout. A watch fault.
     pub fn close_watch() -> Fault {
         Fault::new(Action::CloseWatch)
     }
 
-    /// Watch fault: the connection breaks in the middle of the stream.
+    /// Breaks the connection in the middle of a watch stream. A watch fault.
     pub fn cut_watch() -> Fault {
         Fault::new(Action::CutWatch)
     }
 
-    /// Watch fault: puts these bytes into the stream, once a stream. Add the newline yourself.
+    /// Inserts these bytes into a watch stream, once per stream.
+    ///
+    /// A watch fault. `bytes` must include the newline.
     pub fn watch_bytes(bytes: impl Into<Vec<u8>>) -> Fault {
         Fault::new(Action::WatchBytes(bytes.into()))
     }
 
-    /// Watch fault: every event goes out this much later.
+    /// Delays every event of a watch stream. A watch fault.
     pub fn delay_events(time: Duration) -> Fault {
         Fault::new(Action::DelayEvents(time))
     }
@@ -181,40 +192,41 @@ impl Fault {
     }
 }
 
-/// For whom.
+/// Conditions.
 impl Fault {
-    /// Only this verb; called again, this one too.
+    /// Matches only this verb. Further calls add verbs.
     pub fn verb(mut self, verb: Verb) -> Fault {
         self.matcher.verbs.push(verb);
         self
     }
 
-    /// Only this resource.
+    /// Matches only this resource.
     pub fn resource(mut self, resource: Resource) -> Fault {
         self.matcher.resource = Some(resource);
         self
     }
 
-    /// Only this namespace.
+    /// Matches only this namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Fault {
         self.matcher.namespace = Some(namespace.into());
         self
     }
 
-    /// Only the object of this name: in the path, in the field selector of a list or watch, or in
-    /// the body of a POST.
+    /// Matches only the object of this name.
+    ///
+    /// The name is in the path, in the field selector of a list or watch, or in the body of a POST.
     pub fn name(mut self, name: impl Into<String>) -> Fault {
         self.matcher.name = Some(name.into());
         self
     }
 
-    /// Only requests of this user. Needs a server with users.
+    /// Matches only requests of this user. Needs a server with users.
     pub fn user(mut self, name: impl Into<String>) -> Fault {
         self.matcher.user = Some(name.into());
         self
     }
 
-    /// Spares the first `count` requests that match otherwise.
+    /// Skips the first `count` matching requests.
     pub fn skip(mut self, count: u64) -> Fault {
         self.matcher.skip = count;
         self
@@ -226,8 +238,9 @@ impl Fault {
         self
     }
 
-    /// Hits one in `nth` requests that match otherwise, the first of them included. Zero counts
-    /// as one.
+    /// Hits one in `nth` matching requests, starting with the first.
+    ///
+    /// Zero counts as one.
     pub fn every(mut self, nth: u64) -> Fault {
         self.matcher.every = Some(nth.max(1));
         self
@@ -239,14 +252,15 @@ impl Fault {
         self
     }
 
-    /// For watch faults: lets a stream send `count` events before.
+    /// Lets a stream send `count` events before a watch fault.
     pub fn after_events(mut self, count: u64) -> Fault {
         self.matcher.after_events = count;
         self
     }
 
-    /// For [`Fault::status`] and [`Fault::apply_then`]: adds `details.retryAfterSeconds` and, as
-    /// the real server does with it, a `Retry-After` header.
+    /// Adds `details.retryAfterSeconds` and a `Retry-After` header.
+    ///
+    /// Applies to [`Fault::status`] and [`Fault::apply_then`], as the real server does.
     pub fn retry_after(mut self, seconds: u64) -> Fault {
         if let Action::Refuse(status) | Action::ApplyThen(status) = &mut self.action {
             *status = status.clone().retry_after(seconds);
@@ -269,7 +283,7 @@ impl Action {
 }
 
 impl Matcher {
-    /// Whether the request is one of those meant, the counting left aside.
+    /// Returns `true` if the request matches, without regard to the counters.
     pub fn matches(&self, request: &RequestLog) -> bool {
         let agrees = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         (self.verbs.is_empty() || request.verb.is_some_and(|verb| self.verbs.contains(&verb)))

@@ -1,4 +1,4 @@
-//! What goes wrong, and for which requests.
+//! Faults, and the requests that they hit.
 
 pub(crate) mod kind;
 pub(crate) mod rules;

@@ -1,4 +1,4 @@
-//! The faults in force on a server, and the handles to them.
+//! The active faults of a server, and their handles.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,18 +11,20 @@ use crate::testing::fault::kind::{Action, Fault};
 use crate::testing::server::log::RequestLog;
 use crate::testing::wire::signal::FlagSignal;
 
-/// A fault that was added to a server.
+/// A handle to a fault that was added to a server.
 ///
-/// The fault stays in force when the handle is dropped; [`remove`](FaultHandle::remove) ends it,
-/// as does [`ApiServer::clear_faults`](crate::testing::ApiServer::clear_faults). Clones are handles to the
-/// same fault. All methods may be called from any thread.
+/// Dropping the handle does not end the fault. [`remove`](FaultHandle::remove) and
+/// [`ApiServer::clear_faults`](crate::testing::ApiServer::clear_faults) do. Clones are handles to the same fault. All
+/// methods may be called from any thread.
+///
+/// # Examples
 ///
 /// ```
 /// use leasehold::testing::{ApiServer, Fault};
 ///
 /// let server = ApiServer::start()?;
 /// let outage = server.fault(Fault::status(503, "ServiceUnavailable", "shutting down"));
-/// // … the code under test …
+/// … run the code under test …
 /// outage.remove();
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -30,11 +32,11 @@ use crate::testing::wire::signal::FlagSignal;
 pub struct FaultHandle {
     rule: Arc<Rule>,
     signal: Arc<FlagSignal>,
-    /// Makes open streams look at the rules again.
+    /// Makes open streams evaluate the rules again.
     wake: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// A fault in force, with its counters.
+/// An active fault, with its counters.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub id: u64,
@@ -50,7 +52,7 @@ struct Counts {
     hits: u64,
 }
 
-/// One hit of a rule, and the means to learn when its hold on the request ends.
+/// One hit of a rule, and the signal that ends it.
 #[derive(Clone, Debug)]
 pub(crate) struct Hit {
     rule: Arc<Rule>,
@@ -68,24 +70,25 @@ impl FaultHandle {
         FaultHandle { rule, signal, wake }
     }
 
-    /// How many requests (for watch faults: streams) were hit so far.
+    /// Returns the number of hit requests (for watch faults: streams).
     pub fn hits(&self) -> u64 {
         self.rule.counts.lock().hits
     }
 
-    /// Waits until [`hits`](FaultHandle::hits) has reached `count`; false when it has not within
-    /// `timeout`.
+    /// Waits until [`hits`](FaultHandle::hits) has reached `count`.
+    ///
+    /// Returns `false` after `timeout`.
     pub fn wait_for_hits(&self, count: u64, timeout: Duration) -> bool {
         self.signal.wait(timeout, || self.hits() >= count)
     }
 
-    /// Releases every request and stream that the fault holds now. Later ones are hit again.
+    /// Releases every request and stream that the fault holds. Later ones are hit again.
     pub fn release(&self) {
         self.rule.releases.fetch_add(1, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Ends the fault, and releases what it holds.
+    /// Ends the fault and releases the requests that it holds.
     pub fn remove(&self) {
         self.rule.removed.store(true, Ordering::SeqCst);
         self.wake();
@@ -107,7 +110,7 @@ impl fmt::Debug for FaultHandle {
 }
 
 impl Rule {
-    /// Counts a request that matches, and decides whether it is hit.
+    /// Counts a matching request, and decides if it is hit.
     pub fn decide(self: &Arc<Rule>) -> Option<Hit> {
         let matcher = &self.fault.matcher;
         let mut counts = self.counts.lock();
@@ -129,7 +132,7 @@ impl Hit {
         &self.rule.fault.action
     }
 
-    /// Whether the fault still has a hold on the request.
+    /// Returns `true` while the fault holds the request.
     pub fn holds(&self) -> bool {
         !self.rule.removed.load(Ordering::SeqCst) && self.rule.releases.load(Ordering::SeqCst) == self.releases
     }
@@ -154,7 +157,7 @@ impl Rules {
         }
     }
 
-    /// The faults that hit a request: any delays, and at most one other.
+    /// Returns the faults that hit a request: any delays, and at most one other fault.
     pub fn pick(&self, request: &RequestLog) -> Vec<Hit> {
         let mut hits = Vec::new();
         for rule in self.matching(request, false) {
@@ -169,7 +172,7 @@ impl Rules {
         hits
     }
 
-    /// Returns the rules that may hit a request: the faults of watches, or all others.
+    /// Returns the rules that may hit a request: the watch faults, or all others.
     pub fn matching(&self, request: &RequestLog, watch_faults: bool) -> Vec<Arc<Rule>> {
         let mut rules = self.rules.lock();
         rules.retain(|rule| !rule.removed.load(Ordering::SeqCst));

@@ -1,4 +1,4 @@
-//! Which object, and which objects.
+//! Keys of objects, and scopes of watches.
 
 use crate::testing::object::resource::Resource;
 
@@ -9,7 +9,7 @@ pub(crate) struct ObjectKey {
     pub name: String,
 }
 
-/// What a watch is about.
+/// The scope of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub resource: Resource,

@@ -1,14 +1,13 @@
-//! Times as Kubernetes writes and reads them.
+//! The text forms of times in Kubernetes.
 //!
-//! Times stay text: the server never computes with them, it only has to accept exactly what the
-//! real one accepts.
+//! Times remain text: the server never computes with them, but accepts exactly the texts that the real server accepts.
 
-/// The time layouts of the Kubernetes API, after Go's names for them.
+/// The time layouts of the Kubernetes API, with Go's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// `metav1.MicroTime`: exactly six fraction digits.
     Micro,
-    /// `metav1.Time`: whole seconds; a fraction is read and dropped.
+    /// `metav1.Time`: whole seconds. A fraction is accepted and dropped.
     Seconds,
 }
 
@@ -36,11 +35,11 @@ impl Layout {
     }
 }
 
-/// Reads a time and gives it back in the form in which the real server would store it: in UTC.
+/// Converts a time into the form in which the real server stores it, in UTC.
 ///
 /// # Errors
 ///
-/// The message of the real server.
+/// Returns the message of the real server.
 pub(crate) fn normalize(text: &str, layout: Layout) -> Result<String, String> {
     let cannot = |rest: &str, element: &str| {
         format!("parsing time {text:?} as {:?}: cannot parse {rest:?} as {element:?}", layout.text())

@@ -1,4 +1,4 @@
-//! What is stored, and what the API says of it.
+//! Stored objects, and their forms in the API.
 
 pub(crate) mod key;
 pub(crate) mod microtime;

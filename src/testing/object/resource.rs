@@ -1,4 +1,4 @@
-//! What the server serves: resources, verbs, and the API groups they are reached through.
+//! The supported resources, verbs and API groups.
 
 use std::fmt;
 
@@ -12,12 +12,13 @@ pub enum Resource {
     ConfigMaps,
     /// `v1` endpoints.
     Endpoints,
-    /// Events, one collection seen both as `v1` and as `events.k8s.io/v1`. The operator's hand
-    /// ([`ApiServer::get`](crate::testing::ApiServer::get) and the like) works on the `v1` form.
+    /// Events: one collection, in the forms `v1` and `events.k8s.io/v1`.
+    ///
+    /// [`ApiServer::get`](crate::testing::ApiServer::get) and similar methods use the `v1` form.
     Events,
 }
 
-/// What a request asks for, named as in RBAC rules.
+/// The operation of a request, with the names of RBAC rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verb {
@@ -35,18 +36,18 @@ pub enum Verb {
     Delete,
 }
 
-/// One way to reach a [`Resource`]: an API group with the name its objects carry there.
+/// An API group that serves a [`Resource`], with the kind of its objects there.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Api {
     pub resource: Resource,
     /// Empty for the core group.
     pub group: &'static str,
     pub kind: &'static str,
-    /// Whether PUT may go without `metadata.resourceVersion`.
+    /// `true` if PUT accepts an object without `metadata.resourceVersion`.
     pub unconditional_update: bool,
-    /// Whether PUT of a missing object creates it.
+    /// `true` if PUT of an absent object creates it.
     pub create_on_update: bool,
-    /// What every answer of it warns of.
+    /// The warning in every response of this API.
     pub deprecation: Option<&'static str>,
 }
 
@@ -81,7 +82,7 @@ pub(crate) const EVENTS: Api = Api { resource: Resource::Events, kind: "Event", 
 pub(crate) const EVENTS_K8S: Api = Api { group: "events.k8s.io", ..EVENTS };
 
 impl Resource {
-    /// The plural name used in URLs and RBAC rules.
+    /// Returns the plural name, as in URLs and RBAC rules.
     pub fn plural(self) -> &'static str {
         match self {
             Resource::Leases => "leases",
@@ -91,7 +92,7 @@ impl Resource {
         }
     }
 
-    /// The API in whose form objects are stored.
+    /// Returns the API in whose form objects are stored.
     pub(crate) fn storage_api(self) -> &'static Api {
         match self {
             Resource::Leases => &LEASES,
@@ -132,12 +133,12 @@ impl Api {
         self.resource.plural()
     }
 
-    /// `leases.coordination.k8s.io`, or the bare plural in the core group.
+    /// Returns `leases.coordination.k8s.io`, or the bare plural in the core group.
     pub fn qualified(&self) -> String {
         self.qualify(self.plural())
     }
 
-    /// `Lease.coordination.k8s.io`, or the bare kind in the core group.
+    /// Returns `Lease.coordination.k8s.io`, or the bare kind in the core group.
     pub fn qualified_kind(&self) -> String {
         self.qualify(self.kind)
     }

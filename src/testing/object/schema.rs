@@ -1,7 +1,7 @@
-//! Decoding: which fields an object has, and of which JSON types they are.
+//! Decoding: the fields of an object, and their JSON types.
 //!
-//! A real API server decodes into Go structs: fields it does not know vanish, a `null` is a field
-//! that was not sent, and a value of the wrong type is refused before anything else is looked at.
+//! A real API server decodes into Go structs: unknown fields are dropped, `null` is an absent field, and a value of
+//! the wrong type is refused before any other check.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -18,7 +18,7 @@ pub(crate) enum FieldShape {
     Time(Layout),
     /// Bytes, as base64 text.
     Bytes,
-    /// A JSON object that is taken as it is.
+    /// A JSON object without a schema.
     Open,
     Map(&'static FieldShape),
     List(&'static FieldShape),
@@ -32,7 +32,7 @@ static TEXT: FieldShape = Text;
 static BYTES: FieldShape = Bytes;
 static OPEN: FieldShape = Open;
 
-/// `managedFields` and `generation` are left out on purpose: this server does not track them.
+/// `managedFields` and `generation` are left out because this server does not track them.
 const METADATA: FieldShape = Struct(
     "ObjectMeta",
     &[
@@ -64,8 +64,8 @@ static LEASE: FieldShape = Struct(
                     ("leaseDurationSeconds", Int32),
                     ("acquireTime", Time(Layout::Micro)),
                     ("renewTime", Time(Layout::Micro)),
-                    // `strategy` and `preferredHolder` are dropped like any unknown field by a server whose gate
-                    // `CoordinatedLeaderElection` is shut, which is the default.
+                    // A server whose feature gate `CoordinatedLeaderElection` is off, as by default, drops `strategy`
+                    // and `preferredHolder` like unknown fields.
                     ("leaseTransitions", Int32),
                 ],
             ),
@@ -121,16 +121,16 @@ impl FieldShape {
         }
     }
 
-    /// Brings `value` into this shape.
+    /// Converts `value` into this shape.
     ///
     /// # Errors
     ///
-    /// The decoder's complaint, in the words of the real server.
+    /// Returns the error text of the real server's decoder.
     pub fn decode(&self, value: Value) -> Result<Value, String> {
         self.decode_at(value, "", "")
     }
 
-    /// `owner` is the Go type that holds the field and `path` leads to it from the top.
+    /// `owner` is the Go type that has the field. `path` is the path from the top.
     fn decode_at(&self, value: Value, owner: &str, path: &str) -> Result<Value, String> {
         match (self, value) {
             (Struct(name, fields), Value::Object(mut object)) => {
@@ -150,7 +150,7 @@ impl FieldShape {
             (FieldShape::Map(shape), Value::Object(object)) => object
                 .into_iter()
                 .map(|(key, value)| {
-                    // Go reads `null` into a map of strings as an empty string.
+                    // Go decodes `null` in a map of strings as an empty string.
                     let value = if value.is_null() { "".into() } else { value };
                     Ok((key, shape.decode_at(value, owner, path)?))
                 })

@@ -1,22 +1,22 @@
-//! The `Status` object that every refusal is answered with.
+//! The `Status` object of every refusal.
 //!
-//! The wording follows the real server, because programs and people match on it.
+//! The texts follow the real server, because programs and people search for them.
 
 use serde_json::{Map, Value, json};
 
 use crate::testing::object::resource::{Api, Verb};
 
-/// A refusal, ready to be put on the wire.
+/// A refusal, before it is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StatusObject {
     pub code: u16,
-    /// Empty where the real server gives none.
+    /// Empty if the real server gives no reason.
     pub reason: String,
     pub message: String,
     pub details: Map<String, Value>,
 }
 
-/// What is wrong with one field, as in `details.causes`.
+/// A violated rule of one field, as in `details.causes`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cause {
     pub reason: &'static str,
@@ -85,8 +85,9 @@ impl StatusObject {
         StatusObject::new(409, "Conflict", message).about(api, name)
     }
 
-    /// `subject` is the qualified kind; for a missing `resourceVersion` the real server puts the
-    /// qualified plural there.
+    /// Returns the 422 of a violated rule.
+    ///
+    /// `subject` is the qualified kind. If `resourceVersion` is missing, the real server uses the qualified plural.
     pub fn invalid(api: &Api, subject: &str, name: &str, causes: &[Cause]) -> StatusObject {
         let all = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>();
         let list = match all.as_slice() {
@@ -129,7 +130,7 @@ impl StatusObject {
         StatusObject::new(403, "Forbidden", message).detail("name", other).detail("kind", "users")
     }
 
-    /// The 410 of a watch from a version whose history is gone.
+    /// Returns the 410 of a watch from a version without history.
     pub fn expired(requested: u64, oldest: u64) -> StatusObject {
         let message = format!("too old resource version: {requested} ({oldest})");
         StatusObject::new(410, "Expired", message)
@@ -178,7 +179,7 @@ impl StatusObject {
 
     fn detail(mut self, key: &str, value: impl Into<Value>) -> StatusObject {
         let value = value.into();
-        // The real server leaves out what is empty.
+        // The real server leaves out empty fields.
         if value.as_str() != Some("") {
             self.details.insert(key.to_owned(), value);
         }
@@ -186,7 +187,7 @@ impl StatusObject {
     }
 }
 
-/// The `Status` that answers a successful DELETE.
+/// Returns the `Status` of a successful DELETE.
 pub(crate) fn deleted(api: &Api, name: &str, uid: &str) -> Value {
     let details = StatusObject::new(200, "", "").about(api, name).detail("uid", uid).details;
     json!({

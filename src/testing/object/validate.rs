@@ -1,7 +1,7 @@
-//! From the bytes of a request to an object that may be stored.
+//! From the bytes of a request to a valid object.
 //!
-//! Two stages, as on the real server: *decoding* (400) happens before the store is asked at all,
-//! *validation* (422) only after the store has accepted the version.
+//! There are two stages, as on the real server: *decoding* (400) precedes every access to the store, *validation*
+//! (422) follows the check of the version.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::testing::object::schema::FieldShape;
 use crate::testing::object::status::{Cause, StatusObject};
 use crate::util::names::is_dns_subdomain;
 
-/// Fields that `events.k8s.io/v1` calls otherwise than `v1`, in which events are stored.
+/// Names of event fields in `events.k8s.io/v1` and in `v1`, in which events are stored.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -48,7 +48,7 @@ pub(crate) fn decode(api: &Api, body: &[u8]) -> Result<Value, StatusObject> {
     Ok(object)
 }
 
-/// An object in the form in which `api` shows it.
+/// Returns an object in the form of `api`.
 pub(crate) fn present(api: &Api, stored: &Value) -> Value {
     let mut object = stored.clone();
     if let (true, Some(fields)) = (is_events_k8s(api), object.as_object_mut()) {
@@ -79,7 +79,7 @@ fn is_events_k8s(api: &Api) -> bool {
 
 fn rename(fields: &mut Map<String, Value>, names: [(&str, &str); EVENT_FIELDS.len()]) {
     for (from, to) in names {
-        // Whatever stood under the other name is not a field of this version.
+        // A field under the other name is not a field of this version.
         fields.remove(to);
         if let Some(value) = fields.remove(from) {
             fields.insert(to.to_owned(), value);
@@ -94,7 +94,7 @@ fn unrecognized(api: &Api, why: &str) -> StatusObject {
     ))
 }
 
-/// `kind` and `apiVersion` may be absent, but not lie.
+/// Checks `kind` and `apiVersion`, which may be absent but not wrong.
 fn check_type(api: &Api, object: &Value) -> Result<(), StatusObject> {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let (kind, version) = (text("kind"), text("apiVersion"));
@@ -153,7 +153,7 @@ fn check_event(api: &Api, object: &Value, causes: &mut Vec<Cause>) {
     if namespace != expected {
         causes.push(Cause::invalid("involvedObject.namespace", &json!(involved), "does not match event.namespace"));
     }
-    // The stricter rules came with the new API and with events that carry `eventTime`.
+    // The stricter rules came with the new API, and apply to events with `eventTime`.
     if !is_events_k8s(api) && object["eventTime"].is_null() {
         return;
     }

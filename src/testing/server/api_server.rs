@@ -1,4 +1,4 @@
-//! The public face of the server.
+//! The public type of the server.
 
 use std::fmt;
 use std::io;
@@ -20,9 +20,10 @@ use crate::testing::server::users::User;
 
 /// An in-memory Kubernetes API server on a port of 127.0.0.1.
 ///
-/// All methods may be called from any thread at any time. Dropping the server cuts every
-/// connection and ends its threads.
+/// All methods may be called from any thread at any time. Dropping the server cuts every connection and ends its
+/// threads.
 ///
+/// # Examples
 /// ```
 /// use leasehold::testing::ApiServer;
 ///
@@ -36,7 +37,7 @@ pub struct ApiServer {
     reserved: Reserved,
 }
 
-/// Starting, and finding the way to it.
+/// Start and connection data.
 impl ApiServer {
     pub(crate) fn launch(server: ServerState) -> io::Result<ApiServer> {
         let server = Arc::new(server);
@@ -45,38 +46,39 @@ impl ApiServer {
         Ok(ApiServer { server, running: Mutex::new(Some(running)), reserved })
     }
 
-    /// The server's URL, without a trailing slash: `http://127.0.0.1:…` or `https://127.0.0.1:…`.
-    /// It survives [`restart`](ApiServer::restart). The certificate is also good for `localhost`,
+    /// Returns the server's URL without a trailing slash: `https://127.0.0.1:…` or `http://…`.
+    ///
+    /// The URL stays the same after [`restart`](ApiServer::restart). The certificate is also valid for `localhost`,
     /// `kubernetes.default` and `kubernetes.default.svc`.
     pub fn url(&self) -> String {
         let scheme = if self.server.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://127.0.0.1:{}", self.reserved.port)
     }
 
-    /// The certificate authority to trust, as PEM; `None` without TLS.
+    /// Returns the certificate authority to trust, as PEM, or `None` without TLS.
     pub fn ca_pem(&self) -> Option<String> {
         self.server.tls.as_ref().map(|tls| tls.ca_pem.clone())
     }
 
-    /// A kubeconfig (YAML) with one context, in the namespace `default`, in which `user` shows
-    /// their present token. Without users on the server any name will do and no credentials are
-    /// written.
+    /// Returns a kubeconfig (YAML) with one context, in the namespace `default`, for `user`.
+    ///
+    /// The kubeconfig contains the current token of the user. If the server has no users, any name is valid and no
+    /// credentials are written.
     ///
     /// # Panics
     ///
-    /// When the server has users, but not this one.
+    /// Panics if the server has users, and `user` is not among them.
     pub fn kubeconfig(&self, user: &str) -> String {
         let has_users = !self.server.users.is_empty();
         let token = has_users.then(|| ("token", quoted(self.expect_user(user).token())));
         self.render(user, token.as_slice())
     }
 
-    /// Like [`kubeconfig`](ApiServer::kubeconfig), with a fresh client certificate in place of the
-    /// token.
+    /// Returns a kubeconfig with a new client certificate instead of the token.
     ///
     /// # Panics
     ///
-    /// Without TLS, or when the server has users, but not this one.
+    /// Panics without TLS, or if the server has users, and `user` is not among them.
     pub fn kubeconfig_with_certificate(&self, user: &str) -> String {
         let (certificate, key) = self.client_certificate(user);
         let [certificate, key] = [certificate, key].map(|pem| BASE64_STANDARD.encode(pem));
@@ -91,7 +93,7 @@ impl ApiServer {
 
     /// Writes [`kubeconfig`](ApiServer::kubeconfig) to a file.
     ///
-    /// Replaces the whole file atomically: a process never reads a partial `path`.
+    /// Replaces the whole file atomically: a process never reads a partial file.
     ///
     /// # Panics
     ///
@@ -107,11 +109,11 @@ impl ApiServer {
         std::fs::rename(new, path)
     }
 
-    /// A fresh client certificate for a user and its private key, both as PEM.
+    /// Returns a new client certificate for a user and its private key, both as PEM.
     ///
     /// # Panics
     ///
-    /// Without TLS, or when the server has users, but not this one.
+    /// Panics without TLS, or if the server has users, and `user` is not among them.
     pub fn client_certificate(&self, user: &str) -> (String, String) {
         if !self.server.users.is_empty() {
             self.expect_user(user);
@@ -123,31 +125,32 @@ impl ApiServer {
 
     fn expect_user(&self, name: &str) -> User {
         let user = self.server.users.find(name);
-        user.unwrap_or_else(|| panic!("the testing server has no user {name:?}"))
+        user.unwrap_or_else(|| panic!("unknown user {name:?} of the testing server"))
     }
 }
 
-/// Users, while it runs.
+/// Users, while the server runs.
 impl ApiServer {
-    /// Adds a user, or replaces the one of the same name: other rights, another token. Requests
-    /// that are under way, open watches among them, are not affected.
+    /// Adds a user, or replaces the user of the same name.
+    ///
+    /// Requests in flight and open watches are not affected.
     pub fn set_user(&self, user: User) {
         self.server.users.set(user);
     }
 
-    /// Gives a user another token; the old one is no longer accepted. For tests of rotation.
+    /// Gives a user another token. The old token is no longer accepted.
     ///
     /// # Panics
     ///
-    /// When there is no such user.
+    /// Panics if there is no such user.
     pub fn set_token(&self, user: &str, token: impl Into<String>) {
         self.server.users.set(self.expect_user(user).with_token(token));
     }
 }
 
-/// Watching what is asked of it, and making it go wrong.
+/// Requests and faults.
 impl ApiServer {
-    /// The requests so far, in order of arrival; the latest hundred thousand.
+    /// Returns the requests so far, in order of arrival; at most the latest hundred thousand.
     pub fn requests(&self) -> Vec<RequestLog> {
         self.server.log.all()
     }
@@ -157,8 +160,9 @@ impl ApiServer {
         self.server.log.clear();
     }
 
-    /// Puts a fault into force, until it is removed through the handle or by
-    /// [`clear_faults`](ApiServer::clear_faults). Dropping the handle does not end it.
+    /// Adds a fault, which stays active until it is removed.
+    ///
+    /// The handle or [`clear_faults`](ApiServer::clear_faults) removes it. Dropping the handle does not.
     pub fn fault(&self, fault: Fault) -> FaultHandle {
         let rule = self.server.rules.add(fault);
         let server = Arc::downgrade(&self.server);
@@ -171,21 +175,23 @@ impl ApiServer {
         FaultHandle::new(rule, self.server.signal.clone(), Arc::new(wake))
     }
 
-    /// Ends all faults, and releases what they hold.
+    /// Ends all faults, and releases the requests that they hold.
     pub fn clear_faults(&self) {
         self.server.rules.clear();
         self.server.wake();
     }
 
-    /// Cuts every open connection. New ones are welcome. What hangs or is delayed at that moment
-    /// may still be applied later.
+    /// Cuts every open connection. New connections are accepted.
+    ///
+    /// Requests that hang or are delayed at that moment may still be applied later.
     pub fn disconnect_all(&self) {
         self.server.disconnect_all();
     }
 
-    /// Makes the server hang: connections stay open and are accepted, but nothing is applied,
-    /// answered or sent until [`resume`](ApiServer::resume). Then the requests that came in the
-    /// meantime are applied, also those of clients that have given up.
+    /// Makes the server hang until [`resume`](ApiServer::resume).
+    ///
+    /// Connections stay open and are accepted, but no request is applied or answered. On resume, all pending requests
+    /// are applied, including those of clients that have given up.
     pub fn pause(&self) {
         self.server.paused.store(true, Ordering::SeqCst);
         self.server.wake();
@@ -197,19 +203,20 @@ impl ApiServer {
         self.server.wake();
     }
 
-    /// Closes the port and every connection, and ends the threads. The store stays as it is and
-    /// can still be worked on. Does nothing when the server is stopped.
+    /// Closes the port and every connection, and ends the threads.
+    ///
+    /// The content of the store stays and remains accessible. Does nothing if the server is stopped.
     pub fn stop(&self) {
         if let Some(running) = self.running.lock().take() {
             running.stop(&self.server);
         }
     }
 
-    /// Stops, if it has not been stopped, and starts again on the same port.
+    /// Stops the server, if it runs, and starts it again on the same port.
     ///
     /// # Errors
     ///
-    /// Returns an error if the system gives no thread, or, except on Linux, if another socket has taken the port.
+    /// Returns an error if no thread can be started, or, except on Linux, if another socket has taken the port.
     pub fn restart(&self) -> io::Result<()> {
         let mut running = self.running.lock();
         if let Some(running) = running.take() {

@@ -1,4 +1,4 @@
-//! What a user chooses about a server.
+//! The builder of a server.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,8 +13,9 @@ use crate::testing::wire::tls::Tls;
 const NAMESPACES: [&str; 3] = ["default", "kube-system", "leasehold-tests"];
 const HISTORY: usize = 1000;
 
-/// Prepares an [`ApiServer`]; see [`ApiServer::builder`].
+/// A builder of an [`ApiServer`]; see [`ApiServer::builder`].
 ///
+/// # Examples
 /// ```
 /// use leasehold::testing::{ApiServer, User};
 ///
@@ -36,18 +37,18 @@ pub struct ApiServerBuilder {
     expired: ExpiredWatch,
 }
 
-/// Starting one.
+/// Start.
 impl ApiServer {
     /// Starts a server without TLS and without users.
     ///
     /// # Errors
     ///
-    /// When no socket or no thread is to be had.
+    /// Returns an error if no socket or no thread is available.
     pub fn start() -> io::Result<ApiServer> {
         ApiServer::builder().start()
     }
 
-    /// Prepares a server.
+    /// Returns a builder of a server.
     pub fn builder() -> ApiServerBuilder {
         ApiServerBuilder::new()
     }
@@ -64,16 +65,22 @@ impl ApiServerBuilder {
         }
     }
 
-    /// Whether to serve HTTPS, under a certificate authority made for this server alone
-    /// ([`ApiServer::ca_pem`]). Default: plain HTTP.
+    /// Sets if the server uses HTTPS.
+    ///
+    /// The certificate authority is made for this server alone ([`ApiServer::ca_pem`]).
+    ///
+    /// Defaults to plain HTTP.
     pub fn tls(mut self, tls: bool) -> ApiServerBuilder {
         self.tls = tls;
         self
     }
 
-    /// Adds a user, or replaces the one of the same name. With the first user, credentials become
-    /// necessary: a request without is answered with 401, one without the right with 403. Default:
-    /// no users, and anything goes.
+    /// Adds a user, or replaces the user of the same name.
+    ///
+    /// With the first user, the server requires credentials: a request without credentials returns 401, one without
+    /// the right returns 403.
+    ///
+    /// Defaults to no users and no restrictions.
     pub fn user(mut self, user: User) -> ApiServerBuilder {
         self.users.push(user);
         self
@@ -85,14 +92,19 @@ impl ApiServerBuilder {
         self
     }
 
-    /// How many changes are remembered for watches that come back; a watch from before the oldest
-    /// is [expired](ExpiredWatch). Default: 1000.
+    /// Sets the number of changes that are remembered for returning watches.
+    ///
+    /// A watch from before the oldest change is [expired](ExpiredWatch).
+    ///
+    /// Defaults to 1000.
     pub fn history(mut self, changes: usize) -> ApiServerBuilder {
         self.history = changes;
         self
     }
 
-    /// How a watch learns that its version is too old. Default: [`ExpiredWatch::Event`].
+    /// Sets how a watch learns that its version is too old.
+    ///
+    /// Defaults to [`ExpiredWatch::Event`].
     pub fn expired_watch(mut self, expired: ExpiredWatch) -> ApiServerBuilder {
         self.expired = expired;
         self
@@ -102,7 +114,7 @@ impl ApiServerBuilder {
     ///
     /// # Errors
     ///
-    /// When no socket or no thread is to be had.
+    /// Returns an error if no socket or no thread is available.
     pub fn start(self) -> io::Result<ApiServer> {
         let users = Users::default();
         for user in self.users {

@@ -1,4 +1,4 @@
-//! A connection, and waiting on it.
+//! A connection, and the waits on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::testing::server::shared::ServerState;
 use crate::testing::wire::transport::{Disconnected, Transport};
 
-/// How often a waiting thread looks whether its client is still there.
+/// The interval at which a waiting thread checks that its client is still connected.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct ServedConnection {
@@ -27,8 +27,9 @@ impl ServedConnection {
         ServedConnection { server, transport, number, stopping }
     }
 
-    /// Waits until `deadline`, or until `done` (which needs the server's signal), also when
-    /// the client has left: a write that waits in a real server's queue lands all the same.
+    /// Waits until `deadline`, or until `done`, which needs the server's signal.
+    ///
+    /// The wait goes on if the client disconnects: a write that waits in a real server's queue is applied in any case.
     pub fn hold(&self, deadline: Option<Instant>, done: impl Fn() -> bool) -> Result<(), Disconnected> {
         let stopping = || self.stopping.load(Ordering::SeqCst);
         let timeout = match deadline {
@@ -42,8 +43,9 @@ impl ServedConnection {
         }
     }
 
-    /// [`hold`](ServedConnection::hold), as long as the client is there: for when only the answer is
-    /// waited for.
+    /// Waits as `hold`, but only while the client is connected.
+    ///
+    /// Only the response is delayed, and a response needs a client.
     pub fn hold_client(&mut self, deadline: Option<Instant>, done: impl Fn() -> bool) -> Result<(), Disconnected> {
         loop {
             self.check()?;
@@ -61,7 +63,7 @@ impl ServedConnection {
         self.hold(None, || !self.server.paused.load(Ordering::SeqCst))
     }
 
-    /// Whether the connection may live on.
+    /// Returns `true` while the connection may stay open.
     pub fn check(&mut self) -> Result<(), Disconnected> {
         match self.stopping.load(Ordering::SeqCst) || self.transport.is_gone() {
             true => Err(Disconnected),

@@ -1,4 +1,4 @@
-//! The API: from a call to what the store has to say about it.
+//! The API: from a request to the response of the store.
 
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ pub(crate) enum ServerAnswer {
     Watch(StreamedWatch),
 }
 
-/// A watch that is about to be streamed.
+/// A watch, before its stream starts.
 pub(crate) struct StreamedWatch {
     pub api: &'static Api,
-    /// An error is the only event of the watch.
+    /// The only event of the watch is an error.
     pub opening: Result<Subscription, StatusObject>,
     pub bookmarks: bool,
     pub timeout: Option<Duration>,
 }
 
-/// Answers a request in the name of `identity`.
+/// Answers a request of the user `identity`.
 pub(crate) fn handle(
     server: &ServerState,
     call: &ResourceCall,
@@ -38,7 +38,7 @@ pub(crate) fn handle(
     request: &ServedRequest,
 ) -> Result<ServerAnswer, StatusObject> {
     authorize(call, identity)?;
-    // A refusal warns as well, but not of what may not be asked at all.
+    // A refusal has the warning as well, but not for a forbidden request.
     let mut answer = answer(server, call, request).unwrap_or_else(|refusal| ServerAnswer::Done((&refusal).into()));
     if let ServerAnswer::Done(response) = &mut answer {
         response.warning = call.api.deprecation;
@@ -106,7 +106,7 @@ fn list(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject
         .iter()
         .map(|object| {
             let mut item = validate::present(call.api, object);
-            // The list says it once for all of its items.
+            // The list has the kind once for all of its items.
             if let Some(fields) = item.as_object_mut() {
                 fields.remove("kind");
                 fields.remove("apiVersion");

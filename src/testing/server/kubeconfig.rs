@@ -1,8 +1,8 @@
-//! The kubeconfig file that leads to the server.
+//! The kubeconfig file of the server.
 
 use serde_json::json;
 
-/// Returns a kubeconfig in YAML. Each member has its name and its value, as the value is written in YAML.
+/// Returns a kubeconfig in YAML. Each member is a name and a value in YAML.
 pub(crate) fn render(cluster: &[(&str, String)], user: &str, credentials: &[(&str, String)]) -> String {
     let written = |members: &[(&str, String)]| -> String {
         members.iter().map(|(name, value)| format!("    {name}: {value}\n")).collect()
@@ -26,7 +26,7 @@ pub(crate) fn render(cluster: &[(&str, String)], user: &str, credentials: &[(&st
     )
 }
 
-/// Returns a text as in JSON, which YAML understands.
+/// Returns a text as in JSON, which is valid YAML.
 pub(crate) fn quoted(text: &str) -> String {
     json!(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! The listening socket, and a thread for each connection.
+//! The listening socket, and a thread per connection.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,9 +14,9 @@ use crate::testing::server::shared::ServerState;
 use crate::testing::wire::transport::Transport;
 use crate::util::on_drop::OnDrop;
 
-/// Room for a TLS handshake in a debug build. Only what is touched costs memory.
+/// Space for a TLS handshake in a debug build. Only used pages cost memory.
 const STACK: usize = 512 * 1024;
-/// How long a stop waits for threads, all of which have been woken.
+/// The time in which a stop waits for the threads, all of which have been woken.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The threads between a start and a stop.
@@ -27,10 +27,11 @@ pub(crate) struct RunningServer {
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
-/// A port of the loopback interface that no other socket is given, even while the server is stopped.
+/// A loopback port that no other socket can get, even while the server is stopped.
 ///
-/// The system gives a port to another socket that asks for any port, or for a connection, only if no socket is bound to the port. A socket
-/// that is bound and never listens keeps the port, and lets the listening sockets of the server have it.
+/// The system gives a port to another socket that asks for any port, or for a connection, only if no socket is bound
+/// to the port. A bound socket that never listens reserves the port, and still allows the listening sockets of the
+/// server.
 pub struct Reserved {
     #[cfg(target_os = "linux")]
     _socket: std::os::fd::OwnedFd,
@@ -49,7 +50,7 @@ impl Reserved {
         Ok(Self { _socket: socket, port })
     }
 
-    /// Elsewhere another socket may take the port of a stopped server.
+    /// Returns a port, which another socket may take while the server is stopped.
     #[cfg(not(target_os = "linux"))]
     pub fn new() -> io::Result<Self> {
         Ok(Self { port: TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port() })
@@ -74,7 +75,7 @@ impl RunningServer {
     /// Ends all threads, in bounded time.
     pub fn stop(self, server: &ServerState) {
         self.stopping.store(true, Ordering::SeqCst);
-        // There is no other way to interrupt `accept` with std alone.
+        // The standard library has no other way to interrupt `accept`.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_millis(500));
         let deadline = Instant::now() + TIMEOUT;
         join(self.acceptor, deadline);
@@ -106,9 +107,9 @@ fn accept(
         match spawned {
             Ok(thread) => threads.push(thread),
             Err(error) => {
-                log::warn!("testing server: cannot accept: {error}");
+                log::warn!("testing server: cannot accept a connection: {error}");
                 drop(threads);
-                // Out of file descriptors or threads, most likely: let some end.
+                // The likely cause is a lack of file descriptors or threads: some must end first.
                 thread::sleep(Duration::from_millis(10));
             }
         }
@@ -116,7 +117,7 @@ fn accept(
 }
 
 fn spawn(server: &Arc<ServerState>, socket: TcpStream, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
-    // Without it, small events would wait for the acknowledgement of the one before.
+    // Without this option, small events would wait for the acknowledgement of the previous one.
     socket.set_nodelay(true)?;
     let second = socket.try_clone()?;
     let number = server.connections.fetch_add(1, Ordering::Relaxed) + 1;
@@ -137,7 +138,7 @@ fn spawn(server: &Arc<ServerState>, socket: TcpStream, stopping: &Arc<AtomicBool
 fn join(thread: JoinHandle<()>, deadline: Instant) {
     while !thread.is_finished() {
         if Instant::now() >= deadline {
-            log::warn!("testing server: a thread does not end; left behind");
+            log::warn!("testing server: a thread did not end in time");
             return;
         }
         thread::sleep(Duration::from_millis(1));

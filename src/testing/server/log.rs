@@ -1,4 +1,4 @@
-//! What was asked of the server.
+//! The log of requests.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,16 +7,16 @@ use parking_lot::Mutex;
 
 use crate::testing::object::resource::{Resource, Verb};
 
-/// Older entries make room, so that a long soak test does not eat the memory.
+/// Older entries are removed, so that a long soak test uses bounded memory.
 const KEPT: usize = 100_000;
 
 /// One request that reached the server, in order of arrival.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestLog {
-    /// When the request had been read in full.
+    /// The time at which the request had been read in full.
     pub at: Instant,
-    /// The connection it came on; connections are counted from 1.
+    /// The connection of the request, counted from 1.
     pub connection: u64,
     /// The HTTP method.
     pub method: String,
@@ -24,25 +24,27 @@ pub struct RequestLog {
     pub path: String,
     /// The query as sent, empty when there is none.
     pub query: String,
-    /// What it asks for; `None` for `/version` and unknown paths.
+    /// The operation; `None` for `/version` and unknown paths.
     pub verb: Option<Verb>,
-    /// What it is about; `None` for `/version` and unknown paths.
+    /// The resource; `None` for `/version` and unknown paths.
     pub resource: Option<Resource>,
     /// The namespace in the path.
     pub namespace: Option<String>,
-    /// The object's name: from the path, the field selector, or the body of a POST.
+    /// The object's name, from the path, the field selector, or the body of a POST.
     pub name: Option<String>,
-    /// Who sent it (after impersonation); `None` while the server has no users, or when the
-    /// credentials were refused.
+    /// The user, after impersonation.
+    ///
+    /// `None` while the server has no users, or if the credentials were refused.
     pub user: Option<String>,
     /// The `User-Agent` header.
     pub user_agent: Option<String>,
-    /// The status that was answered; `None` as long as there is no answer, and for good when a
-    /// fault swallowed it or sent garbage.
+    /// The status of the response.
+    ///
+    /// `None` while there is no response, and forever if a fault dropped or spoiled it.
     pub status: Option<u16>,
 }
 
-/// Names an entry whose status is not known yet.
+/// The name of an entry whose status is not known yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogEntryId(u64);
 
@@ -52,7 +54,7 @@ pub(crate) struct ServerLog(Mutex<Entries>);
 #[derive(Debug, Default)]
 struct Entries {
     kept: VecDeque<RequestLog>,
-    /// Entries that are no longer kept.
+    /// The number of entries that were removed.
     gone: u64,
 }
 

@@ -1,5 +1,7 @@
-//! From a connection to an answer. Each stands on those before it: what all threads share, a connection, the stream of a
-//! watch and the handlers, serving, the listener, the API server as its users have it.
+//! From a connection to a response.
+//!
+//! Each module depends only on earlier ones: shared state, connection, stream of a watch and handlers, serving,
+//! listener, the public API server.
 
 pub(crate) mod shared;
 

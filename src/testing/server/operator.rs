@@ -1,4 +1,4 @@
-//! The operator's hand: what tests do to the store behind the code under test.
+//! Operator methods: changes to the store behind the back of the code under test.
 
 use serde_json::{Value, json};
 
@@ -8,27 +8,29 @@ use crate::testing::object::resource::Resource;
 use crate::testing::server::api_server::ApiServer;
 use crate::testing::store::table::{Preconditions, Snapshot};
 
-/// The operator's hand: working on the store directly, without HTTP, rights, validation or faults.
-/// Watchers see these changes like any others.
+/// Operator methods: direct access to the store, without HTTP, rights, validation or faults. Watches deliver these
+/// changes like all others.
 impl ApiServer {
-    /// An object, if it is there.
+    /// Returns an object, if it exists.
     pub fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value> {
         let object = self.server.store.lock().get(&key(resource, namespace, name));
         object.map(|object| Value::clone(&object))
     }
 
-    /// All objects of a resource in a namespace, by name.
+    /// Returns all objects of a resource in a namespace, by name.
     pub fn list(&self, resource: Resource, namespace: &str) -> Vec<Value> {
         let filter = Filter { resource, namespace: Some(namespace.to_owned()), name: None };
         let objects = self.server.store.lock().list(&filter);
         objects.iter().map(|object| Value::clone(object)).collect()
     }
 
-    /// Creates or replaces an object, and gives back what was stored. `kind`, `apiVersion` and the
-    /// metadata that identifies it are filled in; what else it holds is up to you, the impossible
-    /// included. Replacing keeps uid and creation time unless others are given. As over HTTP,
-    /// nothing is written when nothing changes.
+    /// Creates or replaces an object, and returns the stored object.
     ///
+    /// `kind`, `apiVersion` and the identifying metadata are filled in. The rest is not validated, so an object may be
+    /// impossible. Replacing keeps uid and creation time unless others are given. As over HTTP, an unchanged object is
+    /// not written.
+    ///
+    /// # Examples
     /// ```
     /// use leasehold::testing::{ApiServer, Resource};
     /// use leasehold::testing::json;
@@ -50,10 +52,11 @@ impl ApiServer {
         Value::clone(&*self.server.store.lock().force(key, object))
     }
 
-    /// Changes an object in place, and gives back what was stored; `None` when there is no such
-    /// object. Nothing else can be written in between. The closure must not call this server: that
-    /// would deadlock.
+    /// Changes an object in place, and returns the stored object, or `None` if there is none.
     ///
+    /// No other write can happen in between. The closure must not call this server: that would deadlock.
+    ///
+    /// # Examples
     /// ```
     /// use leasehold::testing::{ApiServer, Resource};
     /// use leasehold::testing::json;
@@ -79,49 +82,53 @@ impl ApiServer {
         Some(Value::clone(&*store.force(key, object)))
     }
 
-    /// Deletes an object. Gives back what it was, under the version of the deletion.
+    /// Deletes an object. Returns its last state, under the version of the deletion.
     pub fn delete(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value> {
         let key = key(resource, namespace, name);
         let deleted = self.server.store.lock().delete(resource.storage_api(), &key, &Preconditions::default());
         deleted.ok().map(|object| Value::clone(&object))
     }
 
-    /// Adds a namespace; does nothing if it exists.
+    /// Adds a namespace. Does nothing if it exists.
     pub fn add_namespace(&self, name: &str) {
         self.server.store.lock().state.namespaces.insert(name.to_owned());
     }
 
-    /// The store-wide revision: the `resourceVersion` of the latest write.
+    /// Returns the store-wide revision: the `resourceVersion` of the latest write.
     pub fn revision(&self) -> u64 {
         self.server.store.lock().state.revision
     }
 
-    /// Moves the revision ahead, as writes to other objects of a busy cluster would.
+    /// Advances the revision, as writes to other objects of a busy cluster would.
     pub fn advance_revision(&self, by: u64) {
         let mut store = self.server.store.lock();
         store.state.revision = store.state.revision.saturating_add(by);
     }
 
-    /// Forgets the history: a watch from before the present revision is [expired](crate::testing::ExpiredWatch).
+    /// Forgets the history.
+    ///
+    /// A watch from before the current revision is [expired](crate::testing::ExpiredWatch).
     pub fn compact(&self) {
         self.server.store.lock().compact();
     }
 
-    /// Sends a bookmark to every watch that has asked for bookmarks. They also go out once a
-    /// minute.
+    /// Sends a bookmark to every watch that has requested bookmarks.
+    ///
+    /// Bookmarks are also sent once a minute.
     pub fn send_bookmarks(&self) {
         self.server.store.lock().bookmark(None);
     }
 
-    /// What the store holds now.
+    /// Returns the current content of the store.
     pub fn snapshot(&self) -> Snapshot {
         self.server.store.lock().state.clone()
     }
 
-    /// Goes back to a snapshot, of this server or another, as when an etcd is restored from a
-    /// backup: the revision is that of the snapshot, the history before it is gone, and every
-    /// connection is cut.
+    /// Restores a snapshot of any server, like an etcd restored from a backup.
     ///
+    /// The revision becomes that of the snapshot, the history before it is gone, and every connection is cut.
+    ///
+    /// # Examples
     /// ```
     /// use leasehold::testing::{ApiServer, Resource};
     /// use leasehold::testing::json;

@@ -1,4 +1,4 @@
-//! What a URL asks for.
+//! The meaning of a URL.
 
 use ureq_proto::http::{Method, Uri};
 
@@ -8,7 +8,7 @@ use crate::testing::object::status::StatusObject;
 
 pub(crate) enum RequestRoute {
     Resource(ResourceCall),
-    /// A path outside of the resources that answers with plain text or JSON.
+    /// A path outside of the resources that returns plain text or JSON.
     Plain(Plain),
 }
 
@@ -37,7 +37,7 @@ impl Query {
     fn parse(query: &str) -> Query {
         let decode = |text: &str| decode(&text.replace('+', " "));
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        // The real server passes over a pair that is not valid, too.
+        // The real server ignores an invalid pair, too.
         let decoded = pairs.filter_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             decode(key).zip(decode(value))
@@ -45,7 +45,7 @@ impl Query {
         Query(decoded.collect())
     }
 
-    /// Empty when absent.
+    /// Returns the value, or an empty text if the key is absent.
     pub fn get(&self, key: &str) -> &str {
         self.0.iter().find(|(known, _)| known == key).map_or("", |(_, value)| value)
     }
@@ -56,7 +56,7 @@ impl Query {
 }
 
 impl ResourceCall {
-    /// The one name that a field selector leaves.
+    /// Returns the only name that the field selector matches.
     pub fn selected_name(&self) -> Option<String> {
         field_selector(self).ok()?.1
     }
@@ -100,7 +100,7 @@ pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<RequestRoute, StatusOb
     }))
 }
 
-/// The namespace and the name that the field selector demands.
+/// Returns the namespace and the name that the field selector requires.
 pub(crate) fn field_selector(call: &ResourceCall) -> Result<(Option<String>, Option<String>), StatusObject> {
     let selector = call.query.get("fieldSelector");
     let (mut namespace, mut name) = (None, None);
@@ -122,7 +122,7 @@ pub(crate) fn field_selector(call: &ResourceCall) -> Result<(Option<String>, Opt
     Ok((namespace, name))
 }
 
-/// Better refused than answered wrongly: what this server does not do.
+/// Refuses parameters that this server does not support, instead of ignoring them.
 pub(crate) fn check_supported(call: &ResourceCall) -> Result<(), StatusObject> {
     for parameter in ["labelSelector", "dryRun", "continue"] {
         if !call.query.get(parameter).is_empty() {
@@ -147,7 +147,7 @@ fn plain(method: &Method, plain: Plain) -> Result<RequestRoute, StatusObject> {
     }
 }
 
-/// As Go does it: an encoding that is not valid is an error, bytes that are no UTF-8 are none.
+/// As in Go, an invalid encoding is an error, but invalid UTF-8 is not.
 fn decode(text: &str) -> Option<String> {
     percent::decode(text).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

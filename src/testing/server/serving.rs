@@ -1,4 +1,4 @@
-//! Request after request of a connection, with the faults that hit them.
+//! Serves the requests of a connection, with the faults that hit them.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::testing::wire::http::{ReadError, RequestReader, ServedRequest, Served
 use crate::testing::wire::transport::Disconnected;
 use crate::util::on_drop::OnDrop;
 
-/// What is to happen once the request has been applied.
+/// The action after the request has been applied.
 #[derive(Default)]
 struct PostActions {
     delay: Duration,
@@ -29,11 +29,11 @@ struct PostActions {
 }
 
 impl ServedConnection {
-    /// Serves the connection to its end.
+    /// Serves the connection until it ends.
     pub fn run(mut self) {
         let mut reader = RequestReader::default();
         loop {
-            // Before the first read there is the TLS handshake, which a paused server owes too.
+            // The TLS handshake precedes the first read, and a paused server delays it as well.
             if self.wait_while_paused().is_err() {
                 return self.transport.cut();
             }
@@ -84,13 +84,13 @@ impl ServedConnection {
                 Action::DropAfter => after.drop = true,
                 Action::ApplyThen(status) => after.answer = Some(status.clone()),
                 Action::Truncate(bytes) => after.truncate = Some(*bytes),
-                // Watch faults are looked for by the streams themselves.
+                // The streams evaluate watch faults themselves.
                 _ => {}
             }
         }
 
         let answer = match (&route, &identity) {
-            // Health and version are open to everybody, as on the real server.
+            // Health and version need no credentials, as on the real server.
             (Ok(RequestRoute::Plain(plain)), _) => Ok(ServerAnswer::Done(handlers::plain_answer(*plain))),
             (_, Err(refusal)) | (Err(refusal), _) => Err(refusal.clone()),
             (Ok(RequestRoute::Resource(call)), Ok(identity)) => handlers::handle(&server, call, identity, request),
@@ -106,7 +106,7 @@ impl ServedConnection {
         facts: &RequestLog,
         after: PostActions,
     ) -> Result<(), Disconnected> {
-        // Whatever happens to the answer, a watch must not stay subscribed without a stream.
+        // In every case, a watch must not stay subscribed without a stream.
         let _subscription = match &answer {
             Ok(ServerAnswer::Watch(StreamedWatch { opening: Ok(subscription), .. })) => {
                 let (server, id) = (self.server.clone(), subscription.id);
@@ -160,7 +160,7 @@ impl ServedConnection {
         }
     }
 
-    /// Answers what could not be read as a request, and closes.
+    /// Answers an invalid request, and closes.
     fn reject(&mut self, status: &StatusObject) {
         let response = ServedResponse::from(status);
         let bytes = [response.head(true), response.body].concat();
@@ -174,7 +174,7 @@ impl ServedConnection {
         let filler = chunk(&[b' '; 16 * 1024]);
         while hit.holds() {
             self.transport.write(&filler)?;
-            // Endless, but not at the price of a core.
+            // The body is endless, but must not occupy a core.
             let pause = Instant::now() + Duration::from_millis(1);
             self.hold_client(Some(pause), || !hit.holds())?;
         }

@@ -1,4 +1,4 @@
-//! What all threads of a server share.
+//! The state that all threads of a server share.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, TcpStream};
@@ -14,19 +14,18 @@ use crate::testing::store::table::ObjectTable;
 use crate::testing::wire::signal::FlagSignal;
 use crate::testing::wire::tls::Tls;
 
-/// How a watch tells that its resource version is too old.
+/// The form in which a watch reports that its resource version is too old.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpiredWatch {
-    /// As an ERROR event with code 410 in a stream with HTTP status 200, as the real server's watch
-    /// cache does it.
+    /// An ERROR event with code 410 in a stream with HTTP status 200, as from the real server's watch cache.
     #[default]
     Event,
-    /// As HTTP status 410.
+    /// HTTP status 410.
     Status,
 }
 
-/// What all threads of a server share.
+/// The state that all threads of a server share.
 pub(crate) struct ServerState {
     pub store: Mutex<ObjectTable>,
     pub users: Users,
@@ -35,9 +34,9 @@ pub(crate) struct ServerState {
     pub tls: Option<Tls>,
     pub expired: ExpiredWatch,
     pub paused: AtomicBool,
-    /// Rung when a flag changes or a fault hits.
+    /// Notified when a flag changes or a fault hits.
     pub signal: Arc<FlagSignal>,
-    /// Second handles to the open sockets, to cut them off.
+    /// Second handles to the open sockets, to cut them.
     pub sockets: Mutex<HashMap<u64, TcpStream>>,
     pub connections: AtomicU64,
 }
@@ -58,7 +57,7 @@ impl ServerState {
         }
     }
 
-    /// Makes every thread look at the flags and at its connection.
+    /// Makes every thread check the flags and its connection.
     pub fn wake(&self) {
         self.signal.notify();
         self.store.lock().history.wake();
@@ -72,7 +71,7 @@ impl ServerState {
 
     pub fn cut_sockets(&self) {
         for socket in self.sockets.lock().values() {
-            // The client may have been faster.
+            // The client may have disconnected first.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }

@@ -1,4 +1,4 @@
-//! Streaming a watch: one JSON event a line, each flushed as it happens.
+//! The stream of a watch: one JSON event per line, each flushed at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -18,10 +18,10 @@ use crate::testing::wire::http::{chunk, chunked_head};
 use crate::testing::object::validate;
 use crate::testing::wire::transport::Disconnected;
 
-/// How often a quiet stream looks whether its client is still there.
+/// The interval at which a quiet stream checks that its client is still connected.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// Messages that a stream takes out of its mailbox ahead of sending. What is more stays there, and
-/// counts against the mailbox's limit.
+/// The number of messages that a stream takes out of its mailbox ahead of sending. The rest stays in the mailbox and
+/// counts against its limit.
 const QUEUE_LIMIT: usize = 1000;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -30,17 +30,17 @@ struct WatchStream<'a> {
     api: &'static Api,
     facts: &'a RequestLog,
     bookmarks: bool,
-    /// What has arrived and when, but is not sent yet.
+    /// Arrived messages with their times, not sent yet.
     queue: VecDeque<(Instant, WatchMessage)>,
-    /// Events sent.
+    /// The number of sent events.
     sent: u64,
-    /// The decision of each watch fault for this stream, which it takes once.
+    /// The decision of each watch fault for this stream, taken once.
     decided: HashMap<u64, Option<Hit>>,
-    /// Bytes of events that may still go out.
+    /// The remaining bytes of events that may be sent.
     budget: Option<usize>,
 }
 
-/// What the watch faults make of the stream at the moment.
+/// The current effect of the watch faults on the stream.
 #[derive(Default)]
 struct Orders {
     stalled: bool,
@@ -50,7 +50,7 @@ struct Orders {
     bytes: Vec<Vec<u8>>,
 }
 
-/// Streams until the watch ends in order (`Ok`: the connection can be used again) or not.
+/// Streams until the watch ends. `Ok` means that it ended in order and the connection can be used again.
 pub(crate) fn stream(
     connection: &mut ServedConnection,
     watch: StreamedWatch,
@@ -104,7 +104,7 @@ impl WatchStream<'_> {
             let now = Instant::now();
             let mut wake = now + LOOK_AGAIN;
             if !orders.stalled {
-                // One at a time: the faults are asked again before the next.
+                // One message at a time, because the faults are evaluated again before the next.
                 match self.queue.pop_front() {
                     Some((arrived, message)) if due(arrived, orders.delay) <= now => {
                         self.deliver(&message)?;
@@ -127,7 +127,7 @@ impl WatchStream<'_> {
                 wake = deadline.map_or(wake, |deadline| wake.min(deadline));
             }
             if ended || self.queue.len() >= QUEUE_LIMIT {
-                // What there is has to be sent first.
+                // Pending events are sent first.
                 self.connection.hold_client(Some(wake), || false)?;
                 continue;
             }
@@ -167,7 +167,7 @@ impl WatchStream<'_> {
     }
 
     fn send_event(&mut self, kind: &str, object: &Value) -> Result<(), Disconnected> {
-        // By hand, because clients expect the type first.
+        // Formatted here, because clients expect the type first.
         let line = format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
         self.send(line.as_bytes())?;
         self.sent += 1;
@@ -222,6 +222,6 @@ impl WatchStream<'_> {
 }
 
 fn due(arrived: Instant, delay: Duration) -> Instant {
-    // A delay beyond all time is as good as a year.
+    // A delay beyond the range of the clock is replaced by a year.
     arrived.checked_add(delay).unwrap_or(arrived + Duration::from_secs(365 * 24 * 3600))
 }

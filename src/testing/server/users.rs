@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Users and their rights.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,10 @@ use crate::testing::object::status::StatusObject;
 
 /// A user of the server, with credentials and rights.
 ///
-/// The token serves as bearer token and as password for basic authentication. Under TLS there is
-/// also a [client certificate](crate::testing::ApiServer::client_certificate).
+/// The token serves as bearer token and as password of basic authentication. Under TLS there is also a [client
+/// certificate](crate::testing::ApiServer::client_certificate).
 ///
+/// # Examples
 /// ```
 /// use leasehold::testing::{ApiServer, Resource, User, Verb};
 ///
@@ -37,37 +38,38 @@ enum Rights {
     Only(BTreeSet<(Verb, Resource)>),
 }
 
-/// The one a request is answered to.
+/// The user of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestUser {
-    /// Nobody in particular while the server has no users.
+    /// An unnamed user, while the server has no users.
     pub name: Option<String>,
     rights: Rights,
 }
 
-/// The users of a server. While there are none, anything goes.
+/// The users of a server. A server without users accepts every request.
 #[derive(Debug, Default)]
 pub(crate) struct Users(RwLock<Vec<User>>);
 
 impl User {
-    /// A user without any rights.
+    /// Creates a user without rights.
     pub fn new(name: impl Into<String>, token: impl Into<String>) -> User {
         User { name: name.into(), token: token.into(), rights: Rights::Only(BTreeSet::new()) }
     }
 
-    /// `admin` (token `admin-token`): may do everything, and impersonate anybody.
+    /// Creates `admin` (token `admin-token`), who may do everything and impersonate every user.
     pub fn admin() -> User {
         User::new("admin", "admin-token").grant_all()
     }
 
-    /// `candidate` (token `candidate-token`): what leader election with a watch needs, that is
-    /// get, create, update and watch on leases.
+    /// Creates `candidate` (token `candidate-token`), who may run elections with a watch.
+    ///
+    /// These are get, create, update and watch on leases.
     pub fn candidate() -> User {
         User { name: "candidate".into(), token: "candidate-token".into(), ..User::no_watch() }
             .grant(Verb::Watch, Resource::Leases)
     }
 
-    /// `no-watch` (token `no-watch-token`): a candidate without the `watch` verb.
+    /// Creates `no-watch` (token `no-watch-token`): a candidate without the `watch` verb.
     pub fn no_watch() -> User {
         User::new("no-watch", "no-watch-token")
             .grant(Verb::Get, Resource::Leases)
@@ -75,12 +77,12 @@ impl User {
             .grant(Verb::Update, Resource::Leases)
     }
 
-    /// `nobody` (token `nobody-token`): may log in, and nothing else.
+    /// Creates `nobody` (token `nobody-token`), who may log in and has no rights.
     pub fn nobody() -> User {
         User::new("nobody", "nobody-token")
     }
 
-    /// Adds a right, in all namespaces. A user that may do everything keeps doing so.
+    /// Adds a right, in all namespaces. A user with all rights keeps them.
     #[must_use]
     pub fn grant(mut self, verb: Verb, resource: Resource) -> User {
         if let Rights::Only(rights) = &mut self.rights {
@@ -89,7 +91,7 @@ impl User {
         self
     }
 
-    /// Gives all rights, impersonation included.
+    /// Adds all rights, including impersonation.
     #[must_use]
     pub fn grant_all(mut self) -> User {
         self.rights = Rights::All;
@@ -100,12 +102,12 @@ impl User {
         User { token: token.into(), ..self }
     }
 
-    /// The name, as in `User "…" cannot get resource "leases"`.
+    /// Returns the name, as in `User "…" cannot get resource "leases"`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The token.
+    /// Returns the token.
     pub fn token(&self) -> &str {
         &self.token
     }
@@ -121,7 +123,7 @@ impl RequestUser {
 }
 
 impl Users {
-    /// Adds a user, or replaces the one of the same name.
+    /// Adds a user, or replaces the user of the same name.
     pub fn set(&self, user: User) {
         let mut users = self.0.write();
         match users.iter_mut().find(|known| known.name == user.name) {
@@ -138,7 +140,7 @@ impl Users {
         self.0.read().iter().find(|user| user.name == name).cloned()
     }
 
-    /// Who sends these headers; `certified` is whom the client certificate names.
+    /// Returns the user of these headers. `certified` is the user of the client certificate.
     pub fn authenticate(&self, headers: &HeaderMap, certified: Option<&str>) -> Result<RequestUser, StatusObject> {
         let impersonated = headers.get("impersonate-user").and_then(|value| value.to_str().ok());
         if self.is_empty() {

@@ -1,4 +1,4 @@
-//! What has changed, and who is told of it.
+//! The history of changes, and their delivery to watches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use serde_json::Value;
 use crate::testing::object::key::{Filter, ObjectKey};
 use crate::testing::object::status::StatusObject;
 
-/// Messages that a watcher may leave unread before it is dropped, so that a stalled client costs
-/// bounded memory.
+/// The number of unread messages at which a watcher is dropped, so that a stalled client uses bounded memory.
 const MAILBOX_LIMIT: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +19,7 @@ pub(crate) enum ChangeKind {
     Deleted,
 }
 
-/// One write, as watchers see it.
+/// One write, in the form for watches.
 #[derive(Debug)]
 pub(crate) struct ObjectChange {
     pub revision: u64,
@@ -29,51 +28,51 @@ pub(crate) struct ObjectChange {
     pub object: Arc<Value>,
 }
 
-/// What the store sends to a watch.
+/// A message from the store to a watch.
 #[derive(Clone, Debug)]
 pub(crate) enum WatchMessage {
     Change(Arc<ObjectChange>),
-    /// Everything up to this revision has been mailed.
+    /// All changes up to this revision have been sent.
     Bookmark(u64),
-    /// Look at the faults again.
+    /// The watch must evaluate the faults again.
     Wake,
 }
 
-/// A watch that has begun.
+/// An open watch.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub id: u64,
-    /// What was there before the first message.
+    /// The objects that existed at the start.
     pub backlog: Vec<Arc<ObjectChange>>,
-    /// Disconnects when the watch is to end.
+    /// Disconnects when the watch must end.
     pub messages: Receiver<WatchMessage>,
 }
 
 struct Subscriber {
     id: u64,
     filter: Filter,
-    /// Only later changes are of interest; may lie in the future.
+    /// Only later changes are sent. The revision may be in the future.
     after: u64,
     mailbox: Sender<WatchMessage>,
 }
 
-/// The latest changes, and the watches that are told of the next.
+/// The latest changes, and the watches that receive the next ones.
 pub(crate) struct History {
     changes: VecDeque<Arc<ObjectChange>>,
     limit: usize,
-    /// Changes up to here can no longer be told one by one.
+    /// Changes up to this revision are no longer available one by one.
     compacted: u64,
     watchers: Vec<Subscriber>,
     next_watcher: u64,
 }
 
 impl History {
-    /// A history of at most `limit` changes that begins after `revision`.
+    /// Creates a history of at most `limit` changes that starts after `revision`.
     pub fn new(revision: u64, limit: usize) -> History {
         History { changes: VecDeque::new(), limit, compacted: revision, watchers: Vec::new(), next_watcher: 0 }
     }
 
-    /// Appends a change, and mails it to whom it concerns.
+    /// Appends a change, and sends it to the matching watches.
     pub fn publish(&mut self, change: Arc<ObjectChange>) {
         self.watchers.retain(|watcher| {
             if watcher.after >= change.revision || !watcher.filter.matches(&change.key) {
@@ -89,7 +88,7 @@ impl History {
         }
     }
 
-    /// The remembered changes after a revision.
+    /// Returns the remembered changes after a revision.
     pub fn since(&self, revision: u64, filter: &Filter) -> Result<Vec<Arc<ObjectChange>>, StatusObject> {
         if revision < self.compacted {
             return Err(StatusObject::expired(revision, self.compacted));
@@ -98,7 +97,7 @@ impl History {
         Ok(later.cloned().collect())
     }
 
-    /// Mails every change from now on that is later than `after`, which may lie in the future.
+    /// Sends every later change than `after`, which may be in the future, from now on.
     pub fn subscribe(&mut self, filter: Filter, after: u64, backlog: Vec<Arc<ObjectChange>>) -> Subscription {
         let (mailbox, messages) = unbounded();
         let id = self.next_watcher;
@@ -116,11 +115,11 @@ impl History {
         self.watchers.clear();
     }
 
-    /// Mails a bookmark to one watch, or to all.
+    /// Sends a bookmark to one watch, or to all.
     pub fn bookmark(&self, id: Option<u64>, revision: u64) {
         for watcher in &self.watchers {
             if id.is_none_or(|id| id == watcher.id) && watcher.after <= revision {
-                // The receiver is gone when the watch is just ending.
+                // The receiver is gone if the watch is ending.
                 let _ = watcher.mailbox.send(WatchMessage::Bookmark(revision));
             }
         }
@@ -132,7 +131,7 @@ impl History {
         }
     }
 
-    /// Forgets everything up to `revision`.
+    /// Forgets all changes up to `revision`.
     pub fn compact(&mut self, revision: u64) {
         self.changes.clear();
         self.compacted = revision;

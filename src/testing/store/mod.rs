@@ -1,4 +1,4 @@
-//! Where objects and their history are.
+//! The stored objects and their history.
 
 pub(crate) mod history;
 pub(crate) mod table;

@@ -1,6 +1,6 @@
 //! The objects and their versions, with the semantics of a kube-apiserver on etcd.
 //!
-//! Nothing here knows of HTTP: refusals are plain facts, worded elsewhere.
+//! This module does not depend on HTTP: other modules turn refusals into responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,18 +15,19 @@ use crate::testing::object::status::{Cause, StatusObject};
 use crate::testing::object::validate;
 use crate::testing::store::history::{ChangeKind, History, ObjectChange, Subscription};
 
-/// etcd's counter is past the start-up writes by the time anybody sees it.
+/// The counter of a new etcd is past the start-up writes before the first client sees it.
 const FIRST_REVISION: u64 = 1000;
 
-/// What DELETE may demand of the object.
+/// The preconditions of a DELETE.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preconditions {
     pub uid: Option<String>,
     pub resource_version: Option<String>,
 }
 
-/// What a store held at one moment, to come back to with
-/// [`ApiServer::restore`](crate::testing::ApiServer::restore). Cheap to clone.
+/// The content of a store at one moment.
+///
+/// Input of [`ApiServer::restore`](crate::testing::ApiServer::restore). Cheap to clone.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) revision: u64,
@@ -40,7 +41,7 @@ pub(crate) struct ObjectTable {
 }
 
 impl Snapshot {
-    /// The store's revision when the snapshot was taken.
+    /// Returns the store's revision at the time of the snapshot.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -74,7 +75,8 @@ impl ObjectTable {
     pub fn create(&mut self, api: &Api, key: ObjectKey, object: Value) -> Result<Arc<Value>, StatusObject> {
         self.check_namespace(&key)?;
         validate::check(api, &key.name, &object)?;
-        // The real server ignores a version here that it cannot read. A readable version is an internal error without a reason.
+        // The real server ignores an unreadable version here. A readable version is an internal error without a
+        // reason.
         if version_of(&object).is_ok_and(|version| version != 0) {
             return Err(StatusObject::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
@@ -84,7 +86,7 @@ impl ObjectTable {
         Ok(self.insert(key, object))
     }
 
-    /// The object, and whether it was created.
+    /// Returns the object, and `true` if it was created.
     pub fn update(&mut self, api: &Api, key: ObjectKey, mut object: Value) -> Result<(Arc<Value>, bool), StatusObject> {
         self.check_namespace(&key)?;
         let (stored, name) = (self.get(&key), key.name.as_str());
@@ -118,14 +120,14 @@ impl ObjectTable {
         for field in ["uid", "creationTimestamp", "resourceVersion"] {
             object["metadata"][field] = stored["metadata"][field].clone();
         }
-        // etcd is not written to when nothing has changed, so nobody learns of it.
+        // An unchanged object is not written to etcd, so no watch delivers it.
         if object == *stored {
             return Ok((stored, false));
         }
         Ok((self.commit(ChangeKind::Modified, key, object), false))
     }
 
-    /// The object as it was last, under the version of its deletion.
+    /// Returns the last state of the object, under the version of its deletion.
     pub fn delete(
         &mut self,
         api: &Api,
@@ -158,7 +160,7 @@ impl ObjectTable {
         Ok(object)
     }
 
-    /// Writes without any of the rules: what the operator's hand does.
+    /// Writes without any of the rules, for the operator methods.
     pub fn force(&mut self, key: ObjectKey, mut object: Value) -> Arc<Value> {
         if !object.is_object() {
             object = json!({});
@@ -195,7 +197,7 @@ impl ObjectTable {
         self.compact();
     }
 
-    /// Begins a watch. Without `after` it opens with what is there now.
+    /// Starts a watch. Without `after`, the watch starts with the existing objects.
     pub fn subscribe(&mut self, filter: Filter, after: Option<u64>) -> Result<Subscription, StatusObject> {
         let backlog = match after {
             Some(after) => self.history.since(after, &filter)?,
@@ -215,7 +217,7 @@ impl ObjectTable {
         Ok(self.history.subscribe(filter, after, backlog))
     }
 
-    /// Mails a bookmark to one watch, or to all.
+    /// Sends a bookmark to one watch, or to all.
     pub fn bookmark(&self, id: Option<u64>) {
         self.history.bookmark(id, self.state.revision);
     }
@@ -260,7 +262,7 @@ fn uid_of(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()
 }
 
-/// Zero stands for no version, as on the real server.
+/// Zero means no version, as on the real server.
 fn version_of(object: &Value) -> Result<u64, String> {
     match object["metadata"]["resourceVersion"].as_str() {
         None | Some("") => Ok(0),
@@ -268,7 +270,7 @@ fn version_of(object: &Value) -> Result<u64, String> {
     }
 }
 
-/// A version 4 UUID (RFC 9562).
+/// Returns a random UUID, version 4 (RFC 9562).
 fn random_uid() -> String {
     let bits = fastrand::u128(..) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{bits:032x}");

@@ -1,7 +1,6 @@
-//! HTTP/1.1 on one connection: reading requests and rendering answers.
+//! HTTP/1.1 on one connection: requests and responses.
 //!
-//! Parsing is ureq-proto's. Answers are rendered by hand, because faults must be able to spoil
-//! every byte of them.
+//! ureq-proto parses. Responses are formatted here, because faults must be able to spoil every byte of them.
 
 use serde_json::Value;
 use ureq_proto::http::{HeaderMap, Method, Request as Head, StatusCode, Uri, Version, header};
@@ -10,7 +9,7 @@ use ureq_proto::server::{RecvRequestResult, Reply};
 use crate::testing::object::status::StatusObject;
 use crate::testing::wire::transport::{Disconnected, Transport};
 
-/// The limit of the real server for a request's body.
+/// The real server's limit for a request's body.
 pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
 const HEAD_LIMIT: usize = 64 * 1024;
 
@@ -19,17 +18,17 @@ pub(crate) struct ServedRequest {
     pub uri: Uri,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
-    /// Whether the connection is to end after the answer.
+    /// `true` if the connection ends after the response.
     pub last: bool,
 }
 
 pub(crate) enum ReadError {
     Disconnected,
-    /// Not HTTP, or too much of it: answer this and close.
+    /// Not HTTP, or too long: the server responds with this and closes.
     Bad(StatusObject),
 }
 
-/// An answer with a body of known length.
+/// A response with a body of known length.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ServedResponse {
     pub code: u16,
@@ -40,10 +39,10 @@ pub(crate) struct ServedResponse {
     pub warning: Option<&'static str>,
 }
 
-/// Reads requests from a connection, one after the other.
+/// Reads the requests of a connection, one by one.
 #[derive(Default)]
 pub(crate) struct RequestReader {
-    /// Read, but not yet used.
+    /// Bytes that were read but not used yet.
     pending: Vec<u8>,
 }
 
@@ -69,7 +68,7 @@ impl ServedResponse {
         ServedResponse::new(code, "application/json", body.to_string())
     }
 
-    /// The bytes of status line and headers.
+    /// Returns the bytes of the status line and headers.
     pub fn head(&self, last: bool) -> Vec<u8> {
         let mut head = format!(
             "{}content-type: {}\r\ncontent-length: {}\r\n",
@@ -98,13 +97,13 @@ impl From<&StatusObject> for ServedResponse {
     }
 }
 
-/// The head of an answer whose body comes in [`chunk`]s.
+/// Returns the head of a response whose body is sent in [`chunk`]s.
 pub(crate) fn chunked_head(code: u16, warning: Option<&str>) -> Vec<u8> {
     let (status, warning) = (status_line(code), warning_line(warning));
     format!("{status}content-type: application/json\r\n{warning}transfer-encoding: chunked\r\n\r\n").into_bytes()
 }
 
-/// An empty chunk ends the body.
+/// Returns a chunk. An empty chunk ends the body.
 pub(crate) fn chunk(data: &[u8]) -> Vec<u8> {
     let mut chunk = format!("{:x}\r\n", data.len()).into_bytes();
     chunk.extend_from_slice(data);
@@ -132,8 +131,7 @@ impl RequestReader {
             return Err(too_large());
         }
         let mut body = Vec::new();
-        // ureq-proto takes a POST without any length for a chunked one; for the real server it is
-        // a POST without a body.
+        // ureq-proto takes a POST without a length as chunked. On the real server it is a POST without a body.
         let has_body =
             [header::TRANSFER_ENCODING, header::CONTENT_LENGTH].iter().any(|name| head.headers().contains_key(name));
         let receive = match reply.proceed().filter(|_| has_body) {
@@ -156,7 +154,7 @@ impl RequestReader {
                     return Err(too_large());
                 }
                 if used == 0 && !receive.is_ended() {
-                    // A chunk's head or trailer is short; what is not does not end.
+                    // The head or trailer of a chunk is short. A long one may be endless.
                     if self.pending.len() >= HEAD_LIMIT {
                         return Err(malformed("chunk without end"));
                     }

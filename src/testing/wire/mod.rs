@@ -1,4 +1,4 @@
-//! How bytes come and go.
+//! The transport of bytes.
 
 pub(crate) mod http;
 pub(crate) mod signal;

@@ -1,10 +1,10 @@
-//! Waking threads that wait for a flag to change.
+//! Wakes threads that wait for a flag to change.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Whoever changes a flag that others wait for notifies them afterwards.
+/// A signal. Code that changes a flag notifies the signal afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct FlagSignal {
     lock: Mutex<()>,
@@ -13,12 +13,12 @@ pub(crate) struct FlagSignal {
 
 impl FlagSignal {
     pub fn notify(&self) {
-        // Taking the lock keeps a waiter from missing the ring between its look and its sleep.
+        // The lock keeps a waiter from missing the notification between its check and its wait.
         drop(self.lock.lock());
         self.notified.notify_all();
     }
 
-    /// Whether `done` came true within `timeout`.
+    /// Waits until `done` is true. Returns `false` after `timeout`.
     pub fn wait(&self, timeout: Duration, done: impl Fn() -> bool) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         let mut lock = self.lock.lock();

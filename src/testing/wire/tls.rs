@@ -1,4 +1,4 @@
-//! Certificates of the server's own making, valid for this run only.
+//! Certificates that the server makes, valid for this run only.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,8 +19,7 @@ pub(crate) struct Tls {
     pub config: Arc<ServerConfig>,
     pub ca_pem: String,
     issuer: Issuer<'static, KeyPair>,
-    /// The client certificates that were issued, by their DER. Looking them up spares us an X.509
-    /// parser for the sake of one name.
+    /// The issued client certificates, in DER. The lookup replaces an X.509 parser that would read one name.
     clients: Mutex<HashMap<Vec<u8>, String>>,
 }
 
@@ -40,7 +39,7 @@ impl Tls {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = params.signed_by(&key, &issuer).map_err(io::Error::other)?;
 
-        // Named, because the process may well have no default provider, or another one.
+        // The provider is named because the process may have no default provider, or another one.
         let provider = crate::net::tls::provider();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(ca.der().clone()).map_err(io::Error::other)?;
@@ -58,7 +57,9 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), ca_pem: ca.pem(), issuer, clients: Mutex::default() })
     }
 
-    /// Issues a client certificate with the user as common name. Returns the certificate and its key as PEM.
+    /// Issues a client certificate with the user as common name.
+    ///
+    /// Returns the certificate and its key as PEM.
     pub fn issue(&self, user: &str) -> io::Result<(String, String)> {
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let mut params = named(user)?;
@@ -68,7 +69,7 @@ impl Tls {
         Ok((certificate.pem(), key.serialize_pem()))
     }
 
-    /// The user that a client certificate was issued to.
+    /// Returns the user of a client certificate.
     pub fn user_of(&self, certificate: &[u8]) -> Option<String> {
         self.clients.lock().get(certificate).cloned()
     }

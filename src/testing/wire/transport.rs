@@ -1,4 +1,4 @@
-//! One accepted socket, in the clear or under TLS.
+//! One accepted socket, with or without TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,7 +13,7 @@ pub(crate) enum Transport {
     Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
-/// The connection has ended, or has to.
+/// The connection has ended, or must end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Disconnected;
 
@@ -25,7 +25,7 @@ impl From<io::Error> for Disconnected {
 }
 
 impl Transport {
-    /// The TLS handshake happens with the first read.
+    /// Wraps a socket. The first read performs the TLS handshake.
     pub fn new(socket: TcpStream, tls: Option<&Tls>) -> Result<Transport, Disconnected> {
         let Some(tls) = tls else {
             return Ok(Transport::Plain(socket));
@@ -34,7 +34,7 @@ impl Transport {
         Ok(Transport::Tls(Box::new(StreamOwned::new(session, socket))))
     }
 
-    /// Zero at the end of the stream.
+    /// Returns zero at the end of the stream.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Disconnected> {
         loop {
             let read = match self {
@@ -48,7 +48,7 @@ impl Transport {
         }
     }
 
-    /// Writes all of `bytes` through to the socket.
+    /// Writes all of `bytes` to the socket.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Disconnected> {
         match self {
             Transport::Plain(socket) => socket.write_all(bytes)?,
@@ -60,14 +60,14 @@ impl Transport {
         Ok(())
     }
 
-    /// Whether the client has hung up, without waiting and without losing what it has sent.
+    /// Returns `true` if the client has disconnected. Neither waits nor loses data.
     pub fn is_gone(&mut self) -> bool {
         match self {
             Transport::Plain(socket) => without_waiting(socket, |socket| Ok(socket.peek(&mut [0])? == 0)),
             Transport::Tls(stream) => {
                 let StreamOwned { conn, sock } = stream.as_mut();
                 without_waiting(sock, |sock| {
-                    // A farewell under TLS is data on the socket, so peeking would not do.
+                    // A close alert of TLS is data on the socket, so peeking is not enough.
                     let read = conn.read_tls(sock)?;
                     let state = conn.process_new_packets().map_err(io::Error::other)?;
                     Ok(read == 0 || state.peer_has_closed())
@@ -76,7 +76,7 @@ impl Transport {
         }
     }
 
-    /// The client's certificate in DER, if it has shown one.
+    /// Returns the client's certificate in DER, if the client has sent one.
     pub fn client_certificate(&self) -> Option<&[u8]> {
         match self {
             Transport::Plain(_) => None,
@@ -84,18 +84,19 @@ impl Transport {
         }
     }
 
-    /// Says farewell under TLS, so that the client can tell an end from a cut.
+    /// Sends the close alert of TLS, so that the client can distinguish an end from a cut.
     pub fn close(&mut self) {
         if let Transport::Tls(stream) = self {
             stream.conn.send_close_notify();
-            // The client may be gone already.
+            // The client may be gone.
             let _ = stream.flush();
         }
         self.cut();
     }
 
-    /// Closes after an answer that came before the request was read in full. What is still on its
-    /// way is read for a moment, because closing over unread data would destroy the answer.
+    /// Closes after a response that was sent before the request was read in full.
+    ///
+    /// Reads the rest for a moment, because closing a socket with unread data would destroy the response.
     pub fn close_early(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(1);
         let socket = self.socket();
@@ -106,8 +107,9 @@ impl Transport {
         self.cut();
     }
 
-    /// Ends the connection without a word. Explicit, because the registry keeps a second handle
-    /// to the socket.
+    /// Cuts the connection.
+    ///
+    /// The call is explicit because the registry has a second handle to the socket.
     pub fn cut(&mut self) {
         let _ = self.socket().shutdown(Shutdown::Both);
     }

@@ -1,30 +1,32 @@
-//! The local clock: monotonic, and running on while the machine is suspended.
+//! The local clock, which is monotonic and counts the time in suspend.
 //!
-//! A lease runs out in the world's time. A clock that stands still in suspend (`CLOCK_MONOTONIC` on Linux, which
-//! `std::time::Instant` reads) would let a woken leader believe in a term that others have long taken over.
+//! A lease expires in real time. `CLOCK_MONOTONIC` on Linux, which `std::time::Instant` reads, stops in suspend. With this clock,
+//! a leader could wake up with a valid term although another candidate has taken over.
 
 use std::time::{Duration, SystemTime};
 
 mod supported;
 
-/// A point on the local clock, in nanoseconds since an origin that is arbitrary but fixed for the machine's uptime.
+/// A point on the local clock, in nanoseconds.
 ///
-/// Moments of different machines, or from before and after a reboot, have nothing to say to each other.
+/// The origin is arbitrary and stays fixed until the machine reboots.
+///
+/// Moments of different machines, or from before and after a reboot, cannot be compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// The moment `nanos` nanoseconds after the clock's origin.
+    /// Returns the moment `nanos` nanoseconds after the clock's origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the clock's origin.
+    /// Returns the nanoseconds since the clock's origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// Returns the time from `earlier` to this moment, or zero if `earlier` is later.
     pub const fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -33,37 +35,39 @@ impl Moment {
 impl std::ops::Add<Duration> for Moment {
     type Output = Moment;
 
-    /// Saturates at the end of time, five centuries after the origin.
+    /// Adds a duration. Saturates five centuries after the origin.
     fn add(self, duration: Duration) -> Moment {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Moment(self.0.saturating_add(nanos))
     }
 }
 
-/// Both clocks, read at one time.
+/// A reading of both clocks at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// The local clock: the only one that decides anything.
+    /// The local clock, on which all decisions are based.
     pub local: Moment,
-    /// The wall clock: written into the record for people to read.
+    /// The wall clock, which is written into the record for people.
     pub wall: SystemTime,
 }
 
 impl Now {
-    /// Reads both clocks, the local one first: a writer's validity must not begin late.
+    /// Reads the local clock, then the wall clock. The validity of a term must not begin late.
     pub fn read() -> Self {
         let local = now();
         Self { local, wall: SystemTime::now() }
     }
 }
 
-/// Reads the local clock. On Linux this is one vDSO call, as cheap as `Instant::now()`.
+/// Reads the local clock. On Linux, this is one vDSO call, as cheap as `Instant::now()`.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "openbsd"))]
 pub fn now() -> Moment {
     read(rustix::time::ClockId::Boottime)
 }
 
-/// Reads the local clock. `CLOCK_MONOTONIC` counts sleep on Apple's systems, where `Instant` does not.
+/// Reads the local clock.
+///
+/// On Apple's systems, `CLOCK_MONOTONIC` counts sleep and `Instant` does not.
 #[cfg(target_vendor = "apple")]
 pub fn now() -> Moment {
     read(rustix::time::ClockId::Monotonic)
@@ -77,13 +81,15 @@ fn read(clock: rustix::time::ClockId) -> Moment {
     Moment(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// Reads the local clock. The performance counter under `Instant` counts suspend on Windows.
+/// Reads the local clock.
+///
+/// On Windows, the performance counter that `Instant` reads counts suspend.
 #[cfg(windows)]
 pub fn now() -> Moment {
     use std::sync::OnceLock;
     use std::time::Instant;
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    // One second in, so that no reading is ever the zero that stands for 'over'.
+    // The clock starts at one second, because a deadline of zero means that the term has ended.
     Moment(1_000_000_000) + ORIGIN.get_or_init(Instant::now).elapsed()
 }
 
@@ -102,7 +108,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn the_local_clock_counts_suspend() {
-        // CLOCK_BOOTTIME is CLOCK_MONOTONIC plus the time spent in suspend, so it can never be behind it.
+        // CLOCK_BOOTTIME is CLOCK_MONOTONIC plus the time in suspend, so the boot time is never the earlier one.
         let monotonic = read(rustix::time::ClockId::Monotonic);
         assert!(now() >= monotonic);
         let boot = read(rustix::time::ClockId::Boottime);

@@ -1,4 +1,4 @@
-//! On which systems a clock is known that counts the time in suspend. Elsewhere the promise would break in silence.
+//! The check that the system has a supported clock that counts the time in suspend.
 
 #[cfg(not(any(
     target_os = "linux",
@@ -8,7 +8,7 @@
     target_os = "windows",
 )))]
 compile_error!(
-    "leasehold needs a clock that counts the time in which a machine is suspended, and knows none on this system: \
-     a leader that wakes would believe in a term that others have taken over. CLOCK_MONOTONIC does not count it on \
+    "leasehold needs a clock that counts the time in suspend, and supports no such clock on this system: after suspend, \
+     a leader could keep a term that another candidate has taken over. CLOCK_MONOTONIC does not count suspend on \
      FreeBSD, NetBSD and illumos. Supported are Linux, Android, OpenBSD, Apple's systems and Windows; see docs/SAFETY.md."
 );

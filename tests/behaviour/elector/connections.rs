@@ -53,7 +53,7 @@ fn a_release_is_sent_again_at_once() {
         assert!(writes(&server).len() <= 2, "{what}: {:?}", writes(&server));
         // It is nobody's: the next term begins at once.
         drop(elector.try_acquire().unwrap().expect("a term"));
-        let record = format!("lease default/{lease}");
+        let record = format!("default/{lease}");
         assert_eq!(errors_of(&record), 0, "{what}: {:?}", lines_of(&record));
     }
 }

@@ -85,7 +85,8 @@ fn every_extreme_of_every_duration_is_refused_by_name_or_works() {
             Ok(None) => accepted.push((name, builder)),
             Ok(Some(Error::Config(error))) => {
                 assert!(FIELDS.iter().any(|(field, _)| *field == error.field()), "{name}: {error}");
-                let is_named = name.contains(error.field()) || error.to_string().contains("follows from what is set");
+                let is_named =
+                    name.contains(error.field()) || error.to_string().contains("derived from the other settings");
                 assert!(is_named, "{name}: {error}");
             }
             Ok(Some(error)) => panic!("{name}: {error}"),

@@ -267,7 +267,7 @@ fn status_reports_fitness_and_progress() {
     drop(guard);
     let status = elector.status();
     assert!(status.is_fit && status.may_acquire_in.is_some_and(|left| left <= status.settings.retry_period));
-    assert!(status.to_string().contains("fit to lead again, and may do so in "), "{status}");
+    assert!(status.to_string().contains("fit again, may acquire the lease in "), "{status}");
     assert_eq!(status.since_progress, None, "nobody works");
     wait_until("it may", || elector.status().may_acquire_in.is_none());
 }

@@ -22,10 +22,11 @@ pub fn listen() {
     });
 }
 
-/// What was logged of this record.
+/// Returns the lines of this record, without the record and the identity at their start.
 pub fn lines_of(record: &str) -> Vec<(Level, String)> {
-    let text =
-        |(level, line): (Level, String)| Some((level, line.strip_prefix(record)?.strip_prefix(": ")?.to_owned()));
+    let text = |(level, line): (Level, String)| {
+        Some((level, line.strip_prefix(record)?.strip_prefix(" ")?.split_once(": ")?.1.to_owned()))
+    };
     lines_beginning(record).into_iter().filter_map(text).collect()
 }
 

@@ -115,7 +115,7 @@ fn guard_dropped_inside_a_log_call_does_not_deadlock() {
     let elector = builder("a").start_on(Connection::named(&store, name)).unwrap();
     let guard = elector.block_until_leader().unwrap();
     let (dropped, drops) = bounded(1);
-    on_line(&format!("{name}: update fails"), move || {
+    on_line(&format!("{name} a: update failed"), move || {
         let began = Instant::now();
         drop(guard);
         let _ = dropped.send(began.elapsed());
@@ -135,7 +135,7 @@ fn hanging_logger_delays_neither_caller_nor_requests() {
     let elector = builder("a").start_on(Connection::named(&store, name)).unwrap();
     let guard = elector.block_until_leader().unwrap();
     let ((hang, hangs), (reached, is_reached)) = (bounded::<()>(0), bounded(1));
-    on_line(&format!("{name}: stopped leading"), move || _ = (reached.send(()), hangs.recv_timeout(SOON)));
+    on_line(&format!("{name} a: stopped leading"), move || _ = (reached.send(()), hangs.recv_timeout(SOON)));
     let began = Instant::now();
     guard.step_down();
     is_reached.recv_timeout(SOON).expect("the logger hangs");
@@ -172,7 +172,7 @@ fn failed_release_is_logged_on_another_thread() {
         Err(StoreError::new(StoreErrorKind::Timeout, "made up"))
     });
     let (logged, is_logged) = bounded(1);
-    let line = format!("{name}: the release of the lease was not confirmed");
+    let line = format!("{name} a: release of the lease not confirmed");
     on_line(&line, move || _ = logged.send(thread::current().id()));
     drop(guard);
     assert_ne!(is_logged.recv_timeout(SOON).expect("a line"), thread::current().id());

@@ -65,7 +65,9 @@ fn predecessor_of_the_same_name_is_waited_for_without_error() {
     thread::sleep(A_WHILE);
     assert!(guard.is_leader());
     let lines = lines_of(name);
-    let said = |(level, line): &&(Level, String)| *level == Level::Info && line.contains("before this one");
+    let said = |(level, line): &&(Level, String)| {
+        *level == Level::Info && line.contains("an earlier process with this identity")
+    };
     assert_eq!(lines.iter().filter(said).count(), 1, "{lines:?}");
     assert_eq!(errors_of(name), 0, "{lines:?}");
 }
@@ -87,7 +89,9 @@ fn renewing_twin_is_an_error_that_is_reported_once() {
     assert_eq!(errors_of(first), 0, "{:?}", lines_of(first));
     let texts = [duplicate.status().to_string(), format!("{:?}", lines_of(second))];
     let is_clear = |text: &String| {
-        !text.contains("which is this candidate") && text.contains("another process uses this identity")
+        !text.contains("is this candidate")
+            && !text.contains("(this candidate)")
+            && text.contains("another process uses this identity")
     };
     assert!(texts.iter().all(is_clear), "{texts:?}");
     assert!(guard.is_leader() && campaign.receiver().is_empty(), "safe all the same");

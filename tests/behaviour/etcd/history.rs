@@ -88,7 +88,7 @@ fn restored_store_no_foreign_record_is_overwritten() {
         Err(error) if error.kind() == StoreErrorKind::NotApplied => Ok(error),
         Err(error) => Err(error),
     });
-    assert!(refused.to_string().contains("it is at"), "{refused}");
+    assert!(refused.to_string().contains("now at"), "{refused}");
     assert_eq!(a.get("jobs", &call()).expect("an answer").expect("a record").record.holder(), Some("b"));
 }
 

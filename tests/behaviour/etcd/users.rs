@@ -24,7 +24,7 @@ fn a_user_where_there_are_none_is_refused_with_a_hint() {
     let Some(etcd) = Etcd::shared() else { return };
     let error = store(etcd, PASSWORD).get("jobs", &call()).expect_err("a refusal");
     assert_eq!(error.kind(), StoreErrorKind::Rejected, "{error}");
-    assert!(error.to_string().contains("leave the user out"), "{error}");
+    assert!(error.to_string().contains("remove the user"), "{error}");
 }
 
 #[test]

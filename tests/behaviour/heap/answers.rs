@@ -188,7 +188,7 @@ fn response_longer_than_a_lease_is_refused() {
             Ok(_) => assert!(is_read, "{length}"),
             Err(error) => {
                 assert!(!is_read && error.kind() == StoreErrorKind::Malformed, "{error}");
-                assert!(error.to_string().contains("more than an object in a store may have"), "{error}");
+                assert!(error.to_string().contains("exceed the size limit of an object"), "{error}");
             }
         }
     }

@@ -200,7 +200,7 @@ fn a_kubeconfig_leads_to_the_server() {
 }
 
 #[test]
-#[should_panic(expected = "no user \"ghost\"")]
+#[should_panic(expected = "unknown user \"ghost\"")]
 fn a_kubeconfig_for_a_stranger_is_a_mistake() {
     server().kubeconfig("ghost");
 }

@@ -136,7 +136,7 @@ fn three_with_faults() {
     hold(scope, &[ElectedByEcho, RenewedByEcho, TakenOver, Conflict]);
 }
 
-/// The work may stop for good at any time, and its winding down as well.
+/// The work may stop for good at any time, and its draining as well.
 #[test]
 fn progress() {
     let limits = Limits { wishes: 1, ..NOTHING };

@@ -3,10 +3,10 @@
 //!
 //! Two mutants would be equivalent to the library, and are therefore not listed:
 //!
-//! - The latest of several open writes that match is adopted instead of the earliest. No two of them match one record, because
+//! - The latest of several in-doubt writes that match is adopted instead of the earliest. No two of them match one record, because
 //!   `renewTime` moves with every write.
-//! - An open write is closed when a version at its base is learned. A write's base is never above the known version, so no new
-//!   version is at the base of an open write. (A read at the base is not new, and is in the list.)
+//! - An in-doubt write is closed when a version at its base is learned. A write's base is never above the known version, so no new
+//!   version is at the base of an in-doubt write. (A read at the base is not new, and is in the list.)
 
 use std::path::Path;
 use std::sync::OnceLock;

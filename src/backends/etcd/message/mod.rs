@@ -1,7 +1,7 @@
-//! Requests and answers of etcd's JSON gateway.
+//! Requests and responses of etcd's JSON gateway.
 //!
-//! Bytes are in base64 and 64-bit integers are texts; what is zero, false or empty is absent. etcd ignores a field that it does
-//! not know, so a misspelt comparison would succeed: the tests compare whole bodies.
+//! Bytes are in base64, and 64-bit integers are texts. Zero, false and empty values are absent. etcd ignores unknown
+//! fields, so a misspelled comparison would always succeed: the tests compare whole bodies.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::backends::etcd::error::{Error, EtcdRefusal};
 use crate::net::json;
 
-/// What the values of an answer may take in memory. With the longest body, which is 4 MiB, that stays below 16 MiB.
+/// Memory limit for the values of a response. Together with the longest body (4 MiB), the total stays below 16 MiB.
 const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
 /// A key with its value.
@@ -31,32 +31,43 @@ pub(crate) struct KeyValue {
     pub(crate) value: Vec<u8>,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Of the store as a whole.
+    /// The revision of the whole store.
     pub(crate) revision: u64,
     pub(crate) kvs: Vec<KeyValue>,
 }
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Txn {
-    /// It was applied, as this revision.
+    /// Applied with this revision.
     Applied(u64),
-    /// A comparison failed, and nothing was written; what stands under its first key instead.
+    /// Not applied because a comparison failed. Contains the current value of the key.
     Beaten(Option<KeyValue>),
 }
 
-/// A write of a [guarded transaction](crate::EtcdStore::guarded_txn). The store does not put its prefix before the key.
+/// A write of a [guarded transaction](crate::EtcdStore::guarded_txn).
+///
+/// The store does not add its prefix to the key.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::EtcdOperation;
+///
+/// let write = EtcdOperation::Put { key: b"jobs/done/7".to_vec(), value: b"1".to_vec() };
+/// assert_ne!(write, EtcdOperation::Delete { key: b"jobs/done/7".to_vec() });
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EtcdOperation {
-    /// Writes a value, and replaces an existing one.
+    /// Writes a value and replaces an existing one.
     Put {
         /// The whole key.
         key: Vec<u8>,
-        /// Any bytes.
+        /// The value, any bytes.
         value: Vec<u8>,
     },
     /// Deletes a key if the key exists.
@@ -66,33 +77,33 @@ pub enum EtcdOperation {
     },
 }
 
-/// Keys that are read or watched.
+/// Keys to read or to watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys<'a> {
     One(&'a [u8]),
-    /// All that begin with it.
+    /// All keys with this prefix.
     Prefix(&'a [u8]),
 }
 
-/// What a line of a watch says.
+/// One line of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum EtcdWatchLine {
-    /// It stands, on a member that has come to this revision.
+    /// The watch is open, on a member with this revision.
     Created(u64),
     Events(Vec<EtcdEvent>),
-    /// The server has ended it. The connection stays open all the same.
+    /// The server has ended the watch. The connection stays open.
     Canceled {
         is_compacted: bool,
         reason: String,
     },
-    /// The gateway has ended it.
+    /// The gateway has ended the watch.
     Failed(EtcdRefusal),
 }
 
 /// A change of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EtcdEvent {
-    /// The value is empty and `create_revision` zero where it was deleted.
+    /// A deletion has an empty value and `create_revision` zero.
     pub(crate) kv: KeyValue,
     pub(crate) is_deletion: bool,
 }
@@ -101,7 +112,7 @@ fn encode(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// The first key after all that begin with `prefix`. `"\0"` is etcd's word for the end of all keys.
+/// Returns the first key after all keys with `prefix`. In etcd, `"\0"` is the end of all keys.
 fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -118,7 +129,7 @@ impl Keys<'_> {
         match self {
             Keys::One(key) => object["key"] = json!(encode(key)),
             Keys::Prefix(prefix) => {
-                // An empty key is none; the first of all keys is "\0".
+                // An empty key is invalid; the first of all keys is "\0".
                 object["key"] = json!(encode(if prefix.is_empty() { b"\0" } else { prefix }));
                 object["range_end"] = json!(encode(&end_of(prefix)));
             }
@@ -126,16 +137,17 @@ impl Keys<'_> {
     }
 }
 
-/// A read. It is linearizable: nothing says `serializable`.
+/// Creates a linearizable read: the request omits `serializable`.
 pub(crate) fn range(keys: Keys<'_>) -> Value {
     let mut body = json!({});
     keys.write(&mut body);
     body
 }
 
-/// Writes if `base` is under `key`, or if the key is absent and there is no base. Otherwise etcd writes nothing and reads the key.
+/// Creates a transaction that writes if the key is at `base`, or absent if there is no base.
 ///
-/// etcd compares all three parts of the base, because lost history may give the same revisions to another value.
+/// Otherwise etcd writes nothing and reads the key. The comparison includes all three parts of the base, because other
+/// values may have the same revisions after lost history.
 pub(crate) fn txn(key: &[u8], base: Option<&KeyValue>, operations: &[EtcdOperation]) -> Value {
     let key = encode(key);
     let compare = |target: &str, field: &str, value: String| json!({ "key": key, "target": target, "result": "EQUAL", field: value });
@@ -158,7 +170,7 @@ pub(crate) fn txn(key: &[u8], base: Option<&KeyValue>, operations: &[EtcdOperati
     })
 }
 
-/// Changes of `keys`, from that revision on.
+/// Creates a watch of changes from `start_revision` on.
 pub(crate) fn watch(keys: Keys<'_>, start_revision: u64) -> Value {
     let mut request = json!({ "start_revision": start_revision.to_string() });
     keys.write(&mut request);
@@ -169,7 +181,7 @@ pub(crate) fn authenticate(name: &str, password: &str) -> Value {
     json!({ "name": name, "password": password })
 }
 
-/// A text that is not copied: it can be as long as an answer.
+/// A borrowed text, because a text may be as long as a response.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -180,18 +192,18 @@ enum Integer<'a> {
     Number(u64),
 }
 
-/// Reads an integer of at most 63 bits, as a text or a number. etcd's integers are never negative.
+/// Parses an integer of at most 63 bits from a text or a number. etcd's integers are never negative.
 fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let number = match Integer::deserialize(deserializer)? {
         Integer::Text(Text(text)) => text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit())),
         Integer::Number(number) => Some(number),
     };
-    number.filter(|number| i64::try_from(*number).is_ok()).ok_or_else(|| de::Error::custom("no integer of 63 bits"))
+    number.filter(|number| i64::try_from(*number).is_ok()).ok_or_else(|| de::Error::custom("not an integer of 63 bits"))
 }
 
-/// Reads bytes in base64.
+/// Parses base64.
 fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-    BASE64_STANDARD.decode(&*Text::deserialize(deserializer)?.0).map_err(|_| de::Error::custom("no base64"))
+    BASE64_STANDARD.decode(&*Text::deserialize(deserializer)?.0).map_err(|_| de::Error::custom("not base64"))
 }
 
 #[derive(Deserialize, Default)]
@@ -201,7 +213,7 @@ struct RawHeader {
     revision: u64,
 }
 
-/// The answer to a read, also within a transaction.
+/// The response to a read, alone or in a transaction.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct RawRange {
@@ -255,17 +267,18 @@ struct RawToken {
 }
 
 fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
-    // A derived type also reads an array of its fields.
+    // A derived `Deserialize` would also accept an array of the fields.
     if !text.trim_ascii_start().starts_with(b"{") {
-        return Err(Error::malformed("it is not a JSON object"));
+        return Err(Error::malformed("not a JSON object"));
     }
     json::read(text, LARGEST_VALUES).map_err(Error::malformed)
 }
 
-/// Whatever speaks JSON may answer `{}`, which must not be read as an absent key: etcd says its revision, which begins at one.
+/// Returns the revision, which etcd counts from one. Other JSON servers may answer `{}`, which must not count as an
+/// absent key.
 fn revision(header: &RawHeader) -> Result<u64, Error> {
     match header.revision {
-        0 => Err(Error::malformed("it names no revision")),
+        0 => Err(Error::malformed("no revision")),
         revision => Ok(revision),
     }
 }
@@ -275,22 +288,22 @@ impl KeyValue {
     fn existing(self) -> Result<Self, Error> {
         match 0 < self.create_revision && self.create_revision <= self.mod_revision {
             true => Ok(self),
-            false => Err(Error::malformed("the revisions of a key make no sense")),
+            false => Err(Error::malformed("invalid revisions of a key")),
         }
     }
 }
 
-/// What stands under the one key that was asked for.
+/// Returns the value of the one requested key.
 fn only(kvs: Vec<KeyValue>, key: &[u8]) -> Result<Option<KeyValue>, Error> {
     let mut kvs = kvs.into_iter();
     let kv = kvs.next().map(KeyValue::existing).transpose()?;
     match kvs.next().is_none() && kv.as_ref().is_none_or(|kv| kv.key == key) {
         true => Ok(kv),
-        false => Err(Error::malformed("it tells of another key")),
+        false => Err(Error::malformed("a key that was not requested")),
     }
 }
 
-/// Reads the answer to [`range`].
+/// Parses the response to [`range`].
 pub(crate) fn read_range(text: &[u8], keys: Keys<'_>) -> Result<Found, Error> {
     let RawRange { header, kvs } = read(text)?;
     let revision = revision(&header)?;
@@ -301,7 +314,7 @@ pub(crate) fn read_range(text: &[u8], keys: Keys<'_>) -> Result<Found, Error> {
     Ok(Found { revision, kvs })
 }
 
-/// Reads the answer to [`txn`] on `key`.
+/// Parses the response to [`txn`] on `key`.
 pub(crate) fn read_txn(text: &[u8], key: &[u8]) -> Result<Txn, Error> {
     let RawTxn { header, succeeded, responses } = read(text)?;
     let revision = revision(&header)?;
@@ -309,18 +322,18 @@ pub(crate) fn read_txn(text: &[u8], key: &[u8]) -> Result<Txn, Error> {
         return Ok(Txn::Applied(revision));
     }
     let range = responses.into_iter().find_map(|operation| operation.response_range);
-    let range = range.ok_or_else(|| Error::malformed("it does not say what stands there instead"))?;
+    let range = range.ok_or_else(|| Error::malformed("the current value of the key is missing"))?;
     Ok(Txn::Beaten(only(range.kvs, key)?))
 }
 
-/// Reads a line of a watch.
+/// Parses a line of a watch.
 pub(crate) fn read_line(text: &[u8]) -> Result<EtcdWatchLine, Error> {
     let RawLine { result, error } = read(text)?;
     if let Some(refusal) = error {
         return Ok(EtcdWatchLine::Failed(refusal));
     }
-    let raw = result.ok_or_else(|| Error::malformed("it has no result"))?;
-    // One that was refused is both created and cancelled.
+    let raw = result.ok_or_else(|| Error::malformed("no result"))?;
+    // etcd reports a rejected watch as both created and cancelled.
     if raw.canceled {
         return Ok(EtcdWatchLine::Canceled { is_compacted: raw.compact_revision > 0, reason: raw.cancel_reason });
     }
@@ -332,21 +345,21 @@ pub(crate) fn read_line(text: &[u8]) -> Result<EtcdWatchLine, Error> {
         "DELETE" if kv.mod_revision > 0 => {
             Ok(EtcdEvent { kv: KeyValue { create_revision: 0, value: Vec::new(), ..kv }, is_deletion: true })
         }
-        _ => Err(Error::malformed("the type of an event is unknown")),
+        _ => Err(Error::malformed("unknown type of an event")),
     };
     raw.events.into_iter().map(event).collect::<Result<_, _>>().map(EtcdWatchLine::Events)
 }
 
-/// Reads what an answer that is none of success says; `None` where it is not etcd's.
+/// Parses an error of the gateway. Returns `None` if the body is not from etcd.
 pub(crate) fn read_refusal(text: &[u8]) -> Option<EtcdRefusal> {
     read(text).ok()
 }
 
-/// Reads the answer to [`authenticate`]: the token.
+/// Parses the response to [`authenticate`] and returns the token.
 pub(crate) fn read_token(text: &[u8]) -> Result<String, Error> {
-    // What is wrong is not said: it may quote the token.
+    // The parser's error may quote the token, so it is dropped.
     let token = read(text).ok().map(|RawToken { token }| token).filter(|token| !token.is_empty());
-    token.ok_or_else(|| Error::malformed("it has no token"))
+    token.ok_or_else(|| Error::malformed("no token"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Writes of the leader to the same etcd, applied only while its record stands.
+//! Writes of the leader to the same etcd, applied only while its record is unchanged.
 
 use crate::backends::etcd::error::Error;
 use crate::backends::etcd::message::{EtcdOperation, Txn};
@@ -16,25 +16,19 @@ impl EtcdOperation {
 }
 
 impl EtcdStore {
-    /// Writes all of `operations` to the same etcd in one transaction, which etcd applies only while the record is still that of
-    /// the guard's term; answers its revision. A fencing token in what is written to is not needed for that.
+    /// Writes `operations` in one transaction if the record is still of the guard's term.
     ///
-    /// The transaction compares the newest version of the record that this store has seen. When that has moved and the record is
-    /// still of the same term (same object, holder and `acquireTime`: a renewal came between), it is sent again with the version
-    /// that stands. So at the moment in which it is applied nobody has taken over, whatever clocks say; a pause of this
-    /// process between its check and its write changes nothing about that.
+    /// Returns the revision of the transaction. Blocks at most for the time of `call`. The written data needs no
+    /// fencing token.
     ///
-    /// The guard must be of an elector on this very store (or an `Arc` of it), which knows the term by its fencing token. Several
-    /// threads may call this at a time. etcd takes 128 operations in one transaction, of 1.5 MiB together, unless it is
-    /// configured otherwise, and each key once.
+    /// etcd compares the newest version of the record that this store has seen. If a renewal has changed the version,
+    /// the store repeats the transaction with the new version. The record is of the same term if its object, its holder
+    /// and its `acquireTime` are the same. No other candidate has taken over when etcd applies the transaction. Clocks,
+    /// and pauses of this process between a check and the write, do not affect this guarantee.
     ///
-    /// # Errors
-    ///
-    /// [`StoreErrorKind::NotApplied`] when the term is over, or the record is another's: nothing was written, and never will be.
-    /// [`StoreErrorKind::Conflict`] for the same where it had to be sent twice, for its token was refused: then the first copy is open.
-    /// [`StoreErrorKind::Rejected`] for a guard of another store, a key of a record, or what etcd refuses. Any other error, of the kinds
-    /// [`StoreErrorKind::Timeout`] and [`StoreErrorKind::Interrupted`] also, leaves open whether it was applied: it may still be, as
-    /// long as the record is of this term.
+    /// The guard must belong to an elector on this same store (or an `Arc` of this store), which finds the term by its
+    /// fencing token. Any thread may call this method at any time. By default, etcd accepts up to 128 operations and
+    /// 1.5 MiB in one transaction. A transaction may write each key once.
     ///
     /// # Examples
     ///
@@ -54,6 +48,17 @@ impl EtcdStore {
     ///     }
     /// }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`StoreErrorKind::NotApplied`] if the term has ended, or if the record is of another term. The
+    ///   operations are not applied and never will be.
+    /// - Returns [`StoreErrorKind::Conflict`] in the same situation if the transaction was sent twice because etcd
+    ///   refused the first token. The outcome of the first copy is then unknown.
+    /// - Returns [`StoreErrorKind::Rejected`] if the guard is of another store, if a key is the record's key, or if
+    ///   etcd rejects the operations.
+    /// - Returns another error, such as [`StoreErrorKind::Timeout`] or [`StoreErrorKind::Interrupted`], if the outcome
+    ///   is unknown. etcd may still apply the transaction while the record is of this term.
     pub fn guarded_txn(
         &self,
         guard: &LeaderGuard,
@@ -64,14 +69,14 @@ impl EtcdStore {
             StoreError::new(StoreErrorKind::Rejected, format!("cannot write a guarded transaction: {what}"))
         };
         let Some(GuardedRecord { key, term, mut newest }) = self.terms.find(guard.fencing_token()) else {
-            return Err(rejected("the guard is not of an elector on this store"));
+            return Err(rejected("the guard belongs to an elector on another store"));
         };
         if operations.iter().any(|operation| operation.key() == newest.key) {
-            return Err(rejected("it would write over the record"));
+            return Err(rejected("an operation would overwrite the record"));
         }
         let what = self.describe(&key);
         let place = |error: &Error| explain("write a transaction guarded by", &what, error);
-        // A copy whose token was refused says nothing about itself.
+        // A failed comparison proves nothing about an earlier copy whose token was refused.
         let mut is_certain = true;
         let not_applied = |is_certain: bool, why: &str| {
             let kind = if is_certain { StoreErrorKind::NotApplied } else { StoreErrorKind::Conflict };
@@ -84,13 +89,13 @@ impl EtcdStore {
             is_certain &= !is_second;
             newest = match txn {
                 Txn::Applied(revision) => return Ok(revision),
-                Txn::Beaten(None) => return Err(not_applied(is_certain, "the record is gone")),
+                Txn::Beaten(None) => return Err(not_applied(is_certain, "the record was deleted")),
                 Txn::Beaten(Some(found)) => found,
             };
             match parse(newest.clone()) {
                 Ok(observed) if EtcdTerm::of(&observed.record) == term => {}
                 Ok(_) => return Err(not_applied(is_certain, "the record is of another term")),
-                Err(_) => return Err(not_applied(is_certain, "what stands there is no record")),
+                Err(_) => return Err(not_applied(is_certain, "the value of the key is not a record")),
             }
         }
     }

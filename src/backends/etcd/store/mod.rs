@@ -1,4 +1,4 @@
-//! Records in etcd: one below each key.
+//! The store in etcd, with one key for each record.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,35 +20,39 @@ mod guarded;
 
 pub use crate::backends::etcd::message::EtcdOperation;
 
-/// How long a watch may be silent, and at most twice that: then it is made anew, and many not at one time.
+/// Minimum silence after which a watch restarts. Random and at most twice as long, so that watches do not restart
+/// together.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// How long opening a watch may take, with the read before it.
+/// Time limit for opening a watch and the read before it.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// etcd has no limit of its own but that of a request.
+/// etcd limits only the size of a request.
 const LONGEST_KEY: usize = 1024;
 
-/// Records in etcd, each below a key of its own: for electing where there is no Kubernetes. It needs etcd 3.4 or later, with its
-/// JSON gateway, which is on by default.
+/// A store that keeps records in etcd; a key is the part of an etcd key after the prefix.
 ///
-/// The record `jobs` is a JSON document under `<prefix>jobs`, with the fields of a Lease's `spec`: `holderIdentity`,
-/// `leaseDurationSeconds`, `acquireTime`, `renewTime`, `leaseTransitions`. Fields of others survive. A value that is no such
-/// document is [`Malformed`](StoreErrorKind::Malformed), and never written over. etcd's own leases play no part: what a record
-/// says runs out on each candidate's clock, as everywhere in this crate.
+/// Requires etcd 3.4 or later with its JSON gateway, which is on by default. All methods may be called from any thread
+/// at any time. Share a store with an `Arc`. [STORES.md] compares the stores, and [ETCD.md] describes the effects of a
+/// restored etcd.
 ///
-/// Versions and fencing tokens are etcd's revisions: of all keys, beyond deletion. Reads are linearizable. A write is a
-/// transaction that compares the key's last revision, its first one and its value; one whose comparison fails is
-/// [`NotApplied`](StoreErrorKind::NotApplied) for certain, and any other error leaves it open.
+/// The record `jobs` is a JSON document under `<prefix>jobs` with the fields of a Lease's `spec`: `holderIdentity`,
+/// `leaseDurationSeconds`, `acquireTime`, `renewTime` and `leaseTransitions`. The store keeps other fields. If the
+/// value is not such a document, calls fail with [`Malformed`](StoreErrorKind::Malformed), and the store does not
+/// overwrite the value. The store does not use etcd's leases: a record expires on each candidate's clock, as in every
+/// store of this crate.
 ///
-/// With several endpoints a member that refuses a connection, has no leader or does not answer in time is passed over for the
-/// next one, which is then asked first. A write that may have been received is never sent to another member: it ends with its
-/// error, and the next attempt goes elsewhere.
+/// Versions and fencing tokens are etcd's revisions, which all keys share and which survive deletion. Reads are
+/// linearizable. A write is a transaction that compares the key's last revision, its first revision and its value. If
+/// the comparison fails, the error is [`NotApplied`](StoreErrorKind::NotApplied). After any other error, the outcome is
+/// unknown.
 ///
-/// All methods may be called from any thread at any time; share it by an `Arc`. [STORES.md] says when to use it, and what a
-/// restored etcd does.
+/// If a member refuses the connection, has no leader or does not answer in time, the client tries the next endpoint.
+/// Later calls start with that endpoint. The client never sends a write to a second member if the first may have
+/// received the write. The write then fails, and the next attempt starts with another member.
 ///
 /// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
+/// [ETCD.md]: https://docs.rs/crate/leasehold/latest/source/docs/stores/ETCD.md
 ///
 /// # Examples
 ///
@@ -61,7 +65,7 @@ const LONGEST_KEY: usize = 1024;
 /// let elector = LeaderElector::builder("jobs").start_on(Arc::clone(&store))?;
 /// let guard = elector.block_until_leader()?;
 /// while guard.is_leader() {
-///     // Written only while the record is still ours: nothing of it is needed in what is written to.
+///     // etcd applies the write only in the guard's term. The written data needs no fencing token.
 ///     let put = EtcdOperation::Put { key: b"jobs/last".to_vec(), value: b"42".to_vec() };
 ///     let call = CallContext::new(Duration::from_secs(5), CancelToken::new());
 ///     if let Err(error) = store.guarded_txn(&guard, &[put], &call) {
@@ -73,16 +77,22 @@ const LONGEST_KEY: usize = 1024;
 pub struct EtcdStore {
     client: EtcdClient,
     prefix: String,
-    /// What guarded transactions compare with.
+    /// The terms that guarded transactions compare.
     terms: EtcdTerms,
 }
 
 impl EtcdStore {
-    /// A store that is reached so. Nothing is sent yet.
+    /// Creates a store from `config`.
+    ///
+    /// Does not connect.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when certificates or keys cannot be used, or a password would go to another machine in clear.
+    /// Returns [`ConfigError`] in these cases:
+    ///
+    /// - Certificates or keys are unusable.
+    /// - A user has no password, or both a password and a source.
+    /// - The password would be sent to another machine without TLS.
     pub fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
         let prefix = config.prefix.clone();
         Ok(Self { client: EtcdClient::new(config)?, prefix, terms: EtcdTerms::default() })
@@ -99,9 +109,10 @@ impl EtcdStore {
         }
     }
 
-    /// Writes onto `base`. Returns the outcome, and `true` if the outcome is of a second copy.
+    /// Writes onto `base`. Returns the outcome, and `true` if the outcome is that of a second copy.
     ///
-    /// etcd has refused the token of the first copy. A failed comparison proves nothing about that copy.
+    /// A second copy is sent after etcd has refused the token of the first. A failed comparison proves nothing about
+    /// the first copy.
     fn txn(
         &self,
         place: &dyn Fn(&Error) -> StoreError,
@@ -117,7 +128,7 @@ impl EtcdStore {
         answer.and_then(read).map_err(|error| place(&error))
     }
 
-    /// Puts a record, and answers what stands then.
+    /// Writes a record, and returns the record with its version.
     fn put(
         &self,
         operation: &str,
@@ -146,13 +157,13 @@ impl EtcdStore {
                     (true, None) => StoreErrorKind::AlreadyExists,
                 };
                 let stands =
-                    found.map_or_else(|| "it is gone".to_owned(), |kv| format!("it is at {}", kv.mod_revision));
+                    found.map_or_else(|| "no such key".to_owned(), |kv| format!("now at revision {}", kv.mod_revision));
                 Err(StoreError::new(kind, format!("cannot {operation} {what}: {stands}")))
             }
         }
     }
 
-    /// What stands under a key, and is remembered for guarded transactions.
+    /// Parses the value of a key, and remembers the value for guarded transactions.
     fn observe(&self, key: &str, kv: KeyValue) -> Result<VersionedRecord, StoreError> {
         let observed = self.parse(key, kv.clone())?;
         self.terms.note(key, &observed.record, kv);
@@ -161,7 +172,7 @@ impl EtcdStore {
 
     fn parse(&self, key: &str, kv: KeyValue) -> Result<VersionedRecord, StoreError> {
         parse(kv).map_err(|what| {
-            let message = format!("{}: not usable as a record: {what}", self.describe(key));
+            let message = format!("{}: not a valid record: {what}", self.describe(key));
             StoreError::new(StoreErrorKind::Malformed, message)
         })
     }
@@ -180,7 +191,7 @@ impl EtcdStore {
         found.map_err(|error| explain(operation, what, &error))
     }
 
-    /// What an event of a watch tells; nothing if it is of no record that was asked for.
+    /// Converts an event of a watch. Returns `None` if the event is of a key that was not requested.
     fn event(&self, scope: WatchScope<'_>, event: EtcdEvent) -> Result<Option<WatchEvent>, StoreError> {
         let EtcdEvent { kv, is_deletion } = event;
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&self.prefix));
@@ -193,7 +204,7 @@ impl EtcdStore {
         }
         let observed = match scope {
             WatchScope::Key(_) => self.observe(&boxed, kv)?,
-            // One value that makes no sense does not keep the others from being told of. Nobody is elected by this watch.
+            // One invalid value must not hide the others, and this watch elects no leader.
             WatchScope::All => match self.parse(&boxed, kv) {
                 Ok(observed) => observed,
                 Err(error) => {
@@ -236,7 +247,7 @@ impl Store for EtcdStore {
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
         let Some(base) = base.data.get::<KeyValue>() else {
-            let message = format!("cannot update {}: its base is of another store", self.describe(key));
+            let message = format!("cannot update {}: the observed record is from another store", self.describe(key));
             return Err(StoreError::new(StoreErrorKind::Rejected, message));
         };
         self.put("update", key, Some(base), record, call)
@@ -270,9 +281,10 @@ impl Store for EtcdStore {
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
         let body = message::watch(keys, after.saturating_add(1));
         let mut watch = self.client.watch(&body, &call, silence).map_err(|error| place(&error))?;
-        // A member waits in silence for a revision that it has not come to: after a restore it never comes, or is another's.
+        // A member does not answer until it has reached the revision. After a restore, it never does, or the revision
+        // is of another value.
         if watch.revision() < after {
-            let message = format!("cannot watch {what}: etcd is at {}, which is before {after}", watch.revision());
+            let message = format!("cannot watch {what}: etcd's revision {} is older than {after}", watch.revision());
             return Err(StoreError::new(StoreErrorKind::Expired, message));
         }
         on_event(WatchEvent::Opened);
@@ -295,7 +307,7 @@ impl Store for EtcdStore {
     fn check_key(&self, key: &str) -> Result<(), ConfigError> {
         match key.is_empty() || self.prefix.len() + key.len() > LONGEST_KEY {
             true => {
-                let rule = format!("a key must not be empty, nor longer than {LONGEST_KEY} bytes with its prefix");
+                let rule = format!("a key must not be empty, and have at most {LONGEST_KEY} bytes with its prefix");
                 Err(ConfigError::new("name", format_args!("{key:?}"), rule))
             }
             false => Ok(()),
@@ -320,7 +332,7 @@ impl fmt::Debug for EtcdStore {
     }
 }
 
-/// Says which operation on what has failed, and what kind of failure that is to an election.
+/// Converts a failed operation to the error of a store.
 fn explain(operation: &str, what: &str, error: &Error) -> StoreError {
     let (kind, advice) = match error {
         Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
@@ -334,7 +346,7 @@ fn of_etcd(code: u32, message: &str) -> (StoreErrorKind, &'static str) {
     match code {
         code::UNAUTHENTICATED => (StoreErrorKind::Unauthorized, ""),
         code::INVALID_ARGUMENT if is_about("user name is empty") => {
-            (StoreErrorKind::Unauthorized, "; it wants a user and a password")
+            (StoreErrorKind::Unauthorized, "; set a user and a password")
         }
         code::INVALID_ARGUMENT if is_about("authentication failed") || is_about("user name not found") => {
             (StoreErrorKind::Unauthorized, "")
@@ -346,14 +358,14 @@ fn of_etcd(code: u32, message: &str) -> (StoreErrorKind, &'static str) {
         code::OUT_OF_RANGE => (StoreErrorKind::Expired, ""),
         code::NOT_FOUND | code::UNIMPLEMENTED => (
             StoreErrorKind::NotFound,
-            "; check that the URL is that of etcd's client port, and that its gRPC gateway is on",
+            "; check that the URL has etcd's client port, and that its gRPC gateway is enabled",
         ),
         code::FAILED_PRECONDITION if is_about("authentication is not enabled") => {
-            (StoreErrorKind::Rejected, "; leave the user out, or enable it")
+            (StoreErrorKind::Rejected, "; remove the user, or enable authentication")
         }
         code::FAILED_PRECONDITION if is_about("CommonName of client") => (
             StoreErrorKind::Unauthorized,
-            "; where users are enabled, show a client certificate that has no common name: the gateway refuses others",
+            "; with users enabled, the gateway accepts only client certificates without a common name",
         ),
         code::INVALID_ARGUMENT | code::FAILED_PRECONDITION => (StoreErrorKind::Rejected, ""),
         _ => (StoreErrorKind::Unavailable, ""),

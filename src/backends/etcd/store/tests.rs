@@ -1,4 +1,4 @@
-//! Against a gateway that says what a test has it say.
+//! The store against a scripted gateway.
 
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call};
 use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 
-/// What a gateway was asked.
+/// A request to the gateway.
 #[derive(Clone, Debug)]
 struct Asked {
     connection: usize,
-    /// How many requests the connection has carried before.
+    /// Number of earlier requests on the connection.
     number: usize,
     path: String,
     authorization: Option<String>,
@@ -25,12 +25,12 @@ struct Asked {
     body: String,
 }
 
-/// What it answers; nothing to be silent.
+/// Returns the gateway's response, or `None` for silence.
 type Script = dyn Fn(&Asked) -> Option<(u16, String)> + Send + Sync;
 
 struct Gateway {
     url: String,
-    /// An entry is added when the script has run.
+    /// Each entry is added after the script has run.
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -147,7 +147,7 @@ fn serve(connection: usize, stream: Box<dyn Duplex>, script: &Script, log: &Mute
         let answer = script(&asked);
         log.lock().push(asked);
         let Some((status, body)) = answer else {
-            // Until whoever asked is gone.
+            // Blocks until the client closes.
             let _ = reader.read(&mut [0]);
             return None;
         };
@@ -164,7 +164,7 @@ fn serve(connection: usize, stream: Box<dyn Duplex>, script: &Script, log: &Mute
 
 const HEADER: &str = r#""header":{"revision":"9"}"#;
 
-/// The record that stands, as its key is in base64.
+/// The current record; its key is in base64.
 fn kv(key: &str) -> String {
     use base64::prelude::{BASE64_STANDARD, Engine};
     let (key, value) = (BASE64_STANDARD.encode(key), BASE64_STANDARD.encode(r#"{"holderIdentity":"a"}"#));
@@ -204,7 +204,7 @@ fn with_user(gateway: &Gateway) -> EtcdStore {
     EtcdStore::new(EtcdConfig::new([&gateway.url]).unwrap().with_user("jobs", "sesame")).unwrap()
 }
 
-/// Long enough for a request to be received, however busy the machine is.
+/// Long enough for a request to arrive on a busy machine.
 fn second() -> CallContext {
     CallContext::new(Duration::from_secs(1), CancelToken::new())
 }
@@ -239,7 +239,7 @@ fn a_write_that_may_have_been_received_goes_to_no_other_member() {
         let store = store(&[&fails, &works]);
         update(&store, &second()).unwrap_err();
         assert_eq!(fails.paths(), ["/v3/kv/txn"]);
-        assert!(works.paths().is_empty(), "it may still be applied");
+        assert!(works.paths().is_empty(), "the write may still be applied");
         update(&store, &call()).unwrap();
         assert_eq!((fails.paths().len(), works.paths().len()), (1, 1), "the next attempt begins elsewhere");
     }
@@ -259,7 +259,7 @@ fn a_write_that_was_not_sent_goes_to_the_next_member() {
     assert!(!fails.paths().contains(&"/v3/kv/txn".to_owned()));
 }
 
-/// It takes connections and says nothing: TLS is never set up, so nothing of the request has gone out.
+/// The gateway accepts connections and sends nothing: TLS fails before anything of the request is sent.
 #[test]
 fn write_moves_on_if_connecting_takes_half_its_time() {
     let (silent, works) = (Gateway::new(|_| None), Gateway::new(well));
@@ -271,12 +271,12 @@ fn write_moves_on_if_connecting_takes_half_its_time() {
 
 #[test]
 fn read_moves_on_at_once_or_at_half_its_time() {
-    // Its second connection would be answered, by no record.
+    // The second connection would get a response, without a record.
     let silent = Gateway::new(|asked| (asked.connection > 0).then(|| (200, format!("{{{HEADER}}}"))));
     let works = Gateway::new(well);
     let both = store(&[&silent, &works]);
     assert!(both.get("jobs", &CallContext::new(Duration::from_secs(4), CancelToken::new())).unwrap().is_some());
-    assert!(both.get("jobs", &call()).unwrap().is_some(), "the one that works is kept");
+    assert!(both.get("jobs", &call()).unwrap().is_some(), "the working member is kept");
     let began = Instant::now();
     let without_leader = Gateway::new(|_| refused(14, "no leader"));
     assert!(store(&[&without_leader, &works]).get("jobs", &call()).unwrap().is_some());
@@ -290,7 +290,7 @@ fn a_comparison_that_fails_is_definite_but_for_a_second_copy() {
     assert_eq!(update(&beaten_at_once, &call()).unwrap_err(), StoreErrorKind::NotApplied);
     let created = beaten_at_once.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap_err();
     assert_eq!(created.kind(), StoreErrorKind::NotApplied);
-    // The first copy is refused for its token; who knows what became of it.
+    // etcd refuses the token of the first copy, so its outcome is unknown.
     let gateway = Gateway::new(|asked| match asked.path.as_str() {
         "/v3/auth/authenticate" => Some((200, format!(r#"{{"token":"token-{}"}}"#, asked.connection))),
         _ if asked.authorization.as_deref() == Some("token-0") => refused(16, "invalid auth token"),
@@ -302,7 +302,7 @@ fn a_comparison_that_fails_is_definite_but_for_a_second_copy() {
     let asked = gateway.asked();
     assert_eq!(asked[0].body, r#"{"name":"jobs","password":"sesame"}"#);
     let tokens: Vec<_> = asked.iter().filter_map(|asked| asked.authorization.as_deref()).collect();
-    assert_eq!(tokens, ["token-0", "token-2", "token-2"], "bare, and renewed once");
+    assert_eq!(tokens, ["token-0", "token-2", "token-2"], "without a scheme, and renewed once");
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn a_guarded_transaction_is_tried_again_only_within_its_term() {
             match asked.path.as_str() {
                 "/v3/kv/range" => Some((200, format!("{{{HEADER}}}"))),
                 "/v3/kv/txn" if is_guarded => {
-                    // What stands there has been renewed, so the first comparison fails.
+                    // The record was renewed, so the first comparison fails.
                     if body["compare"][0]["mod_revision"] == "20" {
                         return applied();
                     }
@@ -458,7 +458,7 @@ fn watched(line: &str, from: u64) -> (StoreErrorKind, usize) {
 #[test]
 fn a_watch_that_etcd_does_not_begin_ends_with_the_reason() {
     let created = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true}}\n";
-    assert_eq!(watched(created, 10), (StoreErrorKind::Expired, 0), "etcd has gone back");
+    assert_eq!(watched(created, 10), (StoreErrorKind::Expired, 0), "etcd's revision is older");
     for (reason, expected) in [
         ("code = PermissionDenied desc = etcdserver: permission denied", StoreErrorKind::Forbidden),
         ("etcdserver: user name is empty", StoreErrorKind::Unauthorized),

@@ -1,7 +1,9 @@
-//! The record as JSON in an annotation, which is how client-go's locks on ConfigMaps and Endpoints kept it, and Python's do.
+//! The record as JSON in an annotation.
 //!
-//! A candidate that reads as free what another reads as held is a second leader. So what client-go might read otherwise is an
-//! error here, and no object with such a text is ever written.
+//! client-go's locks on ConfigMaps and Endpoints use the same annotation, and so does Python's client.
+//!
+//! If two candidates read one annotation differently, both may lead. Any text that client-go might read differently is
+//! therefore an error, and the store never writes an object with such a text.
 
 use std::fmt;
 
@@ -13,26 +15,26 @@ use crate::backends::record_fields;
 use crate::net::json;
 use crate::store::record::LeaderElectionRecord;
 
-/// The name that client-go has for it (`LeaderElectionRecordAnnotationKey`).
+/// client-go's name of the annotation (`LeaderElectionRecordAnnotationKey`).
 pub(super) const KEY: &str = "control-plane.alpha.kubernetes.io/leader";
 
 const FIELDS: [&str; 5] = ["holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaderTransitions"];
 
-/// What the values of a record may take in memory beside the object. One without strange fields takes a thousandth.
+/// Memory limit for the values of a record, beside the object. A record without foreign fields needs a thousandth.
 const LARGEST_VALUES: usize = 1024 * 1024;
 
-/// The record in an object's annotation: one that nobody holds where there is none.
+/// Returns the record in an object's annotation, or a record without holder if there is no annotation.
 pub(super) fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, String> {
     let fields = fields(object)?;
     record_fields::read(&fields, FIELDS, seconds, integer).map_err(|what| wrong(&format!("has a record whose {what}")))
 }
 
-/// Names the annotation in front of the rule that it breaks.
+/// Prefixes the violated rule with the name of the annotation.
 fn wrong(what: &str) -> String {
-    format!("its annotation {KEY} {what}: correct it, or remove the annotation when no candidate runs")
+    format!("annotation {KEY} {what}: correct the annotation, or remove it while no candidate runs")
 }
 
-/// Puts the record into the annotation, beside what fields of others are there.
+/// Writes the record into the annotation and keeps the fields of other writers.
 pub(super) fn write(object: &mut Value, record: &LeaderElectionRecord) {
     let mut fields = object.as_object().and_then(|object| fields(object).ok()).unwrap_or_default();
     for (name, value) in FIELDS.into_iter().zip(record_fields::values(record)) {
@@ -44,15 +46,15 @@ pub(super) fn write(object: &mut Value, record: &LeaderElectionRecord) {
     object["metadata"]["annotations"][KEY] = json!(Value::Object(fields).to_string());
 }
 
-/// The fields of the record, of whatever kind: none where there is no annotation, or an empty one.
+/// Returns the fields in the annotation, or none if the annotation is absent or empty.
 fn fields(object: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     let annotations = match object.get("metadata").and_then(|metadata| metadata.get("annotations")) {
         None | Some(Value::Null) => return Ok(Map::new()),
-        Some(annotations) => annotations.as_object().ok_or("its annotations are no object")?,
+        Some(annotations) => annotations.as_object().ok_or("metadata.annotations is not an object")?,
     };
     let text = match annotations.get(KEY) {
         None | Some(Value::Null) => return Ok(Map::new()),
-        Some(text) => text.as_str().ok_or_else(|| wrong("is no text"))?,
+        Some(text) => text.as_str().ok_or_else(|| wrong("is not a text"))?,
     };
     if text.is_empty() {
         return Ok(Map::new());
@@ -60,31 +62,30 @@ fn fields(object: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     match json::read(text.as_bytes(), LARGEST_VALUES) {
         Ok(Value::Object(fields)) => check_names(text).map(|()| fields),
         Ok(Value::Null) => Ok(Map::new()),
-        _ => Err(wrong("is no record in JSON")),
+        _ => Err(wrong("is not a record in JSON")),
     }
 }
 
-/// Go takes a field whose name differs in case alone for the one it knows; of one that stands twice it takes the last that is
-/// not null.
+/// Rejects ambiguous field names: Go ignores case, and reads the last non-null value of a repeated field.
 fn check_names(text: &str) -> Result<(), String> {
     let names = serde_json::Deserializer::from_str(text).deserialize_map(Names);
-    let names = names.map_err(|_| wrong("is no record in JSON"))?;
+    let names = names.map_err(|_| wrong("is not a record in JSON"))?;
     for field in FIELDS {
         let (wanted, mut count) = (folded(field), 0);
         for name in names.iter().filter(|name| folded(name) == wanted) {
             count += 1;
             if name != field {
-                return Err(wrong("has a field that differs from one of a record in case alone"));
+                return Err(wrong("has a field that differs from a record's field only in case"));
             }
         }
         if count > 1 {
-            return Err(wrong("has a field of a record twice"));
+            return Err(wrong("repeats a field of the record"));
         }
     }
     Ok(())
 }
 
-/// As Go compares the names of fields: two letters beyond ASCII are the same as one in it.
+/// Folds case as Go's `encoding/json` does: U+017F equals `s`, and U+212A equals `k`.
 fn folded(name: &str) -> String {
     let fold = |c| match c {
         '\u{17f}' => 's',
@@ -94,7 +95,7 @@ fn folded(name: &str) -> String {
     name.chars().map(fold).collect()
 }
 
-/// The names of an object's members, each as often as it stands there.
+/// Collects the member names of an object, including repeated names.
 struct Names;
 
 impl<'de> Visitor<'de> for Names {
@@ -113,18 +114,18 @@ impl<'de> Visitor<'de> for Names {
     }
 }
 
-/// A number of any size that Go reads. Above 31 bits, 68 years as seconds, all are the same to us.
+/// Reads an integer of any size, as Go does. Clamps the value to 31 bits, which is 68 years in seconds.
 fn integer(value: &Value) -> Result<i32, &'static str> {
-    value.as_i64().map(|number| number.clamp(i32::MIN.into(), i32::MAX.into()) as i32).ok_or("is no integer")
+    value.as_i64().map(|number| number.clamp(i32::MIN.into(), i32::MAX.into()) as i32).ok_or("is not an integer")
 }
 
-/// Python writes a text, and that perhaps with a fraction: to wait too long is safe.
+/// Reads seconds. Python writes a text, possibly with a fraction, which is rounded up because waiting longer is safe.
 fn seconds(value: &Value) -> Result<i32, &'static str> {
     let fractional = match value {
         Value::String(text) => text.trim().parse().ok(),
         _ => value.as_f64(),
     };
-    let fractional = fractional.filter(|seconds: &f64| seconds.is_finite()).ok_or("is no number");
+    let fractional = fractional.filter(|seconds: &f64| seconds.is_finite()).ok_or("is not a number");
     integer(value).or_else(|_| Ok(fractional?.ceil() as i32))
 }
 
@@ -194,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Each of them but those with numbers and those in another case client-go fails at, too.
+    /// client-go also rejects these texts, except those with numbers and those in another case.
     #[test]
     fn invalid_record_is_an_error_that_names_the_annotation() {
         let deep = "[".repeat(200_000);

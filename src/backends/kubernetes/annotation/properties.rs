@@ -1,4 +1,4 @@
-//! What must hold of every text in the annotation.
+//! Properties of every text in the annotation.
 
 use super::*;
 use crate::fuzzing::target::{Target, assert_loggable};
@@ -18,7 +18,7 @@ fn record(object: &Value) -> Result<LeaderElectionRecord, String> {
     read(object.as_object().expect("an object"))
 }
 
-/// The record of the term that follows the term in `record`.
+/// Returns the record of the term that follows the term in `record`.
 pub(crate) fn next_record(record: &LeaderElectionRecord) -> LeaderElectionRecord {
     LeaderElectionRecord {
         uid: record.uid.clone(),
@@ -30,7 +30,7 @@ pub(crate) fn next_record(record: &LeaderElectionRecord) -> LeaderElectionRecord
     }
 }
 
-/// A record is written back as it was read, beside all else that is there.
+/// Checks that a record is written back as it was read, and that everything else stays the same.
 fn check(input: &[u8]) {
     let object = object(input);
     let read = match record(&object) {
@@ -49,7 +49,7 @@ fn check(input: &[u8]) {
     }
 }
 
-/// Such a number may differ in its last digit after it was read and written.
+/// Returns `true` if a number may differ in its last digit after a round trip.
 fn has_fraction(value: &Value) -> bool {
     match value {
         Value::Array(elements) => elements.iter().any(has_fraction),
@@ -58,7 +58,7 @@ fn has_fraction(value: &Value) -> bool {
     }
 }
 
-/// All that a write leaves alone.
+/// Returns everything that a write does not change.
 fn others(object: &Value) -> (Value, Map<String, Value>) {
     let mut strange = fields(object.as_object().expect("an object")).expect("a record");
     strange.retain(|name, value| !FIELDS.contains(&name.as_str()) && !has_fraction(value));

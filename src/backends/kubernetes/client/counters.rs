@@ -1,13 +1,13 @@
-//! What a client has counted, which all electors on it share.
+//! The counters of a client, which all electors on it share.
 
 use std::fmt::{self, Write};
 
 use crate::util::prometheus::escaped;
 
-/// How often a client's credentials and certificates were renewed since it was made, at the moment that
-/// [`Client::counters`](super::Client::counters) was called.
+/// Counters of a client's credential and certificate renewals, as of one moment.
 ///
-/// They are the client's, and not an elector's: several electors may share one. Clones of a client are the same client.
+/// [`Client::counters`](super::Client::counters) returns them. They belong to the client, not to an elector, because
+/// several electors may share a client. Clones of a client share the counters.
 ///
 /// # Examples
 ///
@@ -18,7 +18,7 @@ use crate::util::prometheus::escaped;
 /// let counters = client.counters();
 /// assert_eq!((counters.plugin_runs, counters.certificate_reloads), (0, 0));
 ///
-/// // What a scrape is answered with, after the metrics of the electors.
+/// // A scrape response contains this text after the metrics of the electors.
 /// let mut text = String::new();
 /// counters.write_prometheus(&mut text).expect("writing to a String does not fail");
 /// assert!(text.contains("leasehold_client_plugin_runs_total{server=\"http://127.0.0.1:8001\"} 0"));
@@ -29,38 +29,44 @@ use crate::util::prometheus::escaped;
 pub struct ClientCounters {
     /// The URL of the server, without credentials.
     pub server: String,
-    /// Runs of the credential plugin that have ended, also those that could not be started.
+    /// Completed runs of the credential plugin, including those that could not be started.
     pub plugin_runs: u64,
-    /// Those of the runs that brought no usable credentials.
+    /// Runs of the credential plugin that returned no usable credentials.
     pub plugin_failures: u64,
-    /// How often the file of the certificate authorities, or those of the client certificate and its key, had changed, and
-    /// were put to use. A certificate that changes together with its key counts once.
+    /// Reloads of changed certificate files.
+    ///
+    /// These are the certificate authorities, or the client certificate and its key. A certificate and its key that
+    /// change together count once.
     pub certificate_reloads: u64,
-    /// How often such files were found unusable; what they held before stays in use. As long as they stay as they are, that
-    /// counts once.
+    /// Changed certificate files that were unusable; the previous certificates stay in use.
+    ///
+    /// An unusable file counts once until it changes again.
     pub certificate_reload_failures: u64,
-    /// How often a token file held another token than before.
+    /// Changes of the token in a token file.
     pub token_reloads: u64,
 }
 
 impl ClientCounters {
-    /// Writes them as metrics in the text format of Prometheus, with the label `server`. A client that has no plugin or no
-    /// files writes zeros. For several clients use [`write_prometheus_all`](Self::write_prometheus_all): each metric may be
-    /// described once only.
+    /// Writes the counters as metrics in the text format of Prometheus, with the label `server`.
+    ///
+    /// A client without a plugin or without files writes zeros. If there are several clients, use
+    /// [`write_prometheus_all`](Self::write_prometheus_all), because the format allows only one description for each
+    /// metric.
     ///
     /// # Errors
     ///
-    /// Whatever `out` says.
+    /// Returns an error if writing to `out` fails.
     pub fn write_prometheus(&self, out: &mut impl Write) -> fmt::Result {
         Self::write_prometheus_all([self], out)
     }
 
-    /// Writes those of several clients, as [`write_prometheus`](Self::write_prometheus) does of one. Their servers are to be
-    /// different ones.
+    /// Writes the counters of several clients as metrics in the text format of Prometheus.
+    ///
+    /// Each client must have a different server.
     ///
     /// # Errors
     ///
-    /// Whatever `out` says.
+    /// Returns an error if writing to `out` fails.
     pub fn write_prometheus_all<'a, W: Write>(
         counters: impl IntoIterator<Item = &'a Self>,
         out: &mut W,

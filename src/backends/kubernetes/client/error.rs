@@ -1,4 +1,4 @@
-//! What can go wrong, told apart as far as a caller can act on it.
+//! The errors of the Kubernetes client.
 
 use std::fmt;
 use std::io;
@@ -7,11 +7,13 @@ use super::status::ApiStatus;
 use crate::net::calls::CallError;
 use crate::net::error::{self as net, Report};
 
-/// Why a request, or the set-up of a client, failed.
+/// The reason why a request, or the setup of a client, failed.
 ///
-/// [`kind`](ClientError::kind) says what to do about it, [`Display`](fmt::Display) says what happened, where (method and
-/// path, or file and field) and what would help. Neither ever holds a token, a key, a password or the output of a
-/// credential plugin.
+/// [`kind`](ClientError::kind) classifies the failure. [`Display`](fmt::Display) writes the failure, its place (method
+/// and path, or file and field) and a remedy. Neither contains a token, a key, a password or the output of a credential
+/// plugin.
+///
+/// # Examples
 ///
 /// ```
 /// use leasehold::kubernetes::{ClientConfig, ErrorKind};
@@ -23,12 +25,14 @@ use crate::net::error::{self as net, Report};
 #[derive(Debug)]
 pub struct ClientError(Box<Report<ErrorKind>>);
 
-/// What a failure means to the caller.
+/// The kind of a failure, as far as a caller can act on it.
+///
+/// # Examples
 ///
 /// ```
 /// use leasehold::kubernetes::ErrorKind;
 ///
-/// /// Trying again is of no use before somebody changes something.
+/// /// Returns `true` if retrying is useless until a person changes something.
 /// fn needs_a_person(kind: &ErrorKind) -> bool {
 ///     match kind {
 ///         ErrorKind::Status(status) => status.code == 403,
@@ -41,33 +45,32 @@ pub struct ClientError(Box<Report<ErrorKind>>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The server, or something in front of it, answered with anything but 2xx.
+    /// The server, or a proxy in front of it, answered with a status other than 2xx.
     Status(ApiStatus),
-    /// The time given to the request ran out, or a stream was silent for too long.
+    /// The timeout of the request elapsed, or a stream was silent for too long.
     Timeout,
-    /// The [`CancelToken`](crate::CancelToken) that it was given ended it.
+    /// The [`CancelToken`](crate::CancelToken) of the call was cancelled.
     Interrupted,
     /// The host name did not resolve.
     Dns,
-    /// No address of the server, or of the proxy on the way, took the connection.
+    /// No address of the server, or of the proxy, accepted the connection.
     Connect,
-    /// The connection broke while a request was under way.
+    /// The connection broke during a request.
     Io,
-    /// A connection that had carried requests before was closed under this one, before a single byte of the answer. The
-    /// server may have carried it out.
+    /// The server closed a reused connection before the first byte of the response. The server may have executed the
+    /// request.
     ConnectionClosed,
-    /// The TLS session failed for another reason than an untrusted server certificate.
+    /// The TLS session failed for a reason other than an untrusted server certificate.
     Tls,
-    /// The server's certificate is not trusted, not for this name, or out of date. Retrying does not help.
+    /// The server's certificate is untrusted, for another name, or out of date. Retrying does not help.
     TlsVerification,
-    /// The body, or one line of a stream, was larger than this client reads, or would take more memory than it gives to
-    /// reading it.
+    /// The body, or one line of a stream, exceeded the size limit or the memory limit.
     BodyTooLarge,
-    /// What came back is not HTTP, or not what the API promises.
+    /// The response is not HTTP, or violates the API.
     Malformed,
-    /// No usable credentials: a token file that cannot be read, or a credential plugin that failed.
+    /// There are no usable credentials: a token file is unreadable, or a credential plugin failed.
     Credentials,
-    /// The configuration, or the request as it was asked for, breaks a rule.
+    /// The configuration, or the request, breaks a rule.
     Config,
 }
 
@@ -96,12 +99,12 @@ impl ClientError {
         ClientError(Box::new(self.0.sent(maybe)))
     }
 
-    /// What kind of failure this is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The server's answer, if the failure is one.
+    /// Returns the server's response if the server answered with a status other than 2xx.
     pub fn status(&self) -> Option<&ApiStatus> {
         match &self.0.kind {
             ErrorKind::Status(status) => Some(status),
@@ -109,10 +112,11 @@ impl ClientError {
         }
     }
 
-    /// Whether the server may have received the request.
+    /// Returns `true` if the server may have received the request.
     ///
-    /// `false` is certain: nothing of the request left this process, so a write did not happen and will not. `true`
-    /// means that the outcome of a write is open unless [`status`](ClientError::status) tells.
+    /// `false` is certain: nothing of the request left this process, so a write was not applied and never will be.
+    /// `true` means that the outcome of a write is unknown, unless [`status`](ClientError::status) returns the server's
+    /// response.
     pub fn maybe_sent(&self) -> bool {
         self.0.maybe_sent
     }
@@ -124,7 +128,7 @@ impl From<net::Error> for ClientError {
     }
 }
 
-/// Takes each kind of failure below HTTP over into [`ErrorKind`] under the same name.
+/// Converts each [`net::NetErrorKind`] into the [`ErrorKind`] with the same name.
 macro_rules! take_over {
     ($($kind:ident)*) => {
         impl From<net::NetErrorKind> for ErrorKind {
@@ -161,7 +165,7 @@ impl CallError for ClientError {
         self.0.maybe_sent
     }
 
-    /// An HTTP answer is complete, and HTTP has no session.
+    /// An HTTP response is complete, and HTTP has no session.
     fn leaves_session_unchanged(&self) -> bool {
         self.status().is_some()
     }

@@ -1,4 +1,4 @@
-//! The client: one request, one answer.
+//! The blocking client: sends one request and returns one response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,12 @@ use crate::net::redact::Redacted;
 use crate::net::tls::ClientTls;
 use crate::util::cancel::CancelToken;
 
-/// A blocking client for one cluster. Clones share connections and credentials and are cheap.
+/// A blocking client for one cluster.
+///
+/// Clones are cheap and share connections and credentials. A client is thread-safe. Each call blocks its thread, at
+/// most for the timeout of the call.
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,21 +71,21 @@ struct ClientShared {
     idle: Pool<Arc<AgentHandle>>,
 }
 
-/// More connections than this are not kept open for the calls to come.
+/// Maximum number of idle connections that the client keeps open for later calls.
 const MAX_IDLE_AGENTS: usize = 8;
 
-/// An answer whose body is still to be read.
+/// A response whose body is still unread.
 pub(super) struct OpenedStream {
     pub(super) answer: http::Response<ureq::Body>,
-    /// Holds the agent: its connection must stay registered for the interrupt until the body has been read.
+    /// Keeps the agent alive: the interrupt can only reach its connection while the agent exists.
     pub(super) handle: Arc<AgentHandle>,
     pub(super) credentials: Credentials,
 }
 
-/// Versions of certificate files: those for the server, and those for the proxy.
+/// Versions of certificate files, for the server and for the proxy.
 type FileVersions = [u64; 2];
 
-/// How one request goes out; what does not change when it is repeated.
+/// The parts of a request that stay the same when the client repeats the request.
 struct ApiAttempt<'a> {
     request: &'a Request<'a>,
     body: Option<Vec<u8>>,
@@ -89,12 +94,16 @@ struct ApiAttempt<'a> {
 }
 
 impl Client {
-    /// Makes a client. Nothing is sent yet.
+    /// Creates a client from `config`.
+    ///
+    /// Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`] when certificates, keys or headers of the configuration are not usable, or a token or password
-    /// would go to another machine in clear.
+    /// Returns [`ErrorKind::Config`] in these cases:
+    ///
+    /// - Certificates, keys or headers of the configuration are unusable.
+    /// - A token or password would go to another machine without TLS.
     pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
         Self::with_network(config, System)
     }
@@ -138,22 +147,22 @@ impl Client {
         Ok(Client { shared: Arc::new(shared) })
     }
 
-    /// The namespace of the context, else of the pod this runs in, else `default`.
+    /// Returns the namespace of the kubeconfig context, then of the pod, then `default`.
     pub fn default_namespace(&self) -> &str {
         &self.shared.default_namespace
     }
 
-    /// The URL of the server, without credentials.
+    /// Returns the URL of the server, without credentials.
     pub fn server(&self) -> String {
         self.shared.endpoint.url()
     }
 
-    /// How often its credentials and certificates were renewed. It waits for no request, plugin or file.
+    /// Returns the counters of credential and certificate renewals. Never blocks.
     pub fn counters(&self) -> ClientCounters {
         let ClientShared { auth, tls, proxy_tls, .. } = &*self.shared;
         let mut counters = ClientCounters { server: self.server(), ..ClientCounters::default() };
         auth.count(&mut counters);
-        // What proves a proxy is what proves the server, from the same file.
+        // The proxy and the server share one file of authorities, so one of them is enough.
         if let Some(tls) = tls.as_ref().or(proxy_tls.as_ref()) {
             counters.certificate_reloads = tls.version();
             counters.certificate_reload_failures = tls.refusals();
@@ -161,35 +170,38 @@ impl Client {
         counters
     }
 
-    /// For people: where the configuration was found.
+    /// Returns the place where the configuration was found, for messages.
     pub(crate) fn source(&self) -> &str {
         &self.shared.source
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and blocks until the response arrives.
     ///
-    /// A 401 is answered once by looking for newer credentials, client certificate files among them, and repeating the
-    /// request with them: the server has then looked at nothing but the credentials. When the server's certificate is not
-    /// accepted, or TLS fails before anything was sent, certificate files are read again, and the request is repeated
-    /// once if they hold something else by then. A `GET` whose connection breaks is repeated once on a new one. No write
-    /// is ever repeated after any of it may have been sent.
+    /// The client repeats a request at most once per cause:
+    ///
+    /// - After a 401, the client looks for newer credentials, including client certificate files, and repeats the
+    ///   request with these. The server has only checked the credentials by then.
+    /// - If the client rejects the server's certificate, or TLS fails before anything was sent, the client reads the
+    ///   certificate files again. It repeats the request if a file has changed.
+    /// - If the connection of a `GET` breaks, the client repeats the `GET` on a new connection.
+    ///
+    /// The client never repeats a write if any part of the write may have been sent.
     ///
     /// # Errors
     ///
-    /// Any [`ErrorKind`]; everything but a 2xx answer with a readable body is one.
+    /// Returns an error with any [`ErrorKind`] unless the server returns a 2xx response with a readable body.
     pub fn request(&self, request: Request<'_>) -> Result<Response, ClientError> {
         self.request_with_cancel(request, &CancelToken::new())
     }
 
-    /// [`request`](Client::request), until it is cancelled.
+    /// Sends a request like [`request`](Client::request), until `cancel` is cancelled.
     ///
-    /// It returns an error of the kind [`ErrorKind::Interrupted`] without delay then, also while it looks up a name, connects
-    /// or waits for a credential plugin, which runs on; its connection is closed. A request that the server has answered, if
-    /// only with a 401, ends with that answer. Other requests and their connections are not touched.
+    /// After cancellation the method returns [`ErrorKind::Interrupted`] without delay and closes its connection.
+    /// Cancellation also ends a name lookup, a connect, or the wait for a credential plugin; the plugin itself
+    /// continues. If the server has already answered, even with a 401, the method returns this response. Cancellation
+    /// does not affect other requests and their connections.
     ///
-    /// # Errors
-    ///
-    /// As for [`request`](Client::request).
+    /// # Examples
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -198,13 +210,17 @@ impl Client {
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;
     /// let cancel = CancelToken::new();
-    /// let for_the_signal_handler = cancel.clone();
-    /// std::thread::spawn(move || for_the_signal_handler.cancel());
+    /// let signal_handler = cancel.clone();
+    /// std::thread::spawn(move || signal_handler.cancel());
     /// let timeout = Duration::from_secs(5);
     /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
     /// let version = client.request_with_cancel(request, &cancel)?;
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`request`](Client::request).
     pub fn request_with_cancel(&self, request: Request<'_>, cancel: &CancelToken) -> Result<Response, ClientError> {
         let attempt = ApiAttempt::new(&request)?;
         let (shared, call, mut used) = (&*self.shared, ActiveCall::begin(request.timeout, cancel), None);
@@ -224,7 +240,7 @@ impl Client {
         result.map_err(|e| e.during(&attempt.place))
     }
 
-    /// Opens a stream: everything up to the head of a 2xx answer.
+    /// Opens a stream and returns once the head of a 2xx response has arrived.
     pub(super) fn open(
         &self,
         request: &Request<'_>,
@@ -249,7 +265,7 @@ impl Client {
 }
 
 impl ClientShared {
-    /// Runs it, and once more if the server rejects the credentials and there are others.
+    /// Runs `run`, and once more if the server rejects the credentials and there are others.
     fn repeat_when_rejected<T>(
         &self,
         attempt: &ApiAttempt<'_>,
@@ -268,9 +284,9 @@ impl ClientShared {
             Ok(Some(newer)) => run(&newer),
             Ok(None) | Err(_) if has_newer_file => run(&credentials),
             Ok(None) => Err(rejection),
-            // It is this program that ended the search.
+            // The caller cancelled the search for newer credentials, so there is no failure to log.
             Err(_) if interrupter.is_interrupted() => Err(rejection),
-            // That the server said 401 is what the caller must know; why there is nothing newer is for the log.
+            // The caller must learn of the 401. The log has the reason why there is nothing newer.
             Err(e) => {
                 self.log.rejected(Instant::now(), &e);
                 Err(rejection)
@@ -278,7 +294,7 @@ impl ClientShared {
         }
     }
 
-    /// Runs it, and once more if TLS could not be set up and a file holds other certificates by now: nothing was sent.
+    /// Runs `run`, and once more if TLS failed before anything was sent and a certificate file has changed meanwhile.
     fn repeat_when_untrusted<T>(
         &self,
         files: FileVersions,
@@ -293,7 +309,7 @@ impl ClientShared {
         }
     }
 
-    /// What `of` says of the certificate files that the server and the proxy are met with.
+    /// Returns `of` for the certificate files of the server and of the proxy.
     fn files(&self, of: impl Fn(&ClientTls) -> u64) -> FileVersions {
         [&self.tls, &self.proxy_tls].map(|tls| tls.as_ref().map_or(0, &of))
     }
@@ -379,7 +395,7 @@ impl ClientShared {
         let status = answer.status().as_u16();
         let framed = is_framed(answer.headers());
         let body = read_body(answer.into_body()).map_err(|e| e.sent(true))?;
-        // A body that ends with the connection also ends when we shut that down ourselves.
+        // Our own shutdown also ends a body that has no length, so the body may be incomplete.
         if !framed && handle.call.interrupter().is_interrupted() {
             return Err(interrupted().sent(true).into());
         }
@@ -400,7 +416,7 @@ impl<'a> ApiAttempt<'a> {
         Ok(ApiAttempt { request, body, deadline: Instant::now() + request.timeout.min(MAX_WAIT), place })
     }
 
-    /// Puts the request into the error, and tells our own interrupt from the broken connections that it leaves.
+    /// Adds the request to the error, and turns a connection that our own interrupt broke into an interrupt.
     fn explain(&self, error: ClientError, interrupter: &Interrupter) -> ClientError {
         let error = match error.status() {
             None if interrupter.is_interrupted() => interrupted().sent(error.maybe_sent()).into(),

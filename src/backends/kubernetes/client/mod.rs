@@ -1,42 +1,64 @@
 //! A small blocking client for the Kubernetes API.
 //!
-//! It finds the cluster ([`ClientConfig::infer`]), proves who we are (service account, client certificate, token,
-//! credential plugin), sends one request at a time ([`Client::request`]) and reads watches line by line
-//! ([`Client::stream`]). Every call has a time-out of its own, and every call that blocks can be ended from another
-//! thread. It knows paths and bodies, not resources. An elector is started on a client by
-//! [`start_with_client`](crate::LeaderElectorBuilder::start_with_client).
+//! The client does four things:
 //!
-//! Certificate authorities, client certificates, keys and tokens in files are read again while the client is in use, for
-//! they rotate: when they are a minute old and a request is about to be made, and at once when the server or its
-//! certificate is not accepted. A server is also trusted whose own certificate is among the configured authorities, after
-//! a look at its name, dates and purpose.
+//! - It finds the cluster ([`ClientConfig::infer`]).
+//! - It authenticates with a service account, a client certificate, a token or a credential plugin.
+//! - It sends one request at a time ([`Client::request`]).
+//! - It reads watches line by line ([`Client::stream`]).
 //!
-//! In scope: HTTP/1.1, TLS by rustls, JSON, proxies (`CONNECT`, also in TLS, and SOCKS 5). Out of scope: HTTP/2, redirects
-//! (an API server sends none, and credentials must not follow one), compression, `auth-provider` plugins (gone from
-//! kubectl since 1.26).
+//! Every call has its own timeout. Another thread can cancel every call that blocks. The client handles paths and JSON
+//! bodies, not typed resources. [`start_with_client`](crate::LeaderElectorBuilder::start_with_client) starts an elector
+//! on a client.
+//!
+//! The client supports HTTP/1.1, TLS by rustls, JSON, and proxies (`CONNECT`, with or without TLS to the proxy, and
+//! SOCKS 5). It does not support HTTP/2, compression, redirects or `auth-provider` plugins. An API server sends no
+//! redirects, and credentials must not follow a redirect. kubectl removed `auth-provider` plugins in 1.26.
+//!
+//! # Rotation of files
+//!
+//! Files with certificate authorities, client certificates, keys and tokens may change while the client is in use.
+//! Before a request, the client reads a file again if the last read was at least a minute ago. The client also reads
+//! the files again immediately when the server rejects the credentials, or when the client rejects the server's
+//! certificate.
+//!
+//! The client also trusts a server whose own certificate is among the configured authorities, if its name, dates and
+//! purpose are valid.
 //!
 //! # Credential plugins
 //!
-//! The `exec` of a kubeconfig's user is run on a thread of its own, one run at a time, for at most a minute
-//! ([`ClientConfig::with_exec_timeout`]). A request without valid credentials waits for the run up to its own time-out,
-//! and leaves it alone when it gives up: what the run brings serves whoever comes next. Credentials that expire are
-//! renewed in the background at 80 % of their life, and at least 30 s before their end if they live for a minute; the old
-//! ones serve until they expire. A plugin that fails is run again after 2, 4, 8, 16 and then every 30 s, while there are
-//! requests. After a 401 it is run at once, and the request repeated with what it brings. A client that nobody has used
-//! since the last run runs nothing, and one that is dropped ends the run. On Unix a plugin has a process group of its own,
-//! which is ended with it. [`ExecStderr`] chooses the destination of the plugin's stderr.
+//! A kubeconfig user's `exec` plugin runs on its own thread, one run at a time, for at most a minute
+//! ([`ClientConfig::with_exec_timeout`]).
 //!
-//! With a client certificate, a token or a password of the user no plugin is run, as in client-go.
+//! - A request without valid credentials waits for the run until the request's timeout. The run continues after the
+//!   request has given up, and later requests use the result.
+//! - The client renews expiring credentials in the background at 80 % of their lifetime. If they live for at least a
+//!   minute, the client renews them at least 30 s before they expire. The old credentials stay in use until they
+//!   expire.
+//! - After a failure, the client runs the plugin again after 2, 4, 8, 16 and then every 30 s, while there are requests.
+//! - After a 401, the client runs the plugin immediately and repeats the request with the new credentials.
+//! - If no request has used the client since the last run, the client starts no run. Dropping the client ends a run.
+//! - On Unix a plugin has its own process group, which ends with the run. [`ExecStderr`] chooses the destination of the
+//!   plugin's stderr.
+//! - If the user has a client certificate, a token or a password, no plugin runs, as in client-go.
 //!
-//! Bounds: the head of a request has at most 1 MiB, as much as an API server takes, however that is shared by credentials
-//! and impersonated groups. An answer, or a line of a stream, has at most 4 MiB, and takes less than 16 MiB of memory while
-//! it is read.
+//! # Limits
 //!
-//! [`Client::counters`] says how often plugins were run and files put to use, also as metrics for Prometheus.
+//! The head of a request has at most 1 MiB in total, as much as an API server accepts. A response, or a line of a
+//! stream, has at most 4 MiB. The client needs less than 16 MiB of memory to read either.
 //!
-//! The client logs to the target `leasehold::client`, and about certificates to `leasehold::tls`: at `debug` a line for each request, with its verb, its path, the code, the
-//! milliseconds up to the head of the answer, and the `Audit-Id` if the server gives one; at `warn` what the server warns
-//! of, each text once for a client. No line holds credentials.
+//! # Logs and metrics
+//!
+//! The client logs to the target `leasehold::client`, and about certificates to `leasehold::tls`.
+//!
+//! - `debug`: a line for each request. The line has the verb, the path, the status code, the milliseconds up to the
+//!   head of the response, and the server's `Audit-Id`, if any.
+//! - `warn`: the server's warnings, each text once for a client.
+//!
+//! No line contains credentials. [`Client::counters`] counts plugin runs and file reloads, also as metrics for
+//! Prometheus.
+//!
+//! # Examples
 //!
 //! ```no_run
 //! use std::time::Duration;

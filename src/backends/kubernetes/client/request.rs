@@ -1,14 +1,22 @@
-//! Requests, as the caller makes them.
+//! HTTP requests to the API server.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// The verbs of the API that this client speaks.
+/// A verb of the API that this client supports.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::kubernetes::Method;
+///
+/// assert_eq!(Method::Put.to_string(), "PUT");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// Reads; the only one that is sent again by itself when a pooled connection turns out to be dead.
+    /// Reads. The client repeats only this verb after a broken connection.
     Get,
     /// Creates.
     Post,
@@ -19,6 +27,8 @@ pub enum Method {
 }
 
 /// One request.
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,13 +48,17 @@ pub enum Method {
 pub struct Request<'a> {
     /// The verb.
     pub method: Method,
-    /// The path below the server's URL. Plain segments; names that need escaping are refused.
+    /// The path below the server's URL, in plain segments.
+    ///
+    /// The client rejects names that need escaping.
     pub path: &'a str,
     /// Query parameters, unescaped.
     pub query: &'a [(&'a str, &'a str)],
     /// The body, sent as JSON.
     pub body: Option<&'a Value>,
-    /// The time for all of it: credentials, name look-up, connect, TLS, sending and receiving. At most a day.
+    /// The total time of the request, at most a day.
+    ///
+    /// Includes credentials, name lookup, connect, TLS, sending and receiving.
     pub timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What is logged of each request: one line at `debug`, and at `warn` what the server warns of.
+//! The log lines of requests, and of the server's warnings.
 
 use std::time::{Duration, Instant};
 
@@ -16,22 +16,22 @@ const MAX_ID: usize = 64;
 
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// The API server cuts a warning at 256 characters, too.
+/// The API server also cuts a warning at 256 characters.
 const MAX_WARNING: usize = 256;
 
-/// So many warnings a client tells apart. Whoever sends more varies one and the same.
+/// Maximum number of distinct warnings to remember. A server that sends more varies the same warning.
 const MAX_WARNINGS: usize = 64;
 
 /// The log of one client.
 #[derive(Default)]
 pub(super) struct ApiRequestLog {
     warned: Mutex<Vec<String>>,
-    /// When it was last told aloud that credentials were rejected.
+    /// The time of the last `warn` line about rejected credentials.
     rejected_at: Mutex<Option<Instant>>,
 }
 
 impl ApiRequestLog {
-    /// Logs what became of a request; `place` is its verb and its path.
+    /// Logs the outcome of a request. `place` is its verb and its path.
     pub(super) fn note(
         &self,
         place: &str,
@@ -68,8 +68,8 @@ impl ApiRequestLog {
         }
     }
 
-    /// Logs why there are no other credentials than those that the server has rejected: aloud once a minute, for whoever is
-    /// rejected asks again and again.
+    /// Logs why there are no newer credentials after a rejection. Logs at `warn` at most once a minute, because
+    /// rejected clients retry.
     pub(super) fn rejected(&self, now: Instant, why: &ClientError) {
         let mut rejected_at = self.rejected_at.lock();
         let is_seldom = rejected_at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM);
@@ -78,7 +78,7 @@ impl ApiRequestLog {
         }
         drop(rejected_at);
         let level = if is_seldom { log::Level::Warn } else { log::Level::Debug };
-        log_line!(log, target: CLIENT, level, "kubernetes: the server rejects the credentials, and there are no newer ones: {why}");
+        log_line!(log, target: CLIENT, level, "kubernetes: credentials rejected, no newer ones available: {why}");
     }
 
     fn warn(&self, header: &HeaderValue, credentials: &Credentials) {
@@ -90,20 +90,20 @@ impl ApiRequestLog {
             }
             warned.push(text.clone());
             let is_last = warned.len() == MAX_WARNINGS;
-            // A logger may take its time.
+            // Logging may block, so the lock must not be held.
             drop(warned);
-            log_line!(warn, target: CLIENT, "kubernetes: the server warns: {text}");
+            log_line!(warn, target: CLIENT, "kubernetes: warning from the server: {text}");
             if is_last {
                 log_line!(
                     warn, target: CLIENT,
-                    "kubernetes: the server has given {MAX_WARNINGS} different warnings; further ones are not logged"
+                    "kubernetes: received {MAX_WARNINGS} different server warnings; further ones are not logged"
                 );
             }
         }
     }
 }
 
-/// One line that quotes no credentials.
+/// Returns the text in one line, without credentials.
 fn printable(mut text: Vec<u8>, credentials: &Credentials, max: usize) -> String {
     credentials.redact(&mut text);
     clean(&String::from_utf8_lossy(&text), max)

@@ -1,4 +1,4 @@
-//! Answers, as the caller sees them.
+//! HTTP responses of the API server.
 
 use std::fmt;
 
@@ -11,30 +11,40 @@ use super::status::ApiStatus;
 use crate::net::http::{is_compressed, read_body};
 use crate::net::json::{self, Unreadable};
 
-/// What the values in an answer may take in memory. With the longest body it stays below 16 MiB.
+/// Memory limit for the values in a response. With the longest body, the total stays below 16 MiB.
 const MAX_VALUES: usize = 11 * 1024 * 1024;
 
-/// A 2xx answer.
+/// A 2xx response.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
+/// # let client = Client::new(ClientConfig::infer()?)?;
+/// # let timeout = Duration::from_secs(5);
+/// let request = Request { method: Method::Get, path: "/readyz", query: &[], body: None, timeout };
+/// let response = client.request(request)?;
+/// assert_eq!((response.status, response.body.as_slice()), (200, &b"ok"[..]));
+/// # Ok::<(), leasehold::kubernetes::ClientError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Response {
-    /// The status code: 200, or 201 when something was created.
+    /// The status code: 200, or 201 after a creation.
     pub status: u16,
     /// The body, at most 4 MiB.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// Reads the body as JSON.
+    /// Parses the body as JSON.
     ///
-    /// JSON can take a hundred times its size in memory: `{"a":{}}` is 8 bytes and a node of a B-tree. So what it would
-    /// take as a [`Value`](serde_json::Value) is counted first, and more than 11 MiB is refused before any of it is built; with the body
-    /// itself that is less than 16 MiB.
+    /// JSON can need a hundred times its size in memory: `{"a":{}}` is 8 bytes and a node of a B-tree. This method
+    /// therefore first computes the memory that a [`Value`](serde_json::Value) of the body needs. The limit is 11 MiB,
+    /// which is less than 16 MiB together with the body.
     ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Malformed`] when it is something else. What it holds is not quoted. [`ErrorKind::BodyTooLarge`] when
-    /// it would take more than 11 MiB; [`body`](Response::body) is still there for a parser that keeps less of it.
+    /// # Examples
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -46,18 +56,24 @@ impl Response {
     /// println!("{}", version["gitVersion"]);
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`ErrorKind::Malformed`] if the body is not JSON for a `T`. The error does not quote the body.
+    /// - Returns [`ErrorKind::BodyTooLarge`] if the values would need more than 11 MiB. [`body`](Response::body)
+    ///   remains available for a parser that keeps less.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         json::read(&self.body, MAX_VALUES).map_err(|unreadable| {
             let (kind, fault) = match unreadable {
                 Unreadable::Malformed(_) => (ErrorKind::Malformed, format!("are {unreadable}")),
-                Unreadable::TooLarge => (ErrorKind::BodyTooLarge, "would take more than 11 MiB when read".to_owned()),
+                Unreadable::TooLarge => (ErrorKind::BodyTooLarge, "need more than 11 MiB of memory".to_owned()),
             };
             ClientError::new(kind, format!("the {} bytes of the answer {fault}", self.body.len())).sent(true)
         })
     }
 }
 
-/// Lets 2xx answers through and makes errors of all others, which do not quote what was sent to be answered.
+/// Returns 2xx responses, and an error without any credentials for every other response.
 pub(super) fn accept(
     answer: http::Response<ureq::Body>,
     credentials: &Credentials,
@@ -66,30 +82,28 @@ pub(super) fn accept(
         let code = answer.status().as_u16();
         let retry_after = answer.headers().get(header::RETRY_AFTER).cloned();
         let retry_after = retry_after.as_ref().and_then(|v| v.to_str().ok());
-        // The code alone is an answer: a body that breaks off takes nothing from it.
+        // The status code alone is a response, even if the body is incomplete.
         let mut body = read_body(answer.into_body()).unwrap_or_default();
-        // Some proxies show the request that they refuse.
+        // Some proxies quote the request that they reject.
         credentials.redact(&mut body);
         let status = ApiStatus::from_answer(code, retry_after, &body);
         let hint = match code {
             300..=399 => "redirects are not followed; put the right URL into the configuration",
             401 => "the credentials are missing, wrong or expired",
-            431 => "a shorter token or fewer impersonated groups make the head of a request shorter",
+            431 => "use a shorter token or fewer impersonated groups",
             _ => "",
         };
         return Err(ClientError::new(ErrorKind::Status(status), hint).sent(true));
     }
     if is_compressed(answer.headers()) {
-        return Err(
-            ClientError::new(ErrorKind::Malformed, "the answer is compressed, which was not asked for").sent(true)
-        );
+        return Err(ClientError::new(ErrorKind::Malformed, "the answer is compressed, but must not be").sent(true));
     }
     Ok(answer)
 }
 
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An object may be a Secret.
+        // The object may be a Secret.
         write!(f, "{} with {} bytes", self.status, self.body.len())
     }
 }
@@ -107,11 +121,11 @@ mod tests {
     #[test]
     fn each_refusal_has_its_status_and_its_hint() {
         for (code, hint) in [
-            (301, "no), asking to wait 7 s; redirects are not followed"),
+            (301, "no), retry after 7 s; redirects are not followed"),
             (401, "; the credentials are missing"),
-            (403, "403 (no), asking to wait 7 s"),
-            (431, "; a shorter token"),
-            (503, "503 (no), asking to wait 7 s"),
+            (403, "403 (no), retry after 7 s"),
+            (431, "; use a shorter token"),
+            (503, "503 (no), retry after 7 s"),
         ] {
             let error = answer(code, "identity").unwrap_err();
             assert!(error.maybe_sent() && error.status().is_some_and(|status| status.code == code), "{error}");

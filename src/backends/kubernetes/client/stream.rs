@@ -1,4 +1,4 @@
-//! Answers that do not end: one JSON object a line, as a watch sends them.
+//! Streamed responses with one JSON object per line, such as watches.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,12 +12,33 @@ use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
 use crate::util::cancel::CancelToken;
 
-/// An open stream of lines, on a connection of its own.
+/// An open stream of lines, on its own connection.
 ///
-/// Dropping it closes the connection.
+/// Dropping the stream closes the connection.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use leasehold::CancelToken;
+/// # use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
+/// # let client = Client::new(ClientConfig::infer()?)?;
+/// let request = Request {
+///     method: Method::Get,
+///     path: "/api/v1/namespaces/default/pods/jobs-0/log",
+///     query: &[("follow", "true")],
+///     body: None,
+///     timeout: Duration::from_secs(5),
+/// };
+/// let mut log = client.stream(request, Duration::from_secs(60), &CancelToken::new())?;
+/// while let Some(line) = log.next_line()? {
+///     println!("{}", String::from_utf8_lossy(&line));
+/// }
+/// # Ok::<(), leasehold::kubernetes::ClientError>(())
+/// ```
 pub struct Stream {
     lines: LineStream,
-    /// The server may quote them.
+    /// Redacts credentials that the server quotes.
     credentials: Credentials,
     place: String,
 }
@@ -25,13 +46,11 @@ pub struct Stream {
 impl Client {
     /// Opens a stream, such as a watch.
     ///
-    /// `request.timeout` bounds all that comes before the first line: credentials, name look-up, connect, TLS and the
-    /// head of the answer. After that, `silence` is the longest time between two pieces of data; longer is an error
-    /// of the kind [`ErrorKind::Timeout`](crate::backends::kubernetes::client::ErrorKind::Timeout). To cancel ends this stream from any thread, also while it is being opened.
+    /// `request.timeout` limits everything before the first line: credentials, name lookup, connect, TLS and the head
+    /// of the response. After that, `silence` is the longest time between two pieces of data. Any thread may cancel the
+    /// stream, even while this method opens it.
     ///
-    /// # Errors
-    ///
-    /// As for [`request`](Client::request).
+    /// # Examples
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -56,6 +75,10 @@ impl Client {
     /// }
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`request`](Client::request).
     pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &CancelToken) -> Result<Stream, ClientError> {
         let (interrupter, hook) = Interrupter::hooked(cancel);
         let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
@@ -69,14 +92,19 @@ impl Client {
 }
 
 impl Stream {
-    /// Waits for the next line and returns it without its line end; `None` when the server has ended the stream. Credentials of this client in a line
-    /// are overwritten by asterisks.
+    /// Blocks until the next line arrives and returns the line without its line end.
+    ///
+    /// Returns `None` once the server has ended the stream. Asterisks replace credentials of this client in a line. The
+    /// stream is over after an error, and further calls return `None`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Timeout`](crate::backends::kubernetes::client::ErrorKind::Timeout) after too long a silence, [`ErrorKind::Interrupted`](crate::backends::kubernetes::client::ErrorKind::Interrupted), [`ErrorKind::BodyTooLarge`](crate::backends::kubernetes::client::ErrorKind::BodyTooLarge) for a
-    /// line of more than 4 MiB, [`ErrorKind::Malformed`](crate::backends::kubernetes::client::ErrorKind::Malformed) when the stream ends inside a line, or what a broken
-    /// connection is. The stream is over after an error, and answers `None` from then on.
+    /// - Returns [`ErrorKind::Timeout`](crate::kubernetes::ErrorKind::Timeout) if no data arrived for too long.
+    /// - Returns [`ErrorKind::Interrupted`](crate::kubernetes::ErrorKind::Interrupted) if the stream was cancelled.
+    /// - Returns [`ErrorKind::BodyTooLarge`](crate::kubernetes::ErrorKind::BodyTooLarge) if a line has more than 4 MiB.
+    /// - Returns [`ErrorKind::Malformed`](crate::kubernetes::ErrorKind::Malformed) if the stream ends inside a line.
+    /// - Returns [`ErrorKind::Io`](crate::kubernetes::ErrorKind::Io) or
+    ///   [`ErrorKind::Tls`](crate::kubernetes::ErrorKind::Tls) if the connection broke.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
         let mut line = self.lines.next_line().map_err(|e| ClientError::from(e.during(&self.place)))?;
         line.iter_mut().for_each(|line| self.credentials.redact(line));

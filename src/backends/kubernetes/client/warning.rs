@@ -1,12 +1,12 @@
-//! `Warning` headers, by which an API server tells of deprecated versions and doubtful fields.
+//! `Warning` headers, which an API server sends for deprecated versions and dubious fields.
 
-/// What one answer may say; the rest is left out.
+/// Maximum number of texts from one header.
 const MAX_TEXTS: usize = 16;
 
-/// The texts of one header with the code 299, which is the only one that a server of Kubernetes uses.
+/// Returns the texts of one header with the code 299, the only code that a Kubernetes server uses.
 ///
-/// What is not of the form `code agent "text" ["date"], …` is left out, with all that follows it. Source: RFC 7234,
-/// section 5.5; client-go takes 299 alone.
+/// Parsing stops at the first part that does not have the form `code agent "text" ["date"], …`. Source: RFC 7234,
+/// section 5.5; client-go accepts 299 alone.
 pub(super) fn texts(header: &[u8]) -> Vec<Vec<u8>> {
     let mut rest = header;
     let mut texts = Vec::new();
@@ -22,7 +22,7 @@ pub(super) fn texts(header: &[u8]) -> Vec<Vec<u8>> {
     texts
 }
 
-/// The code and the text of the first warning, and what comes after the comma behind it.
+/// Returns the code and the text of the first warning, and the rest after the next comma.
 fn next(header: &[u8]) -> Option<(&[u8], Vec<u8>, &[u8])> {
     let (code, rest) = word(header.trim_ascii_start())?;
     if code.len() != 3 || !code.iter().all(u8::is_ascii_digit) {
@@ -41,13 +41,13 @@ fn next(header: &[u8]) -> Option<(&[u8], Vec<u8>, &[u8])> {
     }
 }
 
-/// Something that is not empty, up to a space.
+/// Splits a non-empty word from the text at the first space.
 fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(|&byte| byte == b' ').filter(|&end| end > 0)?;
     Some((&text[..end], &text[end + 1..]))
 }
 
-/// What a quoted string says, and what comes behind it.
+/// Returns the content of a quoted string, and the rest after it.
 fn quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut rest = text.strip_prefix(b"\"")?;
     let mut content = Vec::new();

@@ -1,4 +1,4 @@
-//! Records in a table of MySQL or MariaDB.
+//! The store in a table of MySQL or MariaDB.
 
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::table::{MySqlTable, text};
@@ -9,34 +9,39 @@ use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScop
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// Records in a table of MySQL 8.0 or MariaDB 10.2.4, or later ones: for electing where there is such a server anyway, or where
-/// what the leader writes is in it as well. See [`fence_sql`](Self::fence_sql) for that.
+/// A store in a table of MySQL 8.0, MariaDB 10.2.4 or later; a row has the record of one key.
 ///
-/// All candidates name the same primary server and database. Reads are those of the primary: a server that is read-only is
-/// refused, by reads too, for a replica is behind. On Galera and in replication groups reads wait for what others have written
-/// (`wsrep_sync_wait`, `group_replication_consistency`). Each write is one statement, which compares the whole record; one that
-/// changes no row is [`NotApplied`](crate::StoreErrorKind::NotApplied) for certain, and any other error leaves it open.
+/// All methods may be called from any thread at any time. Share a store with an `Arc`. Do not use a store in a child
+/// process after `fork`. [STORES.md] compares the stores, and [MYSQL.md] lists the required server settings and the
+/// effects of a lossy fail-over.
 ///
-/// There is nothing to listen to in MySQL: a watch reads what it watches every 50 ms
-/// ([`MySqlConfig::with_poll_interval`]).
+/// All candidates must use the same primary server and database. Reads and writes fail on a read-only server, because a
+/// replica lags behind. On Galera and in replication groups, reads wait for the writes of other members
+/// (`wsrep_sync_wait`, `group_replication_consistency`).
 ///
-/// All methods may be called from any thread at any time; share it by an `Arc`, but not with a child after `fork`. [STORES.md]
-/// says on which settings of the server the promises rest, and what a lossy fail-over does.
+/// A write is one statement that compares the whole old record. If it changes no row, the error is
+/// [`NotApplied`](crate::StoreErrorKind::NotApplied). After any other error, the outcome is unknown.
+///
+/// MySQL has no notifications, so a watch reads its records every 50 ms ([`MySqlConfig::with_poll_interval`]).
 ///
 /// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
+/// [MYSQL.md]: https://docs.rs/crate/leasehold/latest/source/docs/stores/MYSQL.md
 ///
 /// # The table
 ///
-/// [`create_table`](Self::create_table) makes it, or whoever may. A user of the elections needs `SELECT`, `INSERT` and `UPDATE` on it,
-/// and nothing else: best not to write on a server that is read-only (`SUPER`, `READ ONLY ADMIN`, `CONNECTION_ADMIN`).
+/// [`create_table`](Self::create_table) creates the table. A user with sufficient rights may also run the statement
+/// below.
+///
+/// The store's user needs `SELECT`, `INSERT` and `UPDATE` on the table. The user should not have the rights to write on
+/// a read-only server (`SUPER`, `READ ONLY ADMIN`, `CONNECTION_ADMIN`).
 ///
 /// ```sql
 #[doc = include_str!("../table.sql")]
 /// ```
 ///
-/// The version of a record, and so the fencing token, is `(generation << 31) + writes`. It never repeats for a key, also when its
-/// row is deleted and made anew; except after the table was dropped or truncated, or restored from a backup. `acquired` is the value of
-/// `writes` with which the present holder began.
+/// The version of a record, and thus the fencing token, is `(generation << 31) + writes`. A version never repeats for a
+/// key, even after its row was deleted and created again, unless the table was dropped, truncated or restored from a
+/// backup. `acquired` is the value of `writes` at which the current holder acquired the lease.
 ///
 /// # Examples
 ///
@@ -54,11 +59,16 @@ use crate::util::config_error::ConfigError;
 pub struct MySqlStore(SqlStore<MySqlTable>);
 
 impl MySqlStore {
-    /// A store that is reached so. Nothing is sent yet.
+    /// Creates a store from `config`.
+    ///
+    /// Does not connect.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when there is no user, or certificates or keys cannot be used.
+    /// Returns [`ConfigError`] in these cases:
+    ///
+    /// - There is no user, or both a password and a source are set.
+    /// - Certificates or keys are unusable.
     pub fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
         Self::open(config, false)
     }
@@ -68,15 +78,9 @@ impl MySqlStore {
         MySqlTable::new(config).map(|table| Self(SqlStore::new(table, creates_table)))
     }
 
-    /// Makes the table if it is not there. Waits ten seconds at most. The user needs the right to `CREATE` for it.
+    /// Creates the table if it is missing.
     ///
-    /// # Errors
-    ///
-    /// - [`Forbidden`](crate::StoreErrorKind::Forbidden) when the user may not, and
-    ///   [`Unauthorized`](crate::StoreErrorKind::Unauthorized) when he is not let in.
-    /// - [`Rejected`](crate::StoreErrorKind::Rejected) for what can be no store: a server that is too old, a
-    ///   table of that name with another engine or other columns.
-    /// - Whatever else keeps the server from answering.
+    /// The user needs the right to `CREATE` the table. Blocks for at most ten seconds.
     ///
     /// # Examples
     ///
@@ -87,25 +91,36 @@ impl MySqlStore {
     /// store.create_table()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Forbidden`](crate::StoreErrorKind::Forbidden) if the user has no right to create tables.
+    /// - Returns [`Unauthorized`](crate::StoreErrorKind::Unauthorized) if the login fails.
+    /// - Returns [`Rejected`](crate::StoreErrorKind::Rejected) if the server is too old, or if the existing table has
+    ///   another engine or wrong columns.
+    /// - Returns [`Unavailable`](crate::StoreErrorKind::Unavailable), [`Timeout`](crate::StoreErrorKind::Timeout) or
+    ///   another error if the server cannot be reached.
     pub fn create_table(&self) -> Result<(), StoreError> {
         self.0.set_up()
     }
 
-    /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
-    /// of a leader in the same database, which a former leader can then not make.
+    /// Returns a `SELECT` that yields a row only while no later term exists.
     ///
-    /// It is a fence only inside the transaction that writes, on any connection to the same server and database: it locks the
-    /// record, so that until the commit nobody else can become the leader. Select it first, and write only if there is a row. Keep the
-    /// transaction short: it keeps renewals of this record waiting. After a release there is no row either.
-    /// The token is to be of a term by this very table: with `start_on_both` it is the second store's. It needs the right to
-    /// `SELECT`, and in MySQL one more on the table, such as `UPDATE`.
+    /// Select the row first in the transaction of the leader's own writes to the same database, on any connection. If
+    /// there is no row, roll back: the leader of `fencing_token` has been replaced or has released the lease.
+    ///
+    /// - The statement locks the record until the end of the transaction, so no candidate can take over or renew
+    ///   meanwhile. Keep the transaction short.
+    /// - The statement needs the right to `SELECT`, and in MySQL one more right on the table, such as `UPDATE`.
+    /// - The token must come from a term in this same table. With `start_on_both` it is the token of the second store.
+    /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
     ///
     /// # Examples
     ///
     /// ```
     /// use leasehold::MySqlStore;
     ///
-    /// // START TRANSACTION; this; if it has a row: INSERT …; COMMIT; else: ROLLBACK.
+    /// // START TRANSACTION; this statement; with a row: INSERT …; COMMIT; without a row: ROLLBACK.
     /// let fence = MySqlStore::fence_sql("jobs", 2_147_483_649);
     /// assert!(fence.ends_with("LOCK IN SHARE MODE"));
     /// ```

@@ -1,4 +1,4 @@
-//! Records in a table of PostgreSQL.
+//! The store in a table of PostgreSQL.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,37 +15,45 @@ use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, Watch
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// Records in a table of PostgreSQL: for electing where there is such a database and no Kubernetes. PostgreSQL 12 or later.
+/// A store in a table of PostgreSQL 12 or later; each row has the record of one key.
 ///
-/// Every write is one statement that is committed, to the disk and to a synchronous standby if there is one, before it is
-/// answered. It compares the row's version and the whole record that it replaces; where they do not match it is
-/// [`NotApplied`](StoreErrorKind::NotApplied) for certain, and any other error leaves it open. A change wakes those who wait for
-/// it by `NOTIFY`, from a trigger on the table. A read that a standby answers is an error. No clock of a server plays a part.
+/// All methods may be called from any thread at any time. Share a store with an `Arc`. Do not use a store in a child
+/// process after `fork`, because parent and child would read from the same connections. [STORES.md] compares the
+/// stores, and [POSTGRES.md] lists the required server settings.
 ///
-/// It has a client of its own, on blocking sockets and without an async runtime: a call ends in its time, and soon after it is
-/// cancelled, also where the server stands still. Each store keeps at most four idle connections, and one for each watch.
+/// A write is one statement. The store returns after the server has committed the statement to its disk, and to that of
+/// a synchronous standby if there is one. The statement compares the row's version and the whole old record. If they
+/// differ, the error is [`NotApplied`](StoreErrorKind::NotApplied). After any other error, the outcome is unknown. A
+/// read that a standby answers is an error. The store uses no clock of a server.
 ///
-/// Behind a pooler that hands connections from transaction to transaction notifications are not delivered. Each watch finds that
-/// out, with a notification of its own, and reads every [50 ms](PostgresConfig::with_poll_interval) then.
+/// A trigger on the table sends a `NOTIFY` for each change, which wakes watches. Poolers in transaction mode do not
+/// deliver notifications. Each watch tests this with its own notification, and otherwise reads every [50
+/// ms](PostgresConfig::with_poll_interval).
+///
+/// The store has its own client on blocking sockets, without an async runtime. A call returns within its timeout, and
+/// soon after a cancellation, even if the server hangs. A store keeps at most four idle connections, and one for each
+/// watch.
 ///
 /// # The table
 ///
-/// [`create_table`](Self::create_table) makes it, or somebody who may, by hand:
+/// [`create_table`](Self::create_table) creates the table. A user with sufficient rights may also run these statements:
 ///
 /// ```sql
 #[doc = include_str!("../table.sql")]
 /// ```
 ///
-/// The store's user needs `SELECT`, `INSERT` and `UPDATE` on the table. The version of a record, and so the fencing token, is
-/// `(generation << 31) + writes`. It never repeats for a key, also when its row is deleted and made anew; except after the table
-/// was dropped, or truncated with `RESTART IDENTITY`, the database was restored from a backup, or a standby was promoted that
-/// lacked the last commits. `acquired` is the value of `writes` with which the present holder began.
+/// The store's user needs `SELECT`, `INSERT` and `UPDATE` on the table. The version of a record, and thus the fencing
+/// token, is `(generation << 31) + writes`. `acquired` is the value of `writes` at which the current holder acquired
+/// the lease.
 ///
-/// All methods may be called from any thread at any time; share it by an `Arc`, but not with a child after `fork`, where both would
-/// read from the same connections. [STORES.md] says when to use it, and on which
-/// settings of the server its promise rests.
+/// A version never repeats for a key, even after its row was deleted and created again, except in these cases:
+///
+/// - The table was dropped, or truncated with `RESTART IDENTITY`.
+/// - The database was restored from a backup.
+/// - A standby was promoted that lacked the last commits.
 ///
 /// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
+/// [POSTGRES.md]: https://docs.rs/crate/leasehold/latest/source/docs/stores/POSTGRES.md
 ///
 /// # Examples
 ///
@@ -65,16 +73,18 @@ pub struct PostgresStore(SqlStore<PostgresTable>);
 
 struct PostgresTable {
     client: PostgresClient,
-    /// Whether the check has found no wrong column.
+    /// Whether the check of the columns has succeeded.
     is_checked: AtomicBool,
 }
 
 impl PostgresStore {
-    /// A store that is reached so. Nothing is sent yet.
+    /// Creates a store from `config`.
+    ///
+    /// Does not connect.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when certificates or keys cannot be used.
+    /// Returns [`ConfigError`] if certificates or keys are unusable, or if both a password and a source are set.
     pub fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
         Self::open(config, false)
     }
@@ -85,13 +95,9 @@ impl PostgresStore {
         Ok(Self(SqlStore::new(table, creates_table)))
     }
 
-    /// Makes the table and its triggers if they are not there. Where they are, no rights are needed but those of the store.
-    /// It waits for at most ten seconds.
+    /// Creates the table and its triggers if they are missing.
     ///
-    /// # Errors
-    ///
-    /// [`StoreErrorKind::Forbidden`] when the user may not make tables, [`StoreErrorKind::Rejected`] if a table of that
-    /// name has wrong columns, and the errors of a server that cannot be reached.
+    /// If the table exists, the user needs only the rights of the store. Blocks for at most ten seconds.
     ///
     /// # Examples
     ///
@@ -102,18 +108,28 @@ impl PostgresStore {
     /// store.create_table()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`StoreErrorKind::Forbidden`] if the user has no right to create tables.
+    /// - Returns [`StoreErrorKind::Rejected`] if the existing table has a wrong column.
+    /// - Returns [`StoreErrorKind::Unavailable`], [`StoreErrorKind::Timeout`] or another error if the server cannot be
+    ///   reached.
     pub fn create_table(&self) -> Result<(), StoreError> {
         self.0.set_up()
     }
 
-    /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
-    /// of a leader in the same database, which a former leader can then not make.
+    /// Returns a `SELECT` that yields a row only while no later term exists.
     ///
-    /// It is a fence only in the transaction of those writes, at an isolation level of `READ COMMITTED` (PostgreSQL's default)
-    /// or above: it locks the record until the commit, so that no other candidate becomes the leader, and none renews. So that
-    /// transaction has to be much shorter than the renew deadline. It needs the right to `UPDATE` the table, as the lock does.
-    /// After a release there is no row either. The table is the one in the `search_path` of the connection that it is used on.
-    /// The token is to be of a term by this very table: with `start_on_both` it is the second store's.
+    /// Use the statement in the transaction of the leader's own writes to the same database. If it yields no row, roll
+    /// back: the leader of `fencing_token` has been replaced or has released the lease.
+    ///
+    /// - The transaction needs the isolation level `READ COMMITTED` (PostgreSQL's default) or a stricter one.
+    /// - The statement locks the record until the end of the transaction, so no candidate can take over or renew
+    ///   meanwhile. The transaction must be much shorter than the renew deadline.
+    /// - The lock needs the right to `UPDATE` the table. The connection's `search_path` selects the table.
+    /// - The token must come from a term in this same table. With `start_on_both` it is the token of the second store.
+    /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
     ///
     /// # Examples
     ///
@@ -121,7 +137,7 @@ impl PostgresStore {
     /// use leasehold::PostgresStore;
     ///
     /// let fence = PostgresStore::fence_sql("jobs", 7);
-    /// // BEGIN; INSERT INTO runs SELECT 1 WHERE EXISTS (…fence…); COMMIT; and where no row was inserted, nobody leads here.
+    /// // The first statement of the leader's transaction. If no row is inserted, roll back: the term has ended.
     /// let insert = format!("INSERT INTO runs SELECT 1 WHERE EXISTS ({fence})");
     /// assert!(insert.ends_with("FOR SHARE)"));
     /// ```
@@ -189,10 +205,10 @@ impl SqlTable for PostgresTable {
         let what = format!("the table leasehold in {}", self.client.location());
         let place = |error: Error| match &error {
             Error::Refused(PostgresRefusal { sqlstate, .. }) if sqlstate == "42501" => {
-                let advice = "; have its owner make it, or grant this user CREATE on the schema";
-                sql::failed("make", &what, &error, self.client.password(), (StoreErrorKind::Forbidden, advice))
+                let advice = "; let its owner create the table, or grant this user CREATE on the schema";
+                sql::failed("create", &what, &error, self.client.password(), (StoreErrorKind::Forbidden, advice))
             }
-            _ => self.explain("make", &what, &error),
+            _ => self.explain("create", &what, &error),
         };
         let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, call), Ok).map_err(place);
         let statement = |sql| Statement { sql, parameters: &[] };
@@ -231,26 +247,26 @@ impl SqlTable for PostgresTable {
     }
 }
 
-const WARNED: &str = "; a warning with a commit counts as no answer, for so the server tells that a standby may not have it: no trigger \
-                      on the table should warn";
+const WARNED: &str = "; after a warning the commit is in doubt, because a standby may lack it; remove triggers that \
+                      send warnings";
 
 /// Source: PostgreSQL's documentation, appendix A.
 fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
     match sqlstate {
         "28000" | "28P01" => (StoreErrorKind::Unauthorized, ""),
-        "3D000" => (StoreErrorKind::NotFound, "; create it, or name another one in the URL"),
-        "42P01" => (StoreErrorKind::NotFound, "; PostgresStore::create_table makes the table"),
-        "3F000" => (StoreErrorKind::NotFound, "; the user's search_path has to name a schema that is there"),
+        "3D000" => (StoreErrorKind::NotFound, "; create the database, or set another one in the URL"),
+        "42P01" => (StoreErrorKind::NotFound, "; create the table with PostgresStore::create_table"),
+        "3F000" => (StoreErrorKind::NotFound, "; set the user's search_path to an existing schema"),
         "42501" => (StoreErrorKind::Forbidden, "; grant SELECT, INSERT and UPDATE on the table to this user"),
-        "25006" => (StoreErrorKind::Unavailable, "; this is a standby, or read-only: connect to the primary"),
+        "25006" => (StoreErrorKind::Unavailable, "; the server is a standby or read-only; connect to the primary"),
         "40001" | "40P01" => (StoreErrorKind::Conflict, ""),
-        "55P03" | "57014" => (StoreErrorKind::Timeout, "; it may be that another transaction has the record locked"),
-        "22021" | "22P05" => (StoreErrorKind::Rejected, "; the database cannot hold such a text: make it with UTF8"),
+        "55P03" | "57014" => (StoreErrorKind::Timeout, "; another transaction may have locked the record"),
+        "22021" | "22P05" => (StoreErrorKind::Rejected, "; the database must use UTF8 to store this text"),
         _ if sqlstate.starts_with("22") || sqlstate.starts_with("23") => {
-            (StoreErrorKind::Rejected, "; the table does not take such a record")
+            (StoreErrorKind::Rejected, "; the table cannot store this record")
         }
         _ if sqlstate.starts_with("42") => {
-            (StoreErrorKind::Rejected, "; its table must be the one of PostgresStore's documentation")
+            (StoreErrorKind::Rejected, "; the table must be as in PostgresStore's documentation")
         }
         _ => (StoreErrorKind::Unavailable, ""),
     }

@@ -1,4 +1,4 @@
-//! Connections to one file, and how often and for how long they are tried.
+//! Connections to one file, and the retries of statements.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,11 +16,12 @@ use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchSco
 use crate::util::on_drop::OnDrop;
 use crate::util::sync::Mutex;
 
-/// How long a connection of this process, which does no more than a statement at a time, is waited for before it is asked
-/// again whether the call goes on.
+/// Maximum wait for a connection of this process before the call checks its timeout and its cancel token.
+///
+/// The connection is free after one statement.
 const LOCK_WAIT: Duration = Duration::from_millis(5);
 
-/// How long other connections may keep a read of a watch out before the watch ends with an error.
+/// Time limit of a watch's read while other connections lock the file. After that, the watch ends with an error.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Another process writes for a fraction of a millisecond.
@@ -36,7 +37,7 @@ const SELECT: &str = "SELECT generation, key, writes, uid, holder_identity, leas
 const INSERT: &str = "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
                       renew_time, lease_transitions) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key) DO NOTHING";
 
-/// Compares the whole record: after the file was restored, a version may have been given again.
+/// Compares the whole record, because a version may repeat after the file was restored.
 const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE WHEN holder_identity IS ?1 AND \
                       acquire_time IS ?3 AND lease_transitions IS ?5 THEN acquired ELSE writes + 1 END, \
                       holder_identity = ?1, lease_duration_seconds = ?2, acquire_time = ?3, renew_time = ?4, \
@@ -47,12 +48,13 @@ const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE 
 /// Returns a column that breaks the store's promise.
 const WRONG_COLUMN: &str = include_str!("../wrong_column.sql");
 
-/// One file, and what of this process has to do with it.
+/// One file, with the connections and watches of this process.
 pub(super) struct Database {
     file: DatabaseFile,
     requests: Mutex<Connection>,
-    /// Apart: `data_version` moves for the commits of every other connection, those of `requests` too. And it is never
-    /// closed before the other.
+    /// A separate connection, because `data_version` changes after commits of other connections, including `requests`.
+    ///
+    /// SQLite must not close this connection before the other.
     watches: Mutex<Connection>,
     wakers: Mutex<Wakers>,
 }
@@ -64,17 +66,17 @@ struct Wakers {
 }
 
 impl Database {
-    /// Makes the file and the table if they are not there, in the time of this call.
+    /// Creates the file and the table if they are missing, within the time of this call.
     pub(super) fn open(path: &Path, call: &CallContext) -> Result<Self, StoreError> {
         let mut file = DatabaseFile::prepare(path)?;
         let connections = [connect(&file, call)?, connect(&file, call)?];
-        // Both have read by then, so the files beside the database are there, and stay.
+        // Both connections have read, so the files beside the database exist and stay.
         file.remember_companions()?;
         let [requests, watches] = connections.map(Mutex::new);
         Ok(Self { file, requests, watches, wakers: Mutex::default() })
     }
 
-    /// What is in scope and the number of its state, unless that is `seen`.
+    /// Returns the records in scope and the number of the file's state, or `None` if the number is `seen`.
     fn read_if_changed(
         &self,
         scope: WatchScope<'_>,
@@ -82,7 +84,7 @@ impl Database {
         call: &CallContext,
     ) -> Result<Option<(i64, Records)>, StoreError> {
         self.attempt(&self.watches, call, |connection| {
-            // Before what it numbers: what is committed in between is read twice.
+            // Reads the number before the records. A commit in between is then read twice instead of missed.
             let number = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
             if seen == Some(number) {
                 return Ok(None);
@@ -91,13 +93,14 @@ impl Database {
         })
     }
 
-    /// What stands in the file that was opened, also where the path leads elsewhere by now; nothing if that cannot be read.
+    /// Returns the records of the opened file even if the path leads to another file now. Returns none if the read
+    /// fails.
     fn remains(&self, scope: WatchScope<'_>) -> Records {
         let connection = self.watches.try_lock_for(LOCK_WAIT);
         connection.and_then(|connection| select(&connection, scope).ok()).unwrap_or_default()
     }
 
-    /// What a watch waits at, and what it is to keep meanwhile.
+    /// Returns the signal of a watch, and a guard that keeps the signal registered.
     fn signal(&self) -> (CommitSignal, OnDrop<impl Fn()>) {
         let signal = CommitSignal::new(self.file.path(), self.file.wal());
         let mut wakers = self.wakers.lock();
@@ -116,7 +119,7 @@ impl Database {
         }
     }
 
-    /// Works on a connection until others do not keep it out, but never beyond the call.
+    /// Runs `work` on a connection, and retries while the file is locked until the call ends.
     fn attempt<T>(
         &self,
         connection: &Mutex<Connection>,
@@ -147,8 +150,8 @@ impl SqlTable for Database {
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
         let parameters = sql::insert_parameters(key, record);
         self.attempt(&self.requests, call, |connection| {
-            // In a transaction of its own, which is over, or has failed, when this returns. No RETURNING: with a row in hand a
-            // commit that fails is silent.
+            // SQLite has committed or rejected the row when this returns. `RETURNING` is unsuitable, because a failed
+            // commit is silent while a row is pending.
             let rows = connection.prepare_cached(INSERT)?.execute(params_from_iter(&parameters))?;
             let generation = (rows > 0).then(|| connection.last_insert_rowid());
             self.announce(rows);
@@ -172,7 +175,7 @@ impl SqlTable for Database {
     }
 
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
-        // Before anything is read: nothing falls between.
+        // The watch registers before its first read, so no change is missed.
         let (signal, _registered) = self.signal();
         let waker = signal.waker();
         let _hook = watch.cancel.on_cancel(move || waker.wake());
@@ -191,7 +194,7 @@ impl SqlTable for Database {
 }
 
 fn connect(file: &DatabaseFile, call: &CallContext) -> Result<Connection, StoreError> {
-    // No URI, and no file made: a path is a path, and the file is there.
+    // Disables URIs and the creation of files: a path is only a path, and the file exists.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file.path(), flags).map_err(|error| failed(file, error))?;
     let on = |work: &dyn Fn(&Connection) -> rusqlite::Result<()>| retry(file, call, || Some(work(&connection)));
@@ -199,7 +202,7 @@ fn connect(file: &DatabaseFile, call: &CallContext) -> Result<Connection, StoreE
     on(&|connection| connection.busy_timeout(Duration::ZERO))?;
     let mode = retry(file, call, || Some(write_ahead_log(&connection)))?;
     require_write_ahead_log(file.path(), &mode)?;
-    // Else a power cut takes back writes that were answered. `fullfsync` is for Apple's systems, where a sync is none without.
+    // Otherwise a power failure could revert confirmed writes. On Apple's systems, a sync needs `fullfsync`.
     on(&|connection| connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON"))?;
     on(&create_table)?;
     on(&|connection| select(connection, WatchScope::Key("")).map(drop))?;
@@ -209,7 +212,8 @@ fn connect(file: &DatabaseFile, call: &CallContext) -> Result<Connection, StoreE
     }
 }
 
-/// Rejects the table. SQLite cannot change a column, so the repair creates a table whose generations begin above the old ones.
+/// Rejects the table. SQLite cannot change a column, so the repair creates a table with greater generations than the
+/// old ones.
 fn wrong_column(file: &DatabaseFile, column: &str) -> StoreError {
     let why = sql::wrong_column(CREATE_TABLE, column, |_| {
         format!(
@@ -222,7 +226,7 @@ fn wrong_column(file: &DatabaseFile, column: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Rejected, format!("cannot use {}: {why}", file.path().display()))
 }
 
-/// The journal's mode after it was asked to be this one: SQLite says no by staying at another.
+/// Requests the write-ahead log and returns the resulting journal mode. SQLite keeps another mode if it cannot comply.
 fn write_ahead_log(connection: &Connection) -> rusqlite::Result<String> {
     connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
 }
@@ -232,7 +236,7 @@ fn require_write_ahead_log(path: &Path, mode: &str) -> Result<(), StoreError> {
         return Ok(());
     }
     let message = format!(
-        "{} stays in journal mode {mode:?}, and not in \"wal\": without it readers and writers keep each other out; use a \
+        "cannot use {}: SQLite keeps the journal mode {mode:?} instead of \"wal\"; use a \
          local file system with shared memory",
         path.display()
     );
@@ -267,7 +271,7 @@ fn observed(row: &Row<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
     observed.ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
 }
 
-/// Tries until others do not keep it out, but never beyond the call. `None` has waited for itself.
+/// Retries while the file is locked, until the call ends. `None` means that the attempt has already waited.
 fn retry<T>(
     file: &DatabaseFile,
     call: &CallContext,
@@ -281,13 +285,13 @@ fn retry<T>(
             None => continue,
             Some(Err(error)) if is_busy(&error) => {}
             Some(done) => {
-                // For what went well as for what failed: it may have been another file's, or too late.
+                // Checks after a success, too: the file may have been replaced, or the call may have ended.
                 file.check()?;
                 check(file, call)?;
                 return done.map_err(|error| failed(file, error));
             }
         }
-        // Two that wait for each other's writes do not do so in step.
+        // The random factor keeps two waiting processes out of step.
         watch_diff::wait(call, pause.mul_f64(0.5 + fastrand::f64()));
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
@@ -299,7 +303,7 @@ fn check(file: &DatabaseFile, call: &CallContext) -> Result<(), StoreError> {
     }
     if call.remaining().is_zero() {
         let message = format!(
-            "no answer from {} in time; it may be that another connection is in a long transaction on it",
+            "timeout while waiting for {}; another connection may be in a long transaction",
             file.path().display()
         );
         return Err(StoreError::new(StoreErrorKind::Timeout, message));
@@ -312,7 +316,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(code(error), Some(DatabaseBusy | DatabaseLocked | FileLockingProtocolFailed))
 }
 
-/// `None` for what SQLite has no part in.
+/// Returns `None` if the error is not SQLite's.
 fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
     match error {
         rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => Some(error.code),
@@ -324,22 +328,20 @@ fn failed(file: &DatabaseFile, error: rusqlite::Error) -> StoreError {
     use ErrorCode::*;
     let no_table = error.to_string().contains("no such table");
     let (kind, what_to_do) = match code(&error) {
-        Some(DiskFull) => (StoreErrorKind::Unavailable, "its disk is full, or the quota is used up: make room there"),
+        Some(DiskFull) => (StoreErrorKind::Unavailable, "the disk is full, or the quota is used up; make room"),
         Some(ReadOnly | PermissionDenied) => (
             StoreErrorKind::Forbidden,
             "the file, its -wal and -shm, and their directory must be writable for this user",
         ),
-        Some(ConstraintViolation | TooBig) => (StoreErrorKind::Rejected, "the table does not take such a record"),
+        Some(ConstraintViolation | TooBig) => (StoreErrorKind::Rejected, "the table cannot store this record"),
         Some(DatabaseCorrupt | NotADatabase) => {
-            (StoreErrorKind::Malformed, "stop every process that uses it, and restore or delete the file")
+            (StoreErrorKind::Malformed, "stop every process that uses the file, and restore or delete the file")
         }
-        // What is asked for is there, in a table of ours.
-        Some(Unknown) if no_table => (StoreErrorKind::NotFound, "SqliteStore::create_table makes the table"),
-        Some(Unknown) => {
-            (StoreErrorKind::Rejected, "its table `leasehold` must be the one of SqliteStore's documentation")
-        }
+        // The library's own table has all columns of the statements, so the table is missing or another one.
+        Some(Unknown) if no_table => (StoreErrorKind::NotFound, "create the table with SqliteStore::create_table"),
+        Some(Unknown) => (StoreErrorKind::Rejected, "the table `leasehold` must be as in SqliteStore's documentation"),
         Some(_) => (StoreErrorKind::Unavailable, "SQLite cannot use the file now"),
-        None => (StoreErrorKind::Malformed, "a row of the table `leasehold` is not as this library writes it"),
+        None => (StoreErrorKind::Malformed, "a row of the table `leasehold` was not written by this library"),
     };
     StoreError::new(kind, format!("{}: {error}: {what_to_do}", file.path().display())).with_source(error)
 }

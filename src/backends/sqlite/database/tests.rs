@@ -5,7 +5,7 @@ use crate::store::Store;
 use crate::util::cancel::CancelToken;
 use crate::util::sync::channel;
 
-/// Returns a database of a test's own, and its path.
+/// Returns a new database, its path, and its directory.
 fn database() -> (Database, PathBuf, tempfile::TempDir) {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("election.db");
@@ -46,14 +46,14 @@ fn file_size_limit_is_a_named_error() {
     let error = database.insert("jobs", &record, &call()).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("make room"), "{error}");
-    assert!(database.select("jobs", &call()).unwrap().is_none(), "reads go on");
+    assert!(database.select("jobs", &call()).unwrap().is_none(), "reads still work");
 }
 
 #[test]
 fn each_code_of_sqlite_is_a_kind_of_failure() {
     use StoreErrorKind::{Forbidden, Malformed, NotFound, Rejected, Unavailable};
     let (database, _, _scratch) = database();
-    // The code of SQLite, its message, the kind, and whether the statement is repeated.
+    // The code of SQLite, its message, the kind of error, and whether the statement is repeated.
     for (code, message, kind, is_repeated) in [
         (13, "full", Unavailable, false),
         (8, "readonly", Forbidden, false),
@@ -95,7 +95,7 @@ fn late_result_is_discarded() {
     assert_eq!(done.unwrap_err().kind(), StoreErrorKind::Timeout);
 }
 
-/// Elsewhere nobody can, while it is open.
+/// On other systems, an open file can be neither deleted nor replaced.
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_replaced_under_a_statement_makes_it_no_answer() {
@@ -117,7 +117,7 @@ fn a_thread_that_waits_for_another_ends_with_its_call() {
     assert!(database.select("jobs", &call()).unwrap().is_none());
 }
 
-/// As on a system without it, or with none of its instances left.
+/// Behaves as on a system without inotify, or without free inotify instances.
 #[test]
 fn without_inotify_changes_of_all_processes_are_reported() {
     let (mut database, path, _scratch) = database();
@@ -148,7 +148,7 @@ fn without_inotify_changes_of_all_processes_are_reported() {
     assert!(database.wakers.lock().of.is_empty());
 }
 
-/// Else a term that began just before outlasts its file by a renew deadline.
+/// Otherwise a term could outlast its deleted file by a renew deadline.
 #[cfg(unix)]
 #[test]
 fn unreported_record_is_deleted_when_its_file_is() {

@@ -1,4 +1,4 @@
-//! What is known of leases by following their records, without I/O or a clock: changes become events.
+//! The state of leases, derived from changes of their records. Pure: no I/O, no clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use leasehold::LeaderElectionRecord;
 use leasehold::util::clock::{Moment, Now};
 use serde::Serialize;
 
-/// What a store has told of the leases that are followed.
+/// An update from the store about the followed leases.
 #[derive(Debug)]
 pub enum Update {
-    /// A watch stands, of `key` or of all: versions may begin anew, as after a restored backup.
+    /// A watch of `key`, or of all keys, has opened. Versions may restart, for example after a restored backup.
     Opened {
         key: Option<Box<str>>,
         from_scratch: bool,
     },
-    /// What a linearizable read has found.
+    /// The result of a linearizable read.
     Read {
         key: Box<str>,
         found: Option<(LeaderElectionRecord, u64)>,
@@ -30,7 +30,7 @@ pub enum Update {
         key: Box<str>,
         version: u64,
     },
-    /// The watch has told all that is there.
+    /// The watch has delivered every existing record.
     ToldAll {
         key: Option<Box<str>>,
     },
@@ -52,27 +52,27 @@ pub struct LeaseEvent {
     pub at: Now,
     pub key: Box<str>,
     pub what: EventKind,
-    /// Who was in the record before, where that is another.
+    /// The previous holder, if it differs.
     pub previous_holder: Option<String>,
-    /// As it is after the event.
+    /// The state after the event.
     pub lease: LeaseView,
 }
 
-/// What is known of a lease.
+/// The state of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseView {
-    /// `None`: there is none.
+    /// `None` if there is no record.
     pub record: Option<LeaderElectionRecord>,
     pub version: Option<u64>,
-    /// How many renewals were seen.
+    /// The number of observed renewals.
     pub renewals: u64,
-    /// No change was received for as long as the record asks others to wait.
+    /// No change was received for the published lease duration.
     pub has_expired: bool,
-    /// When the record was received that stands, by the local clock.
+    /// The local time at which the record was received.
     received: Moment,
-    /// What the watch tells of versions up to this is known.
+    /// Versions up to this one were delivered by the watch.
     known: u64,
-    /// The watch that stands has told of it.
+    /// The open watch has delivered the record.
     is_told: bool,
 }
 
@@ -81,7 +81,7 @@ impl LeaseView {
         self.record.as_ref()?.holder()
     }
 
-    /// `None` when nobody holds it, or its holder does not say for how long.
+    /// Returns the time left, or `None` without a holder or duration.
     pub fn remaining(&self, now: Moment) -> Option<Duration> {
         Some(self.expiry()?.since(now))
     }
@@ -94,21 +94,21 @@ impl LeaseView {
     }
 }
 
-/// The leases that are followed.
+/// The followed leases.
 #[derive(Debug)]
 pub struct Leases {
     leases: BTreeMap<Box<str>, LeaseView>,
     of: Which,
 }
 
-/// Which leases are followed.
+/// The selection of followed leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// Those with given names: one that is deleted is remembered.
+    /// Leases with given names. A deleted lease is remembered.
     Named,
-    /// All. One that is deleted is forgotten.
+    /// All leases. A deleted lease is forgotten.
     All,
-    /// All, where most objects are none: those without any record are left out.
+    /// All objects, most of which are not leases: objects without a record are left out.
     AllRecords,
 }
 
@@ -121,7 +121,7 @@ impl Leases {
         self.leases.iter().map(|(key, lease)| (&**key, lease))
     }
 
-    /// What follows from an update that was received at `at`.
+    /// Returns the events of an update that was received at `at`.
     pub fn apply(&mut self, update: Update, at: Now) -> Vec<LeaseEvent> {
         match update {
             Update::Opened { key, from_scratch } => {
@@ -149,17 +149,17 @@ impl Leases {
         }
     }
 
-    /// The leases that have run out by the local clock, each once.
+    /// Returns the leases that have expired by the local clock, each once.
     pub fn expire(&mut self, now: Now) -> Vec<LeaseEvent> {
         self.leases.iter_mut().filter_map(|(key, lease)| expire(key, lease, now)).collect()
     }
 
-    /// When the next one runs out, by the local clock.
+    /// Returns the next expiry by the local clock.
     pub fn next_expiry(&self) -> Option<Moment> {
         self.leases.values().filter(|lease| !lease.has_expired).filter_map(LeaseView::expiry).min()
     }
 
-    /// What follows from a change of one lease; before it, that the lease had run out.
+    /// Returns the events of a change of one lease, preceded by its expiry.
     fn of_one(
         &mut self,
         key: Box<str>,
@@ -174,7 +174,7 @@ impl Leases {
         self.leases.iter_mut().filter(move |(key, _)| of.is_none_or(|of| of == &***key))
     }
 
-    /// Whether that or something later was told already: events may come late, and twice.
+    /// Returns `true` if this version or a later one was delivered. Events may arrive late and twice.
     fn is_known(&mut self, key: &str, version: u64) -> bool {
         self.leases.get_mut(key).is_some_and(|lease| {
             lease.is_told = true;
@@ -217,13 +217,13 @@ impl Leases {
         Some(LeaseEvent { at, key, what: what?, previous_holder, lease })
     }
 
-    /// There is no such record. `None` where it is not known with which version that came.
+    /// Records the absence of a record. `None` if the version of the absence is unknown.
     fn is_gone(&mut self, key: Box<str>, version: Option<u64>, at: Now) -> Option<LeaseEvent> {
         let previous = self.leases.get(&key);
         let was = previous.and_then(|lease| lease.record.as_ref());
         let what = match (previous, was) {
             (_, Some(_)) => Some(EventKind::Deleted),
-            // Of many one hears only when they go.
+            // A watch of all keys delivers an absence only as a deletion.
             (None, None) => (self.of == Which::Named).then_some(EventKind::Unheld),
             (Some(_), None) => None,
         };
@@ -248,7 +248,7 @@ fn expire(key: &str, lease: &mut LeaseView, now: Now) -> Option<LeaseEvent> {
     Some(LeaseEvent { at, key: key.into(), what: EventKind::Expired, previous_holder: None, lease: lease.clone() })
 }
 
-/// Programs that count no terms tell them by the holder alone.
+/// Without a count of terms, only the holder shows a new term.
 fn is_same_term(one: &LeaderElectionRecord, other: &LeaderElectionRecord) -> bool {
     one.uid == other.uid
         && one.holder() == other.holder()

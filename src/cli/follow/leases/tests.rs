@@ -1,4 +1,4 @@
-//! In virtual time: the local clock is what a test says.
+//! Tests in virtual time, on a local clock that the test sets.
 
 use std::time::SystemTime;
 
@@ -41,7 +41,7 @@ fn opened(from_scratch: bool) -> Update {
     Update::Opened { key: None, from_scratch }
 }
 
-/// What it says, to whom it was, and to whom it is.
+/// Returns kind, previous holder and holder of each event.
 fn said(events: &[LeaseEvent]) -> Vec<(EventKind, Option<&str>, Option<&str>)> {
     events.iter().map(|event| (event.what, event.previous_holder.as_deref(), event.lease.holder())).collect()
 }
@@ -87,7 +87,7 @@ fn lease_expires_once_by_the_local_clock_until_it_changes() {
     let renewed = leases.apply(changed(held("a", 0, 2), 8), at(100));
     assert_eq!(said(&renewed), [(Renewed, None, Some("a"))]);
     assert!(!renewed[0].lease.has_expired && leases.next_expiry() == Some(at(115).local));
-    // Nobody was told in time: both, and in order.
+    // Both events are late, and in order.
     let late = leases.apply(changed(held("b", 1, 3), 9), at(120));
     assert_eq!(said(&late), [(Expired, None, Some("a")), (NewLeader, Some("a"), Some("b"))]);
     assert_eq!((late[0].at, late[1].at), (at(115), at(120)));
@@ -130,7 +130,7 @@ fn deleted_leases_are_forgotten_after_a_watch_restart_too() {
         [(Deleted, Some("a"), None)]
     );
     assert_eq!(leases.iter().len(), 2);
-    // One that goes on where it ended tells only what is new.
+    // A resumed watch delivers only new changes.
     leases.apply(opened(false), at(2));
     assert_eq!(said(&leases.apply(Update::ToldAll { key: None }, at(2))), []);
     leases.apply(opened(true), at(3));

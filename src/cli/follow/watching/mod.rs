@@ -1,4 +1,4 @@
-//! The thread that follows one lease, or all: it watches, and begins anew for ever.
+//! The thread that follows one lease or all leases. It watches, and restarts forever.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -16,60 +16,62 @@ use super::leases::Update;
 use leasehold::util::backoff::Backoff;
 use leasehold::util::clock::Now;
 
-/// A watch that works lasts longer than this.
+/// A working watch lasts longer than this.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
-/// How long a read may take.
+/// The time limit of a read.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the thread tells.
+/// A message of the thread.
 pub enum FollowMessage {
     Update(Update, Now),
-    /// A level of the log, and a line: the store cannot be followed for now, or is followed again.
+    /// A log line and its level: the store cannot be followed at the moment, or is followed again.
     Trouble(Level, String),
-    /// What cannot mend by itself.
+    /// A permanent error.
     Failed(String),
 }
 
-/// The watch that stands, and when it began.
+/// The open watch, and the time of its start.
 #[derive(Clone, Default)]
 pub struct CurrentWatch(Arc<Mutex<Option<(CancelToken, Instant)>>>);
 
 impl CurrentWatch {
-    /// Has another take its place, which begins with a read: one whose connection was cut in silence tells nothing for long.
+    /// Replaces the watch by one that starts with a read.
+    ///
+    /// A silently broken connection would deliver no event for a long time.
     pub fn restart(&self) {
         let current = self.0.lock().clone();
-        // One that has just begun has been read, and many leases may run out at once.
+        // A new watch has just read the record, and many leases may expire at once.
         if let Some((cancel, _)) = current.filter(|(_, began)| began.elapsed() >= SHORTEST_LEASE) {
             cancel.cancel();
         }
     }
 }
 
-/// The reason why the thread ends, or a watch.
+/// The reason for the end of the thread or of a watch.
 enum Stop {
-    /// Nobody receives the messages.
+    /// The receiver of the messages is gone.
     Gone,
     Failed(StoreError),
 }
 
 pub struct FollowThread {
     store: Arc<dyn Store>,
-    /// `None`: all.
+    /// `None` for all leases.
     key: Option<Box<str>>,
     tell: Sender<FollowMessage>,
     current: CurrentWatch,
-    /// Where the next watch begins.
+    /// The start position of the next watch.
     from: Option<Cursor>,
-    /// It has worked once: what does not later may do so again.
+    /// The watch has worked once, so a later error may be transient.
     has_worked: bool,
-    /// The watch that stands, or the last one, has told something.
+    /// The current or last watch has delivered an event.
     has_told: bool,
-    /// What kept it from working, and was told.
+    /// The reported obstacle.
     trouble: Option<String>,
     backoff: Backoff,
 }
@@ -89,7 +91,7 @@ impl FollowThread {
         }
     }
 
-    /// Until nobody hears it any more.
+    /// Runs until the receiver is gone.
     pub fn run(mut self) {
         while let Ok(pause) = self.follow() {
             sleep(pause);
@@ -136,13 +138,13 @@ impl FollowThread {
         }
     }
 
-    /// Passes on what a watch says.
+    /// Passes on an event of a watch.
     fn hear(&mut self, event: WatchEvent, from_scratch: bool, cancel: &CancelToken) -> Result<(), Stop> {
         match event {
             WatchEvent::Opened => {
                 let key = self.key.clone();
                 self.update(Update::Opened { key: key.clone(), from_scratch })?;
-                // Of a record that is not there a watch tells nothing, and from now on nothing is missed.
+                // A watch delivers nothing for an absent record, so no event is missing from here on.
                 if let Some(key) = key {
                     let call = CallContext::new(READ_TIMEOUT, cancel.clone());
                     let found = self.store.get(&key, &call).map_err(Stop::Failed)?.map(parts);
@@ -164,7 +166,7 @@ impl FollowThread {
         Ok(())
     }
 
-    /// It works: one that opens and tells nothing does not.
+    /// Reports a recovery, but only after an event: an open watch without events proves nothing.
     fn tell(&mut self, update: Update) -> Result<(), Stop> {
         self.has_told = true;
         if self.trouble.take().is_some() {
@@ -172,7 +174,7 @@ impl FollowThread {
                 Some(key) => self.store.describe(key),
                 None => self.store.location().unwrap_or_else(|| "the store".to_owned()),
             };
-            self.send(FollowMessage::Trouble(Level::Info, format!("{what} is followed again")))?;
+            self.send(FollowMessage::Trouble(Level::Info, format!("following {what} again")))?;
         }
         self.update(update)
     }
@@ -185,7 +187,7 @@ impl FollowThread {
         self.tell.send(message).map_err(|_| Stop::Gone)
     }
 
-    /// How long to wait after that.
+    /// Returns the pause after an error.
     fn failed(&mut self, error: &StoreError) -> Result<Duration, Stop> {
         if error.kind() == StoreErrorKind::Expired {
             self.from = None;
@@ -198,20 +200,20 @@ impl FollowThread {
         }
         if self.trouble.as_ref() != Some(&why) {
             self.trouble = Some(why.clone());
-            self.send(FollowMessage::Trouble(Level::Warn, format!("{why}; trying again until it works")))?;
+            self.send(FollowMessage::Trouble(Level::Warn, format!("{why}; retrying")))?;
         }
         Ok(self.back_off().max(error.retry_after().unwrap_or_default()))
     }
 
-    /// Longer each time, up to half a minute.
+    /// Doubles the pause, up to half a minute.
     fn back_off(&mut self) -> Duration {
         let pause = self.backoff.pause(Duration::from_secs(1), LONGEST_PAUSE);
-        // Those who lost one server must not come back together.
+        // Clients that lost one server must not return at the same time.
         pause.mul_f64(0.5 + 0.5 * fastrand::f64())
     }
 }
 
-/// Without the rest of the object, which may be large.
+/// Drops the rest of the object, which may be large.
 fn parts(observed: VersionedRecord) -> (LeaderElectionRecord, u64) {
     (observed.record, observed.version)
 }

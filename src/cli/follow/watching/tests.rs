@@ -1,4 +1,4 @@
-//! On stores that fail as they are told to.
+//! Tests on stores that fail as scripted.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Fails as often as it is told to, and then is a store.
+/// A store that fails a number of times, and then works.
 #[derive(Default)]
 struct Failing {
     store: MemoryStore,
@@ -130,7 +130,7 @@ impl Followed {
 }
 
 impl Drop for Followed {
-    /// So that the thread finds that nobody hears it.
+    /// Closes the channel, so that the thread ends.
     fn drop(&mut self) {
         self.told = bounded(0).1;
         self.end_watch();
@@ -142,9 +142,9 @@ fn obstacle_and_its_end_are_reported_once() {
     let kinds = [StoreErrorKind::Unavailable, StoreErrorKind::Unavailable];
     let store = Failing::new(&kinds, &[]);
     let followed = follow(&store, Some("jobs"));
-    let why = "Unavailable: do something; trying again until it works".to_owned();
+    let why = "Unavailable: do something; retrying".to_owned();
     assert_eq!(followed.trouble(), Ok((Level::Warn, why)));
-    assert_eq!(followed.trouble(), Ok((Level::Info, "jobs in memory is followed again".to_owned())));
+    assert_eq!(followed.trouble(), Ok((Level::Info, "following jobs in memory again".to_owned())));
     assert_eq!(followed.record(), ("jobs".into(), None));
     store.make("jobs");
     assert_eq!(followed.record(), ("jobs".into(), Some("a".into())));
@@ -162,7 +162,7 @@ fn permanent_error_ends_the_command_only_at_the_start() {
     assert_eq!(followed.record(), ("jobs".into(), None));
     store.watches.lock().push_back(StoreErrorKind::Forbidden);
     followed.end_watch();
-    let why = "Forbidden: do something; trying again until it works".to_owned();
+    let why = "Forbidden: do something; retrying".to_owned();
     assert_eq!(followed.trouble(), Ok((Level::Warn, why)));
     assert!(matches!(followed.trouble(), Ok((Level::Info, _))));
 }
@@ -173,7 +173,7 @@ fn a_watch_goes_on_where_one_has_ended_unless_that_is_forgotten() {
     let followed = follow(&store, None);
     store.make("one");
     assert_eq!(followed.record(), ("one".into(), Some("a".into())));
-    // Only then does the next watch not tell it again.
+    // After this message, the next watch does not repeat the record.
     loop {
         if let FollowMessage::Update(Update::ToldAll { key: None }, _) =
             followed.told.recv_timeout(SOON).expect("it tells")

@@ -1,4 +1,4 @@
-//! The supervisor's hold on the guardian.
+//! The supervisor's side of the guardian.
 
 pub mod process;
 
@@ -20,38 +20,40 @@ use super::descendants;
 use super::messages::{GuardianLink, GuardianReport, Order, OrderKind};
 use crate::log::COMMAND;
 
-/// How long a process of ours may take to begin, or to end.
+/// The time limit for the start and for the end of a guardian.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Between two looks at what is being ended.
+/// The interval between checks of a process that is being killed.
 const ROUND: Duration = Duration::from_millis(1);
 
-/// What a guardian is to start when it is told to.
+/// The command that a guardian starts on order.
 pub struct Guarded {
     pub arguments: Vec<OsString>,
-    /// Beside what is in our environment.
+    /// Additions to the environment of this process.
     pub environment: [(&'static str, String); 2],
 }
 
-/// A guardian, which ends what it guards and then itself when this is dropped.
+/// A guardian. When dropped, ends the command and then itself.
 pub struct Guardian {
     process: Child,
     link: Arc<GuardianLink>,
-    /// What it says. Disconnected: it is gone.
+    /// The reports of the guardian. Disconnected if the guardian is gone.
     pub reports: Receiver<GuardianReport>,
     last: u64,
     acknowledged: u64,
-    /// The last order at the tick before, and for how many ticks one is not acknowledged.
+    /// The last order at the previous tick, and the number of ticks that an order has been unacknowledged.
     before: u64,
     silent: u32,
 }
 
-/// The guardian does not answer, or is gone, and why that is thought.
+/// The guardian does not answer or is gone, with the evidence.
 #[derive(Debug)]
 pub struct Lost(pub String);
 
 impl Guardian {
-    /// Starts one for a command. From the main thread, whose children are known by that.
+    /// Starts a guardian for a command.
+    ///
+    /// Must run on the main thread, whose children are known by that.
     pub fn start(guarded: &Guarded) -> io::Result<Self> {
         let (link, theirs) = GuardianLink::pair()?;
         let process = Command::new("/proc/self/exe")
@@ -72,7 +74,7 @@ impl Guardian {
         let guardian = Self { process, link, reports, last: 0, acknowledged: 0, before: 0, silent: 0 };
         match guardian.reports.recv_timeout(PATIENCE) {
             Ok(GuardianReport::Ready) => Ok(guardian),
-            _ => Err(io::Error::other("the guardian did not begin")),
+            _ => Err(io::Error::other("the guardian did not start")),
         }
     }
 
@@ -83,17 +85,17 @@ impl Guardian {
     pub fn order_with(&mut self, what: OrderKind, attached: Option<BorrowedFd<'_>>) -> Result<(), Lost> {
         let number = self.last + 1;
         let sent = self.link.send(&Order { number, what }, attached);
-        sent.map_err(|error| Lost(format!("it cannot be told anything: {error}")))?;
+        sent.map_err(|error| Lost(format!("cannot be reached: {error}")))?;
         self.last = number;
         Ok(())
     }
 
-    /// Has it be ready for a start, which is sooner done then. That it is lost shows at the next order.
+    /// Prepares a start, which then takes less time. A lost guardian shows at the next order.
     pub fn prepare(&mut self) {
         let _ = self.order(OrderKind::Prepare);
     }
 
-    /// Has it end, with what it guards. Dropping this waits for that.
+    /// Orders the end of the guardian and the command. Dropping this waits for the end.
     pub fn dismiss(&self) {
         let _ = shutdown(&*self.link, Shutdown::Both);
     }
@@ -102,8 +104,10 @@ impl Guardian {
         self.acknowledged = self.acknowledged.max(number);
     }
 
-    /// To be called again and again, each time after an order: after `patience` of these calls more without its acknowledgement it is
-    /// lost. Calls are counted, and not time, because this process may have been stopped in the meantime.
+    /// Checks the guardian; called once per tick, after an order.
+    ///
+    /// After `patience` more calls without an acknowledgement, the guardian is lost. Calls are counted instead of time
+    /// because this process may have been stopped.
     pub fn tick(&mut self, patience: u32) -> Result<(), Lost> {
         let is_silent = self.acknowledged < self.before;
         self.silent = if is_silent { self.silent + 1 } else { 0 };
@@ -111,20 +115,22 @@ impl Guardian {
             self.before = self.last;
         }
         if self.silent >= patience {
-            return Err(Lost("it does not answer".to_owned()));
+            return Err(Lost("does not answer".to_owned()));
         }
         Ok(())
     }
 
-    /// Ends the guardian with all that it guards, and what it has left to this process. False if something is left after `limit`, which
-    /// is counted in rounds, because this process may be stopped in the meantime.
+    /// Kills the guardian, the command, and the processes left to this process.
+    ///
+    /// Returns `false` if a process is left after `limit`. The limit is counted in rounds because this process may be
+    /// stopped.
     pub fn kill(&mut self, limit: Duration) -> bool {
-        // While there is still one of us that would do so if this process were killed now.
+        // As long as the guardian lives, it would still kill the command if this process were killed.
         descendants::kill_below(Pid::from_child(&self.process));
         let _ = self.process.kill();
         for _ in 0..=limit.as_nanos() / ROUND.as_nanos() {
-            // Only when it has ended is all that it had adopted left to us, and whoever ends here leaves its own children to us: so
-            // there is nothing any more only when there is nothing to be ended.
+            // The processes that the guardian has adopted come to this process only after the guardian has ended. A
+            // dying process leaves its children to this process. So none is left only if none is found.
             let has_ended = !matches!(self.process.try_wait(), Ok(None));
             match self.adopted() {
                 Ok(left) if left.is_empty() && has_ended => return true,
@@ -132,14 +138,16 @@ impl Guardian {
                     descendants::kill(&left);
                     descendants::reap(&left);
                 }
-                Err(error) => log::warn!(target: COMMAND, "what is left of the command is not known: /proc: {error}"),
+                Err(error) => {
+                    log::warn!(target: COMMAND, "cannot find the remaining processes of the command in /proc: {error}")
+                }
             }
             thread::sleep(ROUND);
         }
         false
     }
 
-    /// Takes note of the end of processes that others have left to this one.
+    /// Reaps the children that other processes have left to this process.
     pub fn reap_adopted(&self) {
         descendants::reap(&self.adopted().unwrap_or_default());
     }
@@ -152,7 +160,7 @@ impl Guardian {
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        // Who listens to it ends as well.
+        // The receiver of the reports ends as well.
         self.dismiss();
         let until = Instant::now() + PATIENCE;
         while let Ok(None) = self.process.try_wait() {
@@ -171,7 +179,7 @@ fn listen(link: &GuardianLink, sender: &Sender<GuardianReport>) {
         let report = match link.next() {
             Ok(Some((report, _))) => report,
             Ok(None) => return,
-            Err(error) => return log::error!(target: COMMAND, "the guardian cannot be heard: {error}"),
+            Err(error) => return log::error!(target: COMMAND, "cannot read from the guardian: {error}"),
         };
         if sender.send(report).is_err() {
             return;

@@ -1,4 +1,6 @@
-//! The guardian's process: it starts the command, and ends it when the term is over, whatever has become of the supervisor.
+//! The guardian's process: starts the command, and ends the command with the term.
+//!
+//! The guardian does so even if the supervisor is stopped or killed.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -23,23 +25,25 @@ use super::super::signals::not_ignored;
 use super::super::times::{KillSchedule, KillStep, boot_time};
 use super::super::{command, descendants};
 
-/// What the supervisor starts it by.
+/// The name of the hidden subcommand of the guardian.
 pub const NAME: &str = "__guardian";
 
-/// How long to wait for what was killed, before what has been started meanwhile is killed as well. It grows to the longer where
-/// something cannot be killed.
+/// The time to wait for killed processes, before new ones are killed as well. The time grows to the longer value if a
+/// process cannot be killed.
 const ROUND: Duration = Duration::from_millis(1);
 const LONGEST_ROUND: Duration = Duration::from_millis(50);
 
-/// How often to look at the command, whether or not anything is told of it.
+/// The interval at which the command is checked without an event.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Guards what `arguments` say, until the supervisor is gone and nothing of it is left.
+/// Guards the command of `arguments`.
+///
+/// Returns when the supervisor is gone and no process of the command is left.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     match GuardianProcess::new(arguments).and_then(GuardianProcess::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("the guardian has ended: {error}"));
+            say(&format!("guardian failed: {error}"));
             ExitCode::from(command::FAILED)
         }
     }
@@ -47,43 +51,43 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
 
 struct GuardianProcess {
     arguments: Vec<OsString>,
-    /// To the supervisor. `None`: it is gone.
+    /// The socket to the supervisor, or `None` if the supervisor is gone.
     link: Option<GuardianLink>,
     timer: OwnedFd,
     children: UnixStream,
     signals: UnixStream,
-    /// What is to become the next command. There is none while one runs.
+    /// The process that becomes the next command. There is none while a command runs.
     prepared: Option<Prepared>,
     running: Option<RunningCommand>,
-    /// Whether it has passed on that somebody has told it to end.
+    /// `true` if the guardian has reported that it received a signal to end.
     has_asked: bool,
 }
 
-/// A command, from its start until nothing of it is left.
+/// A command, from its start until none of its processes is left.
 struct RunningCommand {
     pid: Pid,
     schedule: KillSchedule,
     has_ended: bool,
-    /// How often what is left was killed.
+    /// The number of rounds in which the remaining processes were killed.
     rounds: u32,
 }
 
 impl GuardianProcess {
     fn new(arguments: Vec<OsString>) -> io::Result<Self> {
-        // What the command's processes leave behind comes to us.
+        // Orphans of the command become children of this process.
         set_child_subreaper(Some(getpid()))?;
         let _ = rustix::thread::set_name(c"leasehold");
         let link = GuardianLink::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
         let signals = signalled(&not_ignored(&[SIGTERM, SIGINT])?)?;
-        // Whoever sends these to all of us means the command, and the supervisor passes them on.
+        // A signal to the whole group is meant for the command, and the supervisor passes it on.
         for signal in not_ignored(&[SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])? {
             flag::register(signal, Arc::default())?;
         }
         let children = signalled(&[SIGCHLD])?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        // Whoever else starts us has no such socket on our stdin.
+        // Only `leasehold run` puts such a socket on stdin.
         let told = link.send(&GuardianReport::Ready, None);
-        told.map_err(|error| io::Error::other(format!("{NAME} is for leasehold run itself: {error}")))?;
+        told.map_err(|error| io::Error::other(format!("{NAME} is internal to leasehold run: {error}")))?;
         Ok(Self {
             arguments,
             link: Some(link),
@@ -100,7 +104,7 @@ impl GuardianProcess {
         while self.link.is_some() || self.running.is_some() {
             let timeout = self.set_timer()?;
             self.wait(timeout)?;
-            // Once, until the supervisor is heard again: what is more important has to fit, too.
+            // Sent once until the supervisor answers, because more important reports must fit, too.
             if drain(&mut self.signals) && !std::mem::replace(&mut self.has_asked, true) {
                 self.report(&GuardianReport::AskedToStop);
             }
@@ -115,11 +119,11 @@ impl GuardianProcess {
         Ok(())
     }
 
-    /// Sets the timer to what is next. Gives how long to wait at most, whatever happens.
+    /// Sets the timer to the next action. Returns the longest time to wait for an event.
     fn set_timer(&self) -> io::Result<Option<Duration>> {
         let round = self.running.as_ref().filter(|running| running.rounds > 0);
         let round = round.map(|running| ROUND.saturating_mul(1 << (running.rounds / 16).min(8)).min(LONGEST_ROUND));
-        // Zero unsets it, and what has passed is now.
+        // Zero would unset the timer, and a time in the past means now.
         let at = match &self.running {
             Some(running) if round.is_none() => running.schedule.next().0.max(Duration::from_nanos(1)),
             _ => Duration::ZERO,
@@ -127,7 +131,7 @@ impl GuardianProcess {
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let once = Itimerspec { it_interval: never, it_value: Timespec::try_from(at).unwrap_or(never) };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
-        // Whoever started us may have had SIGCHLD blocked: then its end is noticed by looking.
+        // SIGCHLD may have been blocked by the parent process: then only a check notices the end.
         Ok(round.or(self.running.is_some().then_some(LOOK)))
     }
 
@@ -138,7 +142,7 @@ impl GuardianProcess {
         wait_for(&mut polled, timeout)
     }
 
-    /// What the supervisor says, as long as it says anything.
+    /// Handles the orders of the supervisor.
     fn hear(&mut self) -> io::Result<()> {
         while let Some(link) = &self.link {
             match link.receive::<Order>() {
@@ -154,8 +158,8 @@ impl GuardianProcess {
                     let is_news = self.running.as_ref().is_some_and(|running| !running.schedule.is_terminated());
                     self.stop(false);
                     if is_news {
-                        // There is no time to wait for who reads it.
-                        print("leasehold: the supervisor is gone: the command is told to end\n", Duration::ZERO);
+                        // A blocked reader must not delay the kill.
+                        print("leasehold: the supervisor is gone, stopping the command\n", Duration::ZERO);
                     }
                 }
             }
@@ -165,7 +169,7 @@ impl GuardianProcess {
 
     fn obey(&mut self, what: OrderKind, stdin: Option<OwnedFd>) {
         match (what, &mut self.running) {
-            // What fails now is told when it is to start.
+            // An error here appears again at the start, and is reported there.
             (OrderKind::Prepare, None) if self.prepared.is_none() => {
                 self.prepared = Prepared::start(&self.arguments).ok()
             }
@@ -184,7 +188,7 @@ impl GuardianProcess {
                 }
             }
             (OrderKind::Start { .. }, Some(_)) => {
-                let error = "another command is not gone yet".to_owned();
+                let error = "another command is still running".to_owned();
                 self.report(&GuardianReport::NotStarted { code: command::NOT_EXECUTABLE, error });
             }
             (OrderKind::Valid { until }, Some(running)) => running.schedule.extend(until),
@@ -201,7 +205,7 @@ impl GuardianProcess {
 
     fn start(&mut self, begin: &Begin, stdin: Option<OwnedFd>) -> io::Result<Pid> {
         let stdin = stdin.as_ref().map(AsFd::as_fd);
-        // Somebody may have ended the one that waits.
+        // The waiting process may have been killed.
         let prepared = self.prepared.take().filter(|prepared| prepared.begin(begin, stdin).is_ok());
         if let Some(prepared) = prepared {
             return Ok(prepared.pid);
@@ -211,7 +215,7 @@ impl GuardianProcess {
         Ok(started.pid)
     }
 
-    /// Tells the command to end, once.
+    /// Sends SIGTERM to the command, once.
     fn stop(&mut self, is_told: bool) {
         let Some(running) = self.running.as_mut().filter(|running| !running.schedule.is_terminated()) else { return };
         running.schedule.terminated(boot_time());
@@ -232,7 +236,7 @@ impl GuardianProcess {
         });
         running.has_ended |= end.is_some();
         if running.has_ended && !running.schedule.is_terminated() {
-            // It has ended by itself: what it left behind is not its work any more.
+            // The command ended by itself, so its remaining processes are no longer its work.
             running.schedule.kill();
         }
         if let Some(end) = end {
@@ -244,7 +248,7 @@ impl GuardianProcess {
         }
     }
 
-    /// What is due by the time.
+    /// Carries out the action that is due.
     fn act(&mut self) {
         let Some(running) = &mut self.running else { return };
         match running.schedule.due(boot_time()) {
@@ -253,7 +257,7 @@ impl GuardianProcess {
                 self.report(&GuardianReport::Terminated);
             }
             Some(KillStep::Kill) => {
-                // What may not end is not allowed to begin anything either.
+                // A process that may not end must not start another one.
                 running.schedule.kill();
                 running.rounds = running.rounds.saturating_add(1);
                 let is_first = running.rounds == 1;
@@ -268,13 +272,14 @@ impl GuardianProcess {
 
     fn report(&self, report: &GuardianReport) {
         if let Some(link) = &self.link {
-            // It fits: as many are unread at most as a command has stages, and as there are orders that were not acknowledged.
+            // The report fits: the number of unread reports is limited by the stages of a command and the
+            // unacknowledged orders.
             let _ = link.send(report, None);
         }
     }
 }
 
-/// A stream that becomes readable at each of these signals, which do nothing else then.
+/// A stream that becomes readable at each of these signals, which have no other effect then.
 fn signalled(signals: &[i32]) -> io::Result<UnixStream> {
     let (reader, writer) = UnixStream::pair()?;
     reader.set_nonblocking(true)?;
@@ -284,7 +289,7 @@ fn signalled(signals: &[i32]) -> io::Result<UnixStream> {
     Ok(reader)
 }
 
-/// Whether there was anything.
+/// Returns `true` if there was a byte.
 fn drain(stream: &mut UnixStream) -> bool {
     let mut buffer = [0; 64];
     let mut any = false;

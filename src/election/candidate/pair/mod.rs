@@ -1,8 +1,7 @@
-//! Two elections with one term, for a fleet that moves from one kind of object to another. Like a session it is without I/O,
-//! thread or channel.
+//! Two elections with one term, to migrate a fleet from one kind of object to another.
 //!
-//! No compare-and-swap spans two objects, so each record has an election of its own, with all of its rules. What is added is
-//! when which of them campaigns, and what of theirs counts for the term of both.
+//! No compare-and-swap includes two objects, so each record has its own election with all rules. A pair decides when each
+//! election campaigns, and derives the common term. Like a session, a pair has no I/O, threads or channels.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,15 +20,17 @@ use crate::store::StoreOperation;
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 
-/// A candidacy on two records. It campaigns for the secondary only while it holds the primary, its term is valid while both
-/// terms are, and the loss of one ends both. The secondary is released first.
+/// A candidacy on two records.
 ///
-/// It is driven as a [`Session`] is, but that each of its sides has its own requests and its own watch.
+/// A pair campaigns for the secondary only while the pair holds the primary. The common term is valid while both terms are
+/// valid, and the loss of one term ends both. The secondary is released first.
+///
+/// A driver uses a pair as a [`Session`], except that each side has its own requests and its own watch.
 #[derive(Debug)]
 pub struct Pair {
     primary: Session,
     secondary: Session,
-    /// How long the work may go without progress.
+    /// The longest time without progress of the work.
     progress_timeout: Option<Duration>,
     may_acquire: bool,
     stage: Stage,
@@ -46,12 +47,12 @@ pub struct Pair {
 #[derive(Debug)]
 enum Stage {
     Observing,
-    /// A campaign waits until the secondary can be read, and at least until then: a primary that is held for a secondary that
-    /// cannot be had keeps others from leading by it.
+    /// A campaign waits until this time and until the secondary can be read. A primary that is held without a reachable
+    /// secondary would prevent others from leading.
     Waiting(Wanted, Moment),
-    /// It campaigns for the primary.
+    /// The pair campaigns for the primary.
     First(Wanted),
-    /// It holds the primary, and campaigns for the secondary.
+    /// The pair holds the primary and campaigns for the secondary.
     Second(Wanted, Arc<Deadline>),
     Leading(PairTerm),
 }
@@ -61,40 +62,40 @@ enum Stage {
 struct Wanted {
     id: u64,
     once: bool,
-    /// Failures from then on end the campaign. Earlier ones do not.
+    /// The start. Earlier failures do not end the campaign.
     since: Moment,
 }
 
-/// The term of both, until its guard is gone.
+/// The common term until its guard is dropped.
 #[derive(Debug)]
 struct PairTerm {
-    /// Until the first of the two runs out.
+    /// The common validity, which is the earlier of the two.
     both: Arc<Deadline>,
     primary: Arc<Deadline>,
     secondary: Arc<Deadline>,
-    /// Whether its end has been told.
+    /// `true` if the end of the term was reported.
     over: bool,
-    /// And that what winds down is not renewed any more.
+    /// `true` if the end of the renewals was reported.
     cover_lost: bool,
 }
 
-/// A guard is gone, and its records may still be ours.
+/// The release of both records after the guard was dropped.
 #[derive(Debug)]
 struct Release {
     gone_at: Moment,
-    /// When the primary is released at the latest; `None` when it was told to be.
+    /// The latest time to release the primary. `None` after the release of the primary was started.
     primary_at: Option<Moment>,
-    /// Which are ours yet.
+    /// The records that are not released yet.
     owed: [bool; 2],
 }
 
 impl Pair {
-    /// A candidacy that knows nothing yet. The seeds are those of the two sessions.
+    /// Creates a pair without observations. The seeds are for the two sessions.
     pub fn new(settings: impl Into<Arc<Settings>>, seeds: [u64; 2]) -> Self {
         let settings = settings.into();
-        // client-go's MultiLock waits for as long as the primary says, whatever the secondary does: one that was released with
-        // a second is overwritten while another may lead by the secondary.
-        // Its work is that of both, and begins when both are held.
+        // client-go's MultiLock waits for the duration in the primary and ignores the secondary. With a released primary of one
+        // second, client-go would overwrite the primary while another candidate may lead by the secondary.
+        // Progress counts for the common term, which starts when both records are held.
         let of_secondary = Settings { progress_timeout: None, ..Settings::clone(&settings) };
         let of_primary = Settings { release_keeps_duration: true, ..of_secondary.clone() };
         Self {
@@ -112,7 +113,7 @@ impl Pair {
         }
     }
 
-    /// What has happened, at any time. What a store or a watch said is of this side; what a user says is of both.
+    /// Handles an input at any time. `side` counts only for inputs of a store or a watch.
     pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
         self.hear(now);
         match input {
@@ -140,14 +141,14 @@ impl Pair {
             Input::NotTaken => self.guard_gone(now, now),
             Input::GuardGone { at } => self.guard_gone(now, at),
             Input::Response(..) | Input::WatchOpened { .. } | Input::Watched { .. } | Input::WatchEnded => {
-                // A thread of the other side may have taken it.
+                // The thread of the other side may have handled this input.
                 self.tell(now, side, input);
             }
         }
         self.hear(now);
     }
 
-    /// The next thing to do or to tell, in order, and of which side it is, where it is of one.
+    /// Returns the next effect, and its side for an effect of one side.
     pub fn effect(&mut self) -> Option<(Side, Effect)> {
         self.effects.pop_front()
     }
@@ -161,7 +162,7 @@ impl Pair {
         self.wanted().filter(|wanted| wanted.once).map(|wanted| wanted.id)
     }
 
-    /// What a side is to do now, when no request of it is under way.
+    /// Returns the next step of a side. Called when no request of the side is under way.
     pub fn next(&mut self, now: Now, side: Side) -> Step {
         let release_at = |pair: &Self| pair.release.as_ref().and_then(|release| release.primary_at);
         if release_at(self).is_some_and(|at| now.local >= at) {
@@ -173,16 +174,16 @@ impl Pair {
             let step = self.session_mut(side).next(now);
             self.hear(now.local);
             return match step {
-                // What it has just said of itself has changed what it is to do.
+                // The effects of the step have changed the next step.
                 Step::Wait(_) | Step::Finished if self.touched[side as usize] => continue,
                 Step::Wait(until) => {
                     let noticed_at = match &self.stage {
                         Stage::Waiting(_, at) => Some(*at),
-                        // By either thread: the other one may hang in a request.
+                        // Both threads notice the expiry, because one may hang in a request.
                         Stage::Leading(term) if !term.over => Some(now.local + term.both.remaining(now.local)),
                         _ => None,
                     };
-                    // What its holder has ended is told by that one.
+                    // A term that its holder ended is reported by the command of the holder.
                     let noticed_at = noticed_at.filter(|at| now.local < *at);
                     Step::Wait([release_at(self), noticed_at].into_iter().flatten().fold(until, Moment::min))
                 }
@@ -191,33 +192,35 @@ impl Pair {
         }
     }
 
-    /// A side that has something else to do than it last said, if there is one.
+    /// Returns a side whose last step no longer holds.
     pub fn touched(&mut self) -> Option<Side> {
         Side::BOTH.into_iter().find(|side| std::mem::take(&mut self.touched[*side as usize]))
     }
 
-    /// When the first lease of the leader that both records name expires, or has expired. `None` if that is unknown.
+    /// Returns the time at which the first lease of the common holder expires.
+    ///
+    /// `None` if there is no common holder.
     pub fn leader_until(&self) -> Option<Moment> {
         self.leader.0.as_ref()?;
         Some(self.primary.leader_until()?.min(self.secondary.leader_until()?))
     }
 
-    /// Whether a record is ours yet that nobody has a guard for.
+    /// Returns `true` if a record is not released yet after the guard was dropped.
     pub fn is_giving_back(&self) -> bool {
         self.release.is_some()
     }
 
-    /// Whether a record is ours, or may just have become so, that nobody has a guard for.
+    /// Returns `true` if this candidate may hold a record without a guard.
     pub fn may_hold(&self) -> bool {
         self.is_giving_back() || self.primary.may_hold() || self.secondary.may_hold()
     }
 
-    /// Whether a record has this candidate's identity, and another process wrote the record.
+    /// Returns `true` if another process wrote a record with the identity of this candidate.
     pub fn has_twin(&self) -> bool {
         self.primary.has_twin() || self.secondary.has_twin()
     }
 
-    /// Who this candidate is in the records.
+    /// Returns the identity of this candidate.
     pub fn identity(&self) -> &str {
         self.primary.identity()
     }
@@ -229,7 +232,7 @@ impl Pair {
         }
     }
 
-    /// Has a side do something else than it was doing.
+    /// Handles an input in a session, whose last step may no longer hold.
     fn tell(&mut self, now: Moment, side: Side, input: Input) {
         self.touched[side as usize] = true;
         self.session_mut(side).handle(now, input);
@@ -246,8 +249,10 @@ impl Pair {
         }
     }
 
-    /// Neither session has noticed, if the one whose term it is hangs, or went on with its own after somebody had found this one
-    /// run out.
+    /// Ends an expired common term. Returns `true` if the term had expired.
+    ///
+    /// The sessions may not notice the expiry: the thread of one session may hang, and a session may renew its own term after
+    /// the common term has expired.
     fn notice_expiry(&mut self, now: Moment) -> bool {
         let Stage::Leading(PairTerm { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
         let has_run_out = !both.is_valid(now) && !both.was_ended();
@@ -259,7 +264,7 @@ impl Pair {
         has_run_out
     }
 
-    /// Goes on with a campaign when what it waits for has come, or does not come. True if there was anything to do.
+    /// Continues a campaign if its wait has ended. Returns `true` if there was something to do.
     fn go_on(&mut self, now: Moment) -> bool {
         let Some(Wanted { id, once, since }) = self.wanted() else { return false };
         let refusal = [&self.primary, &self.secondary].into_iter().find_map(|it| it.failures.refusal(since));
@@ -271,7 +276,7 @@ impl Pair {
         let failures = &self.secondary.failures;
         match &self.stage {
             Stage::Waiting(wanted, at) => match failures.of(StoreOperation::Get) {
-                // During a pause that the store asked for, no read follows an earlier failure.
+                // During a pause that the store requested, no read follows an earlier failure.
                 Some((failed_at, error)) if once && (failed_at >= since || self.secondary.election.is_paused(now)) => {
                     let over = Effect::RoundOver { campaign: id, error: Some(error.clone()) };
                     self.stage = Stage::Observing;
@@ -287,7 +292,7 @@ impl Pair {
             },
             Stage::Second(wanted, _) if failures.is_failing_for_long() => {
                 let wanted = *wanted;
-                let line = "given back for a lease duration: the secondary has failed for a renew deadline";
+                let line = "primary released for one lease duration: the secondary has failed for the renew deadline";
                 self.effects.push_back((Side::Primary, Effect::Log(Notice::new(Level::Warn, line))));
                 self.give_up_campaign(now);
                 self.stage = Stage::Waiting(wanted, now + self.secondary.settings.lease_duration);
@@ -297,7 +302,7 @@ impl Pair {
         }
     }
 
-    /// The secondary was won, and nothing comes of it.
+    /// Releases both records after the secondary was won without a term.
     fn give_both_back(&mut self, now: Moment) {
         self.tell(now, Side::Secondary, Input::NotTaken);
         self.give_up_campaign(now);
@@ -306,7 +311,7 @@ impl Pair {
         }
     }
 
-    /// Whoever waited for a term does so no more.
+    /// Ends the campaign and releases the primary.
     fn give_up_campaign(&mut self, now: Moment) {
         match std::mem::replace(&mut self.stage, Stage::Observing) {
             Stage::Waiting(..) => {}
@@ -326,11 +331,11 @@ impl Pair {
             let reason = term.both.end(now, StopReason::Released);
             self.effects.push_back((Side::Primary, Effect::TermEnded(reason)));
         }
-        // Half of the time is left for the primary, should the secondary's release get no answer.
+        // Half of the time remains for the primary if the release of the secondary gets no answer.
         let primary_at = Some(gone_at + self.secondary.settings.release_timeout / 2);
         self.release = Some(Release { gone_at, primary_at, owed: [true; 2] });
         self.tell(now, Side::Secondary, Input::GuardGone { at: gone_at });
-        // It looks when its time has come.
+        // The primary must notice `primary_at`.
         self.touched[Side::Primary as usize] = true;
     }
 
@@ -342,7 +347,7 @@ impl Pair {
         }
     }
 
-    /// A new campaign: what is ours yet is taken over instead of released.
+    /// Ends the release for a new campaign, which acquires the held records instead.
     fn end_release(&mut self, now: Moment) {
         self.release_primary(now);
         if self.release.take().is_some() {
@@ -350,7 +355,7 @@ impl Pair {
         }
     }
 
-    /// Hears what the sessions have to tell.
+    /// Handles the effects of both sessions.
     fn hear(&mut self, now: Moment) {
         loop {
             let of = |side: Side| move |effect: Effect| (side, effect);
@@ -400,7 +405,7 @@ impl Pair {
         }
     }
 
-    /// A side has won.
+    /// Handles the win of a side.
     fn offered(&mut self, now: Moment, side: Side, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
         match (side, &self.stage) {
             (Side::Primary, Stage::First(wanted)) if campaign == Some(wanted.id) => {
@@ -408,12 +413,12 @@ impl Pair {
                 self.stage = Stage::Second(wanted, deadline);
                 self.secondary.failures.count_anew();
                 if let ([_, Some(holder)], [_, false]) = (&self.leaders, self.expired) {
-                    let line = format!("held, while {holder} holds the secondary, which is waited for");
+                    let line = format!("primary acquired, waiting for the secondary (held by {holder})");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
                 }
                 self.tell(now, Side::Secondary, Input::Campaign { id, once });
             }
-            // The primary has run out, which its session has not noticed yet.
+            // The primary has expired, and its session has not noticed this yet.
             (Side::Secondary, Stage::Second(wanted, primary)) if !primary.is_valid(now) => {
                 let wanted = *wanted;
                 self.give_both_back(now);
@@ -426,7 +431,7 @@ impl Pair {
                 let limit = self.progress_timeout.map(|within| {
                     let renew_deadline = self.secondary.settings.renew_deadline;
                     let until = deadline.runs_out_at().as_nanos();
-                    // When the write was sent that won.
+                    // The send time of the winning write.
                     let sent_at = until.saturating_sub(u64::try_from(renew_deadline.as_nanos()).unwrap_or(u64::MAX));
                     Arc::new(ProgressLimit::new(Moment::from_nanos(sent_at), within))
                 });
@@ -447,7 +452,8 @@ impl Pair {
         }
     }
 
-    /// What was won of both would have had to make progress already. Acquired again at once it would be so again, for ever.
+    /// Releases a win that took longer than the progress timeout. Waits a retry period, because an immediate campaign would
+    /// probably fail in the same way.
     fn too_late(&mut self, now: Moment, wanted: Wanted, took: Duration) {
         let retry_period = self.secondary.settings.retry_period;
         let line = Notice::too_late(took, self.progress_timeout.unwrap_or_default());
@@ -460,7 +466,7 @@ impl Pair {
         }
     }
 
-    /// One record alone keeps nobody away.
+    /// Stops the renewals on both records, because one record alone does not protect the work.
     fn cover_lost(&mut self, now: Moment, side: Side, reason: Option<StopReason>) {
         if let Some(reason) = &reason {
             self.tell_both(now, || Input::Lost(reason.clone()));
@@ -480,14 +486,14 @@ impl Pair {
                 let stall = Notice::of_stall(&reason, self.progress_timeout);
                 self.effects.extend(stall.map(|notice| (side, Effect::Log(notice))));
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
-                // One whose work winds down is renewed on both.
+                // A term that drains is still renewed on both records.
                 let is_loss = |reason: &StopReason| !reason.was_asked_for() && !reason.drains();
                 if is_loss(&reason) {
-                    let line = format!("the term on both ends by this: {reason}");
+                    let line = format!("ended the term on both records: {reason}");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
                     self.tell_both(now, || Input::Lost(reason.clone()));
                 } else if is_loss(&own) {
-                    // Of a step-down the word is on its way: there is nothing that it could cover.
+                    // This record is lost, so the queued step-down has no lease to keep renewed.
                     self.cover_lost(now, side, Some(own));
                 }
             }
@@ -500,7 +506,7 @@ impl Pair {
         }
     }
 
-    /// A side is renewed. True if the term is valid for longer by that.
+    /// Extends the common term after a renewal of one side. Returns `true` if the term was extended.
     fn prolong(&mut self, now: Moment) -> bool {
         let Stage::Leading(PairTerm { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
         let before = both.remaining(now);
@@ -522,7 +528,7 @@ impl Pair {
     /// Reports a change of the leader, which both records must name, and whether one of its leases has expired.
     fn judge_leader(&mut self, side: Side) {
         let [primary, secondary] = &self.leaders;
-        // While they differ nobody knows.
+        // Different holders mean that no candidate leads by both records.
         let leader = if primary == secondary { primary.clone() } else { None };
         let has_expired = leader.is_some() && self.expired != [false; 2];
         let (before, had_expired) = std::mem::replace(&mut self.leader, (leader.clone(), has_expired));

@@ -1,6 +1,7 @@
-//! The session of one record, without I/O, threads or channels: an election, and all that a runtime decides around it.
+//! The session of one record: an election and the decisions of its runtime.
 //!
-//! A driver performs the effects of a session and feeds it with inputs. Threads and simulations are such drivers.
+//! A session has no I/O, threads or channels. A driver performs the effects of the session and feeds the session with inputs.
+//! Threads and simulations are such drivers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,157 +22,158 @@ use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 
-/// The session of one record. [`effect`](Self::effect) returns the effects of [`handle`](Self::handle) and [`next`](Self::next), and must be drained
-/// after each of these calls.
+/// The session of one record.
+///
+/// [`effect`](Self::effect) returns the effects of [`handle`](Self::handle) and [`next`](Self::next), and must be drained after
+/// each of these calls.
 #[derive(Debug)]
 pub struct Session {
     pub(super) election: Election,
-    /// How its requests have fared.
+    /// The failures of its requests.
     pub(super) failures: Failures,
-    /// Of other processes with our identity.
+    /// The log of identity conflicts.
     conflicts: FailureLog,
     pub(super) settings: Arc<Settings>,
     /// The campaign that waits for a term.
     campaign: Option<u64>,
-    /// Whether that is for one round, and nothing is waited for.
+    /// `true` if the campaign is for one round.
     is_round: bool,
-    /// The request under way, by its number.
+    /// The number and the operation of the request under way.
     in_flight: Option<(u64, StoreOperation)>,
-    /// Whom the record names.
+    /// The holder in the record.
     leader: Option<String>,
-    /// Whether it was told that its lease has run out.
+    /// `true` if the expiry of the holder's lease was reported.
     lease_expired: bool,
-    /// Whether it was told that it is waited for.
+    /// `true` if the wait for the holder was logged.
     is_awaited: bool,
     may_acquire: bool,
     effects: VecDeque<Effect>,
 }
 
-/// What a session is told.
+/// The input of a session.
 #[derive(Debug)]
 pub enum Input {
-    /// Somebody asks for one term, for as long as that takes or (`once`) in one bounded round of requests.
+    /// Start a campaign for one term, without a limit or (`once`) for one bounded round of requests.
     Campaign {
-        /// Campaigns are counted.
+        /// The number of the campaign.
         id: u64,
-        /// Whether it is for one round.
+        /// `true` for one round.
         once: bool,
     },
-    /// Nobody waits for that campaign any more.
+    /// Withdraw this campaign.
     Withdraw(u64),
-    /// Nobody took the term that was offered.
+    /// No campaign took the offered term.
     NotTaken,
-    /// The holder ended the validity of its term, and it is renewed as this says while the work winds down.
+    /// The holder stepped down. The lease is renewed up to this limit.
     StepDown(DrainLimit),
     /// A source of fitness reports whether this candidate is fit. Only a candidacy judges that.
     Fitness(FitnessSource, bool),
-    /// A candidacy has judged whether this candidate may acquire.
+    /// The candidacy has decided whether this candidate may acquire the lease.
     SetFit(bool),
-    /// The term's work has to make progress, as this says.
+    /// The work of the term must make progress within this limit.
     LimitProgress(Arc<ProgressLimit>),
-    /// The term ended for a reason that is not in its record.
+    /// The term ended for a reason outside its record.
     Lost(StopReason),
-    /// The guard of the term is gone.
+    /// The guard of the term was dropped.
     GuardGone {
-        /// Since when.
+        /// The time of the drop.
         at: Moment,
     },
-    /// No campaign will come any more.
+    /// Close the session, which gets no more campaigns.
     Close,
-    /// The store answered this request.
+    /// The response to the request with this number.
     Response(u64, StoreResponse),
-    /// A watch stands.
+    /// A watch is open.
     WatchOpened {
-        /// Whether it begins with what is there.
+        /// `true` if the watch starts with the current state.
         from_scratch: bool,
     },
-    /// The watch told of a change.
+    /// The watch delivered an event.
     Watched {
-        /// When that was received.
+        /// The time at which the event was received.
         received_at: Moment,
-        /// What it told.
+        /// The event.
         change: Change,
     },
-    /// The watch has ended, or was refused.
+    /// The watch has ended or was refused.
     WatchEnded,
 }
 
-/// What waits behind a request.
+/// The reason why a request is canceled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behind {
-    /// The release of a record.
+    /// The release of a record waits for the request.
     Release,
-    /// What others did to a record.
+    /// An event about another candidate waits for the request.
     News,
 }
 
-/// What a session wants done, or known.
+/// The output of a session.
 #[derive(Debug)]
 pub enum Effect {
-    /// A term is won. If nobody takes it, [`Input::NotTaken`].
+    /// A term is won. If no campaign takes the term, the driver must send [`Input::NotTaken`].
     Offer {
-        /// For which campaign; `None` when none waits any more.
+        /// The campaign. `None` if no campaign waits.
         campaign: Option<u64>,
-        /// Until when the term is valid.
+        /// The validity of the term.
         deadline: Arc<Deadline>,
-        /// The term's token.
+        /// The fencing token of the term.
         fencing_token: u64,
     },
-    /// The store refuses a campaign in a way that no waiting changes.
+    /// The store refuses a campaign permanently.
     Refuse {
-        /// Which campaign.
+        /// The campaign.
         campaign: u64,
-        /// The refusal.
+        /// The error.
         error: StoreError,
     },
-    /// A campaign for one round ended because the candidate is not fit.
+    /// A campaign for one round ended because the candidate is unfit.
     NotFit {
-        /// Which campaign.
+        /// The campaign.
         campaign: u64,
     },
-    /// Whether the candidate is fit has changed.
+    /// The fitness of the candidate has changed.
     Fitness {
-        /// Whether it is.
+        /// `true` if the candidate is fit.
         is_fit: bool,
-        /// How long it waits before it may acquire, if it is.
+        /// The delay before a fit candidate may acquire the lease.
         pause: Duration,
     },
     /// A campaign for one round ended without a term.
     RoundOver {
-        /// Which campaign.
+        /// The campaign.
         campaign: u64,
-        /// What failed, if that is why.
+        /// The last failure, if a request failed.
         error: Option<StoreError>,
     },
-    /// A write has prolonged the term; it took so long.
+    /// A write has extended the term. The duration is the time of the write.
     Renewed(Duration),
-    /// The term is not valid any more.
+    /// The term is no longer valid.
     TermEnded(StopReason),
-    /// The record of a term that had ended is not renewed any more, while the guard is there: by this, or because it was to be for so
-    /// long and no longer.
+    /// The renewals of an ended term have stopped while its guard exists. Without a reason, the drain limit has passed.
     CoverLost(Option<StopReason>),
-    /// The record of the last term is not ours any more.
+    /// The record of the last term is released, or another candidate holds the record.
     Released,
-    /// A request under way, by its number, is left until then to finish by itself, and then cancelled: what was told waits
-    /// behind it. Told again, the earliest counts.
+    /// Cancel the request with this number at this time, unless the request ends before. The earliest of several times counts.
     CancelAt(u64, Moment, Behind),
-    /// The record names another than before, or nobody; or it is renewed after its lease had run out.
+    /// The record has another holder or no holder, or the holder renewed its expired lease.
     Leader(Option<String>),
-    /// The lease of whoever leads has run out on our clock.
+    /// The lease of the holder has expired on the local clock.
     LeaderLeaseExpired,
-    /// Conflicts have refused each write for three renew deadlines.
+    /// Every write has met a conflict for three renew deadlines.
     WritesRefused(StoreError),
-    /// The watch is to be given up for one that begins with what is there.
+    /// The watch must be restarted with the current state.
     RestartWatch,
-    /// A line for the log: another process uses our identity.
+    /// A log line about another process with the identity of this candidate.
     IdentityConflict(Notice),
-    /// A line for the log.
+    /// A log line.
     Log(Notice),
 }
 
 impl Session {
-    /// A candidacy that knows nothing yet. Many may share their settings. `seed` feeds jitter and the random digits of
-    /// `acquireTime`.
+    /// Creates a session without observations.
+    ///
+    /// `seed` feeds the jitter and the random digits of `acquireTime`.
     pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
         let settings = settings.into();
         let (mut election, may_acquire) = (Election::new(Arc::clone(&settings), seed), !settings.is_judged());
@@ -192,7 +194,7 @@ impl Session {
         }
     }
 
-    /// What has happened, at any time: also while a request is under way.
+    /// Handles an input at any time, even while a request is under way.
     pub fn handle(&mut self, now: Moment, input: Input) {
         self.hear(now);
         match input {
@@ -239,12 +241,12 @@ impl Session {
         self.hear(now);
     }
 
-    /// The next thing to do or to tell, in order.
+    /// Returns the next effect.
     pub fn effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// What to do now, when no request is under way.
+    /// Returns the next step. Called when no request is under way.
     pub fn next(&mut self, now: Now) -> Step {
         self.election.set_read_failed(self.failures.of(StoreOperation::Get).is_some());
         let mut step = self.election.next(now);
@@ -269,22 +271,22 @@ impl Session {
         self.campaign.filter(|_| self.is_round)
     }
 
-    /// When the lease of whoever leads runs out, unless something is heard of it before.
+    /// Returns the time at which the holder's lease expires without another renewal.
     pub fn leader_until(&self) -> Option<Moment> {
         self.election.leader_until()
     }
 
-    /// Whether the record is ours, or may just have become so, that nobody has a guard for.
+    /// Returns `true` if this candidate may hold the record without a guard.
     pub fn may_hold(&self) -> bool {
         self.election.may_hold(self.in_flight.map(|(request, _)| request))
     }
 
-    /// Whether the record has this candidate's identity, and another process wrote the record.
+    /// Returns `true` if another process wrote the record with the identity of this candidate.
     pub fn has_twin(&self) -> bool {
         self.election.has_twin()
     }
 
-    /// Who this candidate is in the record.
+    /// Returns the identity of this candidate.
     pub fn identity(&self) -> &str {
         &self.settings.identity
     }
@@ -293,7 +295,7 @@ impl Session {
         self.effects.extend(self.in_flight.map(|(request, _)| Effect::CancelAt(request, at, behind)));
     }
 
-    /// Whether a change may end a term or let one begin: what we did ourselves does neither.
+    /// Returns `true` for a change by another candidate, which may end or allow a term.
     fn is_of_others(&self, change: &Change) -> bool {
         match change {
             Change::Written(observed) => observed.record.holder() != Some(&self.settings.identity),
@@ -302,7 +304,7 @@ impl Session {
     }
 
     fn on_response(&mut self, now: Moment, id: u64, response: StoreResponse) {
-        // What comes late has been counted already.
+        // The failure of an abandoned request was counted before its late response.
         if let Some((_, operation)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id) {
             let failed = match &response {
                 StoreResponse::Failed(error) => self.failures.failed(now, operation, error),
@@ -314,7 +316,7 @@ impl Session {
                 && failed.is_permanent
                 && let Some(campaign) = self.campaign.take()
             {
-                // Before the election hears of it: a round would end of it too, and so be told twice.
+                // Before the election handles the failure, because the election would also end the round.
                 self.election.withdraw();
                 self.effects.push_back(Effect::Refuse { campaign, error: error.clone() });
             }
@@ -322,7 +324,7 @@ impl Session {
         self.election.on_response(now, id, response);
     }
 
-    /// Hears what the election has to tell.
+    /// Converts the events of the election into effects.
     fn hear(&mut self, now: Moment) {
         while let Some(event) = self.election.event() {
             let effect = match event {
@@ -336,9 +338,9 @@ impl Session {
                 }
                 ElectionEvent::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
                 ElectionEvent::TermEnded(reason) => {
-                    // What failed more than once in a minute has not been told at `warn` each time, and cost a term now.
+                    // Repeated failures are logged at `warn` only once a minute, and this failure ended a term.
                     if let (StopReason::Expired, Some(error)) = (&reason, &self.failures.last) {
-                        let notice = Notice::of_error(Level::Warn, "the last attempt failed", error);
+                        let notice = Notice::of_error(Level::Warn, "last request of the term failed", error);
                         self.effects.push_back(Effect::Log(notice));
                     }
                     let stall = Notice::of_stall(&reason, self.settings.progress_timeout);
@@ -356,24 +358,24 @@ impl Session {
                     Effect::RoundOver { campaign, error }
                 }
                 ElectionEvent::WatchStale => {
-                    let line = "the watch is given up for a new one";
+                    let line = "restarting the watch";
                     self.effects.push_back(Effect::Log(Notice::new(Level::Debug, line)));
                     Effect::RestartWatch
                 }
                 ElectionEvent::IdentityConflict => {
                     let is_seldom = self.conflicts.happened(now) == Level::Warn;
                     let level = if is_seldom { Level::Error } else { Level::Debug };
-                    let line = "another process uses our identity: every candidate needs its own";
+                    let line = "identity conflict: another process uses this identity; give every candidate its own";
                     Effect::IdentityConflict(Notice::new(level, line))
                 }
                 ElectionEvent::Predecessor => {
                     let rest = match self.settings.reclaim_own_identity {
-                        true => "it is reclaimed",
+                        true => "reclaiming the lease",
                         false => {
-                            "it has to run out, unless reclaim_own_identity(true) says that no two processes ever share one"
+                            "waiting until the lease expires; reclaim_own_identity(true) acquires the lease at once if no two processes share an identity"
                         }
                     };
-                    let line = format!("held under our identity, by a process before this one: {rest}");
+                    let line = format!("lease held by an earlier process with this identity: {rest}");
                     Effect::Log(Notice::new(Level::Info, line))
                 }
             };
@@ -394,8 +396,7 @@ impl Session {
             self.is_awaited = true;
             let left = self.leader_until().map_or(Duration::ZERO, |until| until.since(now));
             let left = humantime::format_duration(Duration::from_secs(left.as_secs_f64().ceil() as u64));
-            let line =
-                format!("waiting until {leader} releases the lease, or it runs out, in {left} if it is not renewed");
+            let line = format!("standby: {leader} holds the lease, which expires in {left} unless renewed");
             self.effects.push_back(Effect::Log(Notice::new(Level::Info, line)));
         }
     }

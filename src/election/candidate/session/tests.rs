@@ -48,7 +48,7 @@ impl Scenario {
             match self.step() {
                 Step::Send(request) => return request,
                 Step::Wait(until) => self.now = until,
-                Step::Finished => panic!("nobody closed it"),
+                Step::Finished => panic!("not closed"),
             }
         }
     }
@@ -97,7 +97,7 @@ impl Scenario {
         (release.id, VersionedRecord::new(record, base.version + 1, StoreData::none()))
     }
 
-    /// Finds nothing there, and creates it: what is asked, and what comes of the answer.
+    /// Finds no record and sends a create. Returns the answer to the create.
     fn creates(&mut self) -> Input {
         self.finds_nothing();
         let create = self.request();
@@ -105,7 +105,7 @@ impl Scenario {
         Input::Response(create.id, StoreResponse::Written(VersionedRecord::new(record, 7, StoreData::none())))
     }
 
-    /// The watch tells of a write of another's.
+    /// Delivers an event about a write of another candidate.
     fn hears_of_another(&mut self, version: u64) {
         let record = LeaderElectionRecord {
             uid: Some("u".to_owned()),
@@ -128,7 +128,7 @@ impl Scenario {
         self.texts().iter().filter(|it| it.contains(text)).count()
     }
 
-    /// What is wanted, but for lines in the log.
+    /// Takes all effects. Returns the effects without log lines.
     fn wants(&mut self) -> Vec<Effect> {
         let effects = std::iter::from_fn(|| self.effect());
         effects.filter(|effect| !matches!(effect, Effect::Log(_))).collect()
@@ -192,11 +192,11 @@ fn close_as_leader_does_not_wait() {
     assert!(matches!(renewal.operation, Operation::Update(..)));
     scenario.wants();
     scenario.handle(Input::Close);
-    assert!(!scenario.candidacy.may_hold(), "the guard is somebody's");
+    assert!(!scenario.candidacy.may_hold(), "the guard exists");
     assert!(scenario.wants().is_empty());
 }
 
-/// Who only watches has nothing else to wake up for.
+/// A candidate that only watches has no other reason to wake up.
 #[test]
 fn expiry_and_renewal_of_a_lease_are_reported_at_once() {
     let mut scenario = Scenario::new();
@@ -206,11 +206,11 @@ fn expiry_and_renewal_of_a_lease_are_reported_at_once() {
         assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(leader))] if leader == "other"));
         let runs_out = scenario.now + Duration::from_secs(15);
         while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderLeaseExpired)) {
-            assert!(scenario.now <= runs_out, "it is not told");
+            assert!(scenario.now <= runs_out, "not reported");
             match scenario.step() {
                 Step::Wait(until) => scenario.now = until,
                 Step::Send(request) => scenario.answer_fails(request.id, StoreErrorKind::Unavailable),
-                Step::Finished => panic!("nobody closed it"),
+                Step::Finished => panic!("not closed"),
             }
         }
         assert_eq!(scenario.now, runs_out);
@@ -221,7 +221,7 @@ fn expiry_and_renewal_of_a_lease_are_reported_at_once() {
 fn awaited_holder_is_logged_once_and_again_on_return() {
     for (once, lines) in [(false, [1, 0, 0, 1, 0, 1]), (true, [0; 6])] {
         let mut scenario = Scenario::campaigning(5, once);
-        let told = |scenario: &mut Scenario| scenario.count("waiting until other releases");
+        let told = |scenario: &mut Scenario| scenario.count("standby: other holds the lease");
         scenario.handle(Input::WatchOpened { from_scratch: true });
         let mut counts = Vec::new();
         for version in 1..=2 {
@@ -321,7 +321,7 @@ fn each_event_has_its_line_and_its_level() {
         let is_there = effects.iter().any(|it| it.contains(&format!("level: {level}")) && it.contains(text));
         assert!(is_there, "{level} {text}: {effects:?}");
     }
-    for (reclaims, text) in [(true, "it is reclaimed"), (false, "it has to run out, unless")] {
+    for (reclaims, text) in [(true, "reclaiming the lease"), (false, "waiting until the lease expires; reclaim")] {
         let mut scenario = Scenario::with(Config { reclaim_own_identity: reclaims, ..Config::default() });
         let ours = scenario.candidacy.identity().to_owned();
         let hears = |scenario: &mut Scenario, version, holder: &str| {
@@ -345,7 +345,7 @@ fn each_event_has_its_line_and_its_level() {
     let mut scenario = Scenario::with(Config { progress_timeout: Some(Duration::from_secs(5)), ..Config::default() });
     scenario.handle(Input::Campaign { id: 1, once: false });
     scenario.fails(StoreErrorKind::Unavailable);
-    logs(&mut scenario, "Warn", "get fails");
+    logs(&mut scenario, "Warn", "get failed, retrying");
     scenario.wins();
     scenario.now = scenario.now + Duration::from_secs(5);
     scenario.step();
@@ -357,7 +357,7 @@ fn each_event_has_its_line_and_its_level() {
     scenario.handle(says(false));
     assert!(!scenario.wants().iter().any(|effect| matches!(effect, Effect::NotFit { .. })), "the campaign waits");
     scenario.handle(says(true));
-    logs(&mut scenario, "Info", "fit to lead again, and may do so in 2s");
+    logs(&mut scenario, "Info", "fit again: may acquire the lease in 2s");
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn expired_term_names_the_last_failed_renewal() {
     }
     let last = Notice::of_error(
         Level::Warn,
-        "the last attempt failed",
+        "last request of the term failed",
         &StoreError::new(StoreErrorKind::Unavailable, "made up"),
     );
     let ended = effects.iter().position(|effect| matches!(effect, Effect::TermEnded(StopReason::Expired)));
@@ -405,7 +405,7 @@ fn says(is_fit: bool) -> Input {
 #[test]
 fn unfit_round_ends_at_once_or_when_it_becomes_unfit() {
     let mut scenario = probed();
-    assert!(matches!(scenario.wants()[..], [Effect::Fitness { is_fit: false, .. }]), "told from the beginning");
+    assert!(matches!(scenario.wants()[..], [Effect::Fitness { is_fit: false, .. }]), "reported from the start");
     scenario.handle(Input::Campaign { id: 1, once: true });
     assert!(matches!(scenario.wants()[..], [Effect::NotFit { campaign: 1 }]));
     scenario.handle(says(true));
@@ -468,7 +468,7 @@ fn candidate_fit_again_acquires_after_a_pause() {
     assert_eq!(scenario.now.since(began), Duration::from_secs(2));
 }
 
-/// What is slow is the store, and the probe answers in time.
+/// The store is slow, and the probe returns in time.
 #[test]
 fn request_may_outlast_the_probe_timeout() {
     let timeout = Duration::from_millis(2_500);
@@ -486,9 +486,13 @@ fn unfit_candidate_waits_for_no_holder_and_logs_the_reason() {
     scenario.handle(says(false));
     let lines = scenario.texts();
     let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
-    assert_eq!((count("waiting until"), count("since the start: its probe says so")), (0, 1), "{lines:?}");
+    assert_eq!(
+        (count("standby: "), count("since the start, not acquiring the lease: the probe returned false")),
+        (0, 1),
+        "{lines:?}"
+    );
     scenario.handle(says(true));
-    assert_eq!(scenario.count("waiting until other releases"), 1);
+    assert_eq!(scenario.count("standby: other holds the lease"), 1);
 }
 
 #[test]
@@ -513,9 +517,9 @@ fn released_acquisition_logs_its_reason_once_a_minute() {
         scenario.handle(Input::Response(request.id, response));
         lines.extend(scenario.texts());
     }
-    let why: Vec<_> = lines.iter().filter(|line| line.contains("the work has to make progress within 3s")).collect();
+    let why: Vec<_> = lines.iter().filter(|line| line.contains("longer than progress_timeout (3s)")).collect();
     assert_eq!(why.iter().filter(|line| line.contains("Warn")).count(), 2, "{why:?}");
-    assert!(why.len() > 5 && why[0].contains("that took 3s"), "{why:?}");
+    assert!(why.len() > 5 && why[0].contains("acquiring took 3s"), "{why:?}");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! The dates and the purpose of a certificate that is trusted for itself.
+//! Checks of a server certificate that is itself a trusted root: its dates and its purpose.
 //!
-//! webpki looks at them only on the way from a certificate to its authority, and has no such way for a certificate that
-//! is an authority. So they are read here, from what webpki has already found to be a certificate.
+//! webpki checks dates and purpose only while it builds a chain to a root, and there is no chain for a root itself. This module
+//! therefore reads them from a certificate that webpki has already parsed.
 //!
-//! Source: RFC 5280, sections 4.1.2.5 and 4.2.1.12, and X.690 (DER). What is checked is what Go's `x509.Verify` checks of
-//! a certificate that is in its pool of roots.
+//! Source: RFC 5280, sections 4.1.2.5 and 4.2.1.12, and X.690 (DER). The checks are those of Go's `x509.Verify` for a
+//! certificate in the pool of roots.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -30,21 +30,21 @@ const ANY_PURPOSE: &[u8] = &[0x55, 0x1d, 0x25, 0x00];
 /// 1.3.6.1.5.5.7.3.1
 const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 
-/// The end of the year 9999, in seconds since 1970: no certificate is valid beyond it.
+/// The end of the year 9999 in seconds since 1970, the latest end of a certificate.
 const END: u64 = 253_402_300_799;
 
-/// A moment as `YYYYMMDDHHMMSS`, in UTC: in this form earlier ones are less.
+/// A moment as `YYYYMMDDHHMMSS` in UTC. In this form, earlier moments are less.
 type Digits = String;
 
-/// What a certificate says of its use.
+/// The dates and the purpose of a certificate.
 struct Terms {
     not_before: Digits,
     not_after: Digits,
-    /// `None` for a certificate that names no purpose: it is good for any.
+    /// `None` for a certificate without purposes, which may be used for every purpose.
     for_servers: Option<bool>,
 }
 
-/// Whether a server may show this certificate `now`.
+/// Returns an error if a server must not use this certificate `now`.
 pub(crate) fn check(certificate: &[u8], now: UnixTime) -> Result<(), CertificateError> {
     let terms = Terms::of(certificate).ok_or(CertificateError::BadEncoding)?;
     let now = digits(now).ok_or(CertificateError::Expired)?;
@@ -60,16 +60,16 @@ pub(crate) fn check(certificate: &[u8], now: UnixTime) -> Result<(), Certificate
     }
 }
 
-/// Whether it may sign others: not the certificate of a server that says nothing of the kind, whose key its owner has for
-/// another purpose.
+/// Returns `true` if the certificate may sign certificates. The certificate of a server may not.
 ///
-/// Source: RFC 5280, section 4.2.1.9. Go's `CheckSignatureFrom` asks it of every issuer of version 3, webpki not of a root.
+/// Source: RFC 5280, section 4.2.1.9. Go's `CheckSignatureFrom` checks this for every issuer of version 3. webpki does not
+/// check a root.
 pub(crate) fn may_sign(certificate: &[u8]) -> bool {
-    // What cannot be read webpki has not been able to read either.
+    // An unreadable certificate is harmless, because webpki cannot read the certificate either.
     is_authority(certificate).unwrap_or(true)
 }
 
-/// `None` for what is no certificate of version 3.
+/// Returns `None` if the bytes are not a certificate of version 3.
 fn is_authority(certificate: &[u8]) -> Option<bool> {
     let mut signed = Der(Der(certificate).take(SEQUENCE)?);
     let mut fields = Der(signed.take(SEQUENCE)?);
@@ -104,7 +104,7 @@ impl Terms {
     }
 }
 
-/// The outer `None` is for what is no list of extensions, the inner one for a list without purposes.
+/// Returns the outer `None` if the bytes are not a list of extensions, and the inner `None` for a list without purposes.
 fn for_servers_of(extensions: &[u8]) -> Option<Option<bool>> {
     let Some(value) = extension(extensions, EXTENDED_KEY_USAGE)? else { return Some(None) };
     let mut purposes = Der(Der(value).take(SEQUENCE)?);
@@ -116,7 +116,9 @@ fn for_servers_of(extensions: &[u8]) -> Option<Option<bool>> {
     Some(Some(found))
 }
 
-/// The value of one extension. The outer `None` is for what is no list of them, the inner one for a list without this one.
+/// Returns the value of the extension `wanted`.
+///
+/// Returns the outer `None` if the bytes are not a list of extensions, and the inner `None` for a list without this extension.
 fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>> {
     let mut extensions = Der(Der(extensions).take(SEQUENCE)?);
     while !extensions.0.is_empty() {
@@ -124,7 +126,7 @@ fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>
         if extension.take(OBJECT_IDENTIFIER)? != wanted {
             continue;
         }
-        // Between the two there may be a mark that it is critical.
+        // A `critical` flag may precede the value.
         loop {
             if let (OCTET_STRING, value) = extension.next()? {
                 return Some(Some(value));
@@ -134,16 +136,16 @@ fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>
     Some(None)
 }
 
-/// DER that is still to be read.
+/// The unread rest of DER.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// The next value: its tag, and what is in it.
+    /// Returns the tag and the content of the next value.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let [tag, length, rest @ ..] = self.0 else { return None };
         let (length, rest) = match length {
             0..=0x7f => (usize::from(*length), rest),
-            // As many bytes of length follow. With four, it is larger than any file that is read.
+            // The low bits are the number of length bytes. Four bytes are enough for every file that is read.
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
                 (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
@@ -155,7 +157,7 @@ impl<'a> Der<'a> {
         Some((*tag, content))
     }
 
-    /// The next value, if it is of this kind.
+    /// Returns the content of the next value if the value has this tag.
     fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.next().filter(|(found, _)| *found == tag).map(|(_, content)| content)
     }
@@ -168,7 +170,7 @@ impl<'a> Der<'a> {
         }
         let digits = str::from_utf8(digits).ok()?;
         match (tag, digits.len()) {
-            // Two digits of the year are those of 1950 to 2049.
+            // A year of two digits is within 1950 to 2049.
             (UTC_TIME, 12) if digits >= "5" => Some(format!("19{digits}")),
             (UTC_TIME, 12) => Some(format!("20{digits}")),
             (GENERALIZED_TIME, 14) => Some(digits.to_owned()),

@@ -1,7 +1,9 @@
-//! Without cryptography there is no TLS. In a file that needs nothing, so that a test can have it compiled alone.
+//! The check that a build with TLS has cryptography.
+//!
+//! A separate file, so that a test can compile the check alone.
 
 #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
 compile_error!(
     "leasehold needs cryptography for TLS; choose one of its features: `ring` (the default: compiles quickly), \
-     `aws-lc-rs` (knows P-521, too) or `fips` (AWS-LC as validated for FIPS 140-3; its build needs CMake, Go and Perl)"
+     `aws-lc-rs` (also supports P-521) or `fips` (AWS-LC as validated for FIPS 140-3; its build needs CMake, Go and Perl)"
 );

@@ -1,4 +1,6 @@
-//! Whose cryptography TLS is made of: what the features of this crate say. A process-wide default has no say in it.
+//! The cryptography of TLS, which the features of this crate select.
+//!
+//! A process-wide default has no effect.
 
 use std::sync::Arc;
 
@@ -9,7 +11,7 @@ use crate::net::error::Error;
 
 mod chosen;
 
-/// With several, the one that knows most: AWS-LC, which with `fips` is its validated form.
+/// Returns AWS-LC, which supports more algorithms than `ring`. With `fips`, this is the validated form of AWS-LC.
 #[cfg(feature = "aws-lc-rs")]
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
@@ -20,13 +22,13 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-// So that what is missing is said once, and not at each use.
+// Defined so that only the `compile_error!` in `chosen` is reported, and not every use.
 #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     unreachable!("the crate does not compile without one")
 }
 
-/// What to say of a key or a signature that the cryptography of this build does not know.
+/// Returns the remedy for a key or a signature that this build does not support.
 pub(crate) fn hint() -> &'static str {
     match cfg!(feature = "aws-lc-rs") {
         true => "",
@@ -34,13 +36,13 @@ pub(crate) fn hint() -> &'static str {
     }
 }
 
-/// An error if FIPS is `required` and the configuration would do anything that it does not allow.
+/// Returns an error if FIPS is `required` and the configuration is not in FIPS mode.
 pub(crate) fn check_fips(required: bool, config: &ClientConfig) -> Result<(), Error> {
     match required && !config.fips() {
         true => Err(Error::config(
             "feature fips",
-            "the cryptography of this build is not in FIPS mode; build AWS-LC in its validated form, or leave the \
-             feature out",
+            "the cryptography of this build is not in FIPS mode; build AWS-LC in its validated form, or disable the \
+             feature",
         )),
         false => Ok(()),
     }

@@ -1,8 +1,8 @@
-//! The TLS configuration of a client, which follows the files that it is made of.
+//! The TLS configuration of a client, which reloads changed files.
 //!
-//! client-go does the same: for the client certificate since 1.16, for the authorities since 1.36. It looks each five
-//! minutes, and as soon as the system says that a file has changed; here there is no thread, so files are looked at when a
-//! request is about to be made, and when the server's answer says that what they held is old.
+//! client-go reloads too: the client certificate since 1.16, the authorities since 1.36. client-go reads the files every five
+//! minutes, and after a notification of the system. This module has no thread. It reads the files before a request, and after
+//! an answer that may be caused by an old file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,15 +20,15 @@ use crate::net::error::{Error, NetErrorKind};
 use crate::util::log_fields::TLS;
 use crate::util::panics::log_line;
 
-/// What every connection of a client is to start TLS with.
+/// The TLS configuration for all connections of a client.
 pub(crate) struct ClientTls {
     settings: TlsSettings,
     name: ServerName<'static>,
-    /// Locked while files are read, which can last.
+    /// Locked while files are read, which may take long.
     files: Mutex<WatchedFiles>,
-    /// Never locked for longer than it takes to look: an interrupt waits for nothing else.
+    /// Locked only briefly, because an interrupt may wait for this lock.
     current: Mutex<CurrentTls>,
-    /// Counts the changes that could not be put to use.
+    /// The number of changes that were unusable.
     refusals: AtomicU64,
 }
 
@@ -41,11 +41,11 @@ struct WatchedFiles {
 struct CurrentTls {
     authorities: Arc<dyn ServerCertVerifier>,
     config: Arc<ClientConfig>,
-    /// Counts the changes.
+    /// The number of changes.
     version: u64,
 }
 
-/// Which of the files are to be read.
+/// The files to read.
 #[derive(Clone, Copy)]
 enum Part {
     Authorities,
@@ -53,7 +53,7 @@ enum Part {
 }
 
 impl ClientTls {
-    /// For the server `host`, with what the files held when the settings were made.
+    /// Creates the configuration for the server `host` from the content that the files had when the settings were created.
     pub(crate) fn new(settings: TlsSettings, host: &str) -> Result<Self, Error> {
         let name = settings.name(host)?;
         let now = settings.clock.now();
@@ -71,9 +71,9 @@ impl ClientTls {
         Ok(ClientTls { settings, name, files, current, refusals: AtomicU64::new(0) })
     }
 
-    /// Reads the files that are a minute old, and counts how often what they say has changed.
+    /// Reads the files that were read a minute ago or earlier. Returns the number of changes.
     ///
-    /// To be called before a request, and without a lock that an interrupt takes.
+    /// Called before a request, without a lock that an interrupt takes.
     pub(crate) fn refresh(&self) -> u64 {
         let mut files = self.files.lock();
         let now = self.settings.clock.now();
@@ -86,9 +86,9 @@ impl ClientTls {
         self.version()
     }
 
-    /// What to start TLS with, with an identity in place of the configured one if there is any. Reads no file.
+    /// Returns the configuration, with `identity` instead of the configured identity if there is one. Reads no file.
     ///
-    /// As long as the files are unchanged this is the same configuration, with the sessions that it can resume.
+    /// While the files are unchanged, the configuration is the same object, so that its TLS sessions can be resumed.
     pub(crate) fn parts(&self, identity: Option<&Identity>) -> Result<TlsParts, Error> {
         let current = self.current.lock().clone();
         let config = match identity {
@@ -98,17 +98,17 @@ impl ClientTls {
         Ok(TlsParts { config, name: self.name.clone() })
     }
 
-    /// How often what the files say has changed. Reads none.
+    /// Returns the number of changes. Reads no file.
     pub(crate) fn version(&self) -> u64 {
         self.current.lock().version
     }
 
-    /// How often what the files say could not be put to use. Reads none.
+    /// Returns the number of unusable changes. Reads no file.
     pub(crate) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Reads the client certificate and its key at once. Whether there is now anything newer than what was `used`.
+    /// Reads the client certificate and its key now. Returns `true` if they are newer than the `used` version.
     pub(crate) fn has_newer_identity(&self, used: u64) -> bool {
         self.has_newer(Part::Identity, used)
     }
@@ -117,7 +117,7 @@ impl ClientTls {
     pub(crate) fn has_newer_after(&self, failure: Option<NetErrorKind>, used: u64) -> bool {
         match failure {
             Some(NetErrorKind::TlsVerification) => self.has_newer(Part::Authorities, used),
-            // The server may have refused a client certificate that has expired.
+            // The server may have rejected an expired client certificate.
             Some(NetErrorKind::Tls) => self.has_newer(Part::Identity, used),
             _ => false,
         }
@@ -156,7 +156,7 @@ impl ClientTls {
                         [chain, key] => Some(Identity::from_sources(chain, key)?),
                         _ => None,
                     };
-                    // Says whether they belong together: half of a rotation is none.
+                    // Fails if certificate and key do not match, as in the middle of a rotation.
                     self.settings.client_config(authorities, identity.as_ref())?;
                     Ok(identity)
                 };
@@ -167,18 +167,18 @@ impl ClientTls {
             ReadOutcome::Unchanged | ReadOutcome::StillRefused => {}
             ReadOutcome::Refused(why) => {
                 self.refusals.fetch_add(1, Ordering::Relaxed);
-                log_line!(warn, target: TLS, "tls: keeping the {what} that was read before: {why}");
+                log_line!(warn, target: TLS, "tls: reload of the {what} failed, keeping the previous {what}: {why}");
             }
             ReadOutcome::Changed => {
                 match self.settings.client_config(files.authorities.value(), files.identity.value().as_ref()) {
                     Ok(config) => {
-                        log_line!(info, target: TLS, "tls: using another {what}: its file has changed");
+                        log_line!(info, target: TLS, "tls: reloaded the {what}");
                         let authorities = Arc::clone(files.authorities.value());
                         let mut current = self.current.lock();
                         *current = CurrentTls { authorities, config, version: current.version + 1 };
                     }
-                    // Each part has been tried before.
-                    Err(e) => log_line!(warn, target: TLS, "tls: keeping the {what} that was used before: {e}"),
+                    // Each part has been checked alone before.
+                    Err(e) => log_line!(warn, target: TLS, "tls: new {what} unusable, keeping the previous one: {e}"),
                 }
             }
         }

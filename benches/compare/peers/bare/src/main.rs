@@ -1,12 +1,12 @@
-//! Measurements that need a program of their own:
+//! Measurements that need a separate program:
 //!
-//! - `bare limit FILE LEASE`: the least that any handover costs. For each line on standard input, one PUT empties the
-//!   lease, its event arrives at a watch, and one PUT takes the lease, all by bare requests on open connections.
-//! - `bare herd FILE... LEASE`: one elector for each kubeconfig, on one lease. For each line on standard input the
-//!   leader releases, and campaigns again once another leads.
-//! - `bare check FILE LEASE`: what `is_leader()` costs beside the clock read that it contains.
+//! - `bare limit FILE LEASE`: the lower bound of a handover. On each line of standard input, one PUT empties the lease, a
+//!   watch receives the event, and one PUT takes the lease, all by bare requests on open connections.
+//! - `bare herd FILE... LEASE`: one elector for each kubeconfig, on one lease. On each line of standard input the leader
+//!   releases, and campaigns again after another elector leads.
+//! - `bare check FILE LEASE`: the time of `is_leader()` and of the clock read in it.
 //!
-//! Each prints a JSON line when ready and one for each round.
+//! Each prints a JSON line when ready, and one for each round.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -44,9 +44,9 @@ fn say(line: Value) -> io::Result<()> {
     stdout.flush()
 }
 
-// ---- the limit ----
+// ---- the lower bound ----
 
-/// The two ends of a handover are two processes: here, two clients, with connections of their own.
+/// Measures with two clients that have separate connections, like the two processes of a handover.
 fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Error>> {
     let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", taker.default_namespace());
     let path = format!("{collection}/{name}");
@@ -57,7 +57,7 @@ fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Err
         "spec": { "holderIdentity": "a", "leaseDurationSeconds": 15 },
     });
     send(&releaser, Method::Post, &collection, &lease)?;
-    // Both have an open connection from now on.
+    // Both clients now have an open connection.
     lease = taker
         .request(Request { method: Method::Get, path: &path, query: &[], body: None, timeout: TIMEOUT })?
         .json()?;
@@ -90,7 +90,7 @@ fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Err
         lease["spec"]["holderIdentity"] = json!("b");
         lease = send(taker, Method::Put, &path, &lease)?;
         let taken = mono();
-        // The event of the take-over is not for the next round.
+        // Skips the event of the take-over.
         events.next_line()?;
         let (sent, answered, answer) = answers.recv()?;
         answer?;
@@ -99,7 +99,12 @@ fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Value, leasehold::kubernetes::ClientError> {
+fn send(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Result<Value, leasehold::kubernetes::ClientError> {
     client.request(Request { method, path, query: &[], body: Some(body), timeout: TIMEOUT })?.json()
 }
 
@@ -109,7 +114,7 @@ fn version(lease: &Value) -> String {
 
 // ---- the check ----
 
-/// One call is too short to be measured alone.
+/// The calls per sample, because one call is too short to measure.
 const CALLS: u32 = 1000;
 
 fn check(kubeconfig: &str, lease: &str) -> Result<(), Box<dyn Error>> {
@@ -155,8 +160,8 @@ fn herd(kubeconfigs: &[&str], lease: &str) -> Result<(), Box<dyn Error>> {
     for line in io::stdin().lock().lines() {
         line?;
         let (release, released) = mpsc::channel();
-        let term = guard.take().ok_or("nobody leads")?;
-        // The drop returns when the release is answered, which may be after the next leader has started.
+        let term = guard.take().ok_or("no elector leads")?;
+        // The drop returns with the answer to the release, which may come after the next leader has started.
         thread::spawn(move || {
             let _ = release.send(mono());
             drop(term);
@@ -174,7 +179,7 @@ fn herd(kubeconfigs: &[&str], lease: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The first campaign that is won.
+/// Waits for the first won campaign.
 fn first(campaigns: &[Option<Campaign>]) -> Result<(usize, leasehold::LeaderGuard), Box<dyn Error>> {
     let standing: Vec<(usize, &Campaign)> =
         campaigns.iter().enumerate().filter_map(|(at, campaign)| Some((at, campaign.as_ref()?))).collect();

@@ -1,4 +1,4 @@
-//! What the peers' programs have in common: their arguments, and how they tell what happens.
+//! The common parts of the peers' programs: arguments and output.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -38,13 +38,13 @@ fn duration(parser: &mut lexopt::Parser) -> Result<Duration, lexopt::Error> {
     parser.value()?.parse_with(humantime::parse_duration)
 }
 
-/// Seconds on `CLOCK_MONOTONIC`, which all processes of a machine share.
+/// Returns seconds on `CLOCK_MONOTONIC`, which all processes of a host share.
 pub fn mono() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// One JSON object on a line of its own, out at once.
+/// Prints one JSON object on a line, and flushes.
 pub fn say(event: &str) -> io::Result<()> {
     let mono = mono();
     let mut stdout = io::stdout().lock();

@@ -1,4 +1,4 @@
-//! A candidate on kube-leader-election, as its example is: a try every retry period.
+//! A candidate with kube-leader-election, like its example: one attempt per retry period.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! A candidate on kube-lease-manager, in what its documentation calls the fully automated way.
+//! A candidate with kube-lease-manager, in the fully automated mode of its documentation.
 
 use std::error::Error;
 
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let kubeconfig = Kubeconfig::read_from(&arguments.kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let namespace = config.default_namespace.clone();
-    // It renews `grace` before the expiry, in whole seconds: as near to a renewal every retry period as it can say.
+    // The crate renews `grace` seconds before the expiry. Whole seconds come closest to one renewal per retry period.
     let renewal = arguments.retry_period.as_secs().max(1);
     let manager = LeaseManagerBuilder::new(kube::Client::try_from(config)?, arguments.lease)
         .with_namespace(namespace)
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if *leads.borrow() {
         say("stopped_leading")?;
     }
-    // Closing the channel is how it is told to release.
+    // The manager releases when the channel closes.
     drop(leads);
     manager.await??;
     Ok(())

@@ -1,4 +1,4 @@
-//! The least of each server's protocol: one request, its answer, on one connection.
+//! A minimal client of each server: one request and its answer on one connection.
 
 pub mod http;
 pub mod mysql;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// Nothing here takes long, but for a lock.
+/// The limit for a read. Only waiting for a lock takes longer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The columns as texts.
+/// The columns of a row as texts.
 pub type Row = Vec<Option<String>>;
 
 fn connect(address: &str) -> Result<BufReader<TcpStream>, Error> {

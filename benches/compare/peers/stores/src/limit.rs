@@ -1,4 +1,4 @@
-//! A handover without an election: a write, its notice, a write.
+//! A handover without an election: a write, its notification, a write.
 
 pub mod etcd;
 pub mod mysql;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::Error;
 
-/// As long as one of leasehold's.
+/// A record of the same length as a record of leasehold.
 const HELD: &str = concat!(
     r#"{"holderIdentity":"leasehold-12","leaseDurationSeconds":15,"leaseTransitions":12,"#,
     r#""acquireTime":"2026-01-01T00:00:00.000000Z","renewTime":"2026-01-01T00:00:00.000000Z"}"#
@@ -25,22 +25,22 @@ const FREE: &str = concat!(
     r#""acquireTime":"2026-01-01T00:00:00.000000Z","renewTime":"2026-01-01T00:00:00.000000Z"}"#
 );
 
-/// Whoever has it. With connections of its own, as if in a process of its own.
+/// The side that releases, with separate connections as in a separate process.
 trait Releaser: Send + 'static {
-    /// Learns what its next write is to replace, which whoever has it knows.
+    /// Reads the version that the next write replaces, which a real holder knows.
     fn learn(&mut self) -> Result<(), Error> {
         Ok(())
     }
     fn release(&mut self) -> Result<(), Error>;
 }
 
-/// Whoever waits for it.
+/// The side that waits and takes over.
 trait Taker {
-    /// Until it is told of the release and knows what to write onto.
+    /// Waits for the notification of the release, and for the version to replace.
     fn wait(&mut self) -> Result<(), Error>;
-    /// Writes onto that and nothing else.
+    /// Replaces that version, and no other.
     fn take(&mut self) -> Result<(), Error>;
-    /// What its own write has told is not for the next round.
+    /// Discards the notification of the own write.
     fn settle(&mut self) -> Result<(), Error>;
 }
 
@@ -51,12 +51,12 @@ fn rounds(mut releaser: impl Releaser, mut taker: impl Taker) -> Result<(), Erro
     thread::spawn(move || {
         let mut learned = releaser.learn();
         for () in releases {
-            // At no moment that a poller knows. The clock's last digits are as good as random.
+            // A random wait favors no moment of a poll. The last digits of the clock serve as random numbers.
             thread::sleep(Duration::from_secs_f64(mono() * 1e4 % 1.0 / 10.0));
             let sent = mono();
             let answer = learned.and_then(|()| releaser.release());
             let _ = released.send((sent, mono(), answer));
-            // What the other has written meanwhile, long before the next round.
+            // Reads the write of the other side, long before the next round.
             thread::sleep(Duration::from_millis(100));
             learned = releaser.learn();
         }

@@ -1,4 +1,4 @@
-//! A candidate on a lock of the server's that its session holds: the server frees it when the connection ends.
+//! A candidate for a session lock, which the server frees when the connection ends.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 use crate::Error;
 use crate::client::{Row, mysql, postgres};
 
-/// One connection, and what it is asked.
+/// A connection and its statements.
 struct Lock<Ask> {
     ask: Ask,
     wait: String,
@@ -34,7 +34,7 @@ pub fn mysql(address: &str, name: &str, how: &str) -> Result<(), Error> {
     let mut client = mysql::Client::connect(address)?.patiently()?;
     let lock = Lock {
         ask: move |sql: &str| client.query(sql),
-        // A year.
+        // One year.
         wait: format!("SELECT GET_LOCK('{name}', 31536000)"),
         attempt: format!("SELECT GET_LOCK('{name}', 0)"),
         unlock: format!("SELECT RELEASE_LOCK('{name}')"),
@@ -46,7 +46,7 @@ fn candidate(mut lock: Lock<impl FnMut(&str) -> Result<Vec<Row>, Error>>, how: &
     let mut is_ours = |sql: &str| (lock.ask)(sql).map(|rows| matches!(&rows[..], [row] if is_true(row)));
     if how == "session" {
         if !is_ours(&lock.wait)? {
-            return Err("the lock is not to be had".into());
+            return Err("cannot get the lock".into());
         }
     } else {
         let period: Duration = humantime::parse_duration(how)?;
@@ -54,7 +54,7 @@ fn candidate(mut lock: Lock<impl FnMut(&str) -> Result<Vec<Row>, Error>>, how: &
             thread::sleep(period);
         }
     }
-    // Before its word, which is what somebody waits for who ends it. Until then a signal just ends it.
+    // Installed before the report, because the benchmark sends SIGTERM after the report.
     let mut signals = Signals::new([SIGTERM])?;
     say("started_leading")?;
     signals.forever().next();

@@ -1,14 +1,14 @@
-//! Bare clients of stores, without an election in them:
+//! Bare clients of stores, without an election:
 //!
-//! - `stores limit STORE WHERE`: the least that any handover costs there. For each line on standard input one client writes,
-//!   another that waits is told of it, reads what it was not told, and writes onto that. STORE is etcd, sqlite, postgres or
-//!   mysql; WHERE is HOST:PORT, or a file.
-//! - `stores lock STORE WHERE NAME session|DURATION`: a candidate on a lock that a session holds, as postgres and mysql have
-//!   them: it waits in the server for the lock, or tries to get it this often.
-//! - `stores query STORE WHERE SQL`: prints the rows, a tab after each column.
-//! - `stores version`: that of the SQLite which is built in.
+//! - `stores limit STORE WHERE`: the lower bound of a handover. On each line of standard input one client writes. A waiting client
+//!   receives a notification, reads the record and replaces it. STORE is etcd, sqlite, postgres or mysql; WHERE is HOST:PORT or
+//!   a file.
+//! - `stores lock STORE WHERE NAME session|DURATION`: a candidate for a session lock of postgres or mysql, which waits in the
+//!   server, or tries at this interval.
+//! - `stores query STORE WHERE SQL`: prints the rows, with a tab after each column.
+//! - `stores version`: prints the version of the bundled SQLite.
 //!
-//! The servers ask for no password. `limit` and `lock` print JSON lines.
+//! The servers need no password. `limit` and `lock` print JSON lines.
 
 mod client;
 mod limit;

@@ -1,4 +1,4 @@
-//! What must hold of every answer, however it was cut or mutated on its way.
+//! Properties of every response, even if truncated or mutated.
 
 use crate::backends::etcd::message::*;
 
@@ -15,7 +15,7 @@ const SEEDS: [&str; 8] = [
     r#"{"header":{},"token":"xUitRnCmijIogpNZ.14"}"#,
 ];
 
-/// What texts are mutated with: what JSON, numbers and base64 are made of.
+/// Pieces of JSON, numbers and base64 that mutate a text.
 const PIECES: [&str; 16] = [
     "{",
     "}",

@@ -1,4 +1,4 @@
-//! What proves who we are, as it goes out.
+//! The credentials of one request.
 
 use std::time::Instant;
 
@@ -10,17 +10,17 @@ use crate::net::echo;
 use crate::net::interrupt::Interrupter;
 use crate::net::tls::Identity;
 
-/// What goes into one request.
+/// The credentials for one request.
 #[derive(Clone, Default)]
 pub(crate) struct Credentials {
     pub(crate) authorization: Option<HeaderValue>,
-    /// A client certificate from a plugin, in place of the configured one.
+    /// A client certificate from a plugin, which replaces the configured certificate.
     pub(crate) identity: Option<Identity>,
-    /// Counts changes of the identity: connections that were opened with an older one must not be used.
+    /// Counts changes of the identity. Connections with an older identity must not be used.
     pub(crate) identity_version: u64,
 }
 
-/// How long a source may take, and what may end it sooner.
+/// The deadline and the interrupt of a request that waits for credentials.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(feature = "kubeconfig"), expect(dead_code, reason = "only plugins take time"))]
 pub(crate) struct Limits<'a> {
@@ -29,15 +29,14 @@ pub(crate) struct Limits<'a> {
 }
 
 impl Credentials {
-    /// Overwrites the credentials wherever they occur in `text`, also where it writes some of their characters as JSON, URLs
-    /// or HTML do.
+    /// Overwrites the credentials in `text`, even if some characters are escaped as in JSON, URLs or HTML.
     pub(crate) fn redact(&self, text: &mut [u8]) {
         let Some(value) = &self.authorization else { return };
-        // Without its scheme, for it may be quoted alone.
+        // Redacts the secret without its scheme, because a server may quote the secret alone.
         let secret = value.as_bytes().splitn(2, |&byte| byte == b' ').last().unwrap_or_default();
         let password = value.as_bytes().starts_with(b"Basic ").then(|| password_of(secret)).flatten();
         for secret in [Some(secret), password.as_deref()].into_iter().flatten() {
-            // What is shorter occurs in any text, and keeps no secret.
+            // A shorter secret occurs in ordinary text, and protects nothing.
             if secret.len() >= 8 {
                 echo::redact(secret, text);
             }

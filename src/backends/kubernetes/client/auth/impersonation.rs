@@ -1,11 +1,11 @@
-//! Whom to act as.
+//! Impersonation of users and groups.
 
 use ureq::http::{HeaderName, HeaderValue};
 
 use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::percent;
 
-/// Whom to act as. Source: Kubernetes documentation, "User impersonation".
+/// The user and groups to act as. Source: Kubernetes documentation, "User impersonation".
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Impersonation {
     pub(crate) user: Option<String>,
@@ -15,24 +15,21 @@ pub(crate) struct Impersonation {
 }
 
 impl Impersonation {
-    /// The headers it takes; the error names the field.
+    /// Returns the impersonation headers. The error names the field.
     pub(crate) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, ClientError> {
         let Some(user) = &self.user else {
             if self.uid.is_some() || !self.groups.is_empty() || !self.extra.is_empty() {
-                return Err(ClientError::config(
-                    "users[].as",
-                    "is needed when as-uid, as-groups or as-user-extra is set",
-                ));
+                return Err(ClientError::config("users[].as", "is required with as-uid, as-groups and as-user-extra"));
             }
             return Ok(Vec::new());
         };
         let value = |field: &str, text: &str| {
-            // The server takes them off, and whoever is without them is somebody else.
+            // The server trims blanks, and the trimmed name is another user.
             if text.trim_matches([' ', '\t']) != text {
-                return Err(ClientError::config(format!("users[].{field}"), "begins or ends with a blank"));
+                return Err(ClientError::config(format!("users[].{field}"), "starts or ends with a space or a tab"));
             }
             HeaderValue::from_bytes(text.as_bytes())
-                .map_err(|_| ClientError::config(format!("users[].{field}"), "holds a control character"))
+                .map_err(|_| ClientError::config(format!("users[].{field}"), "contains a control character"))
         };
         let mut headers = vec![(HeaderName::from_static("impersonate-user"), value("as", user)?)];
         if let Some(uid) = &self.uid {
@@ -55,7 +52,7 @@ impl Impersonation {
     }
 }
 
-/// What a header name may hold, but for the sign of what is encoded: the API server decodes the rest.
+/// Returns `true` for characters that need no encoding in a header name. The API server decodes the others.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte)
 }
@@ -88,7 +85,10 @@ mod tests {
         for (user, group) in [(" jane", "a"), ("jane\t", "a"), ("jane", "a ")] {
             let blank =
                 Impersonation { user: Some(user.into()), groups: vec![group.into()], ..Impersonation::default() };
-            assert!(blank.headers().unwrap_err().to_string().contains("begins or ends with a blank"), "{user:?}");
+            assert!(
+                blank.headers().unwrap_err().to_string().contains("starts or ends with a space or a tab"),
+                "{user:?}"
+            );
         }
         let groups_only = Impersonation { groups: vec!["a".into()], ..Impersonation::default() };
         assert!(groups_only.headers().unwrap_err().to_string().contains("users[].as"));

@@ -1,4 +1,4 @@
-//! Who we are: where the `Authorization` header of a request comes from, and how it is renewed.
+//! Sources of the `Authorization` header, and their renewal.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ use credentials::{bearer, header};
 use exec::ExecSource;
 use token_file::TokenFile;
 
-/// How to prove who we are, apart from a client certificate.
+/// The configured credentials, apart from a client certificate.
 #[derive(Clone, Debug)]
 pub(crate) enum AuthConfig {
     None,
@@ -37,9 +37,9 @@ pub(crate) enum AuthConfig {
     Exec(Box<ExecPlugin>),
 }
 
-/// A source of credentials that is shared by all requests of a client.
+/// A source of credentials that all requests of a client share.
 pub(crate) enum Auth {
-    /// Credentials that never change, which may be none.
+    /// Credentials that never change, possibly none.
     Fixed(Credentials),
     TokenFile(TokenFile),
     #[cfg(feature = "kubeconfig")]
@@ -52,7 +52,7 @@ impl Auth {
             AuthConfig::None => Auth::Fixed(Credentials::default()),
             AuthConfig::Fixed(value) => Auth::Fixed(Credentials {
                 authorization: Some(header(value.expose()).ok_or_else(|| {
-                    ClientError::config("users[].token", "holds a character that no header may have")
+                    ClientError::config("users[].token", "contains a character that is invalid in a header")
                 })?),
                 ..Credentials::default()
             }),
@@ -62,7 +62,7 @@ impl Auth {
         })
     }
 
-    /// The credentials to use now.
+    /// Returns the credentials to use now.
     #[cfg_attr(not(feature = "kubeconfig"), expect(unused_variables, reason = "only plugins take time"))]
     pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, ClientError> {
         match self {
@@ -73,7 +73,7 @@ impl Auth {
         }
     }
 
-    /// Other credentials than those the server has just rejected, if there are any.
+    /// Returns other credentials than `rejected`, if there are any.
     #[cfg_attr(not(feature = "kubeconfig"), expect(unused_variables, reason = "only plugins take time"))]
     pub(crate) fn after_rejection(
         &self,
@@ -90,7 +90,7 @@ impl Auth {
         Ok((!same).then_some(newer))
     }
 
-    /// Enters what it has counted.
+    /// Adds the counters of this source to `counters`.
     pub(crate) fn count(&self, counters: &mut ClientCounters) {
         match self {
             Auth::Fixed(_) => {}
@@ -102,7 +102,8 @@ impl Auth {
 }
 
 impl AuthConfig {
-    /// What is left of it beside a client certificate. Source: `UpdateTransportConfig` in client-go's `exec.go`.
+    /// Returns the credentials that remain in use beside a client certificate. Source: client-go's `exec.go`,
+    /// `UpdateTransportConfig`.
     pub(crate) fn beside_a_certificate(self) -> Self {
         match self {
             #[cfg(feature = "kubeconfig")]

@@ -13,22 +13,22 @@ use crate::net::file::read_file;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
-/// Kubelets rotate tokens well before they expire; a minute is what client-go waits, too.
+/// Kubelets rotate tokens well before they expire. client-go waits a minute, too.
 const TOKEN_AGE: Duration = Duration::from_secs(60);
 
 pub(crate) struct TokenFile {
     path: PathBuf,
-    /// Locked while the file is read, which can last.
+    /// Locked during file reads, which may block.
     cached: Mutex<Cached>,
-    /// How often the file held another token than before.
+    /// Number of times the file has contained another token than before.
     reloads: AtomicU64,
 }
 
-/// What a token file held when it could be read last.
+/// The contents of a token file at the last successful read.
 #[derive(Default)]
 struct Cached {
     token: Option<(HeaderValue, Instant)>,
-    /// Why it could not be read since, as it was told.
+    /// The last logged reason why the file was unreadable since then.
     refused: Option<String>,
 }
 
@@ -40,12 +40,12 @@ impl TokenFile {
     pub(crate) fn current(&self) -> Result<HeaderValue, ClientError> {
         let (token, why) = self.look();
         if let Some(why) = why {
-            log_line!(warn, target: CLIENT, "kubernetes: keeping the token that was read before: {why}");
+            log_line!(warn, target: CLIENT, "kubernetes: reload of the token failed, keeping the old token: {why}");
         }
         token
     }
 
-    /// The token to use now, and why it is an old one, if that has not been told yet.
+    /// Returns the token to use now, and a reason to log if the token is an old one.
     fn look(&self) -> (Result<HeaderValue, ClientError>, Option<String>) {
         let mut cached = self.cached.lock();
         if let Some((value, read_at)) = &cached.token
@@ -58,10 +58,10 @@ impl TokenFile {
                 self.note(&mut cached, &value);
                 (Ok(value), None)
             }
-            // A token that was good a minute ago is a better guess than none: the file may be about to be replaced.
+            // An old token may still be valid, and the file may be about to be replaced.
             (Err(e), Some((value, _))) => {
                 let (value, why) = (value.clone(), e.to_string());
-                // Each request tries the file again, and there is one every two seconds.
+                // Logs each reason once, because a request reads the file every two seconds.
                 let is_new = cached.refused.as_ref() != Some(&why);
                 cached.refused = Some(why.clone());
                 (Ok(value), is_new.then_some(why))
@@ -76,7 +76,7 @@ impl TokenFile {
         Ok(value)
     }
 
-    /// How often the file held another token than before. Waits for no file.
+    /// Returns how often the file contained another token than before. Never blocks.
     pub(crate) fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Relaxed)
     }
@@ -87,7 +87,7 @@ impl TokenFile {
         *cached = Cached { token: Some((value.clone(), Instant::now())), refused: None };
     }
 
-    /// Makes the next request read the file, as if a minute had passed.
+    /// Makes the next request read the file again.
     #[cfg(test)]
     fn age(&self) {
         let mut cached = self.cached.lock();
@@ -101,12 +101,12 @@ fn read_token(path: &Path) -> Result<HeaderValue, ClientError> {
     let failed =
         |rule: &str| ClientError::new(ErrorKind::Credentials, rule).at(format!("token file {}", path.display()));
     let bytes = read_file(path).map_err(|e| failed("cannot be read").caused_by(e))?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| failed("holds no text"))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| failed("is not UTF-8 text"))?;
     let token = text.trim();
     if token.is_empty() {
         return Err(failed("is empty"));
     }
-    bearer_header(token).ok_or_else(|| failed("holds something else than one token"))
+    bearer_header(token).ok_or_else(|| failed("is not a single token"))
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(token.current().unwrap(), "Bearer two");
         token.age();
         assert_eq!(token.current().unwrap(), "Bearer two");
-        assert_eq!(token.reloads(), 1, "the first is none, and neither is the same again");
+        assert_eq!(token.reloads(), 1, "neither the first token nor the same token again is a reload");
         std::fs::write(&token.path, "three").unwrap();
         assert_eq!((token.read_again().unwrap(), token.reloads()), (HeaderValue::from_static("Bearer three"), 2));
         std::fs::write(&token.path, "two").unwrap();

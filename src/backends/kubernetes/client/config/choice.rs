@@ -1,4 +1,4 @@
-//! Which cluster, where somebody says so.
+//! The cluster that the user has chosen, if any.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use super::kubeconfig::Kubeconfig;
 use crate::backends::kubernetes::client::config::ClientConfig;
 use crate::backends::kubernetes::client::error::ClientError;
 
-/// A kubeconfig file, or a context in one, or neither.
+/// A kubeconfig file, a context of one, or neither.
 #[derive(Clone, Default)]
 pub(crate) struct Choice {
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -15,7 +15,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// What is chosen, if anything is.
+    /// Returns the name and the value of the configured field, if any.
     pub(crate) fn field(&self) -> Option<(&'static str, String)> {
         match (&self.kubeconfig, &self.context) {
             (Some(path), _) => Some(("kubeconfig", path.display().to_string())),
@@ -24,7 +24,7 @@ impl Choice {
         }
     }
 
-    /// That cluster, or else the one that is found.
+    /// Returns the configuration for the chosen cluster, or else for the cluster that `infer` finds.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, ClientError> {
         if self.field().is_none() {
             return ClientConfig::infer();
@@ -45,8 +45,8 @@ impl Choice {
     fn of_kubeconfig(&self) -> Result<ClientConfig, ClientError> {
         let (field, value) = self.field().unwrap_or_default();
         let rule = format!(
-            "is {value:?}, and this program was built without the feature kubeconfig, which reads such files: build with it, or \
-             use start_with_client with a client of your own"
+            "is {value:?}, but this program lacks the feature kubeconfig; build with that feature, or use start_with_client \
+             with a configured client"
         );
         Err(ClientError::config(field, rule))
     }

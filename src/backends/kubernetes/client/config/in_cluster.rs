@@ -1,4 +1,4 @@
-//! The service account of the pod this runs in.
+//! Configuration from the service account of the pod that runs this program.
 
 use std::path::Path;
 
@@ -11,16 +11,17 @@ use crate::net::endpoint::Endpoint;
 use crate::net::file::read_file;
 use crate::net::tls::PemSource;
 
-/// Where the kubelet puts the service account. Source: Kubernetes documentation, "Accessing the API from a Pod".
+/// The directory in which the kubelet puts the service account. Source: Kubernetes documentation, "Accessing the API
+/// from a Pod".
 pub(crate) const DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
-/// What a pod's own manifest says by the downward API comes before what the kubelet mounts, as in client-go.
+/// Set by the pod's manifest through the downward API. Takes precedence over the mounted file, as in client-go.
 const NAMESPACE: &str = "POD_NAMESPACE";
 
-/// Whether this runs in a pod, with a service account or without.
+/// Returns `true` if this program runs in a pod, with or without a service account.
 pub(crate) fn is_in_a_pod(env: Env<'_>) -> bool {
     env(HOST).is_some_and(|host| !host.is_empty())
 }
@@ -34,7 +35,7 @@ pub(crate) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Clien
         env(name)
             .and_then(|value| value.into_string().ok())
             .filter(|value| !value.is_empty())
-            .ok_or_else(|| ClientError::config(name, "is not set; this does not seem to run in a Kubernetes pod"))
+            .ok_or_else(|| ClientError::config(name, "is not set; this program does not seem to run in a pod"))
     };
     let (host, port) = (variable(HOST)?, variable(PORT)?);
     let host = match host.contains(':') && !host.starts_with('[') {
@@ -43,11 +44,11 @@ pub(crate) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Clien
     };
     let endpoint = Endpoint::parse(&format!("https://{host}:{port}"), HOST)?;
     let unread = |name: &str, e: std::io::Error| {
-        let hint = "cannot be read; does the pod set automountServiceAccountToken: false?";
+        let hint = "cannot be read; check automountServiceAccountToken of the pod";
         ClientError::config(directory.join(name).display().to_string(), hint).caused_by(e)
     };
     let read = |name: &str| read_file(&directory.join(name)).map_err(|e| unread(name, e));
-    // Read once here, so that a pod without a token fails at the start and not at its first request.
+    // Fails early: a pod without a token gets the error here instead of at its first request.
     read("token")?;
     let mut config = ClientConfig::for_endpoint(endpoint, "service account of this pod");
     let ca = PemSource::read(&directory.join("ca.crt")).map_err(|e| unread("ca.crt", e))?;
@@ -60,9 +61,9 @@ pub(crate) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Clien
     Ok(config)
 }
 
-/// The namespace of the pod, if it is known.
+/// Returns the namespace of the pod, if known.
 fn namespace(env: Env<'_>, directory: &Path) -> Option<String> {
-    // The file is absent in hand-made mounts; the namespace then has to be named elsewhere.
+    // Hand-made mounts may lack this file.
     let of_file = || read_file(&directory.join("namespace")).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let of_pod = env(NAMESPACE).and_then(|name| name.into_string().ok());
     let is_named = |name: &String| !name.trim().is_empty();
@@ -70,10 +71,10 @@ fn namespace(env: Env<'_>, directory: &Path) -> Option<String> {
     found.map(|namespace| namespace.trim().to_owned())
 }
 
-/// What a context means in a pod that names no namespace: that of the pod, whichever cluster it leads to.
+/// Returns the pod's namespace for a context that names none, whichever cluster the context leads to.
 ///
-/// A candidate on client-go with the same kubeconfig campaigns there (`Namespace` in clientcmd's
-/// `merged_client_builder.go`), and another namespace is another leader.
+/// A client-go candidate with the same kubeconfig also campaigns there (`Namespace` in clientcmd's
+/// `merged_client_builder.go`). In another namespace there would be a second leader.
 #[cfg(feature = "kubeconfig")]
 pub(super) fn namespace_around(env: Env<'_>, directory: &Path) -> Option<String> {
     is_inside(env, directory).then(|| namespace(env, directory)).flatten()
@@ -123,8 +124,8 @@ mod tests {
         let (account, home) = (Scratch::new(), Scratch::new());
         let in_pod = env("10.0.0.1");
         let error = ClientConfig::infer_from(&in_pod, account.path()).unwrap_err().to_string();
-        assert!(error.contains("token: cannot be read; does the pod set automountServiceAccountToken"), "{error}");
-        // What is at home is for programs in pods, too.
+        assert!(error.contains("token: cannot be read; check automountServiceAccountToken"), "{error}");
+        // Programs in a pod may use the kubeconfig in the home directory, too.
         let directory = home.path().to_owned();
         let at_home = |name: &str| if name == "HOME" { Some(directory.clone().into()) } else { in_pod(name) };
         let error = ClientConfig::infer_from(&at_home, account.path()).unwrap_err().to_string();
@@ -172,7 +173,7 @@ mod tests {
             assert_eq!(server(infer(Some(named.clone().into()), true)), "https://named:2");
             assert_eq!(server(infer(None, false)), "https://home:1");
             let missing = infer(Some("/nowhere/at/all".into()), true);
-            assert!(missing.is_err(), "what was asked for is not there: no other cluster will do");
+            assert!(missing.is_err(), "a missing kubeconfig is an error");
         }
         #[cfg(not(feature = "kubeconfig"))]
         assert!(infer(Some(named.into()), true).unwrap_err().to_string().contains("KUBECONFIG"));

@@ -1,4 +1,4 @@
-//! Where to look for a cluster, and in which order.
+//! The lookup order for a cluster.
 
 use std::path::Path;
 
@@ -10,22 +10,30 @@ use crate::backends::kubernetes::client::config::ClientConfig;
 use crate::backends::kubernetes::client::error::ClientError;
 
 impl ClientConfig {
-    /// Finds the cluster in the order of controller-runtime: the files in `KUBECONFIG` if that is set and not empty, else
-    /// the service account of the pod this runs in, else `~/.kube/config`.
+    /// Finds the cluster in the order of controller-runtime.
     ///
-    /// In a pod means that `KUBERNETES_SERVICE_HOST` is set and the service account's token file exists. Two candidates that
-    /// find two clusters are two leaders: so what was asked for and cannot be used is an error, and nothing else is tried.
+    /// 1. The files in `KUBECONFIG`, if the variable is set and not empty.
+    /// 2. The service account of the pod, if `KUBERNETES_SERVICE_HOST` is set and the service account's token file
+    ///    exists.
+    /// 3. `~/.kube/config`.
     ///
-    /// # Errors
+    /// If the first configuration in this order is unusable, this method returns an error and tries no other. Two
+    /// candidates that find two clusters would be two leaders.
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when none is there, or what is there is not usable, or `KUBECONFIG` is set for a
-    /// program that was built without the feature `kubeconfig`.
+    /// # Examples
     ///
     /// ```no_run
     /// let config = leasehold::kubernetes::ClientConfig::infer()?;
     /// println!("working in {}", config.default_namespace());
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) in these cases:
+    ///
+    /// - There is no configuration, or the first one is unusable.
+    /// - `KUBECONFIG` is set, and the program was built without the `kubeconfig` feature.
     pub fn infer() -> Result<Self, ClientError> {
         let env: Env<'_> = &|name| std::env::var_os(name);
         Self::infer_from(env, Path::new(in_cluster::DIRECTORY))
@@ -38,7 +46,7 @@ impl ClientConfig {
         }
         #[cfg(feature = "kubeconfig")]
         {
-            // A pod without a token is told about the token: nobody wants a kubeconfig there.
+            // In a pod without a token, the error must name the token: a pod has no kubeconfig.
             if !is_asked_for && in_cluster::is_in_a_pod(env) && !Kubeconfig::is_at_home(env) {
                 return in_cluster::load(env, service_account);
             }
@@ -48,43 +56,52 @@ impl ClientConfig {
         match is_asked_for {
             true => Err(ClientError::config(
                 "KUBECONFIG",
-                "is set, and this program was built without the feature kubeconfig; unset it, or build with that",
+                "is set, but this program lacks the feature kubeconfig; build with that feature, or unset KUBECONFIG",
             )),
             false => in_cluster::load(env, service_account),
         }
     }
 
-    /// Uses the service account of the pod this runs in.
+    /// Creates a configuration from the service account of the pod that runs this program.
     ///
     /// Reads `KUBERNETES_SERVICE_HOST`, `KUBERNETES_SERVICE_PORT` and the files in
-    /// `/var/run/secrets/kubernetes.io/serviceaccount`. The token is read again when it is a minute old and whenever
-    /// the server rejects it, for kubelets rotate it. The namespace is that of `POD_NAMESPACE` if it is set, else that of
-    /// the file beside the token, else `default`.
+    /// `/var/run/secrets/kubernetes.io/serviceaccount`. Kubelets rotate the token, so the client reads the token again
+    /// when it is a minute old and whenever the server rejects it.
     ///
-    /// # Errors
+    /// The namespace is that of `POD_NAMESPACE` if the variable is set, else that of the file beside the token, else
+    /// `default`.
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when a variable or a file is missing or not usable.
+    /// # Examples
     ///
     /// ```no_run
     /// let config = leasehold::kubernetes::ClientConfig::in_cluster()?;
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) if a variable or a file is missing or
+    /// unusable.
     pub fn in_cluster() -> Result<Self, ClientError> {
         in_cluster::load(&|name| std::env::var_os(name), Path::new(in_cluster::DIRECTORY))
     }
 
-    /// Uses the current context of the kubeconfig: the files in `KUBECONFIG`, or else `~/.kube/config`.
+    /// Creates a configuration from the current context of the kubeconfig.
     ///
-    /// For another context or another file see [`Kubeconfig`].
+    /// Reads the files in `KUBECONFIG`, or else `~/.kube/config`. [`Kubeconfig`] selects another context or another
+    /// file.
     ///
-    /// # Errors
-    ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config), naming the file and the field.
+    /// # Examples
     ///
     /// ```no_run
     /// let config = leasehold::kubernetes::ClientConfig::from_kubeconfig()?;
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) with the file and the field if the
+    /// kubeconfig is unusable.
     #[cfg(feature = "kubeconfig")]
     pub fn from_kubeconfig() -> Result<Self, ClientError> {
         Kubeconfig::load()?.client_config(None)

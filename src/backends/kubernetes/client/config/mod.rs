@@ -1,4 +1,4 @@
-//! Everything a client needs to know: where the cluster is, whom to trust there, who we are.
+//! Configuration of a client: the cluster, the trusted authorities, and the credentials.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,10 +28,14 @@ mod user_agent;
 #[cfg(feature = "kubeconfig")]
 pub use kubeconfig::Kubeconfig;
 
-/// The environment, as a parameter, so that tests do not depend on the environment of their process.
+/// The environment as a parameter, so that tests do not depend on the environment of their process.
 type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// How to reach a cluster. Credentials in it are not shown by `Debug`.
+/// The address of a cluster and the credentials for it.
+///
+/// `Debug` does not show credentials.
+///
+/// # Examples
 ///
 /// ```
 /// use leasehold::kubernetes::{Client, ClientConfig};
@@ -44,7 +48,7 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// For people: where this was found.
+    /// The place where the configuration was found, for messages.
     pub(crate) source: String,
     pub(crate) endpoint: Endpoint,
     pub(crate) default_namespace: String,
@@ -56,16 +60,19 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// A server by its URL, without credentials and without looking at the environment.
+    /// Creates a configuration for a server URL, without credentials.
     ///
-    /// The URL may have a path, which goes in front of the path of every request. `https` trusts the system's roots
-    /// unless [`with_ca_pem`](Self::with_ca_pem) is called. Over `http` no token and no password is sent but to this very
-    /// machine: [`Client::new`](super::Client::new) refuses that. A link-local address has a zone, the name or number of an
-    /// interface, as in `https://[fe80::1%25eth0]:6443` (RFC 6874): it says where to connect, and is not sent.
+    /// Reads no environment variables. The URL may have a path, which precedes the path of every request. `https`
+    /// trusts the roots of the system unless [`with_ca_pem`](Self::with_ca_pem) or [`with_ca_file`](Self::with_ca_file)
+    /// is called. Over `http`, [`Client::new`](super::Client::new) rejects tokens and passwords unless the server is
+    /// this machine.
+    ///
+    /// A link-local address has a zone, the name or number of an interface, as in `https://[fe80::1%25eth0]:6443` (RFC
+    /// 6874). The client uses the zone to connect, and does not send the zone to the server.
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it is not an `http` or `https` URL.
+    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) if `url` is not an `http` or `https` URL.
     pub fn new(url: &str) -> Result<Self, ClientError> {
         Ok(Self::for_endpoint(Endpoint::parse(url, "server")?, "given by the program"))
     }
@@ -83,36 +90,44 @@ impl ClientConfig {
         }
     }
 
-    /// The namespace of the context, else of the pod this runs in, else `default`.
+    /// Returns the namespace of the kubeconfig context, then of the pod, then `default`.
     pub fn default_namespace(&self) -> &str {
         &self.default_namespace
     }
 
-    /// Sets what [`default_namespace`](Self::default_namespace) answers.
+    /// Sets the namespace that [`default_namespace`](Self::default_namespace) returns.
+    ///
+    /// Defaults to the namespace of the kubeconfig context, then of the pod, then `default`.
     #[must_use]
     pub fn with_default_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.default_namespace = namespace.into();
         self
     }
 
-    /// Trusts these certificate authorities, given as a PEM bundle, and no others.
+    /// Sets the trusted certificate authorities from a PEM bundle, replacing all others.
+    ///
+    /// Defaults to the authorities of the kubeconfig or the pod, or else to the roots of the system.
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it is not a PEM bundle with at least one certificate.
+    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) if `bundle` is not a PEM bundle with at least one
+    /// certificate.
     pub fn with_ca_pem(self, bundle: &[u8]) -> Result<Self, ClientError> {
         self.with_ca(PemSource::inline(bundle))
     }
 
-    /// Trusts the certificate authorities in a file, a PEM bundle, and no others.
+    /// Sets the trusted certificate authorities from a PEM file, replacing all others.
     ///
-    /// The file is read again when it is a minute old, and at once when a server's certificate is not accepted. While it
-    /// holds nothing usable, those that it held before are trusted, and a warning is logged. As `CAFile` of client-go's
-    /// `rest.TLSClientConfig`.
+    /// The client reads the file again when the last read is a minute old, and immediately after it rejected a server's
+    /// certificate. While the file is unusable, the client trusts the previous authorities and logs a warning.
+    /// Corresponds to `CAFile` of client-go's `rest.TLSClientConfig`.
+    ///
+    /// Defaults to the authorities of the kubeconfig or the pod, or else to the roots of the system.
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config), with the file, when it cannot be read or is no PEM bundle.
+    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) with the file if the file cannot be read or is not a PEM
+    /// bundle.
     pub fn with_ca_file(self, path: impl AsRef<Path>) -> Result<Self, ClientError> {
         self.with_ca(pem_file(path.as_ref())?)
     }
@@ -122,36 +137,43 @@ impl ClientConfig {
         Ok(self)
     }
 
-    /// Expects the server's certificate to be for this name, and sends it as SNI, whatever the URL's host is.
+    /// Sets the name that the server's certificate must have, and that the client sends as SNI.
+    ///
+    /// Defaults to `tls-server-name` of the kubeconfig, else to the host of the URL.
     #[must_use]
     pub fn with_tls_server_name(mut self, name: impl Into<String>) -> Self {
         self.tls.server_name = Some(name.into());
         self
     }
 
-    /// Authenticates with a client certificate: a PEM chain and a PEM key in PKCS#8, PKCS#1 or SEC1 form.
+    /// Sets a client certificate: a PEM chain and a PEM key in PKCS#8, PKCS#1 or SEC1 form.
     ///
-    /// The user's credential plugin is not run then, as in client-go (`UpdateTransportConfig` in `exec.go`).
+    /// With a client certificate, the client runs no credential plugin, as in client-go (`UpdateTransportConfig` in
+    /// `exec.go`).
+    ///
+    /// Defaults to the certificate of the kubeconfig, if any.
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when either does not parse.
+    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) if `chain` or `key` cannot be parsed.
     pub fn with_client_certificate_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, ClientError> {
         self.tls.show(PemSource::inline(chain), PemSource::inline(key))?;
         Ok(self)
     }
 
-    /// Authenticates with a client certificate and its key from files, in the forms that
-    /// [`with_client_certificate_pem`](Self::with_client_certificate_pem) takes.
+    /// Sets a client certificate and its key from files.
     ///
-    /// The files are read again when they are a minute old, and at once when the server answers 401 or ends the TLS
-    /// session. While they hold nothing usable, or a certificate and a key that do not belong together, those from before
-    /// are used, and a warning is logged. Requests after a change go over new connections; a watch goes on with its own.
-    /// As `CertFile` and `KeyFile` of client-go's `rest.TLSClientConfig`.
+    /// The files have the forms that [`with_client_certificate_pem`](Self::with_client_certificate_pem) accepts. The
+    /// client reads the files again when the last read is a minute old. The client also reads the files immediately
+    /// after the server answered 401 or ended the TLS session. While the files are unusable, or the key does not match
+    /// the certificate, the client uses the previous certificate and logs a warning.
     ///
-    /// # Errors
+    /// Requests after a change use new connections. A watch keeps its connection. Corresponds to `CertFile` and
+    /// `KeyFile` of client-go's `rest.TLSClientConfig`.
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config), with the file, when one cannot be read or does not parse.
+    /// Defaults to the certificate of the kubeconfig, if any.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// use leasehold::kubernetes::{Client, ClientConfig};
@@ -162,6 +184,10 @@ impl ClientConfig {
     /// let client = Client::new(config)?;
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) with the file if a file cannot be read or parsed.
     pub fn with_client_certificate_files(
         mut self,
         chain: impl AsRef<Path>,
@@ -171,17 +197,24 @@ impl ClientConfig {
         Ok(self)
     }
 
-    /// Authenticates with a bearer token.
+    /// Sets a bearer token, replacing other credentials except client certificates.
+    ///
+    /// Defaults to the credentials of the kubeconfig or the pod, or else to none.
     #[must_use]
     pub fn with_token(mut self, token: impl AsRef<str>) -> Self {
         self.auth = AuthConfig::Fixed(Secret::new(format!("Bearer {}", token.as_ref().trim())));
         self
     }
 
-    /// Authenticates with the bearer token in a file, read again when it is a minute old and after every 401.
+    /// Sets a file with a bearer token, replacing other credentials except client certificates.
     ///
-    /// Unlike the files of certificates it is not read here, for it may be written later: while it is missing, requests
-    /// fail with [`Credentials`](crate::backends::kubernetes::client::ErrorKind::Credentials).
+    /// The client reads the file again when the last read is a minute old, and after every 401. This method does not
+    /// read the file, which may be written later. While the file is missing, requests fail with
+    /// [`ErrorKind::Credentials`](super::ErrorKind::Credentials).
+    ///
+    /// Defaults to the credentials of the kubeconfig or the pod, or else to none.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use leasehold::kubernetes::{Client, ClientConfig};
@@ -196,7 +229,9 @@ impl ClientConfig {
         self
     }
 
-    /// Authenticates with a user name and a password.
+    /// Sets a user name and a password, replacing other credentials except client certificates.
+    ///
+    /// Defaults to the credentials of the kubeconfig or the pod, or else to none.
     #[must_use]
     pub fn with_basic_auth(mut self, user: &str, password: &str) -> Self {
         let pair = BASE64_STANDARD.encode(format!("{user}:{password}"));
@@ -204,17 +239,24 @@ impl ClientConfig {
         self
     }
 
-    /// Goes through a proxy: `http://` and `https://` for one that takes `CONNECT`, `socks5://` and `socks5h://` for one
-    /// that speaks SOCKS 5 (RFC 1928). Without a scheme it is `http://`; the ports are 80, 443 and 1080 if none is named.
-    /// A user name and a password may stand before the host, percent-encoded.
+    /// Sets the proxy to the server.
     ///
-    /// The proxy looks up the server's name, also with `socks5://`, as in Go's `net/http`. The certificate of an
-    /// `https://` proxy must be for its own name, and may come from one of the cluster's authorities or of the system's.
-    /// It is not shown the client certificate. `insecure-skip-tls-verify` holds for it, too.
+    /// | URL | proxy | default port |
+    /// |---|---|--:|
+    /// | `http://`, or no scheme | `CONNECT` | 80 |
+    /// | `https://` | `CONNECT`, in TLS to the proxy | 443 |
+    /// | `socks5://`, `socks5h://` | SOCKS 5 (RFC 1928) | 1080 |
     ///
-    /// # Errors
+    /// The URL may contain a percent-encoded user name and password. The proxy always looks up the server's name, even
+    /// with `socks5://`, as in Go's `net/http`.
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it is not such a URL.
+    /// The certificate of an `https://` proxy must be for the proxy's name. The certificate may come from an authority
+    /// of the cluster or of the system. `insecure-skip-tls-verify` also applies to the proxy. The client does not send
+    /// its certificate to the proxy.
+    ///
+    /// Defaults to the proxy of the kubeconfig or the environment; [`new`](Self::new) configures none.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use leasehold::kubernetes::ClientConfig;
@@ -223,21 +265,24 @@ impl ClientConfig {
     /// assert!(ClientConfig::new("https://10.0.0.1:6443")?.with_proxy("ftp://bastion.example").is_err());
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) if `url` is not such a URL.
     pub fn with_proxy(mut self, url: &str) -> Result<Self, ClientError> {
         self.proxy = Some(Proxy::parse(url, "proxy-url")?);
         Ok(self)
     }
 
-    /// Sets the `User-Agent` of every request, by which audit logs tell programs apart, and in front of whose first slash
-    /// stands the manager that `metadata.managedFields` names.
+    /// Sets the `User-Agent` of every request.
     ///
-    /// Default: `<program>/unknown (<os>/<arch>) leasehold/<version>`, with the name of the program's file; its version
-    /// only the program itself knows.
+    /// API servers write the value to their audit logs. The part before the first slash is the manager in
+    /// `metadata.managedFields`.
     ///
-    /// # Errors
+    /// Defaults to `<program>/unknown (<os>/<arch>) leasehold/<version>`, with the file name of the program. The
+    /// library does not have the program's version.
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it is empty, longer than 1024 characters, or holds anything but printable
-    /// ASCII.
+    /// # Examples
     ///
     /// ```
     /// use leasehold::kubernetes::ClientConfig;
@@ -246,22 +291,32 @@ impl ClientConfig {
     ///     .with_user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))?;
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) if the value is empty, is longer than 1,024 characters,
+    /// or contains characters other than printable ASCII.
     pub fn with_user_agent(mut self, user_agent: impl Into<String>) -> Result<Self, ClientError> {
         self.user_agent = user_agent::check(user_agent.into())?;
         Ok(self)
     }
 
-    /// Gives a run of the user's credential plugin so long; 60 s without this. At least a second and at most an hour.
+    /// Sets the time limit for a run of the user's credential plugin.
     ///
-    /// A run that takes longer is ended, on Unix with its process group: whatever it started that made no group of its
-    /// own. Requests wait for a run up to their own time-out and leave it alone when they give up, so it may well be
-    /// longer than these. This changes nothing where the user has no plugin. client-go knows no such limit.
+    /// The limit is at least one second and at most an hour. A run that exceeds the limit is ended. On Unix its process
+    /// group ends too, which includes every child process that has not left the group. The limit may exceed the timeout
+    /// of a request, because a run continues after a request has given up. Without a plugin the limit has no effect.
+    /// client-go has no such limit.
+    ///
+    /// Defaults to 60 s.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// use std::time::Duration;
     /// use leasehold::kubernetes::{Client, ClientConfig};
     ///
-    /// // Somebody has to confirm the login on a telephone.
+    /// // A person must confirm the login on a telephone.
     /// let config = ClientConfig::infer()?.with_exec_timeout(Duration::from_secs(180));
     /// let client = Client::new(config)?;
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
@@ -297,12 +352,12 @@ impl ClientConfig {
         self
     }
 
-    /// The URL of the server, without credentials.
+    /// Returns the URL of the server, without credentials.
     pub fn server(&self) -> String {
         self.endpoint.url()
     }
 
-    /// Refuses to send a secret in clear. What stays on this machine does not; what goes through a proxy leaves it.
+    /// Rejects secrets that would leave this machine without TLS. A proxy counts as another machine.
     pub(crate) fn check_secrecy(&self, place: impl Fn(&str) -> String) -> Result<(), ClientError> {
         let stays_here = self.endpoint.is_loopback() && self.proxy.is_none();
         let field = match &self.auth {
@@ -315,7 +370,7 @@ impl ClientConfig {
             AuthConfig::Exec(_) => "exec",
         };
         let server = self.server();
-        Err(ClientError::config(place(field), format!("would go in clear to {server}; use https, or leave it out")))
+        Err(ClientError::config(place(field), format!("would be sent without TLS to {server}; use https")))
     }
 }
 
@@ -341,7 +396,7 @@ mod tests {
         let plain = |url: &str| ClientConfig::new(url).unwrap();
         let refused = |config: ClientConfig, field: &str| {
             let error = crate::backends::kubernetes::client::Client::new(config).unwrap_err().to_string();
-            assert!(error.contains(field) && error.contains("in clear") && !error.contains("hunter2"), "{error}");
+            assert!(error.contains(field) && error.contains("without TLS") && !error.contains("hunter2"), "{error}");
         };
         for url in ["http://10.0.0.1:8080", "http://api.test", "http://localhost.api.test", "http://[fd00::1]"] {
             refused(plain(url).with_token("hunter2"), "token");

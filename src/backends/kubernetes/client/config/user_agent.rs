@@ -1,19 +1,19 @@
-//! How requests say which program they are of.
+//! The `User-Agent` header, which identifies the program.
 //!
-//! An API server writes it to its audit log, and what stands in front of the first slash into `metadata.managedFields`.
+//! API servers write the value to their audit logs, and the part before the first slash to `metadata.managedFields`.
 
 use std::env::consts::{ARCH, OS};
 
 use crate::backends::kubernetes::client::error::ClientError;
 
-/// As long as a manager in `metadata.managedFields` may be.
+/// Maximum length of a manager in `metadata.managedFields`.
 const MAX_NAME: usize = 128;
 
-/// Far more than anybody reads, and little beside the rest of a request.
+/// Long enough for readers, and short compared with a request.
 const MAX_LENGTH: usize = 1024;
 
-/// `<program>/unknown (<os>/<arch>) leasehold/<version>`, in the form of client-go's: a program that does not tell its version
-/// has none there either.
+/// Returns `<program>/unknown (<os>/<arch>) leasehold/<version>`, the form of client-go for a program without a
+/// version.
 pub(super) fn default() -> String {
     let program = std::env::current_exe().ok();
     let program = program.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
@@ -21,7 +21,7 @@ pub(super) fn default() -> String {
 }
 
 fn of(program: &str) -> String {
-    // What ends a product or begins a comment, by RFC 9110, section 5.6.2.
+    // The token characters of RFC 9110, section 5.6.2. Others end the product or begin a comment.
     let is_part = |c: &char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(*c);
     let name: String = program.chars().filter(is_part).take(MAX_NAME).collect();
     let name = if name.is_empty() { "unknown" } else { &name };
@@ -34,7 +34,7 @@ pub(super) fn check(user_agent: String) -> Result<String, ClientError> {
         true => Ok(user_agent),
         false => Err(ClientError::config(
             "user agent",
-            "must be printable ASCII, not empty, and at most 1024 characters long",
+            "must be printable ASCII, not empty, and at most 1,024 characters long",
         )),
     }
 }
@@ -50,7 +50,7 @@ mod tests {
             assert_eq!(of(file), format!("{name}{rest}"));
         }
         assert!(of(&"x".repeat(1_000)).starts_with(&format!("{}/", "x".repeat(MAX_NAME))));
-        assert!(default().starts_with("leasehold"), "{}: that of this test", default());
+        assert!(default().starts_with("leasehold"), "{}: the name of this test", default());
     }
 
     #[test]

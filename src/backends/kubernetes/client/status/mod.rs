@@ -1,4 +1,4 @@
-//! The `Status` object of the API, and what stands in for it when something else answers.
+//! The `Status` object of the API, and a substitute for other responses.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,20 +9,23 @@ use serde_json::Value;
 use crate::net::json;
 use crate::net::text::clean;
 
-/// What the values of an answer may take in memory, to be read as a `Status`.
+/// Memory limit for the values of a response that is parsed as a `Status`.
 const MAX_VALUES: usize = 8 * 1024 * 1024;
 
 const MAX_MESSAGE: usize = 2048;
 const MAX_WORD: usize = 256;
 const MAX_EXCERPT: usize = 200;
 
-/// A server that asks for more than this is mistaken, and a caller that adds it to an `Instant` must not overflow.
+/// A larger value is a mistake of the server. The limit also prevents overflow when callers add the value to an
+/// `Instant`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// An answer that is not 2xx, as the API describes it.
+/// A response with a status other than 2xx, in the terms of the API.
 ///
-/// Source: the API reference, `Status` in `meta/v1`. Texts are capped and free of control characters, so that they
-/// can be logged as they are.
+/// Source: the API reference, `Status` in `meta/v1`. Texts have a limited length and no control characters, so they are
+/// safe to log.
+///
+/// # Examples
 ///
 /// ```
 /// use leasehold::kubernetes::ApiStatus;
@@ -36,15 +39,19 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 pub struct ApiStatus {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine-readable reason, such as `AlreadyExists` or `Conflict`; empty when the answer is no `Status` object.
+    /// The machine-readable reason, such as `AlreadyExists` or `Conflict`.
+    ///
+    /// Empty if the response is not a `Status` object.
     pub reason: String,
-    /// The message for people, or the beginning of a body that is no `Status` object.
+    /// The message for people, or the start of a body that is not a `Status` object.
     pub message: String,
-    /// How long the server asks to wait, from the `Retry-After` header or `details.retryAfterSeconds`; at most an hour.
+    /// The wait that the server requests, at most an hour.
+    ///
+    /// From the `Retry-After` header or `details.retryAfterSeconds`.
     pub retry_after: Option<Duration>,
-    /// What kind of resource it is about, from `details.kind`.
+    /// The kind of the affected resource, from `details.kind`.
     pub kind: Option<String>,
-    /// The name of the resource it is about, from `details.name`.
+    /// The name of the affected resource, from `details.name`.
     pub name: Option<String>,
 }
 
@@ -66,7 +73,9 @@ struct Details {
 }
 
 impl ApiStatus {
-    /// Reads a `Status` object, such as that of an `ERROR` event in a watch; `None` if it is another kind of object.
+    /// Parses a `Status` object, such as that of an `ERROR` event in a watch.
+    ///
+    /// Returns `None` for other objects.
     pub fn from_object(object: &Value) -> Option<ApiStatus> {
         let raw = StatusFields::deserialize(object).ok()?;
         if raw.kind.as_deref() != Some("Status") {
@@ -76,15 +85,15 @@ impl ApiStatus {
         Some(raw.into_status(code))
     }
 
-    /// Makes the best of an answer: its `Status` object, or else an excerpt of whatever it is.
+    /// Returns the `Status` object of a response, or else an excerpt of the body.
     pub(super) fn from_answer(code: u16, retry_after: Option<&str>, body: &[u8]) -> ApiStatus {
         let parsed = json::read::<StatusFields>(body, MAX_VALUES).ok();
         let mut status = match parsed.filter(|raw| raw.kind.as_deref() == Some("Status")) {
-            // The line of the answer counts, not what the body says of it.
+            // The code of the status line takes precedence over the code in the body.
             Some(raw) => raw.into_status(code),
             None => ApiStatus { code, message: excerpt(body), ..ApiStatus::default() },
         };
-        // The header also admits a date; nothing in a cluster sends one, and guessing at clocks is worse than a default.
+        // The header also allows a date. Servers in a cluster send no dates, and clocks may differ.
         if let Some(seconds) = retry_after.and_then(|v| v.trim().parse::<u64>().ok()) {
             status.retry_after = Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
         }
@@ -122,14 +131,14 @@ impl fmt::Display for ApiStatus {
             write!(f, " ({})", self.message)?;
         }
         if let Some(wait) = self.retry_after {
-            write!(f, ", asking to wait {} s", wait.as_secs())?;
+            write!(f, ", retry after {} s", wait.as_secs())?;
         }
         Ok(())
     }
 }
 
 fn excerpt(body: &[u8]) -> String {
-    // Enough bytes for the excerpt whatever the encoding; the rest of a large page is not worth decoding.
+    // Enough bytes for the excerpt in any encoding; decoding the rest of a large page is wasteful.
     let head = &body[..body.len().min(MAX_EXCERPT * 8)];
     clean(&String::from_utf8_lossy(head), MAX_EXCERPT)
 }
@@ -190,7 +199,7 @@ mod tests {
         let lengths = lengths.map(|text| text.map_or(0, |text| text.chars().count() - 1));
         assert_eq!(lengths, [MAX_WORD, MAX_MESSAGE, MAX_WORD, MAX_WORD]);
         let asking = ApiStatus { code: 429, retry_after: Some(Duration::from_secs(7)), ..ApiStatus::default() };
-        assert_eq!(asking.to_string(), "429, asking to wait 7 s");
+        assert_eq!(asking.to_string(), "429, retry after 7 s");
     }
 
     #[test]

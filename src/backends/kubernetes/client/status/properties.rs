@@ -1,4 +1,4 @@
-//! What must hold of every answer that is not 2xx.
+//! Properties of every response with a status other than 2xx.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn read(input: &[u8]) {
 fn check(input: &[u8]) {
     let (code, retry_after, body) = split(input);
     let status = ApiStatus::from_answer(code, retry_after.as_deref(), body);
-    assert_eq!(status.code, code, "the line of the answer counts");
+    assert_eq!(status.code, code, "the status line decides");
     assert_tidy(&status);
     assert_eq!(again(&status), status);
     if let Some(status) = serde_json::from_slice(body).ok().and_then(|object: Value| ApiStatus::from_object(&object)) {
@@ -34,7 +34,7 @@ fn check(input: &[u8]) {
     }
 }
 
-/// The same, written as a `Status` object and read again.
+/// Returns the status after a round trip through a `Status` object.
 fn again(status: &ApiStatus) -> ApiStatus {
     let object = json!({
         "kind": "Status",

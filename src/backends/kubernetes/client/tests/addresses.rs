@@ -1,4 +1,4 @@
-//! Servers by their addresses, of which a name may have several.
+//! Servers with several addresses for one name.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
 use crate::net::dial::{Cancelled, Network, System};
 use crate::net::tests::certificates::{authority, server_config};
 
-/// `None` where there is no such address; tests of it have nothing to ask then.
+/// Returns `None` if this machine lacks the address. Tests then skip the address.
 fn listen(address: &str) -> Option<TcpListener> {
     let listener = std::net::ToSocketAddrs::to_socket_addrs(&(address, 0)).and_then(|mut all| match all.next() {
         Some(address) => TcpListener::bind(address),
@@ -22,7 +22,7 @@ fn listen(address: &str) -> Option<TcpListener> {
     listener.inspect_err(|e| eprintln!("no test with {address}: {e}")).ok()
 }
 
-/// A link-local address of this machine, with its zone.
+/// Returns a link-local address of this machine, with its zone.
 fn link_local() -> Option<(String, String)> {
     let interfaces = std::fs::read_to_string("/proc/net/if_inet6").ok()?;
     interfaces.lines().find_map(|line| {
@@ -36,7 +36,7 @@ fn link_local() -> Option<(String, String)> {
 #[test]
 fn ipv6_is_reached_with_and_without_tls_and_zones_stay_local() {
     let ours = authority();
-    // The scope of an address that needs none is ignored by the system, and by servers nothing is seen of it.
+    // The system ignores the scope of an address that needs none, and servers do not see the scope.
     let mut cases = vec![("::1".to_owned(), None), ("::1".to_owned(), Some("1".to_owned()))];
     cases.extend(link_local().map(|(address, zone)| (address, Some(zone))));
     for (address, zone) in cases {
@@ -71,7 +71,7 @@ fn a_name_with_addresses_of_both_families_is_reached_by_either() {
     }
 }
 
-/// Every name is this machine, by both families.
+/// Resolves every name to this machine, in both address families.
 struct Both;
 
 impl Network for Both {
@@ -84,7 +84,7 @@ impl Network for Both {
     }
 }
 
-/// Addresses of which each leads to another port of this machine.
+/// Addresses that each lead to another port of this machine.
 struct Several {
     ports: Vec<(IpAddr, u16)>,
     tried: Arc<Mutex<Vec<IpAddr>>>,
@@ -105,9 +105,9 @@ impl Network for Several {
 #[test]
 fn last_answering_address_is_tried_first() {
     let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    // Takes connections, and answers none.
+    // Accepts connections and answers none.
     let mute = serve((0..20).map(|_| silent()).collect());
-    // Each request needs a connection of its own.
+    // Each request needs its own connection.
     let good = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
     let good = serve((0..20).map(|_| raw(good)).collect());
     let ips: Vec<IpAddr> = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap()).to_vec();
@@ -128,6 +128,6 @@ fn last_answering_address_is_tried_first() {
     for _ in 0..2 {
         let error = put(&one, Duration::from_millis(200)).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Timeout);
-        assert_eq!(first_tried(), ips[0], "nothing has answered yet");
+        assert_eq!(first_tried(), ips[0], "no address has answered yet");
     }
 }

@@ -1,4 +1,4 @@
-//! Clients and servers with the certificates that tests make.
+//! Clients and servers with certificates that tests generate.
 
 use super::server::{Script, Server, serve_with};
 use super::{LONG, get};
@@ -13,7 +13,7 @@ pub(super) fn config(server: &Server, ca: &str) -> ClientConfig {
     ClientConfig::new(&format!("https://127.0.0.1:{}", server.port)).unwrap().with_ca_pem(ca.as_bytes()).unwrap()
 }
 
-/// What a request ends with; nothing if it succeeds.
+/// Returns the kind of error of a request, or `None` if the request succeeds.
 pub(super) fn kind(config: ClientConfig) -> Option<ErrorKind> {
     let result = get(&Client::new(config).unwrap(), LONG);
     if let Err(e) = &result {

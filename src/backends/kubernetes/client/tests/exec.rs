@@ -7,10 +7,10 @@ use crate::backends::kubernetes::client::{Client, ErrorKind, Kubeconfig};
 use crate::net::tests::Scratch;
 use crate::net::tests::certificates::authority;
 
-/// A kubeconfig whose plugin is this shell script.
+/// Returns a kubeconfig whose plugin is this shell script.
 fn kubeconfig(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> String {
-    // Executing a file that was just written can fail with "text file busy" when another test forks meanwhile; a
-    // shell that reads it cannot.
+    // Executing a file that was just written can fail with "text file busy" while another test forks. A shell that
+    // reads the file works.
     let body = scratch.file("body.sh", body);
     std::os::unix::fs::symlink("/bin/sh", scratch.path().join("plugin.sh")).unwrap();
     format!(
@@ -24,21 +24,21 @@ fn kubeconfig(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> St
     )
 }
 
-/// A client whose plugin is this shell script.
+/// Returns a client whose plugin is this shell script.
 fn client(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> Client {
     let text = kubeconfig(scratch, server, body, extra);
     let kubeconfig = Kubeconfig::from_text(&text, scratch.path()).unwrap();
     Client::new(kubeconfig.client_config_from(None, &|_| None).unwrap()).unwrap()
 }
 
-/// A shell command that prints an `ExecCredential` with this status.
+/// Returns a shell command that prints an `ExecCredential` with this status.
 fn print(status: &str) -> String {
     format!(
         "echo '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{status}}}'"
     )
 }
 
-/// A plugin that counts its runs in `log`. In `rest`, `n` is the number of the run.
+/// Returns a plugin that counts its runs in `log`. In `rest`, `n` is the number of the run.
 fn counted(scratch: &Scratch, rest: &str) -> String {
     let directory = scratch.path().display();
     format!("echo x >> {directory}/log; n=$(wc -l < {directory}/log | tr -d ' ')\n{rest}")
@@ -68,7 +68,7 @@ fn plugin_runs_once_with_arguments_and_cluster() {
 
 #[test]
 fn response_fields_that_client_go_ignores_are_ignored() {
-    // No plugin writes all of them, and none of them is an error.
+    // A byte order mark, Go's zero time and empty fields are all valid.
     let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
     let status = "{\"token\":\"sesame\",\"expirationTimestamp\":\"0001-01-01T00:00:00Z\",\
                   \"clientCertificateData\":\"\",\"clientKeyData\":\"\"}";
@@ -104,7 +104,7 @@ fn plugin_runs_and_failures_are_counted() {
         put(&client, LONG).unwrap();
         assert_eq!(counted(), (runs, 0));
     }
-    // The second is too short to see the end of the pause, and is told of the same failure.
+    // The second request times out before the pause ends, and gets the same failure.
     for time in [LONG, Duration::from_millis(1)] {
         put(&client, time).unwrap_err();
         assert_eq!(counted(), (3, 1));
@@ -133,7 +133,7 @@ fn plugin_errors_differ_from_server_errors_and_hide_output() {
         (v1beta1.to_owned(), "another apiVersion"),
         (print("null"), "without a status"),
         (print("{}"), "neither a token"),
-        (print("{\"token\":\"hunter2\\u0001\"}"), "no header"),
+        (print("{\"token\":\"hunter2\\u0001\"}"), "invalid in a header"),
         (print("{\"token\":\"hunter2\",\"expirationTimestamp\":\"hunter2\"}"), "RFC 3339"),
         (print("{\"clientCertificateData\":\"hunter2\"}"), "without its key"),
         (print("{\"clientCertificateData\":\"hunter2\",\"clientKeyData\":\"hunter2\"}"), "unusable certificate"),
@@ -159,7 +159,7 @@ fn a_missing_plugin_comes_with_its_hint() {
     assert!(error.to_string().contains("get it from example.com"), "{error}");
 }
 
-/// Says in `log` that it begins, and goes on when there is a file `go`.
+/// Returns a plugin that logs its start to `log` and continues when the file `go` exists.
 fn gated(scratch: &Scratch, rest: &str) -> String {
     let directory = scratch.path().display();
     counted(scratch, &format!("while [ ! -e {directory}/go ]; do sleep 0.05; done\n{rest}"))
@@ -184,7 +184,7 @@ fn all_requests_share_one_run() {
         waiting.into_iter().for_each(|request| drop(request.join().unwrap().unwrap()));
     });
     put(&client, LONG).unwrap();
-    assert_eq!(starts(&scratch), 1, "what the first has begun serves all");
+    assert_eq!(starts(&scratch), 1, "the first run serves all requests");
 }
 
 #[test]
@@ -196,10 +196,10 @@ fn a_plugin_that_fails_is_left_alone_for_a_moment() {
     let began = Instant::now();
     let first = put(&client, LONG).unwrap_err();
     assert!(first.to_string().contains("exit status: 7"), "{first}");
-    // Too short to see the end of the pause: the failure is told again, at once and without another run.
+    // The timeout is shorter than the pause, so the request fails at once with the same error and without another run.
     let second = put(&client, Duration::from_millis(300)).unwrap_err();
     assert_eq!((second.kind(), second.to_string()), (first.kind(), first.to_string()));
-    // On a machine that stood still for so long the pause was over.
+    // After so long a stop of the machine, the pause was over.
     assert!(starts(&scratch) == 1 || began.elapsed() > Duration::from_secs(2));
     let before = starts(&scratch);
     scratch.file("go", "");
@@ -214,13 +214,13 @@ fn a_plugin_that_fails_does_not_hide_a_401() {
     let server = serve(vec![accepts("Bearer t2")]);
     let body = counted(&scratch, &format!("[ $n = 1 ] || exit 7\n{}", print("{\"token\":\"t1\"}")));
     let client = client(&scratch, &server, &body, "");
-    // The second finds the plugin in its pause.
+    // The second request arrives during the plugin's pause.
     for _ in 0..2 {
         let error = put(&client, LONG).unwrap_err();
         assert_eq!(error.status().map(|status| status.code), Some(401), "{error}");
     }
-    assert!(starts(&scratch) >= 2, "it was run again");
-    assert!(server.next().contains("Bearer t1") && server.next().contains("Bearer t1"), "the old one serves meanwhile");
+    assert!(starts(&scratch) >= 2, "the plugin ran again");
+    assert!(server.next().contains("Bearer t1") && server.next().contains("Bearer t1"), "the old token stays in use");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_401_is_waited_out_up_to_the_deadline_of_the_request() {
     assert_eq!(error.status().map(|status| status.code), Some(401), "{error}");
     scratch.file("go", "");
     put(&client, LONG).unwrap();
-    assert_eq!(starts(&scratch), 2, "the run that the first has begun serves the second");
+    assert_eq!(starts(&scratch), 2, "the first request's run serves the second");
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn certificate_with_a_foreign_key_is_a_plugin_failure() {
     let error = put(&client, Duration::from_secs(1)).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Credentials, "{error}");
     assert!(error.to_string().contains("do not work together"), "{error}");
-    // It is run again after the pause.
+    // The plugin runs again after the pause.
     put(&client, LONG).unwrap();
     assert_eq!(starts(&scratch), 2);
 }

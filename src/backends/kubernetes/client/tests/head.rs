@@ -1,4 +1,4 @@
-//! Heads of any length: credentials and impersonated groups arrive whole, or nothing goes out.
+//! Heads of any length: credentials and impersonated groups arrive whole, or nothing is sent.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::net::redact::{MAX_HEAD, Redacted};
 use crate::net::tests::Scratch;
 use crate::net::tests::certificates::authority;
 
-/// A connection that keeps the bytes that are sent, and answers each head.
+/// A connection that records the sent bytes, and answers each head.
 struct Recorder(Arc<Mutex<Vec<u8>>>);
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Recorded {
         Self { agent: Agent::with_parts(config, Recording(Arc::clone(&sent)), NoResolver), sent }
     }
 
-    /// What went out, and what became of it.
+    /// Returns the sent bytes and the result.
     fn send(
         &self,
         path: &str,
@@ -82,7 +82,7 @@ impl Recorded {
         (std::mem::take(&mut *self.sent.lock()), result.map_err(ClientError::from))
     }
 
-    /// What comes before the value of the credentials, and what comes after it.
+    /// Returns the bytes before and after the value of the credentials.
     fn frame(&self, path: &str) -> (Vec<u8>, Vec<u8>) {
         let (sent, result) = self.send(path, b"?", &[]);
         result.unwrap();
@@ -162,7 +162,7 @@ fn a_head_that_no_server_takes_is_not_sent() {
     assert!(error.to_string().contains("fewer groups"), "{error}");
 }
 
-/// How long the token is, and how many groups are impersonated.
+/// Lengths of the token, and numbers of impersonated groups.
 const HEADS: [(usize, usize); 12] = [
     (15_000, 0),
     (16_191, 0),
@@ -183,7 +183,7 @@ fn scripts() -> Vec<Script> {
 }
 
 fn assert_all_arrive(server: &Server, config: &ClientConfig) {
-    // More than one piece of output, and nothing like a mask's line.
+    // Longer than one output buffer, and without a line that resembles a mask.
     let body = serde_json::json!({ "text": "*".repeat(100_000) });
     for (length, count) in HEADS {
         let token = "t".repeat(length);

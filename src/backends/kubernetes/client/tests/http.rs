@@ -41,7 +41,7 @@ fn a_request_goes_out_as_asked_and_connections_are_reused() {
         assert!(head.contains(&line), "{line} not in {head}");
     }
     assert!(!head.contains("content-length") && !head.contains("content-type"), "{head}");
-    // The server takes one connection only, so these prove that it is reused.
+    // The server accepts only one connection, so these requests prove that the connection is reused.
     for _ in 0..3 {
         put(&client, LONG).unwrap();
         let text = server.next();
@@ -93,7 +93,7 @@ fn to_cancel_ends_the_one_request_and_nothing_else() {
         server.next();
         server.next();
         for cancel in &cancels {
-            assert!(!waiting[0].is_finished(), "it was another that was cancelled");
+            assert!(!waiting[0].is_finished(), "another request was cancelled");
             cancel.clone().cancel();
             let error = waiting.pop_front().unwrap().join().unwrap().unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Interrupted);
@@ -103,14 +103,14 @@ fn to_cancel_ends_the_one_request_and_nothing_else() {
     });
     get(&client, LONG).unwrap();
     let error = get_until(&client, LONG, &cancels[0]).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Interrupted, "it is cancelled for good");
+    assert_eq!(error.kind(), &ErrorKind::Interrupted, "the cancellation is permanent");
     assert!(!error.maybe_sent());
 }
 
 #[test]
 fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
     for is_cancelled in [true, false] {
-        // Neither answers before both are asked, or one connection would serve both.
+        // Each connection waits for the other request. Otherwise one connection could serve both.
         let both = Arc::new(Barrier::new(2));
         let answers_once = || {
             let both = Arc::clone(&both);
@@ -122,7 +122,7 @@ fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
                 c.hang();
             })
         };
-        // The first two connections answer no more, as behind a proxy that has lost them.
+        // The first two connections stop answering, as behind a proxy that has dropped them.
         let server = serve((0..4).map(|_| answers_once()).collect());
         let client = server.client();
         let get_both = || {
@@ -163,7 +163,7 @@ fn a_client_outlives_any_number_of_cancelled_calls() {
                     let cancel = CancelToken::new();
                     *current.lock() = cancel.clone();
                     if let Err(e) = put_until(client, LONG, &cancel) {
-                        // On a busy machine the threads left behind can reach their limit.
+                        // On a busy machine, the remaining threads can reach their limit.
                         let expected = matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::Connect);
                         assert!(expected, "{e:?}");
                     }
@@ -232,7 +232,7 @@ fn bodies_without_end_are_cut() {
 }
 
 fn kind_of(answer: &str) -> ErrorKind {
-    // Twice, for a GET may come again.
+    // Two answers, because the client repeats a GET.
     let server = serve(vec![raw(answer), raw(answer)]);
     get(&server.client(), LONG).unwrap_err().kind().clone()
 }
@@ -271,7 +271,7 @@ fn answers_that_are_not_2xx_are_statuses() {
         c.request();
         c.send("HTTP/1.1 429 Too Many\r\nRetry-After: 4\r\nContent-Length: 0\r\n\r\n");
         c.request();
-        // The body breaks off, the code stands.
+        // The body breaks off, but the code is known.
         c.send("HTTP/1.1 503 No\r\nContent-Length: 50\r\n\r\noverl");
     })]);
     let client = server.client();
@@ -336,8 +336,8 @@ fn get_survives_a_stale_connection_and_a_write_is_sent_once() {
     assert!(server.no_more());
 }
 
-/// How a connection is closed under a request: after so many answers, and with this much of another. And what the
-/// request ends with.
+/// Ways to close a connection during a request, with the resulting error: after this many answers and this part of
+/// another.
 const CLOSED: [(usize, &str, ErrorKind); 7] = [
     (1, "", ErrorKind::ConnectionClosed),
     (3, "", ErrorKind::ConnectionClosed),
@@ -374,7 +374,7 @@ fn a_401_reads_the_token_again_and_repeats_once() {
     let token = scratch.file("token", "old");
     let server = serve(vec![accepts("Bearer new")]);
     let client = Client::new(server.config().with_token_file(&token)).unwrap();
-    // Nothing newer there: the rejection is the answer, after one request.
+    // The file has no newer token, so the client returns the rejection after one request.
     let error = put(&client, LONG).unwrap_err();
     assert_eq!(status_of(&error), (401, "Unauthorized", ""));
     server.next();
@@ -383,7 +383,7 @@ fn a_401_reads_the_token_again_and_repeats_once() {
     put(&client, LONG).unwrap();
     assert!(server.next().contains("Bearer old"));
     assert!(server.next().contains("Bearer new"));
-    // Without a readable file the rejection is still what the caller learns.
+    // If the file is unreadable, the caller still gets the rejection.
     std::fs::write(&token, "").unwrap();
     put(&client, LONG).unwrap();
 }

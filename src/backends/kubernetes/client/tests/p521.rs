@@ -1,4 +1,4 @@
-//! The curve P-521, which one of the two implementations of cryptography knows.
+//! The curve P-521, which only one of the two cryptography libraries supports.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::{LONG, get};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
 use crate::net::tls::provider;
 
-/// Made for these tests and used for nothing else: without the feature `aws-lc-rs`, nothing in the tree can make them.
+/// Generated for these tests only. Without the feature `aws-lc-rs`, no code in the tree can generate such certificates.
 const CA: &str = include_str!("p521_ca.pem");
-/// For a key on another curve, so that any server can show it. The authority has signed it.
+/// A certificate from the P-521 authority for a key on another curve, which any server can present.
 const SERVER: (&str, &str) = (include_str!("p521_server.pem"), include_str!("p521_server_key.pem"));
 const CLIENT: (&str, &str) = (include_str!("p521_client.pem"), include_str!("p521_client_key.pem"));
 
@@ -63,7 +63,7 @@ fn authority_server_and_client_may_all_be_on_p_521() {
         .with_client_certificate_pem(jane.pem.as_bytes(), jane.key.serialize_pem().as_bytes())
         .unwrap();
     assert_eq!(kind(config), None);
-    // With the other implementation not even the key can be read.
+    // The other library cannot even parse the key.
     #[cfg(feature = "ring")]
     let key = PrivateKeyDer::try_from(jane.key.serialize_der()).unwrap();
     #[cfg(feature = "ring")]

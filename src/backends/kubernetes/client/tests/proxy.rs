@@ -1,4 +1,4 @@
-//! Through proxies of all kinds, to servers with TLS and without.
+//! Requests through proxies of all kinds, to servers with and without TLS.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::util::cancel::CancelToken;
 
 const KINDS: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 
-/// The proxy's part of a tunnel.
+/// Plays the proxy's part of a tunnel.
 fn let_through(connection: &mut Connection, kind: &str) {
     match kind {
         "http" | "https" => {
@@ -46,7 +46,7 @@ fn let_through(connection: &mut Connection, kind: &str) {
     }
 }
 
-/// A proxy, and the server behind it.
+/// Returns a proxy with the server behind it.
 fn tunnel(kind: &'static str, server: Option<Arc<ServerConfig>>, answer: &'static str) -> Script {
     script(move |c| {
         let_through(c, kind);
@@ -74,7 +74,7 @@ fn through(config: ClientConfig, kind: &str, port: u16) -> ClientConfig {
     config.with_proxy(&format!("{kind}://me:hunter2@127.0.0.1:{port}")).unwrap()
 }
 
-/// What may be shown of an error at a proxy.
+/// Checks the texts of an error at a proxy.
 fn check(error: &ClientError, kind: &ErrorKind, port: u16) {
     assert_eq!(error.kind(), kind, "{error}");
     assert!(!error.maybe_sent(), "{error}");
@@ -86,14 +86,14 @@ fn check(error: &ClientError, kind: &ErrorKind, port: u16) {
 #[test]
 fn every_kind_of_proxy_leads_to_servers_with_and_without_tls() {
     let ours = authority();
-    // Longer than any buffer on the way.
+    // Longer than any buffer between client and server.
     let long: &'static str = Box::leak(format!("\"{}\"", "x".repeat(300_000)).into_boxed_str());
     for kind in KINDS {
         for scheme in ["http", "https"] {
             let server = (scheme == "https").then(|| server_config(&ours.leaf("api.invalid"), None));
             let proxy = proxy(kind, &ours, vec![tunnel(kind, server, long)]);
             let client = Client::new(through(config(scheme, &ours), kind, proxy.port)).unwrap();
-            // The proxy takes one connection only, so these prove that it is used again.
+            // The proxy accepts only one connection, so these requests prove that the connection is reused.
             for i in 0..3 {
                 let body = serde_json::json!({ "long": long });
                 let answer = client.request(Request {
@@ -120,7 +120,7 @@ fn every_kind_of_proxy_leads_to_servers_with_and_without_tls() {
     }
 }
 
-/// How far a proxy gets before it says nothing more.
+/// Points at which a proxy stops answering.
 fn silences() -> Vec<(&'static str, &'static str, Script)> {
     fn after(n: usize, then: &'static [u8]) -> Script {
         script(move |c| {
@@ -134,7 +134,7 @@ fn silences() -> Vec<(&'static str, &'static str, Script)> {
         ("http", "before its answer", after(20, b"")),
         ("http", "in its answer", after(20, b"HTTP/1.1 200 OK\r\nA:")),
         ("https", "in the tunnel", after(20, b"HTTP/1.1 200")),
-        // It does not even begin with TLS.
+        // The proxy does not start TLS.
         ("https", "in the handshake", after(20, b"")),
         ("socks5", "at the greeting", after(3, b"")),
         ("socks5", "at the login", after(4, &[5, 2])),
@@ -212,7 +212,7 @@ fn surplus_bytes_of_a_proxy_are_no_server_response() {
         if kind.starts_with("http") {
             assert!(proxy.next().starts_with("CONNECT "));
         }
-        assert!(proxy.no_more(), "nothing is asked of the server");
+        assert!(proxy.no_more(), "the server gets no request");
     }
 }
 
@@ -248,7 +248,7 @@ fn proxy_certificate_needs_its_own_name_and_an_authority() {
     for (authority, name, expected) in [
         (&ours, "127.0.0.1", None),
         (&other, "127.0.0.1", Some(ErrorKind::TlsVerification)),
-        // What is expected of the server is not expected of the proxy.
+        // The expected name of the server does not apply to the proxy.
         (&ours, "kube.example", Some(ErrorKind::TlsVerification)),
     ] {
         for insecure in [false, true] {
@@ -274,7 +274,7 @@ fn proxy_is_verified_by_cluster_and_system_authorities() {
     let vouching = config("https", &ours).tls.for_proxy().authorities().unwrap().unwrap();
     assert_eq!(vouching.len(), 1 + usable.count());
     assert!(vouching.contains(&ours.der));
-    // Without authorities of its own, the cluster has the system's, and so has the proxy.
+    // A cluster without its own authorities uses those of the system, for the proxy too.
     assert!(ClientConfig::new("https://a").unwrap().tls.for_proxy().ca.is_none());
 }
 
@@ -292,7 +292,7 @@ fn client_certificate_is_shown_to_the_server_not_the_proxy() {
     get(&Client::new(identified(proxy.port)).unwrap(), LONG).unwrap();
     let proxy = serve_with(Some(asks), vec![tunnel("https", Some(server), "{}")]);
     let error = get(&Client::new(identified(proxy.port)).unwrap(), LONG).unwrap_err();
-    // The alert can be overtaken by the reset that follows it.
+    // The reset that follows the alert can overtake it.
     assert!(matches!(error.kind(), ErrorKind::Tls | ErrorKind::Connect), "{error:?}");
     assert!(!error.maybe_sent());
 }

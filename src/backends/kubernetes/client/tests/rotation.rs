@@ -29,7 +29,7 @@ impl Files {
     }
 }
 
-/// Says 200 to who shows one of these certificates, and 401 to others, with as many requests a connection as come.
+/// Answers 200 to clients with one of these certificates, and 401 to others, for any number of requests.
 fn knows(welcome: &[&Leaf]) -> Script {
     let welcome: Vec<_> = welcome.iter().map(|leaf| leaf.der.to_vec()).collect();
     script(move |connection: &mut Connection| {
@@ -42,7 +42,7 @@ fn knows(welcome: &[&Leaf]) -> Script {
     })
 }
 
-/// Answers each request with the number of the certificate that is shown.
+/// Answers each request with the number of the client's certificate.
 fn tells(which: &[&Leaf]) -> Script {
     let which: Vec<_> = which.iter().map(|leaf| leaf.der.to_vec()).collect();
     script(move |connection: &mut Connection| {
@@ -54,7 +54,7 @@ fn tells(which: &[&Leaf]) -> Script {
     })
 }
 
-/// A client with this certificate in its files, and the server, which asks for one.
+/// Returns a client with this certificate in files, and a server that requests a certificate.
 fn identified(files: &Files, ours: &Authority, leaf: &Leaf, scripts: Vec<Script>) -> (Server, Client) {
     let server = serve_with(Some(server_config(&ours.leaf("127.0.0.1"), Some(ours))), scripts);
     files.authority(ours);
@@ -70,7 +70,7 @@ fn replaced_authority_is_trusted_at_the_first_failure() {
     files.authority(&old);
     let client = Client::new(files.config(&server)).unwrap();
     files.authority(&new);
-    // A write, too: of the first attempt nothing was sent.
+    // A write is repeated too, because the first attempt sent nothing.
     put(&client, LONG).unwrap();
     server.next();
     put(&client, LONG).unwrap();
@@ -81,7 +81,7 @@ fn replaced_authority_is_trusted_at_the_first_failure() {
 #[test]
 fn an_authority_that_was_not_replaced_is_tried_once() {
     let (files, old, new) = (Files::new(), authority(), authority());
-    // It takes one connection: a second one would be refused.
+    // The server accepts only one connection.
     let server = serve_with(Some(server_config(&new.leaf("127.0.0.1"), None)), vec![ok("{}")]);
     files.authority(&old);
     assert_eq!(kind(files.config(&server)), Some(ErrorKind::TlsVerification));
@@ -97,7 +97,7 @@ fn an_identity_that_the_server_rejects_is_read_again_at_once() {
     put(&client, LONG).unwrap();
     put(&client, LONG).unwrap();
     let requests: Vec<_> = (0..3).map(|_| server.next()).collect();
-    assert_eq!(requests[0], requests[1], "the one with the old certificate, and again with the new one");
+    assert_eq!(requests[0], requests[1], "once with the old certificate, once with the new one");
     assert!(server.no_more());
 }
 
@@ -111,14 +111,14 @@ fn an_identity_that_was_not_replaced_is_rejected_once() {
     assert!(server.no_more());
 }
 
-/// A server whose authority for clients is another one than that of the old certificate; it ends the session itself.
+/// Returns a server with another client authority than that of the old certificate. The server ends the session.
 fn refuses_the_session(version: &'static SupportedProtocolVersion) -> (Files, Server, Client, Sender<()>) {
     let (files, ours, strangers) = (Files::new(), authority(), authority());
     let tls = server_config_with(&ours.leaf("127.0.0.1"), Some(&ours), &[version]);
     let (end, ended) = crossbeam_channel::bounded::<()>(0);
     let first = script(move |connection| {
         connection.request();
-        // Closed at once, the connection may be reset before the alert is read.
+        // After an immediate close, a reset may arrive before the client reads the alert.
         let _ = ended.recv();
     });
     let server = serve_with(Some(tls), vec![first, ok("{}"), ok("{}")]);
@@ -139,7 +139,7 @@ fn identity_refused_before_a_send_is_replaced_and_retried() {
 
 #[test]
 fn identity_refused_after_a_send_is_replaced_without_repeat() {
-    // The server says so only when the client has already begun to send.
+    // With TLS 1.3, the server rejects the certificate after the client has started to send.
     let (_files, server, client, _end) = refuses_the_session(&TLS13);
     let error = put(&client, LONG).unwrap_err();
     assert!(error.kind() == &ErrorKind::Tls && error.maybe_sent(), "{error:?}");
@@ -177,7 +177,7 @@ fn replaced_identity_is_used_after_a_minute_and_watches_go_on() {
 fn files_that_stay_as_they_are_keep_the_connection() {
     let (files, ours) = (Files::new(), authority());
     let jane = ours.leaf("jane");
-    // It takes one connection.
+    // The server accepts only one connection.
     let (_server, client) = identified(&files, &ours, &jane, vec![knows(&[&jane])]);
     for _ in 0..4 {
         put(&client, LONG).unwrap();
@@ -205,7 +205,7 @@ fn a_rotation_is_counted_once_and_so_is_one_that_cannot_be_used() {
     let (files, ours) = (Files::new(), authority());
     let (_server, client) = identified(&files, &ours, &ours.leaf("jane"), vec![ok("{}"), ok("{}"), ok("{}")]);
     let counted = || {
-        // Each request looks at the files, for they are old.
+        // Each request reads the files, because the last read is too old.
         for _ in 0..2 {
             files.wait(60);
             put(&client, LONG).unwrap();
@@ -228,7 +228,7 @@ fn a_rotation_that_server_and_proxy_share_is_counted_once() {
         files.authority(&authority());
         let mut config = ClientConfig::new(url).unwrap().with_ca_file(files.scratch.path().join("ca.crt")).unwrap();
         config.tls.clock = files.clock();
-        // Nothing listens there; files are looked at before that is known.
+        // No server listens there. The client reads the files before it connects.
         let client = Client::new(config.with_proxy("https://127.0.0.1:1").unwrap()).unwrap();
         files.authority(&authority());
         files.wait(60);

@@ -1,4 +1,4 @@
-//! A server that does, connection by connection, what a test tells it to.
+//! A scripted server, with one script for each connection.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,10 +14,10 @@ use crate::backends::kubernetes::client::{Client, ClientConfig};
 pub(super) type Script = Box<dyn FnOnce(&mut Connection) + Send>;
 
 pub(super) trait Duplex: Read + Write + Send {
-    /// Says that nothing more will come, where the protocol has a word for that.
+    /// Announces the end of the connection if the protocol supports that.
     fn say_goodbye(&mut self) {}
 
-    /// The certificate that the client has shown.
+    /// Returns the certificate that the client has presented.
     fn certificate(&self) -> Option<Vec<u8>> {
         None
     }
@@ -36,7 +36,7 @@ impl<T: Read + Write + Send> Duplex for rustls::StreamOwned<rustls::ServerConnec
     }
 }
 
-/// Stands where a connection was.
+/// A placeholder for a connection that was taken.
 struct Nothing;
 
 impl Read for Nothing {
@@ -68,12 +68,12 @@ pub(super) struct Server {
     closed: Receiver<()>,
 }
 
-/// Makes a boxed script of a closure.
+/// Boxes a closure as a script.
 pub(super) fn script(f: impl FnOnce(&mut Connection) + Send + 'static) -> Script {
     Box::new(f)
 }
 
-/// Takes one connection a script, all at the same time.
+/// Accepts one connection for each script, all at the same time.
 pub(super) fn serve(scripts: Vec<Script>) -> Server {
     serve_with(None, scripts)
 }
@@ -112,7 +112,7 @@ fn run(stream: TcpStream, tls: Option<Arc<rustls::ServerConfig>>, seen: Sender<S
 }
 
 impl Connection {
-    /// Reads one request with its body; `None` when the client has closed, or failed to shake hands.
+    /// Reads one request with its body. Returns `None` if the client has closed or the handshake failed.
     pub(super) fn request(&mut self) -> Option<String> {
         let mut text = Vec::new();
         let mut byte = [0];
@@ -135,12 +135,12 @@ impl Connection {
     }
 
     pub(super) fn send(&mut self, text: &str) {
-        // The client may have gone already; that is for the test to judge.
+        // The client may have closed already; the test checks that.
         let _ = self.io.write_all(text.as_bytes());
         let _ = self.io.flush();
     }
 
-    /// So many bytes; fewer when the client has closed.
+    /// Reads `n` bytes, or fewer if the client closes.
     pub(super) fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut byte = [0];
@@ -155,12 +155,12 @@ impl Connection {
         let _ = self.io.flush();
     }
 
-    /// Tells the test something that is no request.
+    /// Sends a text other than a request to the test.
     pub(super) fn note(&mut self, text: String) {
         let _ = self.seen.send(text);
     }
 
-    /// From here on it is TLS, inside of whatever it was.
+    /// Starts TLS inside the current stream.
     pub(super) fn start_tls(&mut self, config: Arc<rustls::ServerConfig>) {
         let outer = std::mem::replace(&mut self.io, Box::new(Nothing));
         let conn = rustls::ServerConnection::new(config).unwrap();
@@ -171,7 +171,7 @@ impl Connection {
         self.send(&format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
     }
 
-    /// The certificate that the client has shown; none before a request was read.
+    /// Returns the certificate that the client has presented, or `None` before the first request.
     pub(super) fn certificate(&self) -> Option<Vec<u8>> {
         self.io.certificate()
     }
@@ -196,7 +196,7 @@ impl Server {
         Client::new(self.config()).unwrap()
     }
 
-    /// The next request that arrived.
+    /// Returns the next request.
     pub(super) fn next(&self) -> String {
         self.seen.recv_timeout(LONG).unwrap()
     }
@@ -220,7 +220,7 @@ pub(super) fn ok(body: &'static str) -> Script {
     })
 }
 
-/// Answers requests that contain this text, and 401 to other requests.
+/// Answers 200 to requests that contain this text, and 401 to other requests.
 pub(super) fn accepts(text: &'static str) -> Script {
     script(move |c| {
         while let Some(request) = c.request() {
@@ -232,7 +232,7 @@ pub(super) fn accepts(text: &'static str) -> Script {
     })
 }
 
-/// Reads a request and sends this, whatever it is.
+/// Reads a request and sends this text.
 pub(super) fn raw(text: impl Into<String>) -> Script {
     let text = text.into();
     script(move |c| {
@@ -241,7 +241,7 @@ pub(super) fn raw(text: impl Into<String>) -> Script {
     })
 }
 
-/// Answers so many requests, and under the next one sends a part of an answer and closes, with a goodbye or without.
+/// Answers a number of requests, then sends a part of an answer and closes, with or without an announcement.
 pub(super) fn closes_after(answers: usize, part: &'static str, goodbye: bool) -> Script {
     script(move |c| {
         for _ in 0..answers {

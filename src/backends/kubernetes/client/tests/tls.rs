@@ -7,7 +7,7 @@ use super::{LONG, get, put};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
 use crate::net::tests::certificates::{authority, server_config};
 
-/// Made for this test and used for nothing else; nothing in the tree can make RSA keys.
+/// Generated for this test only. No code in the tree can generate RSA keys.
 const RSA_PKCS1: &str = include_str!("rsa_pkcs1.pem");
 
 #[test]
@@ -18,14 +18,15 @@ fn an_address_in_the_certificate_and_a_bundle_of_authorities() {
     assert_eq!(kind(config(&server, &(other.pem + "\n# ours\n" + &ours.pem))), None);
 }
 
-/// What it sends beyond its answer is taken in by the session with the last of that, and would be read with the next answer.
+/// The TLS session buffers bytes after the response with its last record. The next response would start with these
+/// bytes.
 #[test]
 fn leftover_of_a_session_is_no_response_to_the_next_request() {
     const BUFFER: usize = 32 * 1024;
     let ours = authority();
     let pushy = script(|c| {
         c.request();
-        // Head and body fill the buffer to its last byte; the head ends beyond what the second record brings.
+        // Head and body fill the buffer exactly. The head ends after the second record.
         let body = format!("{:<2000}", "{\"n\":1}");
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX: ", body.len());
         let filling = "x".repeat(BUFFER - head.len() - 4 - body.len());
@@ -33,7 +34,7 @@ fn leftover_of_a_session_is_no_response_to_the_next_request() {
         assert_eq!(answer.len(), BUFFER);
         c.send(&answer[..BUFFER / 2]);
         c.send(&answer[BUFFER / 2..BUFFER - 2048]);
-        // In one record with the end.
+        // In the same record as the end.
         let other = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"n\":2}";
         c.send(&(answer[BUFFER - 2048..].to_owned() + other));
         c.hang();
@@ -67,7 +68,7 @@ fn a_wrong_authority_or_name_is_a_verification_failure() {
     assert_eq!(kind(config(&server, &ours.pem)), Some(ErrorKind::TlsVerification));
     let server = tls_server(&ours.leaf("127.0.0.1"), vec![ok("{}")]);
     let system_roots = ClientConfig::new(&format!("https://127.0.0.1:{}", server.port)).unwrap();
-    // A machine without roots cannot make such a client at all, which is as good.
+    // On a machine without roots, creating the client fails, which is correct too.
     if let Ok(client) = Client::new(system_roots) {
         let error = get(&client, LONG).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::TlsVerification);
@@ -88,9 +89,10 @@ fn another_name_can_be_expected_and_anything_accepted() {
     assert_eq!(odd.kind(), &ErrorKind::Config);
 }
 
-/// The key inside a PKCS#8 wrapper: for an elliptic curve, that is the SEC1 form.
+/// Returns the key inside a PKCS#8 wrapper. An elliptic curve key has the SEC1 form there.
 fn sec1(pkcs8: &[u8]) -> String {
-    // SEQUENCE { INTEGER 0, SEQUENCE { ... }, OCTET STRING { key } }, all lengths below 128 for P-256 but the outer.
+    // SEQUENCE { INTEGER 0, SEQUENCE { ... }, OCTET STRING { key } }: for P-256, all lengths except the outer one are
+    // below 128.
     let at = |i: usize| usize::from(pkcs8[i]);
     let body = if pkcs8[1] & 0x80 != 0 { 3 } else { 2 };
     let algorithm = body + 3;
@@ -136,7 +138,7 @@ fn missing_or_wrong_client_certificate_is_a_tls_error() {
         without.clone().with_client_certificate_pem(leaf.pem.as_bytes(), leaf.key.serialize_pem().as_bytes()).unwrap();
     for config in [without, wrong] {
         let error = get(&Client::new(config).unwrap(), LONG).unwrap_err();
-        // The alert can be overtaken by the reset that follows it.
+        // The reset that follows the alert can overtake it.
         assert!(matches!(error.kind(), ErrorKind::Tls | ErrorKind::Io), "{error:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Against a server that says what a test has it say.
+//! The store against a scripted server.
 
 mod server;
 
@@ -112,7 +112,7 @@ fn a_statement_that_changed_no_row_was_certainly_not_applied() {
     });
     assert_eq!(update(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
     assert_eq!(create(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
-    // Rows do not say what a write has done.
+    // Rows do not show the outcome of a write.
     let rows = Server::new(|asked| {
         let is_write = asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE");
         is_write.then(|| Say::Packets(found()))
@@ -141,7 +141,7 @@ fn only_a_write_rolled_back_by_a_deadlock_is_sent_again() {
     }
 }
 
-/// InnoDB shows what a crash may yet take back. What does not stay is not told, or its writer would lead.
+/// InnoDB shows writes that a crash could revert. The store must not return such a row, because its writer would lead.
 #[test]
 fn own_unanswered_write_is_read_only_once_durable() {
     let later = || {
@@ -156,7 +156,7 @@ fn own_unanswered_write_is_read_only_once_durable() {
     });
     let store = server.store();
     store.get("jobs", &call()).unwrap();
-    assert_eq!(server.statements().len(), 1, "it is not ours");
+    assert_eq!(server.statements().len(), 1, "the write is not ours");
     let interrupted = cancel_at(|| server.count("UPDATE"), |call| update(&store, call));
     assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted);
     for _ in 0..2 {
@@ -165,7 +165,7 @@ fn own_unanswered_write_is_read_only_once_durable() {
     let statements: Vec<_> = server.statements().into_iter().map(|(_, statement)| statement).collect();
     let flushes = |statement: &String| statement.contains("SET acquired = 1 - acquired WHERE name = X''");
     assert_eq!(statements.iter().map(flushes).collect::<Vec<_>>(), [false, false, false, true, false]);
-    // It does not answer either.
+    // A server that does not answer the flush.
     let stalled = Server::new(move |asked| match asked.what.as_str() {
         what if what.starts_with("UPDATE") => Some(Say::Silence),
         what if what.starts_with("SELECT @@") => Some(later()),
@@ -177,7 +177,7 @@ fn own_unanswered_write_is_read_only_once_durable() {
     assert_eq!(get(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
 }
 
-/// A server may say anything, and what goes on after a deadlock is in nobody's error.
+/// A server's error may quote the password, and a deadlock is logged without a caller's error.
 #[test]
 fn deadlock_message_is_logged_without_the_password() {
     static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -191,7 +191,7 @@ fn deadlock_message_is_logged_without_the_password() {
 
         fn log(&self, record: &log::Record<'_>) {
             let line = record.args().to_string();
-            if line.contains("once more") && line.contains("1213") {
+            if line.contains("repeating") && line.contains("1213") {
                 LINES.lock().push(line);
             }
         }
@@ -228,7 +228,7 @@ fn read_only_server_is_not_used_for_reads() {
     }
 }
 
-/// Such a user's writes would be carried out on a replica.
+/// A replica would execute such a user's writes.
 #[test]
 fn user_exempt_from_read_only_checks_before_each_write() {
     for (value, is_ok) in [("0", true), ("1", false)] {
@@ -290,7 +290,7 @@ fn bytes(bytes: &[u8]) -> Say {
     Say::Bytes(bytes.to_vec())
 }
 
-/// What is neither an answer nor an error: to a read, and to a write.
+/// A response that is neither a result nor an error, to a read and to a write.
 #[test]
 fn foreign_response_is_malformed_and_closes_the_connection() {
     let strange: [fn() -> Say; 17] = [
@@ -304,11 +304,11 @@ fn foreign_response_is_malformed_and_closes_the_connection() {
         || Say::Packets(vec![vec![0, 1]]),
         || Say::Packets(vec![vec![0xfe, 0, 0, 2, 0]]),
         || Say::Packets(vec![vec![0xff, 1]]),
-        // In a transaction, without autocommit, with more results.
+        // In a transaction, without autocommit, and with more results.
         || Say::Packets(vec![vec![0, 1, 1, 3, 0, 0, 0]]),
         || Say::Packets(vec![vec![0, 1, 1, 0, 0, 0, 0]]),
         || Say::Packets(vec![vec![0, 1, 1, 10, 0, 0, 0]]),
-        // Columns: too many, without an end, not as many as the row has.
+        // Too many columns, columns without an end, and a row with another number of columns.
         || Say::Packets(vec![vec![200]]),
         || Say::Packets(vec![vec![0xfe, 255, 255, 255, 255, 255, 255, 255, 255]]),
         || Say::Endless(vec![vec![2]], b"a column".to_vec()),
@@ -382,7 +382,7 @@ fn switch(method: &str) -> Say {
     Say::Packets(vec![[&[0xfe], method.as_bytes(), b"\0ABCDEFGHIJKLMNOPQRST\0"].concat()])
 }
 
-/// Without TLS, so whoever listens would have it.
+/// Without TLS, any machine on the way could read the password.
 #[test]
 fn a_password_is_never_sent_as_it_is_without_tls() {
     for method in ["mysql_clear_password", "client_ed25519", "dialog", "sha256_password"] {
@@ -403,7 +403,7 @@ fn a_password_is_never_sent_as_it_is_without_tls() {
     assert!(old.store().get("jobs", &call()).unwrap_err().to_string().contains("mysql_old_password"));
 }
 
-/// Nobody else reads what goes through it.
+/// No other machine can read a Unix socket.
 #[cfg(unix)]
 #[test]
 fn clear_password_is_sent_through_a_local_socket() {
@@ -472,13 +472,13 @@ fn refusal_of_the_server_names_a_remedy() {
         (&[1146][..], NotFound, "create_table"),
         (&[1049], NotFound, "database"),
         (&[1142, 1143, 1227, 1370], Forbidden, "grant"),
-        (&[1044], Forbidden, "database that is there"),
+        (&[1044], Forbidden, "existing database"),
         (&[3159], Unauthorized, "ssl-mode"),
         (&of_the_login, Unauthorized, ""),
         (&[1040, 1203, 1226], Unavailable, "max_connections"),
         (&[1290, 1792, 1836], Unavailable, "primary"),
         (&[1054, 1064, 1136, 1193, 1231, 1364], Rejected, "documentation"),
-        (&[1264, 1292, 1366, 1406, 3819, 4025], Rejected, "such a record"),
+        (&[1264, 1292, 1366, 1406, 3819, 4025], Rejected, "this record"),
         (&[1153], Rejected, "max_allowed_packet"),
         (&[1129], Unavailable, "FLUSH HOSTS"),
         (&[1205, 65_535], Unavailable, ""),

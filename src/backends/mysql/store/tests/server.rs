@@ -1,4 +1,4 @@
-//! A server that says what a test has it say.
+//! A scripted server.
 
 use std::sync::Arc;
 use std::thread;
@@ -18,12 +18,12 @@ use crate::net::tests::certificates::{Duplex, accept};
 use crate::store::{CallContext, Store};
 use crate::util::config_error::ConfigError;
 
-/// What a server was asked: a phase, or a statement.
+/// A phase of the login, or a statement, that the server received.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) connection: usize,
     pub(super) what: String,
-    /// How often the connection was asked the same before.
+    /// How often the connection has received the same before.
     pub(super) repeats: usize,
 }
 
@@ -33,22 +33,22 @@ pub(super) const LOGIN: &str = "login";
 pub(super) const SET_UP: &str = "SET SESSION autocommit";
 
 pub(super) enum Say {
-    /// One after the other, numbered as they should be.
+    /// Packets in order, with correct numbers.
     Packets(Vec<Vec<u8>>),
-    /// As they are.
+    /// Raw bytes.
     Bytes(Vec<u8>),
-    /// The same packet for ever.
+    /// The same packet, repeated forever.
     Endless(Vec<Vec<u8>>, Vec<u8>),
     Silence,
     Close,
 }
 
-/// What it answers; `None` for what a server answers that does well.
+/// Returns the server's response, or `None` for a normal response.
 type Script = dyn Fn(&Asked) -> Option<Say> + Send + Sync;
 
 pub(super) struct Server {
     pub(super) port: u16,
-    /// An entry is added when the script has run.
+    /// Each entry is added after the script has run.
     pub(super) asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -68,7 +68,7 @@ impl Server {
         Self { port, asked }
     }
 
-    /// One connection, through a socket of this machine.
+    /// Serves one connection through a Unix socket.
     #[cfg(unix)]
     pub(super) fn on_socket(
         path: &std::path::Path,
@@ -85,7 +85,7 @@ impl Server {
         Self::new(|_| None)
     }
 
-    /// Statements about the table, with the connections that they came by.
+    /// Returns the statements about the table, with the numbers of their connections.
     pub(super) fn statements(&self) -> Vec<(usize, String)> {
         let is_about = |asked: &Asked| asked.what.contains("leasehold") && !asked.what.contains("information_schema");
         let asked = self.asked.lock();
@@ -179,14 +179,14 @@ fn serve(
             Say::Bytes(bytes) => stream.write_all(&bytes).ok(),
             Say::Endless(first, packet) => {
                 stream.write_all(&framed(&first, sequence)).ok()?;
-                // After so many the numbers begin anew.
+                // After this number of packets, the packet numbers start again.
                 let many = framed(&vec![packet; 256], sequence.wrapping_add(first.len() as u8));
                 loop {
                     stream.write_all(&many).ok()?;
                 }
             }
             Say::Silence => {
-                // Until whoever asked is gone.
+                // Blocks until the client closes.
                 let _ = stream.read(&mut [0]);
                 None
             }
@@ -205,7 +205,7 @@ fn serve(
         let (sequence, command) = packet(&mut *stream)?;
         let sql = match command.split_first() {
             Some((3, sql)) => String::from_utf8(sql.to_vec()).unwrap(),
-            // What a login was asked for once more.
+            // A further request during the login.
             _ => format!("answer {}", String::from_utf8_lossy(&command)),
         };
         say(&mut *stream, sequence + 1, &sql)?;
@@ -306,7 +306,7 @@ pub(super) fn well(what: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// Does well but for what begins like this.
+/// Responds normally, except to statements that start with `begin`.
 pub(super) fn but(begin: &'static str, say: impl Fn() -> Say + Send + Sync + 'static) -> Server {
     Server::new(move |asked| asked.what.starts_with(begin).then(&say))
 }

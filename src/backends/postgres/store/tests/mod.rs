@@ -1,4 +1,4 @@
-//! Against a server that says what a test has it say.
+//! The store against a scripted server.
 
 mod sessions;
 
@@ -17,14 +17,14 @@ use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 use crate::store::record::StoreData;
 
-/// What it says to the n-th thing that it is sent on a connection; `None` to be silent from then on.
+/// Returns the server's response to a message, or `None` for silence from then on.
 type Script = dyn Fn(&Said) -> Option<Vec<u8>> + Send + Sync;
 
-/// What a client has sent.
+/// A message from a client.
 struct Said {
-    /// Since the server was made.
+    /// Number of the connection since the start of the server.
     connection: usize,
-    /// On this connection; the first is the start-up message, or the request for TLS.
+    /// Number of the message on this connection. The first is the start-up message, or the request for TLS.
     number: usize,
     bytes: Vec<u8>,
 }
@@ -42,7 +42,7 @@ impl Said {
 struct Server {
     url: String,
     connections: Arc<AtomicUsize>,
-    /// An entry is added when the script has run.
+    /// Each entry is added after the script has run.
     said: Arc<Mutex<Vec<Said>>>,
 }
 
@@ -72,7 +72,7 @@ impl Server {
     }
 }
 
-/// A store that takes the server's table for its own.
+/// Creates a store that skips the check of the table.
 fn checked(config: PostgresConfig) -> PostgresStore {
     let store = PostgresStore::new(config).unwrap();
     store.0.table.is_checked.store(true, Ordering::Release);
@@ -126,7 +126,8 @@ impl Scripted for Server {
     }
 }
 
-/// Whatever comes in one read is one thing said: each is answered before there is another. An empty answer closes.
+/// Treats the bytes of one read as one message, and answers before the next read. An empty answer closes the
+/// connection.
 fn serve(
     connection: usize,
     mut stream: Box<dyn Duplex>,
@@ -147,7 +148,7 @@ fn serve(
         let answer = script(&said);
         log.lock().push(said);
         let Some(answer) = answer else {
-            // Until whoever asked is gone.
+            // Blocks until the client closes.
             while stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {}
             return None;
         };
@@ -186,7 +187,7 @@ fn statement(rows: &[Vec<u8>]) -> Vec<u8> {
     [message(b'1', b""), message(b'2', b""), rows.concat(), message(b'C', b"SELECT 1\0")].concat()
 }
 
-/// To a statement, after its settings.
+/// The response to a statement, after its settings.
 fn answer(rows: &[Vec<u8>]) -> Option<Vec<u8>> {
     Some([statement(&[row(&[None])]), statement(rows), ready()].concat())
 }
@@ -265,12 +266,12 @@ fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
         let store = server.store();
         assert_eq!(kind(store.update("jobs", &base, &record, &call())), expected, "{sqlstate}");
         assert_eq!(kind(store.get("jobs", &call())), expected, "{sqlstate}");
-        // A session that began read-only stays read-only.
+        // A session that started read-only stays read-only.
         assert_eq!(server.connections(), if sqlstate == "25006" { 2 } else { 1 }, "{sqlstate}");
     }
 }
 
-/// So a server tells that it has given up waiting for its standbys, in a commit that a restore may take back.
+/// The server reports that it no longer waits for its standbys. A restore may revert such a commit.
 #[test]
 fn a_warning_on_a_commit_is_no_answer() {
     let server = Server::new(|said| {
@@ -352,7 +353,7 @@ fn password_is_sent_only_to_a_verified_server() {
     let unknown = scram("SCRAM-SHA-256-PLUS");
     let server = Server::new(move |_| Some(unknown.clone()));
     assert_eq!(kind(server.store().get("jobs", &call())), StoreErrorKind::Unauthorized);
-    // More rounds than this machine wants to make.
+    // More rounds than this machine accepts.
     let known = scram("SCRAM-SHA-256");
     let server = Server::new(move |said| match said.number {
         0 => Some(known.clone()),
@@ -369,7 +370,7 @@ fn password_is_sent_only_to_a_verified_server() {
     assert!(error.to_string().contains("with_password"), "{error}");
 }
 
-/// CVE-2021-23222: what is sent in clear behind the `S` must not pass for what came in TLS.
+/// CVE-2021-23222: plain text after the `S` must not count as received through TLS.
 #[test]
 fn clear_text_is_not_accepted_as_part_of_tls() {
     let server = Server::new(|_| Some([&b"S"[..], &logged_in().unwrap(), &answer(&[]).unwrap()].concat()));
@@ -386,14 +387,14 @@ fn clear_text_is_not_accepted_as_part_of_tls() {
     }
 }
 
-/// A pooler that was restarted with other settings, or an operator who has a session forget.
+/// A restarted pooler with other settings, or an operator who resets a session.
 #[test]
 fn sessions_without_prepared_statements_work_as_shared_ones() {
     let server = Server::new(|said| match (said.connection, said.number) {
         (_, 0) => logged_in(),
         (0, 1) => answer(&[row(&RECORD)]),
         (0, _) => {
-            assert!(said.is("leasehold_") && !said.is("set_config"), "they are parsed once");
+            assert!(said.is("leasehold_") && !said.is("set_config"), "the server parses each statement once");
             Some([error("ERROR", "26000"), ready()].concat())
         }
         _ => {
@@ -408,7 +409,8 @@ fn sessions_without_prepared_statements_work_as_shared_ones() {
     assert_eq!(server.connections(), 2);
 }
 
-/// It comes with a commit, or is the last that is heard: a copy of the write would find it done, and say that it was not.
+/// The error arrives with a commit, or as the last message. A repeated write would find the record changed and report
+/// failure.
 #[test]
 fn possibly_committed_write_is_not_resent_for_a_lost_statement() {
     for (tag, severity) in [(b'N', "WARNING"), (b'E', "FATAL")] {
@@ -445,7 +447,7 @@ fn silent_watch_polls() {
         if said.is("pg_notify") {
             return answer(&[row(&[None])]);
         }
-        // Another record each time.
+        // A different record each time.
         let version = count.fetch_add(1, Ordering::SeqCst).to_string();
         let mut record = RECORD;
         record[3] = Some(&version);
@@ -467,7 +469,7 @@ fn password_echoed_by_the_server_is_hidden() {
     let server = Server::new(|said| match said.number {
         0 => logged_in(),
         _ => {
-            // Where it is cut off, too.
+            // The cut must not reveal the password either.
             let padding = "x".repeat(LONGEST_MESSAGE - 120);
             let said = format!("SERROR\0C42601\0Mno: hunter2, hunter2 {padding} hunter2\0\0");
             Some([message(b'E', said.as_bytes()), ready()].concat())
@@ -478,7 +480,7 @@ fn password_echoed_by_the_server_is_hidden() {
     assert!(shown.contains("no: *") && !shown.contains("hunter"), "{shown}");
 }
 
-/// A session that waits for a lock, or for a standby, does not notice that nobody waits for it.
+/// A session that waits for a lock or a standby does not notice that its client has given up.
 #[test]
 fn server_is_asked_to_cancel_an_abandoned_query() {
     let (tell, told) = crossbeam_channel::unbounded();
@@ -507,5 +509,5 @@ fn server_is_asked_to_cancel_an_abandoned_query() {
     assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
     store.get("jobs", &call()).unwrap();
     drop(store);
-    assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "a session that is idle is left alone");
+    assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "an idle session gets no cancel request");
 }

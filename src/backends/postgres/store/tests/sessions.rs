@@ -1,4 +1,4 @@
-//! Settings that are made once for a session, and transactions that turn out to have been without them.
+//! Settings for a whole session, and transactions that lack these settings.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::net::interrupt::Interrupter;
 
 impl Said {
-    /// How many statements are to be answered.
+    /// Returns the number of statements in the message.
     fn statements(&self) -> usize {
         let (mut at, mut count) = (0, 0);
         while let Some(&[tag, a, b, c, d]) = self.bytes.get(at..at + 5) {
@@ -16,7 +16,7 @@ impl Said {
         count
     }
 
-    /// As a parameter, with its length before it.
+    /// Returns `true` if the parameter, preceded by its length, limits the settings to one transaction.
     fn sets_for_a_transaction(&self) -> bool {
         self.is("\0\0\0\u{4}true")
     }
@@ -33,7 +33,7 @@ impl Said {
 
 const UNPROVED: Option<&str> = Some("f");
 
-/// Answers with the record or the number of a row that was written, and that proof.
+/// Answers with the record or the number of a written row, and with this proof.
 fn with_proof(said: &Said, proof: Option<&str>) -> Option<Vec<u8>> {
     let mut record = RECORD;
     record[10] = proof;
@@ -59,11 +59,11 @@ fn session_settings_stay_until_a_call_has_another_timeout() {
     });
     let store = server.store();
     store.get("jobs", &CallContext::new(Duration::from_secs(60), CancelToken::new())).unwrap();
-    assert_eq!(told.recv().unwrap(), (2, false), "for one transaction");
+    assert_eq!(told.recv().unwrap(), (2, false), "settings of one transaction");
     store.0.table.client.set_has_sessions(true);
     let (set, stands) = ((2, true), (1, false));
     for (seconds, expected) in [
-        // A watch that warms up; an attempt to take over; a release.
+        // A watch that warms up, an attempted takeover, and a release.
         (10, set),
         (5, stands),
         (2, stands),
@@ -101,7 +101,8 @@ fn settings_of_a_failed_transaction_are_applied_again() {
     assert_eq!(server.connections(), 1);
 }
 
-/// Another session's `synchronous_commit` may be off. A pooler that does so once does so again, whatever a later watch finds.
+/// The `synchronous_commit` of another session may be off. A pooler that does so once may do so again, whatever later
+/// watches find.
 #[test]
 fn write_without_settings_stays_in_doubt_and_settings_follow() {
     type Write = fn(&PostgresStore) -> Result<VersionedRecord, StoreError>;
@@ -113,7 +114,7 @@ fn write_without_settings_stays_in_doubt_and_settings_follow() {
         let server = Server::new(move |said| match said.connection {
             0 if said.number == 1 => with_proof(said, PROVED),
             0 => {
-                assert!(said.number == 0 || said.statements() == 1, "the settings are believed to stand");
+                assert!(said.number == 0 || said.statements() == 1, "the session settings are still in use");
                 with_proof(said, UNPROVED)
             }
             _ => {
@@ -128,13 +129,13 @@ fn write_without_settings_stays_in_doubt_and_settings_follow() {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
         for _ in 0..2 {
             write(&store).expect("with settings of its own");
-            assert_eq!(server.connections(), 2, "and not on the connection that was without them");
+            assert_eq!(server.connections(), 2, "and not on the connection without the settings");
             store.0.table.client.set_has_sessions(true);
         }
     }
 }
 
-/// The proof is wanted of each row.
+/// Every row needs the proof.
 #[test]
 fn read_without_settings_is_repeated_on_a_given_connection_too() {
     let server = Server::new(move |said| {
@@ -165,14 +166,14 @@ fn read_without_settings_is_repeated_on_a_given_connection_too() {
         };
         assert_eq!(found.unwrap()["other"].record.holder(), Some("a"));
     }
-    // Where that does not help it is an error, and is not asked for ever.
+    // If the retry fails too, the call returns an error instead of retrying forever.
     let server = Server::new(|said| with_proof(said, UNPROVED));
     let store = server.store();
     store.0.table.client.set_has_sessions(true);
     assert_eq!(kind(store.get("jobs", &call())), StoreErrorKind::Unavailable);
 }
 
-/// It cannot say what it was committed with.
+/// The row does not prove the settings of its commit.
 #[test]
 fn unproven_session_applies_settings_per_transaction() {
     let server = Server::new(|said| match said.number {

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Scenario {
-    /// Opens a watch on both records, which reports that nobody holds them.
+    /// Opens a watch on both records, which reports that they have no holder.
     pub(super) fn watch(&mut self) {
         for side in Side::BOTH {
             self.pair.handle(self.now, side, Input::WatchOpened { from_scratch: true });
@@ -22,7 +22,7 @@ fn round_during_a_pause_ends_with_the_earlier_failure() {
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { campaign: 1, error: Some(_) })), 1);
 }
 
-/// Of either, whoever holds the primary meanwhile.
+/// A refusal of either record, with any holder of the primary.
 #[test]
 fn refusal_rejects_the_campaign_and_leaves_the_primary_free() {
     for (side, holder) in [(Secondary, None), (Secondary, Some("other")), (Primary, None)] {

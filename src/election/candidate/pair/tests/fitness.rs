@@ -25,7 +25,7 @@ fn unfit_candidate_holds_neither_record() {
     scenario.user(says(true));
     scenario.pass(SECOND);
     assert!(scenario.is_valid());
-    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Fitness { is_fit: true, .. })), 1, "told once");
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Fitness { is_fit: true, .. })), 1, "reported once");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn unfit_round_ends_and_releases_held_records() {
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::NotFit { campaign: 1 })), 1);
     scenario.pass(60 * SECOND);
     assert_ne!(scenario.holder(Primary), Some("me"));
-    assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { .. })), 0, "told once");
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { .. })), 0, "reported once");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn drain_held_by_one_record_alone_is_not_renewed() {
     scenario.step_down();
     scenario.give_to(Primary, "other");
     scenario.pass(3 * SECOND);
-    assert_eq!(scenario.count(|effect| matches!(effect, Effect::CoverLost(Some(_)))), 1, "told once");
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::CoverLost(Some(_)))), 1, "reported once");
     scenario.renews_neither();
 }
 
@@ -156,7 +156,7 @@ fn loss_before_a_step_down_notice_leaves_no_drain() {
     assert_eq!(scenario.tables[Primary as usize].writes, before, "it is not renewed");
 }
 
-/// Whoever drops the elector waits for it.
+/// The drop of the elector waits for the release.
 #[test]
 fn late_win_is_released_on_both() {
     let mut scenario = Scenario::with(Config { progress_timeout: Some(3 * SECOND), ..Config::default() });

@@ -1,4 +1,4 @@
-//! What a pair makes of its two elections, on virtual time.
+//! Tests of a pair on virtual time.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ mod fitness;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A record in a store that answers at once, but for writes that take their time, if it answers at all.
+/// A record in a store that answers at once, answers writes after `write_takes`, or refuses requests.
 #[derive(Default)]
 struct Table {
     observed: Option<VersionedRecord>,
@@ -34,7 +34,7 @@ struct Scenario {
     now: Moment,
     version: u64,
     tables: [Table; 2],
-    /// Who wrote, in order, and whom it names.
+    /// The side and the holder of each write, in order.
     written: Vec<(Side, Option<String>)>,
     told: Vec<Effect>,
     term: Option<(Arc<Deadline>, u64)>,
@@ -90,7 +90,7 @@ impl Scenario {
         scenario
     }
 
-    /// What a user says.
+    /// Handles an input of the user.
     fn user(&mut self, input: Input) {
         self.pair.handle(self.now, Primary, input);
         self.listen();
@@ -176,7 +176,7 @@ impl Scenario {
         observed
     }
 
-    /// Another holds this record for ever, from now on.
+    /// Makes another candidate hold this record for the rest of the test.
     fn give_to(&mut self, side: Side, holder: &str) {
         let record = LeaderElectionRecord {
             holder_identity: Some(holder.to_owned()),
@@ -227,7 +227,7 @@ impl Scenario {
         self.user(Input::GuardGone { at: self.now });
     }
 
-    /// How many of what was told are such.
+    /// Returns the number of effects for which `is` returns `true`.
     fn count(&self, is: impl Fn(&Effect) -> bool) -> usize {
         self.told.iter().filter(|effect| is(effect)).count()
     }
@@ -306,7 +306,7 @@ fn win_after_the_primary_expired_is_no_term() {
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { campaign: Some(1), .. })), 1);
 }
 
-/// However long ago the primary was renewed when the secondary is won, and whichever is not renewed any more.
+/// Holds for any age of the last renewal of the primary at the win of the secondary, and for the loss of either record.
 #[test]
 fn a_term_is_valid_for_as_long_as_both_are() {
     for silent in Side::BOTH {
@@ -315,7 +315,7 @@ fn a_term_is_valid_for_as_long_as_both_are() {
         let remaining = |scenario: &Scenario| scenario.term.as_ref().unwrap().0.remaining(scenario.now);
         let left = remaining(&scenario);
         scenario.pass(5 * SECOND);
-        assert_eq!(remaining(&scenario), left - 5 * SECOND, "also for whoever asks when every thread is stopped");
+        assert_eq!(remaining(&scenario), left - 5 * SECOND, "even if every thread is stopped");
         scenario.pass(left - 5 * SECOND - Duration::from_millis(1));
         assert!(scenario.is_valid());
         scenario.pass(Duration::from_millis(2));
@@ -351,7 +351,7 @@ fn the_loss_of_either_ends_both_and_neither_is_renewed() {
         assert_eq!(scenario.written, [(kept, None)]);
         assert_eq!(scenario.published(Primary), if lost == Primary { Some(3_600) } else { Some(15) });
         assert_eq!(scenario.count(|effect| matches!(effect, Effect::Released)), 1);
-        assert_eq!(scenario.ended_by().len(), 1, "it is told once");
+        assert_eq!(scenario.ended_by().len(), 1, "reported once");
     }
 }
 
@@ -391,7 +391,7 @@ fn new_campaign_takes_over_unreleased_records() {
     scenario.tables[1].refuses = Some(StoreErrorKind::Unavailable);
     scenario.drop_guard();
     scenario.user(Input::Campaign { id: 2, once: false });
-    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Released)), 1, "what is over is told to be");
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Released)), 1, "the end is reported");
     scenario.pass(SECOND);
     assert_eq!(scenario.holder(Primary), Some("me"));
     scenario.tables[1].refuses = None;
@@ -448,7 +448,7 @@ fn primary_stays_free_until_the_secondary_is_readable() {
     assert!(scenario.is_valid(), "{:?}", scenario.told);
 }
 
-/// For a lease duration each time, so that somebody else may lead by it.
+/// The primary is free for a lease duration each time, so that another candidate may lead by the primary.
 #[test]
 fn primary_is_released_if_the_secondary_stays_unwritable() {
     let mut scenario = Scenario::leading();
@@ -482,7 +482,7 @@ fn expired_term_seen_by_its_holder_is_reported_as_over() {
         match scenario.pair.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH }, Secondary) {
             Step::Send(request) => break request,
             Step::Wait(until) => scenario.now = until,
-            Step::Finished => panic!("nobody closed it"),
+            Step::Finished => panic!("not closed"),
         }
     };
     scenario.now = scenario.now + deadline.remaining(scenario.now);
@@ -512,7 +512,7 @@ fn the_thread_of_either_side_notices_that_the_term_has_run_out() {
     }
 }
 
-/// Whoever has the lock hears of it, and that may be the other side's thread.
+/// The thread that holds the lock handles the event, which may be the thread of the other side.
 #[test]
 fn the_news_of_a_watch_is_a_reason_for_its_side_to_look_again() {
     for side in Side::BOTH {

@@ -1,4 +1,4 @@
-//! HTTP as etcd's JSON gateway speaks it.
+//! The HTTP of etcd's JSON gateway.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ pub struct Connection {
     address: String,
 }
 
-/// An answer without an end: a JSON document a line.
+/// An endless answer with one JSON document per line.
 pub struct Lines {
     connection: Connection,
     rest: Vec<u8>,
@@ -48,7 +48,7 @@ impl Connection {
         }
     }
 
-    /// Up to the end of the answer's head.
+    /// Sends a request, and reads the head of the answer.
     fn send(&mut self, path: &str, body: &str) -> Result<Length, Error> {
         let (address, length) = (&self.address, body.len());
         let request = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n{body}");
@@ -76,7 +76,7 @@ impl Connection {
         Ok(line.trim_end().to_owned())
     }
 
-    /// False for the last one.
+    /// Reads a chunk. Returns `false` for the last one.
     fn chunk(&mut self, into: &mut Vec<u8>) -> Result<bool, Error> {
         let length = usize::from_str_radix(&self.head_line()?, 16)?;
         let start = into.len();

@@ -1,4 +1,4 @@
-//! MySQL's protocol 4.1, for a user without a password.
+//! The MySQL protocol 4.1 for a user without a password.
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
@@ -35,13 +35,13 @@ impl Client {
         login.extend(b"bare\0\0leasehold\0mysql_native_password\0");
         client.send(&login)?;
         while client.packet()?[0] != OK {
-            // It asks for another way to prove what there is not.
+            // The server asks for another login method. The password is empty.
             client.send(&[])?;
         }
         Ok(client)
     }
 
-    /// Waits without an end.
+    /// Removes the limit for reads.
     pub fn patiently(self) -> Result<Self, Error> {
         self.stream.get_ref().set_read_timeout(None)?;
         Ok(self)
@@ -55,14 +55,14 @@ impl Client {
         if columns == OK {
             return Ok(rows);
         }
-        // What they are called, up to a packet that ends that.
+        // Skips the column definitions.
         while self.packet()?[0] != EOF {}
         loop {
             let packet = self.packet()?;
             if packet[0] == EOF && packet.len() < 9 {
                 return Ok(rows);
             }
-            rows.push(row(&packet, columns).ok_or("a row that makes no sense")?);
+            rows.push(row(&packet, columns).ok_or("malformed row")?);
         }
     }
 
@@ -72,7 +72,7 @@ impl Client {
         Ok(self.stream.get_mut().write_all(&[&length.to_le_bytes(), body].concat())?)
     }
 
-    /// Never an empty one.
+    /// Reads a packet, which must not be empty.
     fn packet(&mut self) -> Result<Vec<u8>, Error> {
         let mut head = [0; 4];
         self.stream.read_exact(&mut head)?;
@@ -98,7 +98,7 @@ fn row(mut packet: &[u8], columns: u8) -> Option<Row> {
                 continue;
             }
             0xfc => rest.split_first_chunk::<2>().map(|(length, rest)| (u16::from_le_bytes(*length).into(), rest))?,
-            // Nothing that is longer is asked for here.
+            // No statement here returns longer values.
             0xfd.. => return None,
             short => (usize::from(*short), rest),
         };

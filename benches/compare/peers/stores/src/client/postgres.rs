@@ -1,4 +1,4 @@
-//! PostgreSQL's protocol 3.0, for a user that is trusted.
+//! The PostgreSQL protocol 3.0 for a user with `trust` authentication.
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
@@ -28,7 +28,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Waits without an end.
+    /// Removes the limit for reads.
     pub fn patiently(self) -> Result<Self, Error> {
         self.stream.get_ref().set_read_timeout(None)?;
         Ok(self)
@@ -45,7 +45,7 @@ impl Client {
         self.rows().map(drop)
     }
 
-    /// A prepared statement, in one packet.
+    /// Executes a prepared statement, in one packet.
     pub fn execute(&mut self, name: &str, parameters: &[&str]) -> Result<Vec<Row>, Error> {
         let mut bind = [text(""), text(name), vec![0, 0]].concat();
         bind.extend((parameters.len() as u16).to_be_bytes());
@@ -59,7 +59,7 @@ impl Client {
         self.rows()
     }
 
-    /// Waits until something is told that is listened for.
+    /// Waits for a notification.
     pub fn notified(&mut self) -> Result<(), Error> {
         while self.notices == 0 {
             if self.message()?.kind == b'A' {
@@ -89,16 +89,16 @@ impl Client {
         Ok(Message { kind: head[0], body })
     }
 
-    /// Up to when the server is ready for more.
+    /// Reads up to the message that the server is ready.
     fn rows(&mut self) -> Result<Vec<Row>, Error> {
         let (mut rows, mut failed) = (Vec::new(), None);
         loop {
             let Message { kind, body } = self.message()?;
             match kind {
-                b'D' => rows.push(row(&body).ok_or("a row that makes no sense")?),
+                b'D' => rows.push(row(&body).ok_or("malformed row")?),
                 b'A' => self.notices += 1,
                 b'R' if body != [0; 4] => return Err("the server wants a password".into()),
-                // After one of these at the start nothing more comes.
+                // After such an error at the start, the server sends nothing more.
                 b'E' => {
                     let message = String::from_utf8_lossy(&body).replace('\0', " ");
                     if message.contains(" C28") || message.contains("FATAL") {

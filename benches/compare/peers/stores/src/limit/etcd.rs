@@ -1,4 +1,4 @@
-//! Transaction, event, transaction: by the JSON gateway, as leasehold does it.
+//! A transaction, its event and a transaction, by the JSON gateway as in leasehold.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
@@ -26,10 +26,10 @@ pub fn measure(address: &str) -> Result<(), Error> {
     let next = put["header"]["revision"].as_str().ok_or("no revision")?.parse::<u64>()? + 1;
     let watch = json!({ "create_request": { "key": encode(KEY), "start_revision": next.to_string() } });
     let mut events = Connection::open(address)?.lines("/v3/watch", &watch.to_string())?;
-    // That it is made.
+    // The first line confirms the watch.
     events.next()?;
     let mut b = B { requests: Connection::open(address)?, events, revision: String::new() };
-    // On an open connection from now on.
+    // Opens the connection.
     b.requests.post("/v3/kv/range", &json!({ "key": encode(KEY) }).to_string())?;
     rounds(A { requests, revision: String::new() }, b)
 }
@@ -63,14 +63,14 @@ impl Taker for B {
     }
 }
 
-/// What stands at that revision, and nothing else.
+/// Replaces the value if its revision still is `revision`.
 fn replace(requests: &mut Connection, revision: &str, value: &str) -> Result<(), Error> {
     let compare = json!({ "key": encode(KEY), "target": "MOD", "result": "EQUAL", "mod_revision": revision });
     let put = json!({ "request_put": { "key": encode(KEY), "value": encode(value) } });
     let txn = json!({ "compare": [compare], "success": [put] });
     match requests.post("/v3/kv/txn", &txn.to_string())?["succeeded"] {
         Value::Bool(true) => Ok(()),
-        _ => Err("somebody else has written".into()),
+        _ => Err("another client has written".into()),
     }
 }
 

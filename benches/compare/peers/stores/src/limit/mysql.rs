@@ -1,4 +1,4 @@
-//! UPDATE, a SELECT as often as leasehold polls, UPDATE: MySQL tells nobody anything.
+//! An UPDATE, a SELECT at leasehold's poll interval, and an UPDATE, because MySQL has no notifications.
 
 use std::thread;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Taker for B {
         let rows = self.client.query("SELECT record LIKE '%leasehold%' FROM bare_limit")?;
         match rows[..] == [vec![Some("1".to_owned())]] {
             true => Ok(()),
-            false => Err("somebody else has written".into()),
+            false => Err("another client has written".into()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! UPDATE with NOTIFY, SELECT, UPDATE with NOTIFY: all statements prepared, listening and writing on one connection.
+//! An UPDATE with NOTIFY, a SELECT, and an UPDATE with NOTIFY. All statements are prepared, and share the listening connection.
 
 use super::{FREE, HELD, Releaser, Taker, rounds};
 use crate::Error;
@@ -53,7 +53,7 @@ impl Taker for B {
     fn take(&mut self) -> Result<(), Error> {
         match self.client.execute("take", &[HELD, &self.writes])?.len() {
             1 => Ok(()),
-            _ => Err("somebody else has written".into()),
+            _ => Err("another client has written".into()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! UPDATE and a touch of the log, inotify, SELECT, UPDATE and a touch.
+//! An UPDATE and a touch of the log, inotify, a SELECT, an UPDATE and a touch.
 
 use std::path::{Path, PathBuf};
 
@@ -61,7 +61,7 @@ impl Taker for B {
         let mut select = self.connection.prepare_cached("SELECT writes, record FROM bare_limit WHERE key = 'limit'")?;
         let (writes, record): (i64, String) = select.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         if record != FREE {
-            return Err("it was told too early".into());
+            return Err("notified too early".into());
         }
         self.writes = writes;
         Ok(())
@@ -73,7 +73,7 @@ impl Taker for B {
         )?;
         match update.execute(params![HELD, self.writes])? {
             1 => touch(&self.log),
-            _ => Err("somebody else has written".into()),
+            _ => Err("another client has written".into()),
         }
     }
 

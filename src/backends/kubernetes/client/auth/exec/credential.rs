@@ -1,4 +1,4 @@
-//! What a plugin prints, and the credentials in it.
+//! The output of a plugin, and the credentials in the output.
 
 use std::time::SystemTime;
 
@@ -11,14 +11,15 @@ use crate::backends::kubernetes::client::error::{ClientError, ErrorKind};
 use crate::net::secret::Secret;
 use crate::net::tls::Identity;
 
-/// Go's zero time, as a plugin writes it that has none to tell. client-go takes it for no expiry at all.
+/// Go's zero time, which a plugin prints if the credentials have no expiry. client-go also reads the zero time as no
+/// expiry.
 const NO_TIME: &str = "0001-01-01T00:00:00Z";
 
-/// What a run has brought.
+/// The credentials from one run.
 pub(super) struct Issued {
     pub(super) credentials: Credentials,
     pub(super) expires: Option<SystemTime>,
-    /// To tell whether a later run brings another certificate.
+    /// The raw output, to detect a change of the certificate.
     raw: ExecCredentialStatus,
 }
 
@@ -43,9 +44,9 @@ pub(super) struct ExecCredentialStatus {
 impl ExecPlugin {
     pub(super) fn parse(&self, output: &[u8]) -> Result<ExecCredentialStatus, ClientError> {
         let failed = |detail: String| ClientError::new(ErrorKind::Credentials, detail);
-        // PowerShell writes a mark in front of UTF-8, and client-go takes no offence.
+        // PowerShell writes a byte order mark before UTF-8, and client-go accepts the mark.
         let json = output.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(output);
-        // What the parser says may quote the output, so only the position is told.
+        // The parser's message may quote the output, so the error has only the position.
         let answer: ExecCredential = serde_json::from_slice(json).map_err(|e| {
             failed(format!(
                 "did not print an ExecCredential as JSON (line {} column {}; {} bytes, not shown)",
@@ -65,44 +66,44 @@ impl ExecPlugin {
 }
 
 impl ExecCredentialStatus {
-    /// The credentials in it; the error is the rule that it breaks.
+    /// Returns the credentials in the output. The error is the violated rule.
     pub(super) fn issue(self) -> Result<Issued, String> {
         let expires = match self.expiration_timestamp.as_deref().filter(|text| *text != NO_TIME) {
             Some(text) => Some(
                 rfc3339::parse(text)
-                    .ok_or("gave an expirationTimestamp that is not RFC 3339, such as 2026-01-02T03:04:05Z")?,
+                    .ok_or("printed an expirationTimestamp that is not RFC 3339, such as 2026-01-02T03:04:05Z")?,
             ),
             None => None,
         };
         let token = self.token.as_ref().filter(|t| !t.is_empty());
         let authorization = match token {
-            Some(token) => Some(
-                bearer_header(token.expose().trim()).ok_or("gave a token with characters that no header may have")?,
-            ),
+            Some(token) => {
+                Some(bearer_header(token.expose().trim()).ok_or("printed a token that is invalid in a header")?)
+            }
             None => None,
         };
-        // Empty is absent, as in client-go's exec.go.
+        // Treats empty as absent, as in client-go's `exec.go`.
         let chain = self.client_certificate_data.as_ref().filter(|chain| !chain.is_empty());
         let key = self.client_key_data.as_ref().filter(|key| !key.is_empty());
         let identity = match (chain, key) {
             (Some(chain), Some(key)) => Some(
                 Identity::from_pem(chain.as_bytes(), key.expose().as_bytes())
-                    // What does not belong together would fail every request until it expires, and no run would follow.
+                    // A mismatched pair would fail every request until it expires, and no other run would start.
                     .and_then(|identity| identity.check().map(|()| identity))
-                    .map_err(|e| format!("gave an unusable certificate: {e}"))?,
+                    .map_err(|e| format!("printed an unusable certificate: {e}"))?,
             ),
             (None, None) => None,
-            _ => return Err("gave a certificate without its key, or the other way round".to_owned()),
+            _ => return Err("printed a certificate without its key, or a key without its certificate".to_owned()),
         };
         if authorization.is_none() && identity.is_none() {
-            return Err("gave neither a token nor a client certificate".to_owned());
+            return Err("printed neither a token nor a client certificate".to_owned());
         }
         Ok(Issued { credentials: Credentials { authorization, identity, identity_version: 1 }, expires, raw: self })
     }
 }
 
 impl Issued {
-    /// Counts the changes of the certificate: connections are not used any more that were opened with another one.
+    /// Increments the version if the certificate has changed. Connections with another version are not reused.
     pub(super) fn count_from(&mut self, before: Option<&Issued>) {
         if let Some(before) = before {
             let version = before.credentials.identity_version;

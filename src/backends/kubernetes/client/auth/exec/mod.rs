@@ -19,7 +19,7 @@ mod source;
 
 pub(crate) use source::ExecSource;
 
-/// Somebody may have to log in somewhere; a plugin that hangs must not do so for ever.
+/// Long enough for an interactive login, and short enough to end a plugin that hangs.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
 const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
@@ -28,8 +28,8 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// The destination of a credential plugin's stderr.
 ///
-/// Plugins may print tokens on stderr, and clusters keep logs for a long time. The library therefore never reads a plugin's
-/// stderr, and no error or log line quotes a plugin's output. client-go always inherits the stderr.
+/// Plugins may print tokens on stderr, and clusters keep logs for a long time. The library therefore never reads a
+/// plugin's stderr, and no error or log line quotes a plugin's output. client-go always inherits the stderr.
 ///
 /// # Examples
 ///
@@ -46,12 +46,12 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
 pub enum ExecStderr {
     /// The stderr of this program.
     Inherit,
-    /// Nowhere.
+    /// Discards the output.
     #[default]
     Discard,
 }
 
-/// How to run a plugin.
+/// A plugin and its arguments.
 #[derive(Clone)]
 pub(crate) struct ExecPlugin {
     pub(crate) api_version: String,
@@ -59,12 +59,12 @@ pub(crate) struct ExecPlugin {
     pub(crate) args: Vec<String>,
     pub(crate) env: Vec<(String, Secret)>,
     pub(crate) install_hint: Option<String>,
-    /// What the plugin is told about the cluster, if it asks for it.
+    /// Data about the cluster for the plugin, if the kubeconfig requests it.
     pub(crate) cluster_info: Option<Value>,
     pub(crate) options: ExecOptions,
 }
 
-/// What the program, and not the kubeconfig, says about plugins.
+/// Options that the program sets, and not the kubeconfig.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExecOptions {
     limit: Duration,
@@ -84,7 +84,8 @@ impl ExecOptions {
 }
 
 impl ExecPlugin {
-    /// Resolves the command as kubectl does: with a slash it belongs to its kubeconfig, without one to `PATH`.
+    /// Resolves the command as kubectl does: a path is relative to the kubeconfig, and a name without slash is searched
+    /// in `PATH`.
     pub(crate) fn resolve(command: &str, directory: &Path) -> PathBuf {
         let path = Path::new(command);
         match path.components().count() > 1 || command.contains('/') {
@@ -93,9 +94,9 @@ impl ExecPlugin {
         }
     }
 
-    /// `info`, for whoever wonders why it is not run; once a client.
+    /// Logs at `info`, once for a client, why the plugin does not run.
     pub(crate) fn say_that_it_is_not_run(&self) {
-        log_line!(info, target: CLIENT, "kubernetes: {} is not run: the user has a client certificate", self.place());
+        log_line!(info, target: CLIENT, "kubernetes: {} not run: the user has a client certificate", self.place());
     }
 
     fn place(&self) -> String {
@@ -105,7 +106,7 @@ impl ExecPlugin {
 
 impl fmt::Debug for ExecPlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Arguments are left out: some plugins take secrets there.
+        // Omits the arguments, because some contain secrets.
         f.debug_struct("ExecPlugin")
             .field("command", &self.command)
             .field("api_version", &self.api_version)

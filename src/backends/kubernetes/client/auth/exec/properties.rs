@@ -1,4 +1,4 @@
-//! What must hold of whatever a credential plugin prints.
+//! Properties of every output of a credential plugin.
 
 use serde_json::json;
 
@@ -49,7 +49,7 @@ fn check(input: &[u8]) {
     }
 }
 
-/// The same, as a plugin would print it.
+/// Returns the output as a plugin would print it.
 fn print(raw: &ExecCredentialStatus) -> Vec<u8> {
     json!({ "apiVersion": VERSION, "kind": "ExecCredential", "status": raw }).to_string().into_bytes()
 }
@@ -58,10 +58,10 @@ fn assert_same(first: &Issued, again: &Issued) {
     assert_eq!(first.expires, again.expires);
     assert_eq!(first.credentials.authorization, again.credentials.authorization);
     assert_eq!(first.credentials.identity.is_some(), again.credentials.identity.is_some());
-    assert_eq!(first.credentials.identity_version, again.credentials.identity_version, "connections can be kept");
+    assert_eq!(first.credentials.identity_version, again.credentials.identity_version, "connections stay usable");
 }
 
-/// Only numbers may differ from what is said of any other output.
+/// Checks that the error differs between outputs only in numbers.
 fn assert_says_nothing_of_the_output(error: &ClientError) {
     let words = |error: &ClientError| error.to_string().replace(|c: char| c.is_ascii_digit(), "");
     let others = [
@@ -80,7 +80,7 @@ fn check_secrets(raw: &ExecCredentialStatus) {
     let marked = ExecCredentialStatus {
         expiration_timestamp: raw.expiration_timestamp.clone(),
         token: mark(&raw.token),
-        // A key may have been put there by mistake.
+        // The text may contain a key by mistake.
         client_certificate_data: raw.client_certificate_data.as_ref().map(|text| format!("{text}\n{MARKER}")),
         client_key_data: raw.client_key_data.as_ref().map(|key| Secret::new(format!("{MARKER}\n{}", key.expose()))),
     };

@@ -19,10 +19,10 @@ use crate::net::text::clean;
 
 const MAX_OUTPUT: u64 = 1024 * 1024;
 
-/// How long whoever drops a client waits for a plugin that is just being started.
+/// Maximum time that dropping a client waits for a plugin that is just starting.
 const STARTING: Duration = Duration::from_secs(1);
 
-/// The process of the run that goes on, so that not only its own thread can end it.
+/// The process of the current run, which other threads can end.
 #[derive(Default)]
 pub(super) struct Process(Mutex<ProcessSlot>);
 
@@ -30,13 +30,13 @@ pub(super) struct Process(Mutex<ProcessSlot>);
 enum ProcessSlot {
     #[default]
     Empty,
-    /// Not waited for yet, so its number is its own, and its group's.
+    /// Not waited for yet, so its process ID and its group's ID are still valid.
     Running(Child),
     Closed,
 }
 
 impl Process {
-    /// `None` when nothing may begin any more.
+    /// Starts the process. Returns `None` after `close`.
     fn start(&self, command: &mut Command) -> io::Result<Option<Option<ChildStdout>>> {
         let mut slot = self.0.lock();
         if matches!(*slot, ProcessSlot::Closed) {
@@ -61,7 +61,7 @@ impl Process {
         Ok(status)
     }
 
-    /// Ends it with all its children, unless it has ended already.
+    /// Ends the process and all its children, unless the process has already ended.
     fn end(&self) {
         let mut slot = self.0.lock();
         if matches!(*slot, ProcessSlot::Running(_)) {
@@ -69,16 +69,16 @@ impl Process {
         }
     }
 
-    /// Ends what runs, and lets nothing begin.
+    /// Ends the process and prevents further starts.
     pub(super) fn close(&self) {
-        // A start that takes longer is seen to by the thread that it happens on.
+        // If starting takes longer, the starting thread ends the process.
         if let Some(mut slot) = self.0.try_lock_for(STARTING) {
             kill_and_reap(std::mem::replace(&mut *slot, ProcessSlot::Closed));
         }
     }
 }
 
-/// Kills it and leaves the waiting to a thread: a process stuck in the kernel would hold up the caller.
+/// Kills the process and reaps it on another thread: a process stuck in the kernel would block the caller.
 fn kill_and_reap(slot: ProcessSlot) {
     if let ProcessSlot::Running(mut child) = slot {
         kill(&mut child);
@@ -88,7 +88,7 @@ fn kill_and_reap(slot: ProcessSlot) {
     }
 }
 
-/// Its children with it: the shell that is killed leaves behind what it has started.
+/// Kills the process group, because a killed shell leaves its children running.
 #[cfg(unix)]
 fn kill(child: &mut Child) {
     use rustix::process::{Pid, Signal, kill_process_group};
@@ -102,7 +102,7 @@ fn kill(child: &mut Child) {
     let _ = child.kill();
 }
 
-/// A group of its own can be ended as a whole, and nobody else with it.
+/// Puts the plugin into its own process group, which can be killed as a whole without other processes.
 #[cfg(unix)]
 fn in_a_group_of_its_own(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);
@@ -112,7 +112,7 @@ fn in_a_group_of_its_own(command: &mut Command) {
 fn in_a_group_of_its_own(_: &mut Command) {}
 
 impl ExecPlugin {
-    /// Runs it once, until it ends, its limit is over or nobody needs it any more.
+    /// Runs the plugin until it ends, its time limit elapses, or all requests have given up.
     pub(super) fn run(
         &self,
         process: &Process,
@@ -159,12 +159,12 @@ impl ExecPlugin {
             Some(hint) if e.kind() == io::ErrorKind::NotFound => {
                 format!("cannot be started; {}", clean(hint, 500))
             }
-            _ => "cannot be started; is it installed, and in PATH or next to the kubeconfig?".to_owned(),
+            _ => "cannot be started; install the plugin in PATH or next to the kubeconfig".to_owned(),
         };
         ClientError::new(ErrorKind::Credentials, hint).caused_by(e)
     }
 
-    /// Waits until the plugin has exited with status 0, and returns its whole output.
+    /// Blocks until the plugin has exited with status 0, and returns its complete output.
     fn wait(
         &self,
         process: &Process,
@@ -174,8 +174,7 @@ impl ExecPlugin {
     ) -> Result<Vec<u8>, ClientError> {
         let late = || {
             let limit = self.options.limit;
-            let detail =
-                format!("did not finish within its limit of {limit:?}, and was ended with all that it started");
+            let detail = format!("did not finish within its time limit of {limit:?}; killed with its child processes");
             ClientError::new(ErrorKind::Timeout, detail)
         };
         let bytes = select! {
@@ -190,7 +189,7 @@ impl ExecPlugin {
         if bytes.len() as u64 > MAX_OUTPUT {
             return Err(ClientError::new(ErrorKind::Credentials, "printed more than 1 MiB"));
         }
-        // It has closed its output, so its end is near; there is no portable way to wait for that with a limit.
+        // The plugin has closed its output and will exit soon. No portable call waits for that with a limit.
         let mut pause = Duration::from_millis(1);
         loop {
             match process.try_wait()? {
@@ -216,7 +215,7 @@ fn unreadable(cause: impl Into<Option<io::Error>>) -> ClientError {
     ClientError::new(ErrorKind::Credentials, "cannot be read from").caused_by(cause)
 }
 
-/// Reads on a thread of its own: a grandchild that keeps the pipe open must not keep us.
+/// Reads on another thread, because a grandchild that keeps the pipe open would block the caller.
 fn read_aside(stdout: impl Read + Send + 'static) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
     let (done, output) = bounded(1);
     thread::Builder::new().name("leasehold-exec-out".to_owned()).spawn(move || {

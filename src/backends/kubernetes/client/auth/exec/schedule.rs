@@ -1,20 +1,21 @@
-//! When a plugin is run: a function of the time, which is given.
+//! The times at which a plugin runs, as a function of the given time.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::util::backoff::Backoff;
 
-/// What lives for a minute or more is renewed so long before its end, also where that is before 80 % of its life.
+/// Credentials that live for at least a minute are renewed this long before they expire, even if that is before 80 % of
+/// their life.
 const MARGIN: Duration = Duration::from_secs(30);
 
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Wall clocks are set, and stand still for nobody: who waits for one looks again so often.
+/// Upper bound of a wait for a time of the wall clock, which may be set meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
-/// Both clocks at one moment: credentials expire by the wall clock, pauses are counted by the steady one.
+/// Both clocks at one moment: credentials expire by the wall clock, and pauses use the steady clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BothClocks {
     pub(super) wall: SystemTime,
@@ -27,7 +28,7 @@ impl BothClocks {
     }
 }
 
-/// What is known of the credential at hand, and of the runs that failed since it came.
+/// The lifetime of the current credential, and the failed runs since.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     credential: Option<Life>,
@@ -35,7 +36,7 @@ pub(super) struct Schedule {
     paused_until: Option<Instant>,
 }
 
-/// `None` of a credential that does not expire.
+/// The lifetime of a credential. `None` if the credential does not expire.
 #[derive(Debug)]
 struct Life {
     refresh: Option<SystemTime>,
@@ -43,35 +44,35 @@ struct Life {
 }
 
 impl Schedule {
-    /// A run has brought a credential.
+    /// Records a run that returned a credential.
     pub(super) fn succeeded(&mut self, now: BothClocks, expires: Option<SystemTime>) {
         let refresh = expires.map(|end| refresh_at(now.wall, end));
         *self = Schedule { credential: Some(Life { refresh, end: expires }), ..Schedule::default() };
     }
 
-    /// A run has brought none.
+    /// Records a run that failed.
     pub(super) fn failed(&mut self, now: BothClocks) {
         let pause = self.backoff.pause(FIRST_PAUSE, LONGEST_PAUSE);
         self.paused_until = Some(now.steady + pause);
     }
 
-    /// Whether the credential at hand may be used.
+    /// Returns `true` if the current credential may be used.
     pub(super) fn is_valid(&self, now: BothClocks) -> bool {
         self.credential.as_ref().is_some_and(|life| life.end.is_none_or(|end| now.wall < end))
     }
 
-    /// When the next run may begin, if it may not begin now.
+    /// Returns the time when the next run may begin, or `None` if it may begin now.
     pub(super) fn pause(&self, now: BothClocks) -> Option<Instant> {
         self.paused_until.filter(|until| now.steady < *until)
     }
 
-    /// Whether a run is to begin while the credential at hand still serves.
+    /// Returns `true` if a run should begin while the current credential is still valid.
     pub(super) fn is_refresh_due(&self, now: BothClocks) -> bool {
         let is_due = |life: &Life| life.refresh.is_some_and(|at| at <= now.wall);
         self.is_valid(now) && self.credential.as_ref().is_some_and(is_due) && self.pause(now).is_none()
     }
 
-    /// When to look whether a refresh is due; `None` when there is nothing that could be kept from expiring.
+    /// Returns the time of the next check for a refresh, or `None` if no credential will expire.
     pub(super) fn next_look(&self, now: BothClocks) -> Option<Instant> {
         let refresh = self.credential.as_ref().filter(|_| self.is_valid(now))?.refresh?;
         let wait = refresh.duration_since(now.wall).unwrap_or_default().min(LONGEST_WAIT);
@@ -80,7 +81,8 @@ impl Schedule {
     }
 }
 
-/// At 80 % of its life, and at least 30 s before its end if it has served for as long by then.
+/// Returns 80 % of the lifetime, or 30 s before its end if that is earlier. The latter is at least 30 s after the
+/// start.
 fn refresh_at(came: SystemTime, end: SystemTime) -> SystemTime {
     let life = end.duration_since(came).unwrap_or_default();
     came + (life / 5 * 4).min(life.saturating_sub(MARGIN).max(MARGIN))
@@ -90,7 +92,7 @@ fn refresh_at(came: SystemTime, end: SystemTime) -> SystemTime {
 mod tests {
     use super::*;
 
-    /// Time that passes when it is told to.
+    /// A clock that a test sets.
     struct Clock(BothClocks);
 
     impl Clock {
@@ -120,7 +122,7 @@ mod tests {
             (150.0, 120.0),
             (100.0, 70.0),
             (60.0, 30.0),
-            // Nothing is renewed before it has served for 30 s, or for 80 % of its life.
+            // The refresh is never earlier than 30 s or 80 % of the lifetime, whichever comes first.
             (45.0, 30.0),
             (20.0, 16.0),
             (1.0, 0.8),
@@ -134,7 +136,7 @@ mod tests {
             assert!(schedule.is_valid(clock.pass(life - refresh - 0.001)), "{life} s");
             let end = clock.pass(0.001);
             assert!(!schedule.is_valid(end) && !schedule.is_refresh_due(end), "{life} s");
-            assert_eq!(schedule.next_look(end), None, "what has expired cannot be kept from it");
+            assert_eq!(schedule.next_look(end), None, "an expired credential needs no refresh");
         }
     }
 
@@ -169,14 +171,14 @@ mod tests {
             assert_eq!(schedule.next_look(clock.0), schedule.pause(clock.0));
             assert_eq!(schedule.pause(clock.0), Some(clock.0.steady + Duration::from_secs_f64(pause)));
             let early = clock.pass(pause - 0.001);
-            assert!(schedule.is_valid(early) && !schedule.is_refresh_due(early), "the old one serves meanwhile");
+            assert!(schedule.is_valid(early) && !schedule.is_refresh_due(early), "the old credential is still valid");
             clock.pass(0.001);
         }
         schedule.failed(clock.0);
         schedule.succeeded(clock.0, clock.after(1000.0));
         assert_eq!(schedule.pause(clock.0), None);
         schedule.failed(clock.0);
-        assert_eq!(schedule.pause(clock.0), Some(clock.0.steady + FIRST_PAUSE), "and they begin anew");
+        assert_eq!(schedule.pause(clock.0), Some(clock.0.steady + FIRST_PAUSE), "and the pauses restart");
     }
 
     #[test]

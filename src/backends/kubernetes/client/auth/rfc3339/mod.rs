@@ -1,20 +1,20 @@
-//! Timestamps with any RFC 3339 offset, as `ExecCredential` may carry them.
+//! Timestamps with any RFC 3339 offset, as in an `ExecCredential`.
 
 use std::time::{Duration, SystemTime};
 
-/// Parses an RFC 3339 date-time with `Z` or a numeric offset; `None` if it is anything else.
+/// Parses an RFC 3339 date-time with `Z` or a numeric offset. Returns `None` for any other text.
 ///
-/// `humantime` knows the calendar but only `Z`, so the offset is taken off here and the rest left to it.
+/// `humantime` supports only `Z`, so this function removes the offset and parses the rest with `humantime`.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {
     let bytes = text.as_bytes();
-    // Everything that is accepted is ASCII, which also makes slicing by bytes safe.
+    // All valid timestamps are ASCII. Byte slices of ASCII text are safe.
     if !text.is_ascii() || bytes.len() < 20 || !matches!(bytes[10], b'T' | b't') {
         return None;
     }
-    // RFC 3339 allows small letters; humantime does not, and takes a space for the T, which the RFC leaves to
-    // the applications and the API does not use.
+    // RFC 3339 allows lowercase letters, which `humantime` rejects. `humantime` accepts a space instead of `T`, which
+    // the API does not use.
     let local = |clock: &str| {
-        // humantime overlooks some trailing characters, so what may follow the seconds is checked here.
+        // `humantime` ignores some trailing characters, so the text after the seconds is checked here.
         let fraction = &clock.as_bytes()[19..];
         let well_formed = match fraction {
             [] => true,

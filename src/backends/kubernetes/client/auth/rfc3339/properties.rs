@@ -1,5 +1,4 @@
-//! What must hold of every time, by the standard of a second parser that was written apart: the one with which the
-//! in-memory API server reads times.
+//! Properties of every time, checked against the parser of the in-memory API server.
 
 use std::time::UNIX_EPOCH;
 
@@ -29,12 +28,12 @@ fn micros(input: &[u8]) -> u64 {
 }
 
 fn check_text(text: &str) {
-    assert_eq!(MicroTime::from_text(text).as_str(), text, "what stands in the store is kept as it is");
-    // RFC 3339 allows small letters where the API server writes capital ones.
+    assert_eq!(MicroTime::from_text(text).as_str(), text, "the text in the store is kept");
+    // RFC 3339 allows lowercase letters, and the API server writes uppercase letters.
     let capital = text.to_ascii_uppercase();
     let other = normalize(&capital, Layout::Seconds);
     let Some(time) = parse(text) else {
-        // What only the API server takes: times before 1970, and offsets of a whole day.
+        // Only the API server accepts times before 1970 and offsets of a whole day.
         if let Ok(utc) = other {
             assert!(&text[..4] < "1970" || text[..text.len() - 3].ends_with("24"), "{text:?} is {utc}");
         }
@@ -44,7 +43,7 @@ fn check_text(text: &str) {
         return;
     }
     let utc = other.unwrap_or_else(|e| panic!("{text:?}: {e}"));
-    // An offset can lead out of the years that can be formatted.
+    // With an offset, the time can fall outside the years that can be formatted.
     if !("1970".."9999").contains(&utc.split('-').next().unwrap_or_default()) || utc.starts_with("10000") {
         return;
     }
@@ -55,7 +54,7 @@ fn check_text(text: &str) {
 fn check_micros(micros: u64) {
     let time = MicroTime::from_unix_micros(micros);
     let text = time.as_str();
-    assert_eq!(normalize(text, Layout::Micro).as_deref(), Ok(text), "what the API server takes unchanged");
+    assert_eq!(normalize(text, Layout::Micro).as_deref(), Ok(text), "the API server accepts the text unchanged");
     let parsed = parse(text).unwrap_or_else(|| panic!("{text}"));
     assert_eq!(MicroTime::from(parsed), time);
     if unix_micros(parsed) == micros {
@@ -63,7 +62,7 @@ fn check_micros(micros: u64) {
     } else {
         assert!(micros > MicroTime::LAST && unix_micros(parsed) == MicroTime::LAST, "{micros} is {text}");
     }
-    // A renewal a microsecond later is another text, and one that sorts later.
+    // A renewal a microsecond later has another text, which sorts later.
     if micros < MicroTime::LAST {
         assert!(MicroTime::from_unix_micros(micros + 1).as_str() > text);
     }

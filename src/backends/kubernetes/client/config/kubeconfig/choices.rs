@@ -1,12 +1,12 @@
-//! What to say when something was looked for and not found: what there is instead.
+//! Lists of the available names, for errors about a missing name.
 
-/// Enough for a person; a file may have ten thousand contexts.
+/// Limits the list for readers, because a file may have ten thousand contexts.
 const MAX_NAMES: usize = 10;
 
-/// No sensible name is longer, in characters.
+/// Maximum length of a shown name, in characters.
 const MAX_NAME: usize = 200;
 
-/// A name or a path from a file or the environment, printable and of bounded length.
+/// Returns a name or a path from a file or the environment, printable and of limited length.
 pub(super) fn quoted(name: &str) -> String {
     match name.char_indices().nth(MAX_NAME) {
         Some((end, _)) => format!("{:?}…", &name[..end]),
@@ -14,7 +14,7 @@ pub(super) fn quoted(name: &str) -> String {
     }
 }
 
-/// Some of the names, and how many more there are.
+/// Returns the first names, and the number of the others.
 pub(super) fn list<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = names.len().saturating_sub(MAX_NAMES);
     let shown: Vec<_> = names.take(MAX_NAMES).map(quoted).collect();

@@ -1,8 +1,10 @@
-//! The text of a file in the encodings of YAML 1.2.2, section 5.2: PowerShell writes UTF-16 when output is redirected.
+//! Decoding of files in the encodings of YAML 1.2.2, section 5.2.
+//!
+//! PowerShell writes UTF-16 when output is redirected.
 
 use std::borrow::Cow;
 
-/// UTF-8, and by their byte order marks UTF-16 of either order; the error is a rule without the content.
+/// Decodes UTF-8, or UTF-16 with a byte order mark of either order. The error is a rule without the content.
 pub(super) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     match bytes {
         [0xFF, 0xFE, rest @ ..] => utf16(rest, u16::from_le_bytes),
@@ -18,8 +20,8 @@ fn utf8(bytes: &[u8]) -> Result<Cow<'_, str>, &'static str> {
 
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<Cow<'static, str>, &'static str> {
     let (pairs, []) = bytes.as_chunks() else {
-        return Err("is not UTF-16 text, which its byte order mark promises");
+        return Err("is not UTF-16 text despite its byte order mark");
     };
     let text: Result<String, _> = char::decode_utf16(pairs.iter().map(|pair| unit(*pair))).collect();
-    text.map(Cow::Owned).map_err(|_| "is not UTF-16 text, which its byte order mark promises")
+    text.map(Cow::Owned).map_err(|_| "is not UTF-16 text despite its byte order mark")
 }

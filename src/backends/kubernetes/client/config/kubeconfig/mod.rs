@@ -1,4 +1,4 @@
-//! Kubeconfig files: what they say, how several are merged, and what a context of theirs means.
+//! Kubeconfig files: parsing, merging, and the meaning of a context.
 //!
 //! Source: Kubernetes documentation, "Organizing Cluster Access Using kubeconfig Files", and
 //! `k8s.io/client-go/tools/clientcmd/api/v1`.
@@ -21,10 +21,12 @@ mod schema;
 
 use schema::{AuthInfo, Cluster, Context, File, Named};
 
-/// How much text may come from aliases: a bundle of certificates that some hundred clusters share.
+/// Limit for text from aliases: a bundle of certificates that some hundred clusters share.
 const MAX_ALIASED: usize = 1024 * 1024;
 
 /// One or several kubeconfig files, merged as `kubectl` merges them.
+///
+/// # Examples
 ///
 /// ```no_run
 /// use leasehold::kubernetes::{Client, Kubeconfig};
@@ -35,7 +37,7 @@ const MAX_ALIASED: usize = 1024 * 1024;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Kubeconfig {
-    /// For messages: where it came from.
+    /// The source of the files, for messages.
     origin: String,
     current_context: Option<String>,
     clusters: Vec<NamedEntry<Cluster>>,
@@ -43,10 +45,10 @@ pub struct Kubeconfig {
     contexts: Vec<NamedEntry<Context>>,
 }
 
-/// What to do where nothing is configured.
+/// The remedy if nothing is configured.
 const SET_IT: &str = "set KUBECONFIG to a kubeconfig, or run in a pod with a service account";
 
-/// A named entry with the file it stands in: relative paths in it are relative to that.
+/// A named entry and its file. Relative paths in an entry are relative to its file.
 #[derive(Clone, Debug)]
 struct NamedEntry<T> {
     name: String,
@@ -55,29 +57,31 @@ struct NamedEntry<T> {
 }
 
 impl Kubeconfig {
-    /// Reads the files in `KUBECONFIG`, or else `~/.kube/config`.
+    /// Reads and merges the files in `KUBECONFIG`, or else reads `~/.kube/config`.
     ///
-    /// Of several files, the first one that has a name or a current context wins. Missing ones are skipped. They are UTF-8,
-    /// or UTF-16 with a byte order mark, which PowerShell writes.
+    /// If several files define the same name, or a current context, the first file wins. Missing files are skipped. The
+    /// files are UTF-8, or UTF-16 with a byte order mark, which PowerShell writes.
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when there is none, naming those that were looked for, or when one cannot be
-    /// read or parsed.
+    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) in these cases:
+    ///
+    /// - None of the files exists. The error names the files.
+    /// - A file cannot be read or parsed.
     pub fn load() -> Result<Self, ClientError> {
         Self::load_from(&|name| std::env::var_os(name))
     }
 
     pub(crate) fn load_from(env: Env<'_>) -> Result<Self, ClientError> {
         let (origin, files, remedy) = match env("KUBECONFIG").filter(|list| !list.is_empty()) {
-            // It comes before the service account, so that to run in a pod is no remedy.
+            // `KUBECONFIG` takes precedence over the service account, so running in a pod is no remedy.
             Some(list) => {
                 let files = split_paths(&list);
                 let origin = match &files[..] {
                     [file] => format!("{} in KUBECONFIG", file.display()),
                     _ => "KUBECONFIG".to_owned(),
                 };
-                (origin, files, "correct it, or unset it")
+                (origin, files, "correct or unset KUBECONFIG")
             }
             None => {
                 let file = file_at_home(env).ok_or_else(|| {
@@ -101,15 +105,15 @@ impl Kubeconfig {
         if !found {
             let looked_for: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
             let looked_for = match looked_for.is_empty() {
-                true => "it names no file".to_owned(),
+                true => "KUBECONFIG names no file".to_owned(),
                 false => format!("looked for {}", choices::list(looked_for.iter().map(AsRef::as_ref))),
             };
-            return Err(ClientError::config(merged.origin, format!("no kubeconfig there ({looked_for}); {remedy}")));
+            return Err(ClientError::config(merged.origin, format!("no kubeconfig found ({looked_for}); {remedy}")));
         }
         Ok(merged)
     }
 
-    /// Whether `~/.kube/config` is there.
+    /// Returns `true` if `~/.kube/config` exists.
     pub(super) fn is_at_home(env: Env<'_>) -> bool {
         file_at_home(env).is_some_and(|file| file.exists())
     }
@@ -118,7 +122,7 @@ impl Kubeconfig {
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it cannot be read or parsed.
+    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) if the file cannot be read or parsed.
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self, ClientError> {
         let path = path.as_ref();
         let mut only = Kubeconfig { origin: path.display().to_string(), ..Kubeconfig::default() };
@@ -128,11 +132,11 @@ impl Kubeconfig {
         Ok(only)
     }
 
-    /// Reads the text of a kubeconfig. Relative paths in it are relative to `directory`.
+    /// Parses the text of a kubeconfig.
     ///
-    /// # Errors
+    /// Relative paths in the text are relative to `directory`.
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it cannot be parsed.
+    /// # Examples
     ///
     /// ```
     /// use leasehold::kubernetes::Kubeconfig;
@@ -146,6 +150,10 @@ impl Kubeconfig {
     /// assert_eq!(kubeconfig.client_config(None)?.default_namespace(), "jobs");
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) if the text cannot be parsed.
     pub fn from_text(text: &str, directory: impl AsRef<Path>) -> Result<Self, ClientError> {
         let file = directory.as_ref().join("kubeconfig");
         let mut only = Kubeconfig { origin: "kubeconfig".to_owned(), ..Kubeconfig::default() };
@@ -153,37 +161,39 @@ impl Kubeconfig {
         Ok(only)
     }
 
-    /// The name of the current context.
+    /// Returns the name of the current context.
     pub fn current_context(&self) -> Option<&str> {
         self.current_context.as_deref()
     }
 
-    /// The names of all contexts.
+    /// Returns the names of all contexts.
     pub fn context_names(&self) -> impl Iterator<Item = &str> {
         self.contexts.iter().map(|entry| entry.name.as_str())
     }
 
-    /// What a context means, the current one if none is named. Reads the certificate and key files it refers to.
+    /// Creates a configuration from `context`, or else from the current context.
     ///
-    /// A context that names no namespace means, in a pod, that of the pod, as
-    /// [`in_cluster`](ClientConfig::in_cluster) finds it; elsewhere `default`.
+    /// Reads the certificate and key files of the context. If the context has no namespace, the configuration has the
+    /// namespace of the pod as in [`in_cluster`](ClientConfig::in_cluster), or `default` outside a pod.
     ///
-    /// `HTTPS_PROXY` and `NO_PROXY` are taken from the environment unless the cluster names a proxy of its own, by the rules
-    /// of Go's `golang.org/x/net/http/httpproxy`. Which proxies there are says
-    /// [`with_proxy`](ClientConfig::with_proxy).
+    /// If the cluster has no proxy of its own, the proxy comes from `HTTPS_PROXY` and `NO_PROXY` by the rules of Go's
+    /// `golang.org/x/net/http/httpproxy`. [`with_proxy`](ClientConfig::with_proxy) lists the supported proxies.
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config), naming the file, the field and the rule; without a context to use, also the
-    /// names of those that there are. A proxy of the environment that is of no use is an error only for a server that would
-    /// be reached through it.
+    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) in these cases. The error names the file,
+    /// the field and the rule.
+    ///
+    /// - There is no such context, or no current context. The error lists the existing contexts.
+    /// - An entry is invalid, or refers to a file that cannot be read.
+    /// - The proxy of the environment is unusable, and the server would be reached through it.
     pub fn client_config(&self, context: Option<&str>) -> Result<ClientConfig, ClientError> {
         self.client_config_from(context, &|name| std::env::var_os(name))
     }
 
     fn add(&mut self, file: &Path, bytes: &[u8]) -> Result<(), ClientError> {
         let parsed = parse(file, bytes)?;
-        // Token files are read and plugins run much later, when the working directory may be another.
+        // The client reads token files and runs plugins later, when the working directory may have changed.
         let absolute = std::path::absolute(file);
         let file = absolute.as_deref().unwrap_or(file);
         if self.current_context.is_none() {
@@ -210,15 +220,15 @@ fn add_all<T>(
     field: &str,
     from: Option<Vec<Named<T>>>,
 ) -> Result<(), ClientError> {
-    // Sets, because a file may hold some ten thousand names.
+    // Sets are fast enough for ten thousand names in one file.
     let earlier: HashSet<String> = into.iter().map(|entry| entry.name.clone()).collect();
     let mut seen = HashSet::new();
     for Named { name, value } in from.unwrap_or_default() {
         if !seen.insert(name.clone()) {
             let place = format!("{}: {field}[{name}]", file.display());
-            return Err(ClientError::config(place, "the name stands there twice"));
+            return Err(ClientError::config(place, "the name occurs twice"));
         }
-        // The first file that has a name wins, as a whole: entries are not mixed.
+        // The first file with a name wins as a whole, because entries are not merged.
         if !earlier.contains(&name) {
             into.push(NamedEntry { name, file: file.to_owned(), value });
         }
@@ -234,21 +244,22 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<File, ClientError> {
     }
     let mut options = serde_saphyr::Options::default();
     options.with_snippet = false;
-    // Aliases are what YAML bombs are made of; kubeconfigs have next to none.
+    // Aliases can expand to huge documents (YAML bombs), and kubeconfigs contain almost none.
     let mut budget = serde_saphyr::budget::Budget::default();
-    // Ten thousand contexts, or two thousand clusters with a plugin each, are half of this.
+    // Twice the events of ten thousand contexts, or of two thousand clusters with a plugin each.
     budget.max_events = 400_000;
     budget.max_nodes = 200_000;
     budget.max_depth = 64;
     budget.max_aliases = 256;
     budget.max_anchors = 256;
     budget.max_documents = 1;
-    // Few aliases of one long text are a bomb, too: without any, all texts together are no longer than the file.
+    // A few aliases of one long text can also expand to a huge document. Without aliases, all texts together fit the
+    // file's length.
     budget.max_total_scalar_bytes = text.len() + MAX_ALIASED;
     options.budget = Some(budget);
     options.alias_limits.max_total_replayed_events = 10_000;
     let document: Option<File> = serde_saphyr::from_str_with_options(&text, options).map_err(|e| {
-        // The parser's own words may quote the file, so only the position is told.
+        // The parser's message may quote the file, so the error has only the position.
         let rule = match e.location() {
             Some(at) => format!("is not a valid kubeconfig at line {} column {}", at.line(), at.column()),
             None => "is not a valid kubeconfig".to_owned(),
@@ -258,16 +269,16 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<File, ClientError> {
     Ok(document.unwrap_or_default())
 }
 
-/// What is wrong with a file that other readers take, so that nobody looks for a mistake in what stands there.
+/// Returns the reason why this parser rejects a file that other parsers accept.
 fn reason(e: &serde_saphyr::Error) -> &'static str {
     use serde_saphyr::Error as E;
     use serde_saphyr::budget::BudgetBreach;
     match e.without_snippet() {
-        E::DuplicateMappingKey { .. } => ", where a key stands for the second time",
+        E::DuplicateMappingKey { .. } => ", where a key is repeated",
         E::MultipleDocuments { .. } | E::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
-            ", where a second document begins"
+            ", where a second document starts"
         }
-        E::Budget { .. } => ", where it gets larger or deeper than is read",
+        E::Budget { .. } => ", where the document exceeds the size or depth limit",
         _ => "",
     }
 }

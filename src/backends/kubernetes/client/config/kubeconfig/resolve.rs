@@ -1,4 +1,4 @@
-//! From the names in a context to a configuration.
+//! Conversion of a kubeconfig context to a client configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use crate::net::proxy::Proxy;
 use crate::net::secret::Secret;
 use crate::net::tls::{PemSource, TlsSettings};
 
-/// Under this name a cluster holds what is passed on to credential plugins.
+/// The name of the cluster extension that is passed on to credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
@@ -38,7 +38,7 @@ impl Kubeconfig {
     ) -> Result<ClientConfig, ClientError> {
         let name = context.or(self.current_context()).ok_or_else(|| {
             if self.contexts.is_empty() {
-                let rule = "has no current-context, and no contexts to choose from; name another file";
+                let rule = "has no current-context and no contexts; use another file";
                 return ClientError::config(self.origin.clone(), rule);
             }
             let rule = format!(
@@ -57,7 +57,7 @@ impl Kubeconfig {
         let cluster = find(&self.clusters, cluster).ok_or_else(|| {
             ClientError::config(in_context("cluster"), format!("there is no cluster named {cluster:?}"))
         })?;
-        // kubectl takes a context without a user for an anonymous one.
+        // kubectl treats a context without a user as anonymous.
         let user =
             match context.value.user.as_deref().filter(|user| !user.is_empty()) {
                 Some(user) => Some(find(&self.users, user).ok_or_else(|| {
@@ -66,7 +66,7 @@ impl Kubeconfig {
                 None => None,
             };
         let mut config = cluster.config(env, user.is_some_and(NamedEntry::has_certificate))?;
-        // KUBECONFIG may be set in each process to something else: the file tells two candidates apart.
+        // `KUBECONFIG` may differ between processes. The file in `source` distinguishes two candidates.
         config.source = match self.origin == "KUBECONFIG" {
             true => format!("context {name:?} of {} in KUBECONFIG", context.file.display()),
             false => format!("context {name:?} of {}", self.origin),
@@ -83,8 +83,8 @@ impl Kubeconfig {
 
     fn choices(&self) -> String {
         match self.contexts.is_empty() {
-            true => "it has no contexts".to_owned(),
-            false => format!("its contexts are {}", choices::list(self.contexts.iter().map(|c| c.name.as_str()))),
+            true => "there are no contexts".to_owned(),
+            false => format!("the contexts are {}", choices::list(self.contexts.iter().map(|c| c.name.as_str()))),
         }
     }
 }
@@ -105,7 +105,7 @@ impl<T> NamedEntry<T> {
         }
     }
 
-    /// A value that may stand in the kubeconfig itself, in base64, or in a file; the former wins.
+    /// Returns the value of the base64 field, or else of the file field, as PEM.
     fn pem(
         &self,
         list: &str,
@@ -160,7 +160,7 @@ impl NamedEntry<Cluster> {
             if self.insecure() {
                 return Err(ClientError::config(
                     self.at("insecure-skip-tls-verify"),
-                    "contradicts certificate-authority; leave one of them out",
+                    "contradicts certificate-authority; remove one of the two",
                 ));
             }
             config.tls.trust(ca).map_err(|rule| ClientError::config(self.at("certificate-authority"), rule))?;
@@ -174,7 +174,7 @@ impl NamedEntry<Cluster> {
         Ok(config)
     }
 
-    /// The `spec.cluster` of an `ExecCredential`.
+    /// Returns the `spec.cluster` of an `ExecCredential`.
     fn exec_info(&self) -> Result<Value, ClientError> {
         let Cluster { server, tls_server_name, proxy_url, extensions, .. } = &self.value;
         let config = extensions.iter().flatten().find(|extension| extension.name == EXEC_EXTENSION);
@@ -220,7 +220,7 @@ impl NamedEntry<AuthInfo> {
             groups: user.as_groups.clone().unwrap_or_default(),
             extra: user.as_user_extra.clone().unwrap_or_default().into_iter().collect(),
         };
-        // The headers are made when the client is; the field is best named from here.
+        // The client creates the headers later. The error can name the field only here.
         config.impersonation.headers().map_err(|e| e.during(&self.file.display().to_string()))?;
         Ok(())
     }
@@ -257,9 +257,9 @@ impl NamedEntry<AuthInfo> {
         let token_file = user.token_file.as_deref().filter(|f| !f.is_empty());
         let name = user.username.as_deref().filter(|n| !n.is_empty());
         if name.is_some() && (token.is_some() || token_file.is_some()) {
-            return Err(ClientError::config(self.at("username"), "contradicts token; leave one of them out"));
+            return Err(ClientError::config(self.at("username"), "contradicts token; remove one of the two"));
         }
-        // The order in which client-go sets the header: what is fixed is not replaced by a plugin.
+        // The order in which client-go sets the header: a plugin does not replace a fixed value.
         if let Some(file) = token_file {
             return Ok(AuthConfig::TokenFile(self.path(file)));
         }
@@ -290,17 +290,17 @@ impl NamedEntry<AuthInfo> {
         if exec.interactive_mode.as_deref() == Some("Always") {
             return Err(ClientError::config(
                 self.at("exec.interactiveMode"),
-                "Always needs a terminal, which there is none for a plugin here",
+                "Always needs a terminal, but plugins run without one",
             ));
         }
         let variables = exec.env.iter().flatten();
         for variable in variables.clone() {
-            // The standard library passes such a name on in a way that panics or is misread.
+            // The standard library panics or sets another variable if a name has these characters.
             if variable.name.is_empty() || variable.name.contains(['=', '\0']) || variable.value.expose().contains('\0')
             {
                 return Err(ClientError::config(
                     self.at("exec.env"),
-                    "has a name or value that no environment may have",
+                    "has a name or value that an environment cannot hold",
                 ));
             }
         }

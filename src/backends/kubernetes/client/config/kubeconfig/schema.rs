@@ -1,4 +1,4 @@
-//! What may stand in a kubeconfig, as far as it matters to a client. Unknown fields are ignored.
+//! The fields of a kubeconfig that the client uses. Unknown fields are ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ pub(super) struct File {
 #[derive(Deserialize)]
 pub(super) struct Named<T> {
     pub(super) name: String,
-    /// The key differs by list; a null or absent one is an empty entry.
+    /// The key differs by list. A null or absent value is an empty entry.
     #[serde(
         alias = "cluster",
         alias = "user",
@@ -45,13 +45,13 @@ pub(super) struct Context {
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct Cluster {
-    /// A secret until it has been checked: it must not hold a password, but may.
+    /// A secret until validated: the URL may contain a password, although passwords in it are invalid.
     pub(super) server: Option<Secret>,
     pub(super) tls_server_name: Option<String>,
     pub(super) insecure_skip_tls_verify: Option<bool>,
     pub(super) certificate_authority: Option<String>,
     pub(super) certificate_authority_data: Option<String>,
-    /// A secret because it may hold a password.
+    /// A secret because the URL may contain a password.
     pub(super) proxy_url: Option<Secret>,
     pub(super) extensions: Option<Vec<Extension>>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Cluster {
 #[derive(Deserialize, Clone)]
 pub(super) struct Extension {
     pub(super) name: String,
-    /// Whatever a plugin is to be told, which may be a secret.
+    /// Data for a plugin, which may be secret.
     #[serde(default)]
     pub(super) extension: Value,
 }
@@ -76,7 +76,7 @@ impl fmt::Debug for Extension {
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct AuthInfo {
     pub(super) client_certificate: Option<String>,
-    /// A secret because the key may stand beside it, as in a kubelet's files.
+    /// A secret because the key may be in the same text, as in a kubelet's files.
     pub(super) client_certificate_data: Option<Secret>,
     pub(super) client_key: Option<String>,
     pub(super) client_key_data: Option<Secret>,
@@ -118,7 +118,7 @@ pub(super) struct Exec {
 #[derive(Deserialize, Clone, Debug)]
 pub(super) struct Variable {
     pub(super) name: String,
-    /// Without a value, or with null, it is empty, as in client-go.
+    /// Empty if absent or null, as in client-go.
     #[serde(default, deserialize_with = "or_default")]
     pub(super) value: Secret,
 }

@@ -16,7 +16,7 @@ fn load(text: &str) -> Result<ClientConfig, ClientError> {
     Kubeconfig::from_text(text, "/etc/kube")?.client_config_from(None, &no_env)
 }
 
-/// A kubeconfig with one cluster, one context and this user.
+/// Returns a kubeconfig with one cluster, one context and this user.
 fn with_user(user: &str) -> String {
     with("{ server: 'https://10.0.0.1' }", user)
 }
@@ -37,7 +37,7 @@ fn authorization(config: &ClientConfig) -> &str {
     }
 }
 
-/// In which the file is, with the drive where there are drives.
+/// Returns the directory of the file, with the drive on Windows.
 fn directory() -> PathBuf {
     std::path::absolute("/etc/kube").unwrap()
 }
@@ -134,7 +134,7 @@ fn a_secret_for_a_server_without_tls_is_refused_by_its_field() {
         ("exec: {apiVersion: client.authentication.k8s.io/v1, command: hunter2}", "users[u].exec"),
     ] {
         let error = load(user).unwrap_err().to_string();
-        assert!(error.contains(field) && error.contains("in clear") && !error.contains("hunter2"), "{error}");
+        assert!(error.contains(field) && error.contains("without TLS") && !error.contains("hunter2"), "{error}");
     }
     assert!(load("").is_ok());
 }
@@ -286,11 +286,11 @@ fn ambiguous_setting_is_refused() {
     for (text, expected) in [
         (
             plain.replace("token: hunter2", "token: hunter2, token: hunter3"),
-            "line 13 column 27, where a key stands for the second time",
+            "line 13 column 27, where a key is repeated",
         ),
-        (format!("{plain}current-context: z\n"), "line 14 column 1, where a key stands for the second time"),
-        (format!("{plain}unknown: 1\nunknown: 2\n"), "line 15 column 1, where a key stands for the second time"),
-        (format!("{plain}---\n{plain}"), "line 14 column 1, where a second document begins"),
+        (format!("{plain}current-context: z\n"), "line 14 column 1, where a key is repeated"),
+        (format!("{plain}unknown: 1\nunknown: 2\n"), "line 15 column 1, where a key is repeated"),
+        (format!("{plain}---\n{plain}"), "line 14 column 1, where a second document starts"),
         (plain.replace("user: u,", "user: nobody,"), "contexts[c].user"),
         (with(&format!("{{ server: 'https://a', certificate-authority-data: {bundle} }}"), "{}"), "is not valid PEM"),
     ] {
@@ -404,7 +404,7 @@ fn the_files_that_were_looked_for_are_named() {
         error.starts_with("KUBECONFIG: ") && error.contains("and 2 more") && !error.contains("missing-10"),
         "{error}"
     );
-    assert!(error.ends_with("correct it, or unset it"), "a pod's account is not asked while it is set: {error}");
+    assert!(error.ends_with("correct or unset KUBECONFIG"), "KUBECONFIG comes before a pod's account: {error}");
     let nothing = std::env::join_paths(["", ""]).unwrap();
     let error = Kubeconfig::load_from(&move |name| (name == "KUBECONFIG").then(|| nothing.clone())).unwrap_err();
     assert!(error.to_string().contains("names no file"), "{error}");
@@ -439,7 +439,10 @@ fn ten_thousand_contexts_are_read_and_more_are_an_error() {
     };
     assert_eq!(load(&contexts(10_000)).unwrap().default_namespace(), "jobs");
     let error = load(&contexts(30_000)).unwrap_err().to_string();
-    assert!(error.contains("column") && error.ends_with("where it gets larger or deeper than is read"), "{error}");
+    assert!(
+        error.contains("column") && error.ends_with("where the document exceeds the size or depth limit"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -457,7 +460,7 @@ fn bombs_are_defused() {
         "*a,".repeat(99)
     );
     for text in [bomb, deep, long] {
-        // Not only when a context is resolved, of which there is none.
+        // Parsing fails even though there is no context to resolve.
         assert_eq!(Kubeconfig::from_text(&text, "/").unwrap_err().kind(), &ErrorKind::Config);
     }
 }

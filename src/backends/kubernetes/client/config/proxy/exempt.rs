@@ -1,10 +1,10 @@
-//! Which servers `NO_PROXY` exempts, by the rules of `golang.org/x/net/http/httpproxy`.
+//! The servers that `NO_PROXY` exempts, by the rules of `golang.org/x/net/http/httpproxy`.
 
 use std::net::IpAddr;
 
 use crate::net::endpoint::Endpoint;
 
-/// Whether `NO_PROXY` names the target: by `*`, address, network, domain (with its subdomains) or `.domain`.
+/// Returns `true` if `NO_PROXY` names the target: by `*`, address, network, domain (with subdomains) or `.domain`.
 pub(super) fn is_exempt(list: &str, target: &Endpoint) -> bool {
     let host = target.host().trim_end_matches('.').to_ascii_lowercase();
     let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
@@ -22,7 +22,7 @@ pub(super) fn is_exempt(list: &str, target: &Endpoint) -> bool {
             Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, port),
             _ => (entry.as_str(), ""),
         };
-        // What is no number is the port of nobody.
+        // A port that is not a number matches no target.
         if !port.is_empty() && port.parse() != Ok(target.port()) {
             return false;
         }
@@ -30,7 +30,7 @@ pub(super) fn is_exempt(list: &str, target: &Endpoint) -> bool {
         if let Ok(ip) = name.parse::<IpAddr>() {
             return address == Some(ip.to_canonical());
         }
-        // The end of an address is no domain.
+        // An address has no domain, so a suffix of the address does not match.
         if address.is_some() {
             return false;
         }
@@ -43,7 +43,7 @@ pub(super) fn is_exempt(list: &str, target: &Endpoint) -> bool {
 }
 
 fn contains(net: IpAddr, bits: u32, ip: IpAddr) -> bool {
-    // Shifting by the full width is an overflow, so the empty prefix is a case of its own.
+    // Shifting by the full width would overflow, so an empty prefix is a separate case.
     match (net, ip) {
         (IpAddr::V4(net), IpAddr::V4(ip)) if bits <= 32 => {
             bits == 0 || (net.to_bits() ^ ip.to_bits()) >> (32 - bits) == 0

@@ -1,7 +1,7 @@
-//! A plugin with what it last said, and the thread on which it runs.
+//! A plugin, its last credentials, and the thread on which it runs.
 //!
-//! A run is nobody's own: requests wait for it as long as they may and leave it alone when they give up, and what it
-//! brings serves whoever comes next. There is one at a time, for a plugin may ask a person.
+//! Requests share a run: they wait until their deadline and then give up, and the run continues for later requests.
+//! Only one run takes place at a time, because a plugin may prompt a person.
 
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
@@ -21,18 +21,18 @@ use crate::net::interrupt::interrupted;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
-/// What the requests of a client share.
+/// A plugin that all requests of a client share.
 pub(crate) struct ExecSource {
     shared: Arc<SourceShared>,
-    /// Goes with the client, which ends the thread.
+    /// Dropped with the client, which ends the thread.
     _owner: Sender<Infallible>,
 }
 
-/// What the thread shares with them. It does not keep the client alive.
+/// The state that the thread shares with requests. Does not keep the client alive.
 struct SourceShared {
     plugin: ExecPlugin,
     process: Process,
-    /// Disconnects when nobody needs credentials any more.
+    /// Disconnects once no client needs credentials.
     abandoned: Receiver<Infallible>,
     state: Mutex<SourceState>,
 }
@@ -41,31 +41,31 @@ struct SourceShared {
 struct SourceState {
     issued: Option<Issued>,
     schedule: Schedule,
-    /// The last run, whether it goes on or not.
+    /// The last run, which may still be in progress.
     run: Option<Arc<Run>>,
-    /// Held for the thread that waits for the time to renew the credential at hand; dropping it ends that thread.
+    /// Ends the thread that waits for the next refresh when dropped.
     waits: Option<Sender<Infallible>>,
-    /// Whether anybody has been given credentials since the last run. A client that nobody uses runs no plugin.
+    /// Whether a request has used the credentials since the last run. A refresh needs a user.
     is_used: bool,
-    /// How many runs have ended, and how many of them brought nothing.
+    /// Number of completed runs, and of those that failed.
     runs: u64,
     failures: u64,
 }
 
-/// A run, to those who wait for it.
+/// A run, as the waiting requests see it.
 struct Run {
-    /// Disconnects at its end.
+    /// Disconnects when the run ends.
     done: Receiver<Infallible>,
     outcome: OnceLock<Result<Credentials, ClientError>>,
 }
 
-/// A run, to the thread that it takes place on.
+/// A run, as its thread sees it.
 struct Job {
     run: Arc<Run>,
     _done: Sender<Infallible>,
 }
 
-/// What a request has to wait for.
+/// The event that a request waits for.
 enum Wait {
     Run(Arc<Run>),
     /// The end of the pause after a failure.
@@ -79,7 +79,7 @@ impl ExecSource {
         ExecSource { shared: Arc::new(shared), _owner: owner }
     }
 
-    /// The credentials to use now. Without any that are valid it waits for the plugin, within the limits of the request.
+    /// Returns the credentials to use now. If none are valid, waits for the plugin within the limits of the request.
     pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, ClientError> {
         loop {
             limits.interrupter.check()?;
@@ -106,7 +106,7 @@ impl ExecSource {
         }
     }
 
-    /// Newer credentials than those that the server has rejected, from a new run if need be.
+    /// Returns newer credentials than `rejected`, from a new run if necessary.
     pub(crate) fn after_rejection(
         &self,
         rejected: &Credentials,
@@ -131,7 +131,7 @@ impl ExecSource {
         self.wait_for(&run, limits)
     }
 
-    /// How many runs have ended, and how many of them brought no credentials.
+    /// Returns the number of completed runs, and of those that failed.
     pub(crate) fn runs_and_failures(&self) -> (u64, u64) {
         let state = self.shared.state.lock();
         (state.runs, state.failures)
@@ -143,7 +143,7 @@ impl ExecSource {
             recv(run.done) -> _ => {}
             recv(limits.interrupter.signal()) -> _ => return Err(interrupted().into()),
             default(left) => {
-                let detail = "did not finish in the time given to the request; it runs on, for the requests to come";
+                let detail = "did not finish within the timeout of the request; the run continues for later requests";
                 return Err(ClientError::new(ErrorKind::Timeout, detail).at(self.shared.plugin.place()));
             }
         }
@@ -154,12 +154,12 @@ impl ExecSource {
             }
             Some(Err(e)) => Err(again(e)),
             None => {
-                Err(ClientError::new(ErrorKind::Credentials, "was not run to its end").at(self.shared.plugin.place()))
+                Err(ClientError::new(ErrorKind::Credentials, "ended without a result").at(self.shared.plugin.place()))
             }
         }
     }
 
-    /// Waits for the end of a pause, unless the request has to be over before that.
+    /// Waits for the end of a pause, unless the request must end earlier.
     fn wait_until(&self, until: Instant, limits: Limits<'_>) -> Result<(), ClientError> {
         if limits.deadline <= until {
             return Err(self.failed_before(&self.shared.state.lock()));
@@ -170,7 +170,7 @@ impl ExecSource {
         }
     }
 
-    /// Why there are no credentials while a pause lasts.
+    /// Returns the failure of the last run.
     fn failed_before(&self, state: &SourceState) -> ClientError {
         match state.run.as_ref().and_then(|run| run.outcome.get()) {
             Some(Err(e)) => again(e),
@@ -181,7 +181,7 @@ impl ExecSource {
 
 impl Drop for ExecSource {
     fn drop(&mut self) {
-        // Here, not on the thread: the program may end before that has a turn.
+        // Ends the process here, because the program may exit before the thread runs.
         self.shared.process.close();
     }
 }
@@ -203,7 +203,7 @@ impl SourceState {
         Job { run, _done: sender }
     }
 
-    /// Notes what a run has brought.
+    /// Records the result of a run.
     fn end(&mut self, run: &Run, issued: Result<Issued, ClientError>) {
         let now = BothClocks::read();
         let outcome = issued.map(|mut issued| {
@@ -222,19 +222,19 @@ impl SourceState {
 }
 
 impl SourceShared {
-    /// Begins a run on a thread of its own.
+    /// Starts a run on a new thread.
     fn start(self: &Arc<Self>, state: &mut SourceState) -> Arc<Run> {
         let job = state.begin();
         let run = Arc::clone(&job.run);
         let shared = Arc::clone(self);
         if let Err(e) = thread::Builder::new().name("leasehold-exec".to_owned()).spawn(move || shared.work(job)) {
-            let error = ClientError::new(ErrorKind::Credentials, "cannot be run: there is no thread for it");
+            let error = ClientError::new(ErrorKind::Credentials, "cannot be run: cannot start a thread");
             state.end(&run, Err(error.at(self.plugin.place()).caused_by(e)));
         }
         run
     }
 
-    /// Runs the plugin, then waits for the time to do so again while the credential is used that it brought.
+    /// Runs the plugin, and runs it again at each refresh while requests use the credentials.
     fn work(&self, mut job: Job) {
         loop {
             let place = self.plugin.place();
@@ -262,7 +262,7 @@ impl SourceShared {
         }
     }
 
-    /// `None` when there is nothing to wait for: no end of the credential, nobody who uses it, or another run.
+    /// Returns `None` if no refresh is needed: the credential does not expire, is unused, or another run has started.
     fn wait_for_refresh(&self, superseded: &Receiver<Infallible>) -> Option<Job> {
         loop {
             let look = self.state.lock().schedule.next_look(BothClocks::read())?;
@@ -272,7 +272,7 @@ impl SourceShared {
                 default(look.saturating_duration_since(Instant::now())) => {}
             }
             let mut state = self.state.lock();
-            // Under the lock: a run that a request has begun meanwhile has dropped the other end.
+            // Checked under the lock: a run that a request has started has dropped the other end.
             if superseded.try_recv() != Err(TryRecvError::Empty) || !state.is_used {
                 return None;
             }
@@ -283,7 +283,7 @@ impl SourceShared {
     }
 }
 
-/// The failure of a run, for one more of those who wait for it.
+/// Copies the failure of a run for another waiting request.
 fn again(error: &ClientError) -> ClientError {
     ClientError::new(error.kind().clone(), error.to_string())
 }

@@ -8,7 +8,7 @@ use crate::net::tests::Scratch;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// A source whose plugin gives tokens that live so long from when this is called.
+/// Returns a source whose plugin prints tokens that live for `life`.
 fn source(scratch: &Scratch, life: Duration) -> ExecSource {
     let expires = humantime::format_rfc3339_micros(SystemTime::now() + life);
     let script = format!(
@@ -53,7 +53,7 @@ fn the_thread_that_waits_for_a_refresh_ends_with_its_client() {
     use_it(&source);
     let shared = Arc::downgrade(&source.shared);
     wait_until("the thread waits", || source.shared.state.lock().waits.is_some());
-    assert!(shared.strong_count() > 1, "the thread is there");
+    assert!(shared.strong_count() > 1, "the thread exists");
     drop(source);
     wait_until("the thread is gone", || shared.strong_count() == 0);
 }
@@ -78,7 +78,7 @@ fn refresh_needs_no_request_but_an_unused_client_runs_no_plugin() {
     let source = source(&scratch, Duration::from_secs(4));
     use_it(&source);
     wait_until("the refresh begins by itself", || starts(&scratch) == 2);
-    // What the second brings has been used by nobody.
+    // No request has used the credentials of the second run.
     wait_until("the thread is gone", || Arc::strong_count(&source.shared) == 1);
     assert_eq!(starts(&scratch), 2);
 }
@@ -90,7 +90,7 @@ fn a_newer_credential_than_the_rejected_one_saves_a_run() {
     use_it(&source);
     let interrupter = Interrupter::new();
     let limits = Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
-    // What a request was sent with that began before the run ended.
+    // The credentials of a request that began before the run ended.
     let older = Credentials::default();
     let newer = source.after_rejection(&older, limits).map_err(|e| e.to_string()).unwrap();
     assert!(newer.authorization.is_some());

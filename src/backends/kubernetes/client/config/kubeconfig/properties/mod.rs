@@ -1,4 +1,4 @@
-//! What must hold of every set of kubeconfig files.
+//! Properties of every set of kubeconfig files.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use rewrite::write;
 
 pub(crate) const TARGET: Target = Target { name: "kubeconfig", base: 4 * MAX_ALIASED, read, check };
 
-/// Between two files.
+/// Separates two files in the input.
 const SEPARATOR: &str = "\n=====\n";
 
-/// Reading a file takes a buffer of some size, however short the file is.
+/// Limits the number of files, because each file needs a buffer of a fixed size.
 const FILES: usize = 8;
 
-/// A program resolves one context; some more show more, and all of ten thousand would measure the test.
+/// Limits the number of contexts, because resolving ten thousand would take too long.
 const CONTEXTS: usize = 8;
 
 fn files(input: &[u8]) -> Vec<(PathBuf, Vec<u8>)> {
@@ -47,7 +47,7 @@ fn merge(files: &[(PathBuf, Vec<u8>)]) -> Result<Kubeconfig, ClientError> {
     for (file, bytes) in files {
         merged.add(file, bytes)?;
     }
-    // What other files hold is no part of the input.
+    // The contents of other files are not part of the input.
     for cluster in &mut merged.clusters {
         cluster.value.certificate_authority = None;
     }
@@ -97,24 +97,24 @@ fn check(input: &[u8]) {
     }
 }
 
-/// Of a file that cannot be read nothing is told but the position; of one that can, the name that stands there twice.
+/// Checks that an error contains only the position in an unreadable file, or the repeated name in a readable one.
 fn assert_says_only_where(files: &[(PathBuf, Vec<u8>)], error: &ClientError) {
     let text = error.to_string();
     let at_fault = |path: &PathBuf| text.starts_with(&path.display().to_string());
     let (path, bytes) = files.iter().find(|(path, _)| at_fault(path)).expect("a file is named");
     if parse(path, bytes).is_ok() {
-        assert!(text.ends_with("the name stands there twice"), "{text}");
+        assert!(text.ends_with("the name occurs twice"), "{text}");
     } else {
         let words = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
         let rule = words(&text[path.display().to_string().len()..]);
         let known = [
             ": is not a valid kubeconfig at line 1 column 1",
-            ": is not a valid kubeconfig at line 1 column 1, where a key stands for the second time",
-            ": is not a valid kubeconfig at line 1 column 1, where a second document begins",
-            ": is not a valid kubeconfig at line 1 column 1, where it gets larger or deeper than is read",
+            ": is not a valid kubeconfig at line 1 column 1, where a key is repeated",
+            ": is not a valid kubeconfig at line 1 column 1, where a second document starts",
+            ": is not a valid kubeconfig at line 1 column 1, where the document exceeds the size or depth limit",
             ": is not a valid kubeconfig",
             ": is not UTF-8 text",
-            ": is not UTF-16 text, which its byte order mark promises",
+            ": is not UTF-16 text despite its byte order mark",
         ];
         assert!(known.map(words).contains(&rule), "{text}");
     }
@@ -140,14 +140,14 @@ fn first_wins<'a, T: Serialize + 'a>(all: impl Iterator<Item = &'a NamedEntry<T>
     }
 }
 
-/// Written in another form of YAML, it is read as the same.
+/// Checks that another YAML form of the file has the same meaning.
 fn check_rewritten(file: &Kubeconfig, path: &Path) {
     let text = write(file);
     let again = merge(&[(path.to_owned(), text.clone().into_bytes())]).unwrap_or_else(|e| panic!("{e}: {text}"));
     assert_eq!(write(&again), text);
 }
 
-/// Marks all secrets and looks for the mark in all that is shown.
+/// Marks all secrets, and searches for the mark in every visible text.
 fn check_secrets(kubeconfig: &Kubeconfig) {
     let mut marked = kubeconfig.clone();
     let mark = |secret: &mut Secret| {

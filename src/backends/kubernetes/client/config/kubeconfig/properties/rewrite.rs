@@ -1,4 +1,4 @@
-//! A kubeconfig as YAML again, in an unusual form: on one line, in JSON, with escapes.
+//! Writes a kubeconfig as YAML in an unusual form: on one line, as JSON, with escapes.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::backends::kubernetes::client::Kubeconfig;
 use crate::backends::kubernetes::client::config::kubeconfig::NamedEntry;
 
-/// Returns a kubeconfig on one line. Characters beyond printable ASCII, which only texts hold, are escaped.
+/// Returns a kubeconfig on one line, with escapes for characters beyond printable ASCII, which occur only in texts.
 pub(super) fn write(kubeconfig: &Kubeconfig) -> String {
     let document = json!({
         "current-context": kubeconfig.current_context,

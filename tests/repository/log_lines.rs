@@ -1,0 +1,405 @@
+//! The log lines at `warn` and `error` that docs/OPERATIONS.md lists are the lines that the sources can print.
+//!
+//! The test reads the sources. A line is a list of arguments with a level and, after the level, a text: of a log macro, of a `Notice`, or a
+//! tuple. A level in a variable counts by the expression of the variable: a level there, or a method of `FailureLog`.
+
+use std::collections::BTreeSet;
+
+use crate::imports::{closed, flat, item_end, requires_test, sources};
+
+/// Stands for a value in a line.
+const ANY: char = '…';
+
+/// Shorter texts, such as `{name}: {error}`, hold the text of another place.
+const SHORTEST: usize = 4;
+
+/// Marks a line at `error` on the page.
+const ERROR: &str = "**E**";
+
+/// A level and a text.
+type Line = (&'static str, String);
+
+#[test]
+fn operations_page_lists_every_warning_and_error() {
+    let page = page_lines(include_str!("../../docs/OPERATIONS.md"));
+    assert!(page.len() > 30, "{page:#?}");
+    let mut found = Found::default();
+    for (module, text) in sources() {
+        // The server for tests is not in a program.
+        if !module.starts_with("testing") {
+            found.add(&module, &text);
+        }
+    }
+    assert!(found.lines.len() > 30, "{:#?}", found.lines);
+    let (missing, superfluous) = compare(&page, &found);
+    let rows = |lines: &[&Line]| lines.iter().map(|line| row(line)).collect::<String>();
+    assert!(
+        missing.is_empty() && superfluous.is_empty(),
+        "docs/OPERATIONS.md, Log lines\nmissing, as the sources print:\n{}superfluous, as no source prints:\n{}",
+        rows(&missing),
+        rows(&superfluous)
+    );
+}
+
+#[test]
+fn lines_in_every_form_are_found() {
+    let text = r#"
+        fn f() {
+            log_line!(warn, target: TLS, "tls: {ignored} of the \
+                      certificates");
+            log::error!(target: COMMAND, "cannot start: {error}");
+            log_with!(Level::Warn, fields, event = "x"; "an observer missed {missed}");
+            log::info!("all is well");
+            let line = format!("waiting: '{why}'");
+            self.log(None, Notice::new(Level::Warn, line));
+            let line = "never";
+            push(Effect::Log(Notice::new(Level::Debug, line)));
+            let notice = log.failed(now, kind).map(|level| Notice::of_error(level, format_args!("{name} fails"), error));
+            let level = if seldom { log::Level::Error } else { log::Level::Debug };
+            log_line!(log, target: CLIENT, level, "refused: {why}");
+            let (level, text) = match change {
+                No => {
+                    let level = log.failed(now, kind).unwrap_or(Level::Debug);
+                    (level, format!("unfit: {why}"))
+                }
+                Yes => {
+                    let level = log.works(now).map_or(Level::Info, |works| works.level);
+                    (level, "fit")
+                }
+            };
+            log_line!(warn, target: CLIENT, "{error}");
+        }
+        fn e() { send(Trouble(Level::Warn, format!("{why}; retrying"))) }
+        fn g(level: Level) { Notice::new(level, "not known") }
+        fn h(Works { level, failed }: &Works) { Notice::new(*level, format!("{failed} works again")) }
+        #[cfg(test)]
+        mod tests { fn f() { log::warn!("in a test") } }
+        impl Display for Error { fn fmt(&self) { write!(f, "the plugin {name} has failed") } }
+    "#;
+    let mut found = Found::default();
+    found.add("net", text);
+    let lines: Vec<_> = found.lines.iter().map(|(level, text)| format!("{level} {text}")).collect();
+    assert_eq!(
+        lines,
+        [
+            "error cannot start: …",
+            "error refused: …",
+            "warn an observer missed …",
+            "warn tls: … of the certificates",
+            "warn unfit: …",
+            "warn waiting: …",
+            "warn … fails",
+            "warn …; retrying",
+        ]
+    );
+    assert_eq!(found.places, 1, "the text of an error");
+
+    let compared = |page: &str| {
+        let page = page_lines(&format!("## Log lines\n{page}\n## Next\n| `none` | |"));
+        let (missing, superfluous) = compare(&page, &found);
+        (missing.len(), superfluous.into_iter().map(|(_, text)| text.clone()).collect::<Vec<_>>())
+    };
+    let all = "| **E** `cannot start: …` | x |\n| **E** `refused: …`<br>**E** `cannot start: the plugin …` | x |
+        | `an observer`<br>`tls: … of the certificates` | x |\n| `unfit: …`<br>`waiting: …` | x |
+        | `… fails: …`<br>`…; retrying`<br>``the plugin `…` has failed`` | x |";
+    assert_eq!(compared(all), (0, vec![]));
+    assert_eq!(compared(&all.replace("`unfit: …`<br>", "")), (1, vec![]));
+    assert_eq!(compared(&all.replace("`…; retrying`<br>", "")), (1, vec![]));
+    assert_eq!(compared(&all.replace("unfit", "fit")), (1, vec!["fit: …".to_owned()]));
+    assert_eq!(compared(&all.replace("**E** `refused", "`refused")).0, 1, "the level counts");
+    assert_eq!(compared(&all.replace("has failed``", "is gone``")), (0, vec!["the plugin … is gone".to_owned()]));
+    assert_eq!(compared(&all.replace("start: the plugin …", "start: a plugin")).1, ["cannot start: a plugin"]);
+}
+
+/// Returns the lines of the section, each with its level: `error` if [`ERROR`] stands before it.
+fn page_lines(page: &str) -> Vec<Line> {
+    let section = page.split("## Log lines\n").nth(1).expect("the section").split("\n## ").next().expect("its text");
+    let cells = section.lines().filter_map(|row| row.trim().strip_prefix('|')?.split('|').next());
+    let line = |text: &str| {
+        let text = text.trim();
+        let (level, code) = text.strip_prefix(ERROR).map_or(("warn", text), |code| ("error", code.trim()));
+        Some((level, normalized(code.strip_prefix('`')?.strip_suffix('`')?.trim_matches('`'))))
+    };
+    cells.flat_map(|cell| cell.split("<br>").filter_map(line)).collect()
+}
+
+/// Returns a row for the page.
+fn row((level, text): &Line) -> String {
+    let mark = if *level == "error" { format!("{ERROR} ") } else { String::new() };
+    format!("| {mark}`{text}` | |\n")
+}
+
+/// Returns the lines of the sources that are not on the page, and the lines of the page that are not in the sources.
+fn compare<'a>(page: &'a [Line], found: &'a Found) -> (Vec<&'a Line>, Vec<&'a Line>) {
+    let mut missing: BTreeSet<_> = found.lines.iter().collect();
+    let mut superfluous = Vec::new();
+    for line @ (level, text) in page {
+        // The text of another place may stand in place of a value.
+        let is_printed = |text: &str| found.texts.iter().any(|it| matched(text, it, &is_value).is_some());
+        let accepts = |part: &str| is_value(part) || is_printed(part);
+        // An error may follow.
+        let named = |template: &str| {
+            [template.to_owned(), format!("{template}: {ANY}")]
+                .iter()
+                .filter_map(|it| matched(text, it, &accepts))
+                .max()
+                .filter(|characters| *characters >= SHORTEST)
+        };
+        let of_level = found.lines.iter().filter(|it| it.0 == *level);
+        match of_level.filter_map(|it| Some((named(&it.1)?, it))).max() {
+            Some((_, template)) => _ = missing.remove(template),
+            None if found.places > 0 && is_printed(text) => {}
+            None => superfluous.push(line),
+        }
+    }
+    (missing.into_iter().collect(), superfluous)
+}
+
+fn is_value(part: &str) -> bool {
+    part.chars().all(|it| it == ANY)
+}
+
+/// How many characters a text has besides values.
+fn literal(text: &str) -> usize {
+    text.chars().filter(|it| it.is_alphanumeric()).count()
+}
+
+/// Returns how many characters of the page are those of the source, if the page shows this text, or its beginning, with an accepted text
+/// in place of each value.
+fn matched(page: &str, source: &str, accepts: &dyn Fn(&str) -> bool) -> Option<usize> {
+    if page.is_empty() {
+        return Some(0);
+    }
+    let expected = source.chars().next()?;
+    let rest = &source[expected.len_utf8()..];
+    if expected != ANY {
+        return Some(matched(page.strip_prefix(expected)?, rest, accepts)? + 1);
+    }
+    let ends = page.char_indices().map(|(at, it)| at + it.len_utf8());
+    ends.filter_map(|end| matched(&page[end..], rest, accepts).filter(|_| accepts(&page[..end]))).max()
+}
+
+/// Returns the text with one [`ANY`] for neighboring values and their quotes.
+fn normalized(text: &str) -> String {
+    let mut out = String::new();
+    let mut between = String::new();
+    for it in text.chars() {
+        match it {
+            ANY if out.ends_with(ANY) => between.clear(),
+            ANY => {
+                out.push_str(between.trim_end_matches(['\'', '"', '`']));
+                between.clear();
+                out.push(ANY);
+            }
+            _ if it.is_alphanumeric() => {
+                let quotes = if out.ends_with(ANY) { &['\'', '"', '`'][..] } else { &[] };
+                out.push_str(between.trim_start_matches(quotes));
+                between.clear();
+                out.push(it);
+            }
+            _ => between.push(it),
+        }
+    }
+    if !out.ends_with(ANY) {
+        out.push_str(&between);
+    }
+    out
+}
+
+/// Lines and texts of the sources.
+#[derive(Default)]
+struct Found {
+    lines: BTreeSet<Line>,
+    /// How many lines are the text of another place.
+    places: usize,
+    /// All texts.
+    texts: BTreeSet<String>,
+}
+
+impl Found {
+    fn add(&mut self, module: &str, text: &str) {
+        let mut tokens = Vec::new();
+        flat(text.parse().unwrap_or_else(|error| panic!("{module}: {error}")), &mut tokens);
+        let words = without_tests(&tokens.iter().map(String::as_str).collect::<Vec<_>>());
+        for at in 0..words.len() {
+            match words[at] {
+                "(" => self.add_call(&words, at),
+                text if text.starts_with('"') && !words[..at].ends_with(&["doc", "="]) => {
+                    self.texts.extend(Some(template(text)).filter(|it| literal(it) >= SHORTEST));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds the line whose arguments begin at `at`, if they are those of a line.
+    fn add_call(&mut self, words: &[&str], at: usize) {
+        let arguments = split(words, at);
+        let of_macro = match words[..at] {
+            [.., name @ ("warn" | "error"), "!"] => Some((0, vec![name])),
+            [.., "log_line", "!"] => arguments.first().and_then(|(_, first)| match **first {
+                [name @ ("warn" | "error")] => Some((1, vec![name])),
+                _ => None,
+            }),
+            _ => None,
+        };
+        let by_argument = || {
+            let mut levels =
+                arguments.iter().enumerate().map(|(index, (at, words_of))| (index + 1, levels(words, *at, words_of)));
+            levels.find(|(_, levels)| !levels.is_empty())
+        };
+        let Some((after, levels)) = of_macro.or_else(by_argument) else { return };
+        let Some(text) = arguments[after..].iter().find_map(|(at, argument)| text_of(words, *at, argument)) else {
+            return;
+        };
+        let text = template(text);
+        for level in levels {
+            let level = if level == "error" { "error" } else { "warn" };
+            if literal(&text) < SHORTEST {
+                self.places += 1;
+            } else {
+                self.lines.insert((level, text.clone()));
+            }
+        }
+    }
+}
+
+fn without_tests<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let (mut left, mut at) = (Vec::new(), 0);
+    while at < words.len() {
+        match &words[at..] {
+            ["#", "[", "cfg", ..] if requires_test(&words[at + 4..closed(words, at + 3) - 1]) => {
+                at = item_end(words, closed(words, at + 1));
+            }
+            [word, ..] => {
+                left.push(*word);
+                at += 1;
+            }
+            [] => {}
+        }
+    }
+    left
+}
+
+/// Returns the arguments in the group that opens at `at`, each with its position.
+fn split<'a, 'b>(words: &'b [&'a str], at: usize) -> Vec<(usize, &'b [&'a str])> {
+    let end = closed(words, at) - 1;
+    let (mut parts, mut from, mut next) = (Vec::new(), at + 1, at + 1);
+    while next < end {
+        match words[next] {
+            "(" | "[" | "{" => next = closed(words, next),
+            "," | ";" => {
+                parts.push((from, &words[from..next]));
+                next += 1;
+                from = next;
+            }
+            _ => next += 1,
+        }
+    }
+    parts.push((from, &words[from..end]));
+    parts
+}
+
+/// Returns at which of `warn` and `error` a line is that has this argument at `at`.
+fn levels(words: &[&str], at: usize, argument: &[&str]) -> Vec<&'static str> {
+    match argument {
+        ["Level", "::", level] | ["log", "::", "Level", "::", level] => named([*level]),
+        ["level"] | ["*", "level"] => levels_of_variable(&words[..at]),
+        _ => Vec::new(),
+    }
+}
+
+fn named<'a>(levels: impl IntoIterator<Item = &'a str>) -> Vec<&'static str> {
+    let levels: BTreeSet<_> = levels.into_iter().collect();
+    [("Warn", "warn"), ("Error", "error")]
+        .into_iter()
+        .filter(|(level, _)| levels.contains(level))
+        .map(|(_, it)| it)
+        .collect()
+}
+
+/// Returns which of `warn` and `error` the variable `level` may be after these words.
+fn levels_of_variable(words: &[&str]) -> Vec<&'static str> {
+    for at in (0..words.len()).rev() {
+        let expression = match &words[at..] {
+            ["let", "level", "=", rest @ ..] => &rest[..statement(rest)],
+            ["|", "level", "|", ..] => {
+                let begin = words[..at].iter().rposition(|it| [";", "=>"].contains(it)).unwrap_or(0);
+                &words[begin..at]
+            }
+            // An argument, whose value is a matter of the callers.
+            ["level", ":", "Level" | "log", ..] | ["{", "level", "," | "}", ..] => return Vec::new(),
+            _ => continue,
+        };
+        let mut levels = named(expression.iter().copied());
+        if levels.is_empty() && expression.iter().any(|it| ["failed", "happened"].contains(it)) {
+            levels.push("warn");
+        }
+        return levels;
+    }
+    Vec::new()
+}
+
+/// Returns the length of the statement that these words begin with.
+fn statement(words: &[&str]) -> usize {
+    let mut at = 0;
+    while at < words.len() && words[at] != ";" {
+        let is_group = ["(", "[", "{"].contains(&words[at]) && depth(&words[at..]) == 0;
+        at = if is_group { closed(words, at) } else { at + 1 };
+    }
+    at
+}
+
+/// How many groups these words open and do not close.
+fn depth(words: &[&str]) -> usize {
+    let mut open = 0_usize;
+    for word in words {
+        match *word {
+            "(" | "[" | "{" => open += 1,
+            ")" | "]" | "}" => open = open.saturating_sub(1),
+            _ => {}
+        }
+        if open == 0 {
+            break;
+        }
+    }
+    open
+}
+
+/// Returns the literal of this argument at `at`: itself, that of a `format!`, or that of a variable.
+fn text_of<'a>(words: &[&'a str], at: usize, argument: &[&'a str]) -> Option<&'a str> {
+    match argument {
+        [text, ..] if text.starts_with('"') => Some(text),
+        ["format" | "format_args", "!", "(", text, ..] if text.starts_with('"') => Some(text),
+        [name] if name.chars().all(|it| it == '_' || it.is_ascii_lowercase()) => {
+            let before = &words[..at];
+            let found = (0..before.len()).rev().find(|at| before[*at..].starts_with(&["let", name, "="]))?;
+            text_of(words, found, before[found + 3..].get(..statement(&before[found + 3..]))?)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the text of a literal, with [`ANY`] for each value.
+fn template(literal: &str) -> String {
+    let mut text = String::new();
+    let mut characters = literal.trim_matches('"').chars().peekable();
+    while let Some(it) = characters.next() {
+        match it {
+            '\\' => match characters.next() {
+                Some('\n') => while characters.next_if(|it| it.is_whitespace()).is_some() {},
+                Some('n') => text.push('\n'),
+                Some(other) => text.push(other),
+                None => {}
+            },
+            '{' if characters.next_if_eq(&'{').is_some() => text.push('{'),
+            '{' => {
+                text.push(ANY);
+                while characters.next().is_some_and(|it| it != '}') {}
+            }
+            '}' if characters.next_if_eq(&'}').is_some() => text.push('}'),
+            _ => text.push(it),
+        }
+    }
+    normalized(&text)
+}
