@@ -40,8 +40,8 @@ impl RoundTrip {
 
     /// Returns the time after which an answer is unusually late.
     ///
-    /// At least 1.5 times the smoothed time, because constant times do not exclude a slightly slower answer, and a request on a
-    /// new connection takes three times as long.
+    /// The result is at least 1.5 times the smoothed time, because constant times do not exclude a slightly slower answer. An
+    /// interrupt is expensive: the next request takes three times as long on a new connection.
     pub(super) fn answered_by(&self) -> Duration {
         self.smoothed + (self.deviation * 4).max(self.smoothed / 2)
     }

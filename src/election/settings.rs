@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(derived(Some(30_000), None, Some(1_000)), (30_000, 20_000, 1_000));
         assert_eq!(derived(Some(60_000), Some(50_000), None), (60_000, 50_000, 10_000));
         assert_eq!(derived(None, Some(3_000), Some(100)), (5_000, 3_000, 100));
-        // Where the proportions leave less than the second that client-go needs, that second counts.
+        // If the proportions leave less than the second that client-go needs, the second counts.
         assert_eq!(derived(Some(2_000), None, None), (2_000, 1_000, 200));
         assert_eq!(derived(None, Some(1_500), None), (3_000, 1_500, 300));
         assert_eq!(derived(None, Some(1_200), None), (3_000, 1_200, 240));

@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn each_reason_has_its_text_and_its_consequences() {
         use StopReason::*;
-        // Whether the holder asked for the end, and whether the record is renewed after it.
+        // The text, and the results of `was_asked_for` and `drains`.
         for (reason, text, was_asked_for, drains) in [
             (Released, "dropped or released", true, false),
             (SteppedDown, "stepped down", true, true),

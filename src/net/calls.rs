@@ -83,7 +83,7 @@ pub(crate) struct ActiveCall {
     has_exchanged: Cell<bool>,
 }
 
-/// How a request may use connections.
+/// The connections for a request, and the rules for their use.
 pub(crate) struct Exchange<'a, C> {
     pub(crate) pool: &'a Pool<C>,
     /// Returns the server or the request, for the log. Most calls need no such text.

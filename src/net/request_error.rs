@@ -5,7 +5,7 @@ use std::fmt;
 use super::calls::CallError;
 use super::error::{Error, NetErrorKind};
 
-/// Why a request to a store's server failed.
+/// The error of a request to a store's server.
 #[derive(Debug)]
 pub(crate) enum RequestError<R> {
     /// The request or its answer was not transferred.

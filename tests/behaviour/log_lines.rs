@@ -41,7 +41,7 @@ fn each_line_of_an_election_has_its_fields() {
     };
 
     let first = elector("a");
-    let line = first_with("elector started as a at ");
+    let line = first_with("default/jobs a: elector started at ");
     assert_eq!(line.level, Level::Info);
     let has = |line: &Logged, fields: &[(&str, &str)]| {
         for (name, value) in [("lease", "default/jobs")].iter().chain(fields) {
@@ -64,7 +64,7 @@ fn each_line_of_an_election_has_its_fields() {
     let behind =
         LeaderElector::builder("jobs").namespace("default").identity("behind").start_with_client(client_behind);
     drop(behind.expect("an elector"));
-    let line = first_with("elector started as behind at ");
+    let line = first_with("default/jobs behind: elector started at ");
     assert!(line.text.contains("through proxy 127.0.0.1:1") && !line.text.contains("hunter2"), "{}", line.text);
 
     let guard = first.block_until_leader().expect("a term");
@@ -113,7 +113,8 @@ fn each_line_of_an_election_has_its_fields() {
     drop(third);
 
     let fault = server.fault(Fault::status(503, "ServiceUnavailable", "made up"));
-    let fourth = elector("d");
+    // The text of a line escapes the identity, once.
+    let fourth = elector("d\u{202e}");
     let line = first_with("made up");
     has(&line, &[]);
     let error = line.fields.get("error").expect("the error as a field");
@@ -129,7 +130,8 @@ fn each_line_of_an_election_has_its_fields() {
     for line in of_elections {
         has(line, &[]);
         assert!(line.fields.contains_key("fencing_token"), "{line:?}");
-        assert!(line.text.starts_with(&format!("default/jobs {}: ", line.fields["identity"])), "{line:?}");
+        let identity = line.fields["identity"].replace('\u{202e}', r"\u{202e}");
+        assert!(line.text.starts_with(&format!("default/jobs {identity}: ")), "{line:?}");
         count += 1;
     }
     assert!(count >= 7, "{lines:#?}");

@@ -98,7 +98,7 @@ impl WatchPlan {
             return Ended { pause: Some(Duration::ZERO), notice: None };
         }
         let notice = self.log.failed(now, StoreErrorKind::ConnectionClosed).map(|level| {
-            Notice::new(level, format!("watches end too early, polling in between: the last one lasted {lasted:.1?}"))
+            Notice::new(level, format!("watches end too early, polling in between: the last watch lasted {lasted:.1?}"))
         });
         Ended { pause: Some(self.back_off()), notice }
     }

@@ -31,7 +31,7 @@ fn attempts_and_retries_shrink_with_the_rest_of_a_term() {
 
 #[test]
 fn pauses_are_kept_if_they_leave_a_reserve_and_never_shortened() {
-    // Whether it is a release, the rest in milliseconds, the pause that the store asks for, and the pause that is kept.
+    // A release or not, the remaining milliseconds, the pause that the store requests, and the pause that is kept.
     for (is_release, left, asked, kept) in [
         (false, 8_000, 6_000, 6_000),
         (false, 8_000, 6_001, 4_000),

@@ -4,7 +4,7 @@
 
 use super::*;
 
-/// Renews as long as it does so before `until`, each time answered at once. The moment of the last renewal.
+/// Answers every renewal before `until` at once. Returns the moment of the last renewal.
 fn renews(scenario: &mut Scenario, record: &LeaderElectionRecord, until: Moment) -> Option<Moment> {
     let (mut last, mut known, mut version) = (None, record.clone(), 10);
     while let Some(request) = scenario.request_before(until) {
@@ -25,7 +25,7 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// The reasons of the events that end a term and its cover.
+    /// Returns the reasons of the events that end a term or its renewals.
     fn endings(&mut self) -> Vec<Option<StopReason>> {
         let endings = self.events().into_iter().filter_map(|event| match event {
             ElectionEvent::TermEnded(reason) => Some(Some(reason)),
@@ -53,7 +53,7 @@ fn winding_down_ends_to_the_moment_or_with_the_last_renewal() {
     scenario.advance(secs(10));
     scenario.next();
     assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown), Some(StopReason::Expired)]);
-    // The step down comes after the end of the term.
+    // The step-down arrives after the end of the term.
     let (mut scenario, ..) = Scenario::leading();
     scenario.advance(secs(10));
     scenario.election.step_down(scenario.now, None);

@@ -174,7 +174,7 @@ fn in_doubt_d_two_reclaiming_processes_take_a_retry_period() {
         }
         scenario.applied(&write, version + 1);
         scenario.elected();
-        // The other one takes it at once.
+        // The other candidate acquires the lease at once.
         scenario.advance(millis(1));
         version += 2;
         others.renew_time = Some(MicroTime::from_unix_micros(version));
@@ -207,7 +207,7 @@ fn in_doubt_read_at_the_base_version_resolves_nothing() {
     let second = scenario.next_write(&held_by("", 1), 10);
     assert_eq!(second.record.acquire_time, write.record.acquire_time, "the same attempt");
     scenario.fails(second.id, StoreErrorKind::Conflict);
-    // The first had only been slow.
+    // The first write was only slow.
     scenario.found(standing(&write), 11);
     assert_eq!(scenario.elected().1, 11);
 }
@@ -260,7 +260,7 @@ fn in_doubt_writes_of_an_attempt_outlast_absence_not_its_end() {
     scenario.advance(secs(3));
     let second = scenario.write();
     assert_eq!(second.record.acquire_time, first.record.acquire_time, "the same attempt");
-    // A deletion ends an attempt, and a write of the attempt that lands on another object wins nothing.
+    // A deletion ends an attempt, and a write of the attempt that is applied to another object wins no term.
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let first = scenario.write_fails(StoreErrorKind::Timeout);
     let elsewhere = LeaderElectionRecord { uid: Some("uid-2".into()), ..first.record.clone() };
@@ -272,14 +272,14 @@ fn in_doubt_writes_of_an_attempt_outlast_absence_not_its_end() {
     let create = scenario.write();
     assert_eq!(create.base, None, "at once, without another read");
     assert_ne!(create.record.acquire_time, first.record.acquire_time, "another attempt");
-    // An event from before the deletion, of an object that was never seen, is no news.
+    // An event from before the deletion about an unknown object is not new.
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
     scenario.hears(unknown, 12);
     scenario.written(&create, made_anew(&create), 14);
     assert_eq!(scenario.elected().1, 14);
 }
 
-/// A standby that has found the lease of another gone by a read, and creates it.
+/// Returns a standby that has found another's lease deleted by a read, and its create.
 fn creating_after_a_deletion() -> (Scenario, Write) {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.wait_out();
@@ -338,7 +338,7 @@ fn in_doubt_copy_of_a_create_after_a_deletion_is_a_loss() {
     scenario.hears(made_anew(&create), 13);
     let (deadline, _) = scenario.elected();
     scenario.fails(create.id, StoreErrorKind::Timeout);
-    // The lease is deleted, and somewhere on the way a copy of the request had been held up.
+    // The lease is deleted, and a copy of the request was delayed by the network.
     let again = LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() };
     scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.wait_out();
@@ -354,7 +354,7 @@ fn in_doubt_create_overtaken_by_a_read_is_ours_if_it_lands() {
         scenario.fails(create.id, outcome);
         scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) }, 13);
         scenario.wait_out();
-        // That one was deleted at 14, and only then a copy of the create, or a slow one, came through.
+        // The other object was deleted at version 14, and a copy of the create or the slow create is applied later.
         scenario.found(made_anew(&create), 15);
         assert!(
             !scenario
@@ -379,7 +379,7 @@ fn in_doubt_copy_of_an_answered_create_is_ours_too() {
     scenario.wait_out();
     scenario.found_nothing();
     scenario.wait_out();
-    // The request was sent twice on its way, and the second copy has arrived.
+    // The network duplicated the request, and the second copy has arrived.
     scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() }, 16);
     assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
     let release = scenario.write();
@@ -390,7 +390,7 @@ fn in_doubt_copy_of_an_answered_create_is_ours_too() {
 fn in_doubt_create_survives_a_read_sent_before_it() {
     let (mut scenario, early) = Scenario::gone_beside_an_early_read();
     let create = scenario.write();
-    // Made and deleted before the create was sent.
+    // Created and deleted before the create was sent.
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
     scenario.reads(early, unknown, 12);
     scenario.written(&create, made_anew(&create), 15);

@@ -1,4 +1,4 @@
-//! The rules of `docs/PROTOCOL.md`, a test a rule, named after it. Time is virtual.
+//! Tests of the rules of `docs/internals/PROTOCOL.md` on virtual time, named after the rules.
 
 mod figures;
 mod fitness;
@@ -28,7 +28,7 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// One election on a virtual clock, stepped by hand.
+/// One election on a virtual clock that the test moves.
 struct Scenario {
     election: Election,
     now: Moment,
@@ -83,7 +83,7 @@ impl Scenario {
         scenario
     }
 
-    /// A candidate that has found nothing, and creates its lease.
+    /// A candidate that has found no record and creates its lease.
     fn creating() -> (Self, Write) {
         Self::creating_with(|_| {})
     }
@@ -103,7 +103,7 @@ impl Scenario {
         scenario
     }
 
-    /// A candidate that has found the lease of another gone, and a read of before that is still to be answered.
+    /// A candidate that has found another's lease deleted, and an earlier read that is not answered yet.
     fn gone_beside_an_early_read() -> (Self, Read) {
         let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
         scenario.wait_out();
@@ -114,7 +114,7 @@ impl Scenario {
         (scenario, early)
     }
 
-    /// A leader by its own create, at version 10.
+    /// A leader whose own create has version 10.
     fn leading() -> (Self, Arc<Deadline>, LeaderElectionRecord) {
         Self::leading_with(|_| {})
     }
@@ -193,7 +193,7 @@ impl Scenario {
         write
     }
 
-    /// The next write, however often it looks before, and finds `record`.
+    /// Returns the next write. Answers all reads before the write with `record`.
     fn next_write(&mut self, record: &LeaderElectionRecord, version: u64) -> Write {
         loop {
             let request = self.request();
@@ -203,7 +203,7 @@ impl Scenario {
         }
     }
 
-    /// The next request before `until`. `None` if the election finishes or waits for longer.
+    /// Returns the next request before `until`, or `None` if the election finishes or waits longer.
     fn request_before(&mut self, until: Moment) -> Option<StoreRequest> {
         while self.now < until {
             match self.next() {
@@ -215,12 +215,12 @@ impl Scenario {
         None
     }
 
-    /// The next request, whatever the election waits for before it.
+    /// Returns the next request after all waits.
     fn request(&mut self) -> StoreRequest {
         self.request_before(self.now + secs(1_000_000)).expect("a request")
     }
 
-    /// Answers a read with the record and its version, or with nothing. Returns any other request, a write.
+    /// Answers a read with the record and its version, or with no record. Returns the request if it is a write.
     fn answers_read(&mut self, request: StoreRequest, standing: Option<(&LeaderElectionRecord, u64)>) -> Option<Write> {
         let Operation::Get(context) = request.operation else { return Some(Write::of(request)) };
         let answer = standing.map(|(record, version)| observed(record.clone(), version));
@@ -228,7 +228,7 @@ impl Scenario {
         None
     }
 
-    /// How long the election wants to be left alone.
+    /// Returns the time that the election waits.
     fn wait(&mut self) -> Duration {
         match self.next() {
             Step::Wait(until) => until.since(self.now),
@@ -236,27 +236,27 @@ impl Scenario {
         }
     }
 
-    /// How long it is until the next request, whatever it waits for in between.
+    /// Returns the time until the next request, with all waits in between.
     fn quiet_for(&mut self) -> Duration {
         let since = self.now;
         self.request();
         self.now.since(since)
     }
 
-    /// Goes on to the next request.
+    /// Advances to the next request.
     fn wait_out(&mut self) {
         let wait = self.wait();
         self.advance(wait);
     }
 
-    /// The write is applied and answered; the record that stands then.
+    /// Applies and answers the write. Returns the record in the store.
     fn applied(&mut self, write: &Write, version: u64) -> LeaderElectionRecord {
         let record = standing(write);
         self.written(write, record.clone(), version);
         record
     }
 
-    /// An acquisition is applied and answered, or found by a read after a timeout. It wins no term: returns its release.
+    /// Applies an acquisition that wins no term, with an answer or a read after a timeout. Returns the release.
     fn lands_in_vain(&mut self, write: &Write, version: u64, is_answered: bool) -> Write {
         if is_answered {
             self.applied(write, version);
@@ -296,7 +296,7 @@ impl Scenario {
         self.election.on_response(self.now, read.id, StoreResponse::Read(read.context, None));
     }
 
-    /// The watch reports a record.
+    /// Delivers a record by the watch.
     fn hears(&mut self, record: LeaderElectionRecord, version: u64) {
         self.election.on_change(self.now, self.now, Change::Written(observed(record, version)));
     }
@@ -323,13 +323,13 @@ impl Scenario {
             .expect("a term")
     }
 
-    /// The next write succeeds, and begins a term.
+    /// Applies the next write, which starts a term.
     fn wins(&mut self, version: u64) -> (Arc<Deadline>, u64) {
         self.write_succeeds(version);
         self.elected()
     }
 
-    /// The guard is gone, and another campaign begins.
+    /// Drops the guard and starts another campaign.
     fn campaigns_again(&mut self) {
         self.guard_gone();
         self.election.campaign(false);

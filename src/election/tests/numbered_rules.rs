@@ -165,7 +165,7 @@ fn rule_6_release_overtakes_a_hanging_renewal_and_is_repeated() {
         scenario.events();
         let release = scenario.write_fails(StoreErrorKind::Conflict);
         assert_eq!((release.base, release.record.holder()), (Some(10), None), "from the newest version known");
-        // The renewal was faster after all.
+        // The renewal was faster than the interrupt.
         scenario.found(standing(&hanging), 11);
         assert!(!scenario.released());
         let again = scenario.write_succeeds(12);
@@ -182,13 +182,13 @@ fn rule_6_unanswered_release_is_resolved_in_release_timeout() {
     let release = scenario.write();
     scenario.advance(release.timeout);
     scenario.fails(release.id, StoreErrorKind::Timeout);
-    // It had been applied.
+    // The write was applied.
     scenario.found(standing(&release), 11);
     assert!(scenario.released());
     assert!(scenario.now.since(began) < secs(2));
 }
 
-/// Goes on until the election finishes, with a store that answers nothing; how long that took.
+/// Runs the election with a store that does not answer. Returns the time until the election finishes.
 fn lingers_for(scenario: &mut Scenario) -> Duration {
     let began = scenario.now;
     while let Some(request) = scenario.request_before(began + secs(3_600)) {

@@ -29,7 +29,7 @@ fn order_only_a_read_sent_after_a_version_proves_a_restore() {
 fn order_other_record_at_a_known_version_proves_a_restore() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Conflict);
-    // The store went back behind version 10, and has come to it again.
+    // The store was restored to a version below 10, and has reached version 10 again.
     let another = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by(OTHER, 15) };
     scenario.found(another, 10);
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
@@ -46,7 +46,7 @@ fn order_record_at_a_version_seen_absent_proves_a_restore() {
         scenario.wait_out();
         let early = scenario.read();
         scenario.election.on_response(scenario.now, early.id, StoreResponse::Read(early.context, None));
-        // One that was sent before proves nothing.
+        // A read that was sent before proves nothing.
         let record = LeaderElectionRecord { uid: Some(uid.into()), ..held_by(OTHER, 15) };
         scenario.reads(early, record.clone(), 10);
         let create = scenario.write();
@@ -99,7 +99,7 @@ fn order_a_read_from_another_absence_proves_no_restored_store() {
 fn order_a_late_read_of_an_object_that_is_gone_is_no_news() {
     let (mut scenario, early) = Scenario::gone_beside_an_early_read();
     scenario.events();
-    // It was renewed before it was deleted, and read in between.
+    // The record was renewed and then deleted, and the read is from in between.
     scenario.reads(early, renewed(&held_by(OTHER, 15)), 11);
     assert!(scenario.events().is_empty());
     assert_eq!(scenario.write().base, None, "it is still gone");
@@ -110,7 +110,7 @@ fn order_own_earlier_write_behind_a_term_proves_a_restore() {
     let (mut scenario, create) = Scenario::creating();
     scenario.election.watch_opened(scenario.now, true);
     let first = standing(&create);
-    // Each is heard of by its echo, and none is answered.
+    // The watch delivers each write, and no write is answered.
     let echo = |scenario: &mut Scenario, write: &Write, version| {
         scenario.hears(standing(write), version);
         scenario.fails(write.id, StoreErrorKind::Timeout);
@@ -134,7 +134,7 @@ fn order_own_earlier_write_behind_a_term_proves_a_restore() {
 fn order_write_of_a_term_that_was_ended_proves_no_restore() {
     let (mut scenario, deadline, _) = Scenario::leading();
     let renewal = scenario.due_write_fails(StoreErrorKind::Timeout);
-    // The word of that is held up, and so are we, for longer than the renewal covers.
+    // The event and this process are delayed for longer than the validity of the renewal.
     deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.advance(secs(11));
     scenario.hears(standing(&renewal), 11);
@@ -160,7 +160,7 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
     scenario.hears(renewed.clone(), 501);
     assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::Leader(_))));
     scenario.found(renewed.clone(), 501);
-    // A read has come to it: from now on it is believed.
+    // A read confirms the event. Later events are trusted.
     scenario.hears(held_by("third", 15), 502);
     let leaders = scenario.events().into_iter().filter_map(|event| match event {
         ElectionEvent::Leader(leader) => leader,
@@ -225,7 +225,7 @@ fn order_restored_an_old_event_makes_no_watch_trusted() {
     scenario.wait_out();
     scenario.found(renewed(&held_by("new", 15)), 510);
     scenario.events();
-    // It goes on behind 500 on a server that was not restarted, which has other versions there.
+    // The watch continues after version 500 on a server that was not restarted, which has other changes there.
     scenario.election.watch_opened(scenario.now, false);
     for (record, version) in [(held_by("old", 15), 505), (renewed(&held_by("old", 15)), 600)] {
         scenario.hears(record, version);
@@ -262,7 +262,7 @@ fn order_restored_an_own_write_ties_a_watch_to_the_store() {
     scenario.elected();
     scenario.election.watch_opened(scenario.now, true);
     let renewal = scenario.next_write(&standing(&write), 501);
-    // The echo comes before the answer, which bears it out.
+    // The event of the write arrives before the answer, which confirms the event.
     scenario.hears(standing(&renewal), 502);
     scenario.applied(&renewal, 502);
     scenario.hears(held_by(OTHER, 15), 503);
@@ -282,7 +282,7 @@ fn order_restored_a_read_that_confirms_a_watch_ends_polling() {
 #[test]
 fn order_restored_a_reused_version_confirms_nothing() {
     let other = |version| Change::Written(observed(held_by("old", 15), version));
-    // By a read.
+    // A read finds the contradiction.
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
     scenario.election.on_change(scenario.now, scenario.now, other(501));
@@ -294,7 +294,7 @@ fn order_restored_a_reused_version_confirms_nothing() {
         !events.iter().any(|event| matches!(event, ElectionEvent::Leader(Some(leader)) if leader == "old")),
         "{events:?}"
     );
-    // By our own write.
+    // An own write finds the contradiction.
     let mut scenario = after_a_restore();
     scenario.election.campaign(false);
     let write = scenario.next_write(&held_by("new", 15), 500);
@@ -315,7 +315,7 @@ fn order_restored_a_reused_version_confirms_nothing() {
 #[test]
 fn order_after_a_restore_reads_confirm_or_refute_an_event() {
     let told = renewed(&held_by("new", 15));
-    // When the read was sent, its answer, and whether the watch is open, has an event to be confirmed, and is confirmed.
+    // The send time of the read, its answer, and the state of the watch: open, with an event to confirm, confirmed.
     for (is_later, found, state) in [
         (false, Some((501, &told)), Some((true, false))),
         (false, None, Some((true, false))),
@@ -343,7 +343,7 @@ fn order_after_a_restore_reads_confirm_or_refute_an_event() {
 fn order_restored_state_common_to_both_lives_confirms_nothing() {
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, false);
-    // A backup keeps versions and records, and both lives may have had a label edited after it.
+    // A backup keeps versions and records, and a label may have been edited before and after the restore.
     for version in [500, 501] {
         scenario.hears(held_by("new", 15), version);
         if version == 501 {

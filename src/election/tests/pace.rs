@@ -100,7 +100,7 @@ fn requested_pause_does_not_end_the_term_just_won() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
     scenario.election.on_response(scenario.now, write.id, busy(secs(60)));
-    // It had been applied.
+    // The write was applied.
     scenario.hears(standing(&write), 11);
     scenario.elected();
     assert_eq!(scenario.wait(), secs(5));
@@ -132,7 +132,7 @@ fn release_up_to_500_ms_away_lets_a_renewal_finish_in_time() {
             let gone_at = scenario.now;
             assert!(scenario.election.interrupt_after().release > millis(far), "{far} ms, {renewals} renewals");
             scenario.advance(millis(far));
-            // The word of the guard comes first.
+            // The end of the guard arrives first.
             scenario.election.guard_gone(scenario.now, gone_at);
             scenario.applied(&renewal, version + 1);
             let release = scenario.write();
@@ -217,13 +217,13 @@ fn request_lost_with_its_connection_is_resent_once_at_once() {
     assert_ne!(second.record.renew_time, first.record.renew_time, "a new attempt, not the same bytes again");
     scenario.fails(second.id, StoreErrorKind::ConnectionClosed);
     assert!(scenario.wait() >= secs(2), "and no tight loop");
-    // It was the first that had been carried out.
+    // The first attempt was applied.
     let sent_at = scenario.now;
     scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(standing(&first), 11);
     assert_eq!(scenario.now + deadline.remaining(scenario.now), sent_at + secs(10), "it had stayed open");
 
-    // A take-over.
+    // A takeover.
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let first = scenario.write_fails(StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
@@ -240,7 +240,7 @@ fn request_lost_with_its_connection_is_resent_once_at_once() {
     scenario.applied(&second, 11);
     assert!(scenario.released());
 
-    // The one write of a round, and its look.
+    // The only write of a round, and its read.
     let mut scenario = Scenario::trying_once();
     let context = scenario.read();
     scenario.fails(context.id, StoreErrorKind::ConnectionClosed);
@@ -373,7 +373,7 @@ fn pause_requested_by_a_store_holds_after_a_term_too() {
     let asked = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
     scenario.election.on_response(scenario.now, write.id, StoreResponse::Failed(asked));
     let asked_at = scenario.now;
-    // It had been applied, and the lease was deleted at once.
+    // The write was applied, and the lease was deleted at once.
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(standing(&write), 11);
     scenario.elected();

@@ -76,7 +76,7 @@ fn loss_is_final_and_an_ended_term_waits_for_its_reason() {
 
 #[test]
 fn loss_is_final_and_has_the_reason_that_was_there_first() {
-    // A view sees the term run out, and its guard is dropped before the election notices.
+    // A view finds the term expired, and the guard is dropped before the election notices.
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.advance(secs(10));
     assert!(!deadline.is_valid(scenario.now));

@@ -8,7 +8,7 @@ fn silence_is_counted_over_resumed_watches() {
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(held_by(OTHER, 15), 10);
     let since = scenario.now;
-    // Each watch ends in good order, and the next one continues at once.
+    // Each watch ends without an error, and the next watch continues at once.
     while scenario.request_before(scenario.now + secs(3)).is_none() {
         scenario.election.watch_lost(scenario.now);
         scenario.advance(millis(5));
@@ -97,7 +97,7 @@ fn leader_reads_if_a_watch_lags_behind_its_renewals() {
             return;
         }
         let record = scenario.applied(&Write::of(request), version);
-        // The echo of the previous renewal arrives after this renewal.
+        // The event of the previous renewal arrives after this renewal.
         if let Some(before) = before.replace(record) {
             scenario.hears(before, version - 1);
         }

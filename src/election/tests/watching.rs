@@ -3,7 +3,7 @@
 use super::*;
 
 impl Scenario {
-    /// A standby whose watch stands, on a record of another's at version 10.
+    /// A standby with an open watch, and a record of another candidate at version 10.
     fn standing_by() -> Self {
         let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
         scenario.election.watch_opened(scenario.now, true);
@@ -12,7 +12,7 @@ impl Scenario {
         scenario
     }
 
-    /// A leader whose watch stands.
+    /// A leader with an open watch.
     fn leading_and_watching() -> (Self, Arc<Deadline>, LeaderElectionRecord) {
         let (mut scenario, deadline, record) = Self::leading();
         scenario.election.watch_opened(scenario.now, true);
@@ -51,7 +51,7 @@ fn expired_lease_is_taken_over_at_expiry_since_receipt() {
     let received_at = scenario.now + secs(1);
     scenario.advance(secs(3));
     let change = Change::Written(observed(renewed(&held_by(OTHER, 15)), 11));
-    // It had been received two seconds before the election came to it.
+    // The event was received two seconds before the election handled the event.
     scenario.election.on_change(scenario.now, received_at, change);
     let write = scenario.next_write(&renewed(&held_by(OTHER, 15)), 11);
     assert_eq!(write.base, Some(11));
@@ -159,8 +159,8 @@ fn late_echoes_old_events_and_late_deletions_cost_no_term() {
     let (mut scenario, deadline, record) = Scenario::leading_and_watching();
     let renewal = scenario.due_write();
     let current = scenario.applied(&renewal, 15);
-    // Late and duplicate events of own writes, an event of an earlier holder, an ADDED event from before the own write, and a
-    // deletion from before the object was created again.
+    // Late and duplicate events of own writes, and an event of an earlier holder. Then an ADDED event from before the own write,
+    // and a deletion from before the object was created again.
     scenario.hears(current, 15);
     scenario.hears(record, 10);
     scenario.hears(held_by(OTHER, 15), 9);
@@ -194,7 +194,7 @@ fn an_edit_of_labels_costs_no_term_no_wait_and_no_request() {
 fn renewal_failed_by_an_edit_is_followed_by_another_at_once() {
     let (mut scenario, _, record) = Scenario::leading_and_watching();
     let renewal = scenario.due_write();
-    // The event is worked off before the answer that it had overtaken.
+    // The event is handled before the answer to the write.
     scenario.hears(record, 11);
     scenario.fails(renewal.id, StoreErrorKind::Conflict);
     assert_eq!(scenario.write().base, Some(11));
@@ -206,7 +206,7 @@ fn a_failed_write_of_a_watcher_is_resolved_by_a_read_at_once() {
     scenario.hears(held_by("", 1), 11);
     scenario.write_fails(StoreErrorKind::Timeout);
     scenario.read();
-    // The release has lost against an edit, or against a deletion.
+    // The release met a conflict with an edit or a deletion.
     let (mut scenario, ..) = Scenario::leading_and_watching();
     scenario.guard_gone();
     scenario.write_fails(StoreErrorKind::Conflict);
@@ -463,7 +463,7 @@ fn a_restored_store_makes_the_watch_stale() {
 #[test]
 fn leader_reads_if_a_fresh_watch_does_not_mention_its_lease() {
     let (mut scenario, _, _) = Scenario::leading_with(|config| config.renew_interval = Some(secs(5)));
-    // The lease was deleted before the watch began.
+    // The lease was deleted before the watch started.
     scenario.election.watch_opened(scenario.now, true);
     assert!(scenario.wait() <= secs(1));
     scenario.wait_out();

@@ -174,7 +174,7 @@ impl LeaderElectorBuilder {
         let settings = self.check_start_on()?;
         let entry = self.entry(store)?;
         let fields = LogFields::new(entry.describe(), &settings.identity);
-        log_with!(log::Level::Info, fields; "elector started as {}{}", fields.identity, entry.at());
+        log_with!(log::Level::Info, fields; "elector started{}", entry.at());
         LeaderElector::spawn(settings, entry, None, fields, &self.asking).map_err(Error::Thread)
     }
 
@@ -229,7 +229,7 @@ impl LeaderElectorBuilder {
         let settings = self.check_start_on()?;
         let (primary, secondary) = (self.entry(primary)?, self.entry(secondary)?);
         let fields = LogFields::new(primary.describe(), &settings.identity).and(&secondary.describe());
-        log_with!(log::Level::Info, fields; "elector started as {}{}{}", fields.identity, primary.at(), secondary.at());
+        log_with!(log::Level::Info, fields; "elector started{}{}", primary.at(), secondary.at());
         LeaderElector::spawn(settings, primary, Some(secondary), fields, &self.asking).map_err(Error::Thread)
     }
 

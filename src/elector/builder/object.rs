@@ -224,7 +224,7 @@ impl LeaderElectorBuilder {
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));
         log_with!(
             log::Level::Info, fields, server = server.as_str(), config_source = source.as_str(), namespace = namespace.as_str();
-            "elector started as {} at {server} ({source})", fields.identity
+            "elector started at {server} ({source})"
         );
         LeaderElector::spawn(settings, primary, secondary, fields, &asking).map_err(Error::Thread)
     }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::net::tests::Slow;
 
-/// Longer than anything takes here.
+/// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(60);
 
 fn far() -> Instant {
@@ -23,13 +23,13 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// A host of several addresses, each of which takes connections, refuses them, or is silent.
+/// A host with several addresses. Each address accepts connections, refuses connections, or is silent.
 #[derive(Clone, Default)]
 struct Addresses {
     all: Vec<SocketAddr>,
     taken_by: HashMap<SocketAddr, SocketAddr>,
     refused: Vec<SocketAddr>,
-    /// Every attempt, when it began.
+    /// The start times of all attempts.
     attempts: Arc<Mutex<Vec<(SocketAddr, Instant)>>>,
     silenced: Arc<Mutex<Vec<SocketAddr>>>,
     went_on: Arc<AtomicBool>,
@@ -123,7 +123,7 @@ fn a_hanging_look_up_ends_with_the_time_and_few_are_left_behind() {
     // The number of clones of the dialer does not reduce its limit.
     let users: Vec<_> = (0..10 * MAX_PENDING).map(|_| dialer.clone()).collect();
     let mut users = users.iter();
-    // On a busy machine a call may be late before it has begun a look-up.
+    // On a busy machine, a call may time out before its lookup starts.
     while dialer.pending.load(Ordering::Acquire) < MAX_PENDING {
         let soon = Instant::now() + Duration::from_millis(5);
         assert_eq!(dial(users.next().unwrap(), soon).unwrap_err().kind, NetErrorKind::Timeout);
@@ -143,12 +143,12 @@ fn an_address_that_is_silent_does_not_keep_the_next_one_waiting() {
     let began = Instant::now();
     let (stream, _) = dial(&dialer, Instant::now() + LONG / 3).unwrap();
     assert!(stream.nodelay().unwrap());
-    // On a busy machine an attempt may begin after a later one.
+    // On a busy machine, an attempt may start after a later attempt.
     let tried = |address| addresses.attempts.lock().iter().find(|it| it.0 == address).map(|it| it.1);
     wait_until("each is tried", || addresses.all.iter().all(|address| tried(*address).is_some()));
     let delay = tried(addresses.all[1]).unwrap() - began;
     assert!(delay >= STAGGER && delay < LONG / 3, "the second one began after {delay:?}");
-    // The silent one has not waited for its time, and is gone.
+    // The attempt on the silent address has ended before its timeout.
     wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
     assert!(!addresses.went_on.load(Ordering::Acquire));
 }
@@ -159,7 +159,7 @@ fn a_dead_family_does_not_keep_the_other_one_waiting() {
     let dead: Vec<_> = (1..=12).map(|number| format!("::{number}")).collect();
     let all: Vec<_> = dead.iter().map(String::as_str).chain(["192.0.2.1"]).collect();
     let addresses = Addresses::new(&all).listening(12, &listener);
-    // The twelve dead addresses before it would take three seconds.
+    // The twelve dead addresses before this address would take three seconds.
     dial(&addresses.dialer(), Instant::now() + 8 * STAGGER).unwrap();
 }
 
@@ -169,10 +169,10 @@ fn after_a_refusal_the_next_address_is_tried_at_once() {
     let names: Vec<_> = (1..=16).map(|i| format!("192.0.2.{i}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let addresses = (0..15).fold(Addresses::new(&names), Addresses::refusing).listening(15, &listener);
-    // If each refusal cost a stagger, this would not be enough.
+    // With one stagger per refusal, the time would not be enough.
     let within = 14 * STAGGER;
     dial(&addresses.dialer(), Instant::now() + within).unwrap();
-    // On a busy machine an attempt may begin after a later one.
+    // On a busy machine, an attempt may start after a later attempt.
     wait_until("each is tried", || addresses.attempts.lock().len() >= addresses.all.len());
     let mut tried = addresses.tried();
     tried.sort();
@@ -205,7 +205,7 @@ fn address_that_answered_is_tried_before_all_others() {
     let listener = listener();
     let alone = Addresses::new(&["192.0.2.17"]).listening(0, &listener).dialer();
     dial(&alone, far()).unwrap().1.answered();
-    // Sixteen silent addresses before it would take four seconds.
+    // Sixteen silent addresses before this address would take four seconds.
     let all: Vec<_> = (1..=17).map(|number| format!("192.0.2.{number}")).collect();
     let all = Addresses::new(&all.iter().map(String::as_str).collect::<Vec<_>>()).listening(16, &listener);
     let among_others = Dialer { remembered: alone.remembered.clone(), ..all.dialer() };

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::net::dial::{Cancelled, Network};
 
-/// A directory that goes with the test. A killed test leaves its directory, so no later process may get the same name.
+/// A temporary directory of a test. A killed test leaves its directory, so later processes use other names.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {

@@ -254,7 +254,7 @@ pub(crate) fn tls_error(error: &rustls::Error) -> Error {
             | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }),
         ) => untrusted(format!("the server's certificate is not accepted ({e}){}", provider::hint())),
         E::InvalidCertificate(e) if e.to_string().contains("CaUsedAsEndEntity") => untrusted(
-            "the server's certificate is not accepted: it is the self-signed certificate of an authority; trust this \
+            "the server's certificate is not accepted: a self-signed certificate of an authority; trust the \
              authority, or give the server a certificate that an authority has issued"
                 .to_owned(),
         ),

@@ -8,7 +8,7 @@
     target_os = "windows",
 )))]
 compile_error!(
-    "leasehold needs a clock that counts the time in suspend, and supports no such clock on this system: after suspend, \
-     a leader could keep a term that another candidate has taken over. CLOCK_MONOTONIC does not count suspend on \
+    "leasehold needs a clock that counts the time in which a machine is suspended, and supports no such clock on this \
+     system: after suspend, a leader could keep a term after a takeover. CLOCK_MONOTONIC does not count suspend on \
      FreeBSD, NetBSD and illumos. Supported are Linux, Android, OpenBSD, Apple's systems and Windows; see docs/SAFETY.md."
 );

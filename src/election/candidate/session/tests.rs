@@ -42,7 +42,7 @@ impl Scenario {
         self.candidacy.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH }, Side::Primary)
     }
 
-    /// The next request, whenever it comes.
+    /// Returns the next request after all waits.
     fn request(&mut self) -> StoreRequest {
         loop {
             match self.step() {
@@ -62,7 +62,7 @@ impl Scenario {
         self.handle(Input::Response(id, StoreResponse::Failed(StoreError::new(kind, "made up"))));
     }
 
-    /// A leader by a campaign with the number 5.
+    /// A leader that won campaign 5.
     fn leading() -> Self {
         let mut scenario = Self::campaigning(5, false);
         scenario.wins();
@@ -123,7 +123,7 @@ impl Scenario {
         std::iter::from_fn(|| self.effect()).map(|effect| format!("{effect:?}")).collect()
     }
 
-    /// How many effects contain this text. Takes all effects.
+    /// Takes all effects. Returns the number of effects that contain this text.
     fn count(&mut self, text: &str) -> usize {
         self.texts().iter().filter(|it| it.contains(text)).count()
     }
@@ -233,7 +233,7 @@ fn awaited_holder_is_logged_once_and_again_on_return() {
         counts.push(told(&mut scenario));
         scenario.hears_of_another(3);
         counts.push(told(&mut scenario));
-        // The same one: a program that asks again and again does not fill the log.
+        // The same leader is logged once, so that repeated campaigns do not fill the log.
         for id in 6..9 {
             scenario.handle(Input::Withdraw(id - 1));
             scenario.handle(Input::Campaign { id, once });
@@ -309,7 +309,7 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
         });
         assert_eq!(cancelled, expected);
     }
-    // An answer to another request is not one to this.
+    // An answer to another request does not count.
     scenario.answer_fails(renewal + 1, StoreErrorKind::Unavailable);
     assert!(scenario.candidacy.session().failures.last.is_none() && scenario.candidacy.session().in_flight.is_some());
 }
@@ -393,7 +393,7 @@ fn round_ends_with_a_failure_and_a_duplicate_answer_counts_once() {
     assert!(matches!(wanted[..], [Effect::RoundOver { campaign: 6, error: None }]), "{wanted:?}");
 }
 
-/// One whose probe is run by this test.
+/// A candidate whose probe is run by the test.
 fn probed() -> Scenario {
     Scenario::with(Config { is_probed: true, ..Config::default() })
 }

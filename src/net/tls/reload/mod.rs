@@ -167,7 +167,7 @@ impl ClientTls {
             ReadOutcome::Unchanged | ReadOutcome::StillRefused => {}
             ReadOutcome::Refused(why) => {
                 self.refusals.fetch_add(1, Ordering::Relaxed);
-                log_line!(warn, target: TLS, "tls: reload of the {what} failed, keeping the previous {what}: {why}");
+                log_line!(warn, target: TLS, "tls: reload of the {what} failed, keeping the old {what}: {why}");
             }
             ReadOutcome::Changed => {
                 match self.settings.client_config(files.authorities.value(), files.identity.value().as_ref()) {
@@ -178,7 +178,7 @@ impl ClientTls {
                         *current = CurrentTls { authorities, config, version: current.version + 1 };
                     }
                     // Each part has been checked alone before.
-                    Err(e) => log_line!(warn, target: TLS, "tls: new {what} unusable, keeping the previous one: {e}"),
+                    Err(e) => log_line!(warn, target: TLS, "tls: new {what} unusable, keeping the old {what}: {e}"),
                 }
             }
         }

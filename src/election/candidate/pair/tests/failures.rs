@@ -42,7 +42,7 @@ fn refusal_rejects_the_campaign_and_leaves_the_primary_free() {
     }
 }
 
-/// It is refused after the primary was taken for it.
+/// The secondary is refused after the primary was acquired.
 #[test]
 fn write_refusal_rejects_the_campaign_and_releases_the_primary() {
     let mut scenario = Scenario::campaigning();

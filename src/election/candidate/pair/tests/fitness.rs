@@ -59,7 +59,7 @@ fn unfit_while_waiting_for_the_secondary_releases_the_primary() {
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.holder(Primary), None);
     scenario.user(says(true));
-    // The pause of who is fit again.
+    // The delay after a recovery.
     scenario.pass(5 * SECOND);
     assert_eq!(scenario.holder(Primary), Some("me"));
 }
@@ -119,7 +119,7 @@ fn acquisition_too_late_for_progress_is_released_for_a_while() {
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 0);
     let writes = scenario.written.len();
     assert!(writes > 8 && writes < 60, "{writes}");
-    // One round of it is over. Both are given back by then.
+    // One round has ended. Both records are released by then.
     scenario.user(Input::Withdraw(1));
     scenario.user(Input::Campaign { id: 2, once: true });
     scenario.pass(60 * SECOND);
@@ -142,7 +142,7 @@ fn drain_held_by_one_record_alone_is_not_renewed() {
     scenario.renews_neither();
 }
 
-/// The holder has ended it, and its word is on its way.
+/// The holder has stepped down, and the step-down is queued.
 #[test]
 fn loss_before_a_step_down_notice_leaves_no_drain() {
     let mut scenario = Scenario::leading();

@@ -107,7 +107,7 @@ impl Scenario {
         }
     }
 
-    /// Goes on for so long.
+    /// Runs the pair for this duration.
     fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
@@ -123,7 +123,7 @@ impl Scenario {
         }
     }
 
-    /// Until a side waits: until when. `None` when it has finished, or the time is over.
+    /// Runs a side until the side waits. Returns the end of the wait, or `None` if the side has finished or the time is over.
     fn drive(&mut self, side: Side) -> Option<Moment> {
         self.drive_until(side, self.now + 3_600 * SECOND)
     }
@@ -203,7 +203,7 @@ impl Scenario {
         self.term.as_ref().is_some_and(|(deadline, _)| deadline.is_valid(self.now))
     }
 
-    /// The holder of the guard steps down.
+    /// Steps down as the holder of the guard.
     fn step_down(&mut self) {
         let (deadline, _) = self.term.as_ref().unwrap();
         deadline.end(self.now, StopReason::SteppedDown);
@@ -220,7 +220,7 @@ impl Scenario {
         assert_eq!(self.writes(), before, "neither is renewed");
     }
 
-    /// The guard is dropped.
+    /// Drops the guard.
     fn drop_guard(&mut self) {
         let (deadline, _) = self.term.take().unwrap();
         deadline.end(self.now, StopReason::Released);
@@ -292,7 +292,7 @@ fn loss_of_the_primary_while_waiting_restarts_the_campaign() {
     assert!(scenario.is_valid());
 }
 
-/// Its thread was held up, and has not noticed.
+/// The thread was delayed and has not noticed the expiry.
 #[test]
 fn win_after_the_primary_expired_is_no_term() {
     let mut scenario = Scenario::waiting();
@@ -331,7 +331,7 @@ fn write_that_does_not_extend_the_term_is_no_renewal() {
     let writes = scenario.tables[0].writes;
     scenario.pass(9 * SECOND);
     assert!(scenario.tables[0].writes > writes + 2);
-    // The primary's validity was the shorter one at most once.
+    // The validity of the primary was the shorter validity at most once.
     assert!(scenario.count(|effect| matches!(effect, Effect::Renewed(_))) <= 1);
 }
 
@@ -384,7 +384,7 @@ fn primary_is_released_if_the_secondary_does_not_answer() {
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Released)), 1);
 }
 
-/// Its release is under way, or has not been answered.
+/// The release is under way, or has no answer.
 #[test]
 fn new_campaign_takes_over_unreleased_records() {
     let mut scenario = Scenario::leading();
@@ -472,7 +472,7 @@ fn primary_is_released_if_the_secondary_stays_unwritable() {
     assert!(scenario.is_valid());
 }
 
-/// The clock is read, then the holder finds the term run out, and then the answer is heard of.
+/// The clock is read, then the holder finds the term expired, and then the answer is handled.
 #[test]
 fn expired_term_seen_by_its_holder_is_reported_as_over() {
     let mut scenario = Scenario::leading();
@@ -495,7 +495,7 @@ fn expired_term_seen_by_its_holder_is_reported_as_over() {
     scenario.renews_neither();
 }
 
-/// Its store does not return.
+/// The store does not return.
 #[test]
 fn the_thread_of_either_side_notices_that_the_term_has_run_out() {
     for side in Side::BOTH {
