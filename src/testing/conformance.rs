@@ -20,12 +20,12 @@
 //! impl InMemory {
 //!     fn write(&self, key: &str, base: Option<&VersionedRecord>, record: &LeaderElectionRecord) -> Result<VersionedRecord, StoreError> {
 //!         let (version, records) = &mut *self.0.lock().unwrap();
-//! Compare-and-swap on the observed version and record, or on an absent record.
+//!         // Compare-and-swap on the observed version and record, or on an absent record.
 //!         let current = records.get(key).map(|it| (it.version, &it.record));
 //!         if current != base.map(|it| (it.version, &it.record)) {
 //!             return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{key} has moved")));
 //!         }
-//! One counter for all keys, which never falls, not even after a deletion.
+//!         // One counter for all keys, which never falls, not even after a deletion.
 //!         *version += 1;
 //!         let uid = base.map_or_else(|| Some(version.to_string()), |base| base.record.uid.clone());
 //!         let observed = VersionedRecord::new(LeaderElectionRecord { uid, ..record.clone() }, *version, StoreData::none());

@@ -20,7 +20,7 @@
 //! );
 //! let outage = server.fault(Fault::status(503, "ServiceUnavailable", "etcd is away").first(3));
 //!
-//! … run the code under test with `server.url()` or `server.kubeconfig("me")` …
+//! // … run the code under test with `server.url()` or `server.kubeconfig("me")` …
 //!
 //! assert_eq!(outage.hits(), 0);
 //! assert!(server.requests().iter().all(|request| request.verb != Some(Verb::List)));

@@ -25,11 +25,11 @@ use crate::testing::wire::http::ServedResponse;
 /// use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 ///
 /// let server = ApiServer::start()?;
-/// The first renewal takes effect, but its response is lost.
+/// // The first renewal takes effect, but its response is lost.
 /// let lost = server.fault(
 ///     Fault::drop_after().verb(Verb::Update).resource(Resource::Leases).name("x").first(1),
 /// );
-/// … run the code under test …
+/// // … run the code under test …
 /// assert_eq!(lost.hits(), 0);
 /// # Ok::<(), std::io::Error>(())
 /// ```

@@ -24,7 +24,7 @@ use crate::testing::wire::signal::FlagSignal;
 ///
 /// let server = ApiServer::start()?;
 /// let outage = server.fault(Fault::status(503, "ServiceUnavailable", "shutting down"));
-/// … run the code under test …
+/// // … run the code under test …
 /// outage.remove();
 /// # Ok::<(), std::io::Error>(())
 /// ```
