@@ -3,6 +3,16 @@
 use std::fmt;
 
 /// A kind of object that the server stores.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::testing::{ApiServer, Resource};
+///
+/// let server = ApiServer::start()?;
+/// assert!(server.list(Resource::Leases, "default").is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Resource {
@@ -19,6 +29,14 @@ pub enum Resource {
 }
 
 /// The operation of a request, with the names of RBAC rules.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::testing::{Resource, User, Verb};
+///
+/// let reader = User::new("reader", "s3cret").grant(Verb::Get, Resource::Leases);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verb {

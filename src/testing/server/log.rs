@@ -11,6 +11,16 @@ use crate::testing::object::resource::{Resource, Verb};
 const KEPT: usize = 100_000;
 
 /// One request that reached the server, in order of arrival.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::testing::{ApiServer, Verb};
+///
+/// let server = ApiServer::start()?;
+/// assert!(!server.requests().iter().any(|request| request.verb == Some(Verb::Delete)));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestLog {

@@ -15,6 +15,15 @@ use crate::testing::wire::signal::FlagSignal;
 use crate::testing::wire::tls::Tls;
 
 /// The form in which a watch reports that its resource version is too old.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::testing::{ApiServer, ExpiredWatch};
+///
+/// let server = ApiServer::builder().expired_watch(ExpiredWatch::Status).start()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpiredWatch {

@@ -28,6 +28,15 @@ pub(crate) struct Preconditions {
 /// The content of a store at one moment.
 ///
 /// Input of [`ApiServer::restore`](crate::testing::ApiServer::restore). Cheap to clone.
+///
+/// # Examples
+///
+/// ```
+/// let server = leasehold::testing::ApiServer::start()?;
+/// let before = server.snapshot();
+/// server.restore(&before);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) revision: u64,
