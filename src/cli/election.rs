@@ -14,26 +14,26 @@ use super::password::{self, STORE_VARIABLE};
 #[derive(Debug, Args)]
 pub struct PlaceArgs {
     /// Kubeconfig file [default: KUBECONFIG, else in-cluster, else ~/.kube/config]
-    #[arg(long, value_name = "FILE", conflicts_with = "store", help_heading = "Where the lease is")]
+    #[arg(long, value_name = "FILE", conflicts_with = "store", help_heading = "Lease location")]
     pub kubeconfig: Option<String>,
     /// Context of the kubeconfig [default: the current context]
-    #[arg(long, value_name = "NAME", conflicts_with = "store", help_heading = "Where the lease is")]
+    #[arg(long, value_name = "NAME", conflicts_with = "store", help_heading = "Lease location")]
     pub context: Option<String>,
     /// Namespace of the lease [default: the namespace of the context]
-    #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "store", help_heading = "Where the lease is")]
+    #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "store", help_heading = "Lease location")]
     pub namespace: Option<String>,
     #[arg(
         long,
         value_name = "URL",
         help = format!("Store instead of a cluster: {STORE_URLS} [env: {STORE_VARIABLE}]"),
-        help_heading = "Where the lease is"
+        help_heading = "Lease location"
     )]
     store: Option<String>,
     /// File with the store's password, read before each login
-    #[arg(long, value_name = "PATH", conflicts_with = "password_command", help_heading = "Where the lease is")]
+    #[arg(long, value_name = "PATH", conflicts_with = "password_command", help_heading = "Lease location")]
     password_file: Option<PathBuf>,
     /// Program that prints the store's password, run before each login, without a shell
-    #[arg(long, value_name = "COMMAND", help_heading = "Where the lease is")]
+    #[arg(long, value_name = "COMMAND", help_heading = "Lease location")]
     password_command: Option<String>,
 }
 
@@ -57,14 +57,14 @@ pub struct ElectionArgs {
     /// Object that holds the record in a cluster [default: leases]
     ///
     /// One of leases, configmaps, endpoints, or two objects at once: configmapsleases, endpointsleases.
-    #[arg(long, value_name = "TYPE", conflicts_with = "store", help_heading = "Where the lease is")]
+    #[arg(long, value_name = "TYPE", conflicts_with = "store", help_heading = "Lease location")]
     pub lock_type: Option<ResourceLock>,
     /// Unique identity of this replica [default: host name and random bits]
     #[arg(long, visible_alias = "id", value_name = "ID", help_heading = "Election")]
     pub identity: Option<String>,
     /// Time after the last renewal until another replica may take over [default: 15s]
     ///
-    /// Unset ones of lease duration, renew deadline and retry period scale with the others.
+    /// If only some of lease duration, renew deadline and retry period are set, the others scale with the set ones.
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
     pub lease_duration: Option<Duration>,
     /// Time without a successful renewal until the leader stops leading [default: 10s]

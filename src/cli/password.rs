@@ -84,7 +84,7 @@ fn run(arguments: &[String], call: &CallContext) -> io::Result<String> {
     RUNNING.lock().iter_mut().for_each(|running| running.retain(|other| *other != id));
     match finished? {
         (status, password) if status.success() => Ok(password),
-        (status, _) => Err(io::Error::other(format!("{status}; run the program by hand to see its messages"))),
+        (status, _) => Err(io::Error::other(format!("{status}; run the program manually to see its messages"))),
     }
 }
 

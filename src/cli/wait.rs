@@ -16,7 +16,7 @@ use leasehold::util::one_line::OneLine;
 /// Wait for a leader, and print its identity
 ///
 /// The command ends as soon as a lease is held and has not expired, and prints the identity of the holder. The age of
-/// a record that is seen for the first time is unknown, so such a record counts as held: its holder may have crashed
+/// a record that is seen for the first time is unknown, so such a record counts as held. The holder may have crashed
 /// before another candidate could take over.
 ///
 /// A store that fails is tried again forever, with messages on stderr.

@@ -1,7 +1,7 @@
 //! The protocol as a pure state machine without I/O, threads or a clock.
 //!
 //! A driver gets the next [`Step`] from an [`Election`], performs the step, and reports the outcome with the current time.
-//! Drivers are a thread with a real store and clock, and simulations with thousands of virtual ones. The rules have the numbers
+//! One driver is a thread with a real store and clock. Simulations drive thousands of elections. The rules have the numbers
 //! and names of `docs/internals/PROTOCOL.md`.
 
 use std::collections::VecDeque;

@@ -46,7 +46,7 @@ pub(super) struct Open {
 /// The trust in an event of a watch.
 #[derive(PartialEq)]
 pub(super) enum WatchTrust {
-    /// The event is used.
+    /// The election applies the event.
     Believed,
     /// A read must confirm the event.
     Unconfirmed,

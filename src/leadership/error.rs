@@ -90,7 +90,8 @@ impl fmt::Display for Error {
             Self::Cluster(error) => write!(f, "cannot use the cluster: {error}"),
             Self::Store(error) => error.fmt(f),
             Self::Busy => f.write_str(
-                "cannot start a campaign: the elector already has a campaign or a guard; drop that one, or use another elector",
+                "cannot start a campaign: the elector already has a campaign or a guard; drop the campaign or guard, \
+                 or use another elector",
             ),
             Self::Stopped => f.write_str("the elector was stopped"),
             Self::Withdrawn => f.write_str("the campaign was withdrawn"),

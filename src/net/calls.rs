@@ -296,7 +296,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Runs a call that used a connection, cancelled before its end or not, and returns its outcome and the number of connections in the pool.
+    /// Ends a call that used a connection. If `cancels`, cancels the call first. Returns the outcome and the pool size.
     fn end<const O: bool>(
         answer: Result<(), TestFailure<O>>,
         timeout: Duration,

@@ -121,7 +121,7 @@ mod tests {
         let (code, body) = parse(b"HTTP/1.0 400 Bad Request\r\ncontent-length: 2\r\nA: b\r\n\r\n{}x").unwrap();
         assert_eq!((code, &body[..]), (400, &b"{}"[..]));
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
-        // Without its length an answer ends where the connection does, as those of etcd 3.4.
+        // An answer without a length ends with the connection. The refusals of etcd 3.4 have no length.
         assert_eq!(parse(b"HTTP/1.0 401 No\r\n\r\n{}").unwrap(), (401, b"{}".to_vec()));
         for end in 0..whole.len() {
             assert!(parse(&whole[..end]).is_err() && !is_whole(&whole[..end]), "cut at {end}");

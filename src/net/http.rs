@@ -29,7 +29,7 @@ pub(crate) const MAX_BODY: u64 = 4 * 1024 * 1024;
 /// The characters of a message of the HTTP library that go into an error.
 const MAX_TEXT: usize = 300;
 
-/// An HTTP agent and its one connection, which are shut down together. One call has it at a time.
+/// An HTTP agent and its one connection, which are shut down together. Only one call uses the agent at a time.
 pub(crate) struct AgentHandle {
     pub(crate) agent: Agent,
     /// The versions of the files that the connection was opened with.
@@ -37,7 +37,7 @@ pub(crate) struct AgentHandle {
     pub(crate) call: CurrentCall,
 }
 
-/// The call that an agent is used for, as its connector has to know it.
+/// The interrupter of the call that uses an agent. The connector of the agent needs the interrupter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CurrentCall(Arc<Mutex<Interrupter>>);
 
@@ -84,7 +84,7 @@ pub(crate) trait HttpSocket: Send + Sync + 'static {
 /// A connection as ureq uses it: credentials are inserted here, just before the bytes are sent.
 ///
 /// A load balancer or an API server may close an idle connection at any time, even while a request is being sent. The client
-/// then cannot know if the request arrived, but such a failure is no sign of trouble.
+/// then cannot know if the request arrived, but such a failure does not mean that the server is in trouble.
 pub(crate) struct HttpTransport<S> {
     socket: S,
     input: LazyBuffers,

@@ -32,7 +32,7 @@ struct Sending {
 
 /// The header lines that the HTTP library does not get.
 struct Hidden {
-    /// The line that the HTTP library gets instead, with the end of the previous line.
+    /// The header line that the HTTP library gets instead of `lines`. Starts with the line break of the previous line.
     mask: Vec<u8>,
     lines: Vec<u8>,
     /// The number of bytes of the credentials in `lines`.

@@ -235,7 +235,7 @@ impl fmt::Display for Unhealthy {
         match self {
             Self::GuardNotDropped { over_for } => write!(
                 f,
-                "the term ended {} ago and its guard still exists: protected work does not end",
+                "the term ended {} ago and its guard still exists: protected work has not ended",
                 in_millis(*over_for)
             ),
             Self::NoProgress { over_for } => write!(

@@ -326,7 +326,7 @@ fn any_record_round_trips(table: &Table) {
     for record in records {
         base = table.update(&base, &record).expect("an update");
         let expected = LeaderElectionRecord { uid: base.record.uid.clone(), ..record };
-        assert_eq!(base.record, expected, "as the write returned it");
+        assert_eq!(base.record, expected, "the read record is not the record that the write returned");
         assert_eq!(table.get(&table.key).expect("a record").record, expected);
     }
 }
@@ -391,7 +391,7 @@ fn concurrent_writes_are_serialized(table: &Table) {
             threads.spawn(move || count_up(identity));
         }
     });
-    assert_eq!(table.get(&table.key).expect("a record").record.lease_transitions, Some(40), "no write was lost");
+    assert_eq!(table.get(&table.key).expect("a record").record.lease_transitions, Some(40), "a write was lost");
 }
 
 fn call_without_time_ends(table: &Table) {
@@ -465,7 +465,9 @@ fn watch_resumes_after_its_cursor(table: &Table) {
         cursor(tells)
     });
     table.delete();
-    table.watching(scope, again.as_ref(), |tells| assert!(next(tells).1.is_none(), "the deletion"));
+    table.watching(scope, again.as_ref(), |tells| {
+        assert!(next(tells).1.is_none(), "the watch did not deliver the deletion")
+    });
 }
 
 fn watch_of_all_delivers_all_keys(table: &Table) {

@@ -5,11 +5,11 @@ use std::cell::Cell;
 
 use leasehold::fuzzing::Target;
 
-/// What each byte of the input may take at one time. A JSON object of one member, which takes seven bytes of text, is a
+/// Maximum memory at one time, for each byte of input. A JSON object with one member has seven bytes of text and is a
 /// whole node of a B-tree in memory.
 const PEAK_PER_BYTE: usize = 160;
 
-/// The same for all that is allocated from beginning to end, freed or not: who copies the rest of the input for each
+/// Maximum total of all allocations, including freed ones, for each byte of input. A parser that copies the rest for each
 /// line exceeds it.
 const TOTAL_PER_BYTE: usize = 640;
 
@@ -23,7 +23,7 @@ struct Count {
     total: usize,
 }
 
-/// What a run has allocated, in bytes.
+/// The bytes that a run has allocated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allocated {
     /// At most at one time.

@@ -2,7 +2,7 @@
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-/// Whoever trusts it trusts what it has issued.
+/// A certificate authority, which issues the certificates of a test.
 pub struct Authority {
     pub pem: String,
     issuer: Issuer<'static, KeyPair>,

@@ -1,4 +1,4 @@
-//! One face for both servers: what a test of behaviour needs of a cluster.
+//! A common interface to both API servers, for tests of behavior.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +59,7 @@ impl Cluster {
         Cluster::new(Server::InMemory { server: Box::new(server), kubeconfigs }, test)
     }
 
-    /// `None`, said aloud, where the real server is not built.
+    /// Returns `None` and reports a skipped test if the real server is not built.
     pub fn real(test: &str) -> Option<Cluster> {
         Some(Cluster::new(Server::Real(Real::shared()?), test))
     }
@@ -101,7 +101,7 @@ impl Cluster {
         self.builder(identity).start_with_client(self.client("candidate")).expect("an elector")
     }
 
-    // ---- the operator's hand ----
+    // ---- changes by an operator ----
 
     pub fn lease(&self) -> Option<Value> {
         match self.request(Method::Get, true, None) {
@@ -133,7 +133,7 @@ impl Cluster {
         self.request(Method::Post, false, Some(&lease)).expect("a lease made by hand")
     }
 
-    /// Edits the current lease, as `kubectl edit` does, as often as it takes.
+    /// Edits the current lease, as `kubectl edit` does, and retries after conflicts.
     pub fn edit(&self, change: impl Fn(&mut Value)) -> Value {
         loop {
             let mut lease = self.lease().expect("a lease to edit");

@@ -1,4 +1,4 @@
-//! The command `leasehold` in processes of its own, and what it runs.
+//! Processes of the command `leasehold`, and the commands that these processes run.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use super::cluster::{Cluster, NAMESPACE};
 use super::run::Run;
 use super::{SOON, marked, scratch, wait_for};
 
-/// Where several `leasehold run` compete for one lease, and what their commands write.
+/// Several `leasehold run` that compete for one lease, and the output of their commands.
 pub struct Arena {
     place: Vec<OsString>,
     flags: Vec<String>,
@@ -64,7 +64,7 @@ impl Arena {
         Self { place, flags: flags.iter().map(|&flag| flag.to_owned()).collect(), scratch, stamps, mark }
     }
 
-    /// Has commands write where those of others do, too.
+    /// Makes the commands write their stamps into the file `stamps` of another arena.
     pub fn with_stamps(mut self, stamps: &Path) -> Self {
         stamps.clone_into(&mut self.stamps);
         self
@@ -74,7 +74,7 @@ impl Arena {
         self.scratch.path().join(name)
     }
 
-    /// `leasehold run` with these flags, to which `--` and what is to be run belong.
+    /// `leasehold run` with these flags, which include `--` and the command to run.
     pub fn command(&self, flags: &[&str]) -> Command {
         let mut command = leasehold();
         self.mark(&mut command);
@@ -91,7 +91,7 @@ impl Arena {
         outer
     }
 
-    /// What this starts is found by that.
+    /// Marks the processes that `command` starts, so that the test can find them.
     pub fn mark(&self, command: &mut Command) {
         command.env(MARK, &self.mark);
     }
@@ -100,7 +100,7 @@ impl Arena {
         Run::of(self.command(flags).stdin(Stdio::null()))
     }
 
-    /// With no signal ignored: whoever runs the tests may have had some.
+    /// Starts `leasehold run` without ignored signals, because the test process may have inherited ignored signals.
     pub fn run_with_signals(&self, flags: &[&str]) -> Run {
         Run::of(&mut self.command_under(&["env", "--default-signal"], flags))
     }
@@ -151,12 +151,12 @@ impl Arena {
         wait_for(what, || self.stamps().into_iter().find(&wanted))
     }
 
-    /// That no two commands work at a time, and that tokens grow. Gives how many have worked.
+    /// Asserts that no two commands work at the same time, and that tokens grow. Returns the number of commands.
     pub fn assert_one_at_a_time(&self) -> usize {
         self.assert_one_at_a_time_but_for(&[])
     }
 
-    /// The same, but for what is written within 50 ms of these moments, when all of a tree was continued.
+    /// The same, except for stamps within 50 ms of these moments, at which all processes of a tree were continued.
     pub fn assert_one_at_a_time_but_for(&self, continued: &[f64]) -> usize {
         let mut terms = BTreeMap::<u64, (f64, f64)>::new();
         for Stamp { token, mono, .. } in self.stamps() {
@@ -175,7 +175,7 @@ impl Arena {
         terms.len()
     }
 
-    /// All processes that were started here, but for this one.
+    /// All processes that this test started, except this process.
     pub fn processes(&self) -> Vec<Pid> {
         marked::processes(MARK, &self.mark)
     }
@@ -195,7 +195,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // What a test that fails leaves.
+        // Ends the processes that a failed test has left behind.
         marked::end(MARK, &self.mark, SOON);
     }
 }
@@ -209,7 +209,7 @@ impl Stamp {
     }
 }
 
-/// The command, untouched by what the environment says of clusters and logs.
+/// The command, without the environment variables for clusters and logs.
 pub fn leasehold() -> Command {
     untouched(env!("CARGO_BIN_EXE_leasehold"))
 }
@@ -229,7 +229,7 @@ fn numbers(directory: impl AsRef<Path>) -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Who is started by a process: by all of its threads.
+/// Returns the child processes of all threads of a process.
 pub fn children(pid: Pid) -> Vec<Pid> {
     let pid = pid.as_raw_nonzero();
     let lists = numbers(format!("/proc/{pid}/task"))
@@ -259,7 +259,7 @@ impl Run {
         wait_for("a guardian", || children(self.pid).first().copied())
     }
 
-    /// What waits to become the command when it is to start.
+    /// The process that waits for the start, and then becomes the command.
     pub fn prepared(&self) -> Pid {
         let guardian = self.guardian();
         wait_for("a process that waits", || children(guardian).into_iter().find(|&child| is_prepared(child)))

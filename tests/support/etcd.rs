@@ -1,4 +1,4 @@
-//! A real etcd, of one member or of three, by itself: the one that is built into the tests' API server.
+//! A real etcd with one or three members: the etcd that is built into the tests' API server, run without the API server.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use super::server::{Scratch, Server, free_port};
 use super::{SOON, is_built};
 use crate::is_a_server;
 
-/// The members of a cluster, which end with this, and with the test process, however that ends.
+/// The members of a cluster. They end when this value is dropped, and when the test process ends or is killed.
 pub struct Etcd {
     pub members: Vec<Member>,
     pub dir: Arc<Scratch>,
@@ -51,7 +51,7 @@ impl Etcd {
                 let (client_url, peer_url) =
                     (format!("{scheme}://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
                 let mut arguments = vec![program.display().to_string()];
-                // One that is built in is a command of the program that it is built into.
+                // A built-in etcd is a subcommand of the program `apiserver`.
                 arguments.extend(program.ends_with("apiserver").then(|| "etcd".to_owned()));
                 arguments.extend([
                     format!("--name=m{number}"),
@@ -64,7 +64,7 @@ impl Etcd {
                     // Tests outlive no power cut, and a slow disk must not make them flaky.
                     "--unsafe-no-fsync=true".to_owned(),
                     "--log-level=error".to_owned(),
-                    // Logins cost next to nothing then.
+                    // The minimum cost keeps logins fast.
                     "--bcrypt-cost=4".to_owned(),
                 ]);
                 arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
@@ -72,7 +72,7 @@ impl Etcd {
                 let mut server = Server::new(&dir, &log, client, arguments, move |server| match scheme {
                     // It listens when it is ready.
                     "https" => TcpStream::connect(("127.0.0.1", server.port())).is_ok(),
-                    // With users it says that it wants one.
+                    // If users are enabled, etcd answers that a user is required.
                     _ => post(server.port(), "", "/v3/kv/range", &json!({ "key": base64("nothing") }))
                         .is_some_and(|answer| !answer["header"].is_null() || answer["code"] == 3),
                 });
@@ -86,7 +86,7 @@ impl Etcd {
         })
     }
 
-    /// A cluster of one member that wants certificates of `authority`. Writes its own into `directory`, beside `ca.crt`.
+    /// A cluster of one member that requires client certificates of `authority`. Writes its certificate into `directory`.
     pub fn start_with_certificates(authority: &Authority, directory: &Path) -> Option<Etcd> {
         let server = authority.issue("127.0.0.1");
         let file = |name: &str, text: &str| {
@@ -129,7 +129,7 @@ impl Etcd {
         self.post("/v3/kv/put", &json!({ "key": base64(key), "value": base64(value) }));
     }
 
-    /// What stands under a key.
+    /// Returns the value of a key.
     pub fn value(&self, key: &str) -> Option<String> {
         let answer = self.post("/v3/kv/range", &json!({ "key": base64(key) }));
         let value = answer["kvs"][0]["value"].as_str()?;
@@ -182,7 +182,7 @@ impl Etcd {
     }
 }
 
-/// That of the user jobs.
+/// The password of the user `jobs`.
 pub const PASSWORD: &str = "password-of-jobs-1";
 
 impl Member {

@@ -1,12 +1,12 @@
-//! Whether there was never more than one leader, by what the candidates printed.
+//! Checks that there was never more than one leader, from the lines that the candidates printed.
 //!
 //! A candidate stamps a `leading` line first, then asks whether it leads, and prints the line if so. Its term was valid
 //! when it asked, which is not before the stamp; and since a term that is over never comes back, it was valid at the
 //! stamp too, and at every moment since the term's first line. So a term is the time between its first and its last
 //! stamp, and two of them that share a moment were two leaders at that moment. There is no excuse for that: however long
-//! a process stands still between its check and its print, its line says no more than what was so at the stamp.
+//! a process is stopped between its check and its print, its line only describes the time of the stamp.
 //!
-//! `started_leading` is no such statement, for it is stamped after the term was won.
+//! A `started_leading` line does not count, because it is stamped after the term was won.
 
 use std::collections::HashMap;
 
@@ -28,9 +28,9 @@ pub struct History {
     /// In the order in which they began.
     pub terms: Vec<Term>,
     pub heartbeats: usize,
-    /// Two that led at one moment.
+    /// Pairs of terms that were valid at the same moment.
     pub overlaps: Vec<(Term, Term)>,
-    /// Two of which the later one's token is not the greater one.
+    /// Pairs of terms in which the later term does not have the greater token.
     pub disorder: Vec<(Term, Term)>,
 }
 
@@ -60,7 +60,7 @@ impl History {
     }
 }
 
-/// A term may outlast several others: each is held against whoever has led longest so far.
+/// A term may outlast several later terms, so each term is compared with the term that has ended last so far.
 fn overlaps(terms: &[Term]) -> Vec<(Term, Term)> {
     let mut found = Vec::new();
     let mut longest: Option<&Term> = None;

@@ -49,7 +49,7 @@ struct Piece {
 
 enum What {
     Bytes(Vec<u8>),
-    /// The other end has nothing more to say.
+    /// The other end has sent its last byte.
     Last,
     /// The other end is gone.
     Reset,
@@ -82,7 +82,7 @@ impl Far {
         self.shared.opened.load(Ordering::SeqCst)
     }
 
-    /// The server closes every connection now. Whoever uses them knows that half a round trip later.
+    /// Closes every connection on the server's side. The clients receive the close half a round trip later.
     pub fn close_connections(&self) {
         for link in self.shared.links() {
             let _ = link.server.shutdown(Shutdown::Both);
@@ -157,9 +157,9 @@ impl Shared {
         Piece { arrives_at: Instant::now() + self.round_trip / 2, link: Arc::clone(link), to, what }
     }
 
-    /// Delivers everything, on all connections: what was sent first arrives first, for all of it takes as long.
+    /// Delivers the bytes of all connections in the order of sending, because all bytes have the same delay.
     fn deliver(&self, under_way: &Receiver<Piece>, answers: &Sender<Piece>) {
-        // The line has no end by itself, for this thread answers on it.
+        // The channel never disconnects, because this function holds a sender.
         while !self.over.load(Ordering::SeqCst) {
             let Ok(Piece { arrives_at, link, to, what }) = under_way.recv_timeout(Duration::from_millis(100)) else {
                 continue;

@@ -1,4 +1,4 @@
-//! What befell the candidates, and when: counted, and kept beside what they said.
+//! The faults of the candidates and their times, counted and stored beside the candidates' lines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Journal {
         faults
     }
 
-    /// Writes all of it to a file, in the order of time. The next run overwrites that of one that did not fail.
+    /// Writes all of it to a file, in the order of time. The next run overwrites the file of a successful run.
     pub fn keep(&self, lines: &[Line], failed: bool) {
         let entries = self.entries.lock();
         let befell = entries.iter().map(|entry| (entry.mono, format!("        {}", entry.text)));

@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// What such an object says of who leads.
+    /// Returns the record in such an object.
     pub fn record(self, object: &Value) -> Value {
         match self {
             Kind::Lease => object["spec"].clone(),

@@ -1,26 +1,26 @@
-//! The limit that the documentation names: work that was past its check when the process was stopped.
+//! A documented limit: a process was stopped after its check and before its work.
 //!
-//! By its stamp such a line is true (see [`super::exclusion`]), but it comes out after the process was continued, when
-//! another may lead. No library can keep it back; who receives it refuses it by its token. What a library can do is that
-//! there is never a second one: a process that wakes past its term fails its next check. So a late line is one of a
-//! process that was stopped, stamped before that, heard after it was continued, in another's term.
+//! The stamp of such a line is correct (see [`super::exclusion`]), but the line is printed after the process continues, when
+//! another candidate may lead. No library can prevent the line; the receiver rejects its token. The library guarantees that
+//! there is no second late line, because a process that continues after its term fails its next check. A late line is from a
+//! process that was stopped: stamped before the stop, received after the process was continued, in another candidate's term.
 
 use super::exclusion::History;
 use super::process::Line;
 
-/// That a candidate's process was stopped for a while.
+/// A time during which a candidate's process was stopped.
 #[derive(Clone, Debug)]
 pub struct Suspension {
     pub identity: String,
-    /// A time at which it did nothing any more.
+    /// A time at which the process was already stopped.
     pub stopped_at: f64,
-    /// A time at which it still did nothing.
+    /// A time at which the process was still stopped.
     pub continued_at: f64,
-    /// How many lines were heard of all candidates before it was continued.
+    /// The number of lines received from all candidates before the process was continued.
     pub heard: usize,
 }
 
-/// How many lines came out of that process when it was too late.
+/// Returns the number of late lines of the stopped process.
 pub fn lines(lines: &[Line], history: &History, suspension: &Suspension) -> usize {
     let late = lines[suspension.heard..].iter().filter(|line| {
         line.event == "leading" && line.identity == suspension.identity && line.mono <= suspension.stopped_at

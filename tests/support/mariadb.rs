@@ -82,7 +82,7 @@ impl SqlServer for MariaDb {
         let server = Server::new(&Arc::new(scratch), "log", port, arguments, |server| {
             let Ok(mut connection) = UnixStream::connect(server.scratch().file(SOCKET)) else { return false };
             connection.set_read_timeout(Some(SOON)).expect("a time-out");
-            // It speaks first, when it is ready.
+            // A ready server sends the first packet.
             connection.read_exact(&mut [0]).is_ok()
         });
         let mut mariadb = MariaDb { server, client: programs.client };
@@ -104,7 +104,7 @@ impl SqlServer for MariaDb {
         let sql = format!("SELECT id FROM information_schema.processlist WHERE db = '{database}'");
         let connections = self.query(&sql);
         for id in connections.lines() {
-            // One that has ended by itself is not there to be ended.
+            // The connection may already have ended, so errors are ignored.
             self.client("mysql").args(["-e", &format!("KILL {id}")]).output().expect("a client");
         }
         connections.lines().count()
@@ -137,5 +137,5 @@ impl MariaDb {
 
 const SOCKET: &str = "socket";
 
-/// The least. Data are written with it and read with it.
+/// The minimum. The data must be created and used with the same value.
 const LOG_FILE_SIZE: &str = "innodb_log_file_size=4M";

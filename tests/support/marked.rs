@@ -1,4 +1,4 @@
-//! Processes by a variable that they were started with, also those that have left whoever started them.
+//! Finds processes by an environment variable, even after they have left their parent.
 
 use std::fs;
 use std::thread;
@@ -18,7 +18,7 @@ pub fn processes(variable: &str, value: &str) -> Vec<Pid> {
     numbers.filter(|&pid| is_marked(pid)).filter_map(Pid::from_raw).collect()
 }
 
-/// Ends them, and what they start meanwhile.
+/// Kills the processes, and the processes that they start during the search.
 pub fn end(variable: &str, value: &str, limit: Duration) {
     let until = Instant::now() + limit;
     loop {

@@ -1,4 +1,4 @@
-//! A store in memory whose every verb can be made to fail, to wait and to hang.
+//! A store in memory. Tests can make each of its operations fail, wait or hang.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::SOON;
 
-/// What any number of candidates are connected to; of whatever key, it is one record.
+/// One record for any number of candidates. Every key refers to this record.
 #[derive(Clone, Default)]
 pub struct Memory(Arc<Inner>);
 
@@ -46,7 +46,7 @@ impl Memory {
         state.record.clone().map(|record| VersionedRecord::new(record, state.version, StoreData::none()))
     }
 
-    /// Changes what stands there by hand, in an object that is made if there is none.
+    /// Changes the record like an operator. Creates the record if there is none.
     pub fn edit(&self, change: impl FnOnce(&mut LeaderElectionRecord)) {
         let mut state = self.0.state.lock();
         state.version += 1;
@@ -58,7 +58,7 @@ impl Memory {
         change(record);
     }
 
-    /// Makes this the holder, for so many seconds, by hand.
+    /// Sets the holder and the duration in seconds, like an operator.
     pub fn give_to(&self, holder: &str, seconds: i32) {
         self.edit(|record| {
             record.holder_identity = Some(holder.into());
@@ -101,7 +101,7 @@ impl Connection {
         Self::named(memory, "the test's record")
     }
 
-    /// One that is told from others in a log.
+    /// Creates a connection with a name for the log.
     pub fn named(memory: &Memory, name: &str) -> Self {
         Self { memory: memory.clone(), is_cut_off: false, name: name.to_owned() }
     }

@@ -1,4 +1,4 @@
-//! What several test binaries share; each uses a part of it.
+//! Code that several test binaries share. Each binary uses a part.
 #![allow(dead_code)]
 
 pub mod authority;
@@ -34,10 +34,10 @@ use crossbeam_channel::RecvTimeoutError;
 use leasehold::{LeaderGuard, StopReason};
 use tempfile::TempDir;
 
-/// Long enough for anything that is to happen soon on a slow and noisy machine.
+/// Long enough for anything that must happen soon, even on a slow and busy machine.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// Long enough, on such a machine, for what takes milliseconds and is documented as happening at once.
+/// Long enough, even on a slow machine, for operations that take milliseconds and are documented as immediate.
 pub const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Long enough to see that something does not happen.
@@ -123,7 +123,7 @@ pub fn skip(missing: &str, needed_by: &str, remedy: &str) {
     }
 }
 
-/// Says something that shows also when the test passes: the harness shows what is printed only when it fails.
+/// Prints a line even if the test passes. The harness shows normal output only if the test fails.
 pub fn say_aloud(what: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{what}");

@@ -31,7 +31,7 @@ impl PgBouncer {
             "unix_socket_dir=",
             "auth_type=scram-sha-256",
             &format!("auth_file={users}"),
-            // Who is not in the file is looked up by this user.
+            // PgBouncer uses this user to look up users that are not in the file.
             "auth_user=postgres",
         ];
         for setting in ours.iter().chain(settings) {

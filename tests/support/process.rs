@@ -1,4 +1,4 @@
-//! Candidates as processes of their own: the `leader_election` example, and what it prints.
+//! Candidates in separate processes: the `leader_election` example and its output.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -42,9 +42,9 @@ pub fn mono() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Where candidates for one lease appear, and everything that they said.
+/// The candidates for one lease, and all lines that they printed.
 pub struct Stage {
-    /// Of a cluster, or where else the records are, as flags.
+    /// The flags that select the cluster or another store.
     place: Vec<OsString>,
     lease: String,
     flags: Vec<String>,
@@ -53,7 +53,7 @@ pub struct Stage {
 
 #[derive(Default)]
 struct Said {
-    /// In order of arrival: that of each candidate, but not strictly that of `mono` between them.
+    /// In order of arrival. Lines of one candidate are in the order of `mono`; lines of different candidates may not be.
     lines: Mutex<Vec<Line>>,
     more: Condvar,
 }
@@ -81,12 +81,12 @@ impl Stage {
         self.candidate_at(&self.place, id)
     }
 
-    /// A candidate that reaches the server in a way of its own.
+    /// A candidate that connects to the server with this kubeconfig.
     pub fn candidate_by_way_of(&self, kubeconfig: &Path, id: &str) -> Candidate {
         self.candidate_at(&in_cluster(kubeconfig), id)
     }
 
-    /// A candidate that reaches the store in a way of its own.
+    /// A candidate that connects to the store with this URL.
     pub fn candidate_on_store(&self, url: &str, id: &str) -> Candidate {
         self.candidate_at(&on_store(url), id)
     }
@@ -107,17 +107,17 @@ impl Stage {
         self.said.lines.lock().clone()
     }
 
-    /// How many lines were heard so far: what is heard from now on is found from there on in [`Stage::lines`].
+    /// The number of lines received so far. Later lines have this index or a higher one in [`Stage::lines`].
     pub fn heard(&self) -> usize {
         self.said.lines.lock().len()
     }
 
-    /// The last that was said by a leader.
+    /// The last line that a leader printed.
     pub fn last_heartbeat(&self) -> Option<Line> {
         self.said.lines.lock().iter().rfind(|line| line.event == "leading").cloned()
     }
 
-    /// The first line that is wanted, from whomever, as soon as it is there.
+    /// Waits for the first line that `wanted` accepts, from any candidate.
     pub fn wait_for(&self, what: &str, wanted: impl Fn(&Line) -> bool) -> Line {
         let found = self.said.wait_for(0, wanted).map(|(_, line)| line);
         found.unwrap_or_else(|| panic!("{what}: not among {:#?}", without_heartbeats(self.lines())))
@@ -169,19 +169,19 @@ fn on_store(url: &str) -> Vec<OsString> {
     vec!["--store".into(), url.into()]
 }
 
-/// For messages: heartbeats say little and are many.
+/// Removes the many heartbeats, for shorter messages.
 fn without_heartbeats(lines: Vec<Line>) -> Vec<Line> {
     lines.into_iter().filter(|line| line.event != "leading").collect()
 }
 
-/// A candidate in a process of its own, which ends with this at the latest.
+/// A candidate in its own process. The process ends at the latest when this value is dropped.
 pub struct Candidate {
     pub id: String,
     run: Run,
     said: Arc<Said>,
-    /// How much had been said when it began.
+    /// The number of lines received before the start of the candidate.
     born: usize,
-    /// Where in all that was said this candidate's next line is looked for.
+    /// The index from which this candidate's next line is searched.
     heard: Cell<usize>,
 }
 
@@ -198,7 +198,7 @@ impl Candidate {
         let born = said.lines.lock().len();
         let tells = Arc::clone(said);
         let run = Run::telling(command.stdin(Stdio::null()), move |line| {
-            // Who is killed may leave half a line behind.
+            // A killed process may leave an incomplete line.
             if let Ok(line) = serde_json::from_str(line) {
                 tells.say(line);
             }
@@ -232,7 +232,7 @@ impl Candidate {
         assert!(self.run.is_running(), "{} ended by itself: {}", self.id, self.errors());
     }
 
-    /// Ends it without a chance to do anything about it, and hears the last that it had said.
+    /// Kills the process with SIGKILL, and returns its last lines.
     pub fn kill(self) -> Vec<Line> {
         self.run.kill();
         lines_of(&self.said, self.born, &self.id)
@@ -253,7 +253,7 @@ pub fn run(flags: &[&str]) -> Ended {
     Run::of(example("leader_election").args(flags).stdin(Stdio::null())).end()
 }
 
-/// An example's program, untouched by what the environment says of clusters and logs.
+/// The program of an example, without the environment variables for clusters and logs.
 pub fn example(name: &'static str) -> Command {
     static PROGRAMS: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
     let mut command = Command::new(PROGRAMS.lock().entry(name).or_insert_with(|| built_example(name)));
@@ -264,7 +264,7 @@ pub fn example(name: &'static str) -> Command {
 }
 
 /// `cargo test` builds the examples beside the tests. `cargo test --test …` does not, and then an older one may lie
-/// there, which would test what is no more.
+/// there, and the test would run outdated code.
 fn built_example(name: &str) -> PathBuf {
     let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let this = std::env::current_exe().expect("the path of this test");

@@ -10,14 +10,14 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::{Condvar, Mutex};
 
-/// What the proxy does with connections and bytes.
+/// The behavior of the proxy.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Faults {
     Fair,
     /// Connections are closed, and new ones too.
     Cut,
     /// Connections stay open on the candidate's side, but nothing comes through any more, ever: the server has forgotten
-    /// them. New ones fare no better.
+    /// them. New connections behave the same.
     BlackHole,
     /// What the candidate sends is held back, and delivered afterwards, even if the candidate has long given up.
     RequestsHeldBack,
@@ -121,7 +121,7 @@ impl Shared {
             let server = match state.faults {
                 Faults::Cut => continue,
                 Faults::BlackHole => None,
-                // The server is on this machine: who listens there answers at once, even a process that was stopped.
+                // The server is on this machine, so the system accepts a connection immediately, even for a stopped process.
                 _ => match TcpStream::connect(self.server) {
                     Ok(server) => Some(server),
                     Err(_) => continue,
@@ -162,7 +162,7 @@ impl Shared {
         }
     }
 
-    /// Waits as long as bytes, and the end of them, are held back. False when they are lost.
+    /// Waits while bytes and the end of the stream are held back. Returns `false` if the bytes are lost.
     fn passes(&self, link: &Link, direction: Direction) -> bool {
         let mut state = self.state.lock();
         loop {

@@ -82,7 +82,7 @@ impl Real {
 impl Drop for Real {
     /// Only servers of a test's own are dropped: the shared one ends with its input, at the end of the process.
     fn drop(&mut self) {
-        // The end of input ends the launcher; killed outright it would still take its children along.
+        // The launcher ends at the end of its input. If the launcher is killed, its children end too.
         let _ = writeln!(self.pipes.get_mut().0, "stop kube-apiserver");
         let _ = self._launcher.kill();
         let _ = self._launcher.wait();

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use super::process::mono;
 use super::{SOON, wait_or_explain, wait_until};
 
-/// A process, which ends with this at the latest.
+/// A process, which ends at the latest when this value is dropped.
 pub struct Run {
     pub pid: Pid,
     child: Child,
@@ -91,7 +91,7 @@ impl Run {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for it to end by itself, whatever it leaves behind. `None` when a signal ended it.
+    /// Waits for the process to exit, but not for its children. Returns `None` if a signal ended the process.
     pub fn code(mut self) -> Option<i32> {
         self.wait().code()
     }
@@ -108,7 +108,7 @@ impl Run {
     /// Waits for it to end by itself, and until all of its output is read.
     pub fn status(&mut self) -> ExitStatus {
         let status = self.wait();
-        // What it leaves behind may hold these.
+        // Processes that the process leaves behind may keep its output open.
         let until = Instant::now() + SOON;
         while !self.readers.iter().all(JoinHandle::is_finished) {
             assert!(Instant::now() < until, "something of it is left: {}", self.errors());
@@ -117,7 +117,7 @@ impl Run {
         status
     }
 
-    /// Ends it without a chance to do anything about it, and waits until all of its output is read.
+    /// Kills the process with SIGKILL, and waits until all of its output is read.
     pub fn kill(mut self) -> Ended {
         self.child.kill().expect("it can be killed");
         self.end()

@@ -33,7 +33,7 @@ struct Running {
     server: u32,
 }
 
-/// A shell, for it can do what this crate's tests cannot without unsafe code: end a process with the one that began it.
+/// A shell script that ends a process together with its parent. Rust tests cannot do this without unsafe code.
 const UNTIL_THE_END_OF_INPUT: &str = include_str!("server.sh");
 
 impl Server {
@@ -71,8 +71,8 @@ impl Server {
     /// Starts the server without waiting.
     pub fn launch(&mut self) {
         assert!(self.running.is_none(), "it runs already");
-        // A session of its own: what a terminal or a time-out tells the test's group is not for the shell, which outlives the
-        // test. A group alone would not do: a system resumes a stopped server when its group is left by the test.
+        // A separate session, because signals to the test's process group must not reach the shell, which outlives the
+        // test. A separate group is not enough: the system resumes a stopped server when the test leaves its group.
         let mut command = Command::new("setsid");
         command.args(["sh", "-c", UNTIL_THE_END_OF_INPUT, "sh"]);
         command.arg(&self.log).arg(self.scratch.path()).args(&self.arguments);
@@ -109,7 +109,7 @@ impl Server {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Ends it, with all its processes, without a chance to do anything about it.
+    /// Kills the server and all its processes with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(running) = self.running.take() {
             let mut running = running.into_inner();
@@ -137,7 +137,7 @@ impl Server {
 
     fn has_ended(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process()));
-        // Nothing where it was waited for.
+        // The process is gone if its parent has reaped it.
         stat.map_or(true, |stat| stat.contains(") Z "))
     }
 }
@@ -152,7 +152,7 @@ impl Drop for Server {
     }
 }
 
-/// A directory for what a server writes, which belongs to whom the server runs as.
+/// A directory for the files of a server. The user that runs the server owns the directory.
 pub struct Scratch {
     directory: TempDir,
     user: Option<User>,
@@ -166,7 +166,7 @@ struct User {
 }
 
 impl Scratch {
-    /// For a server that whoever runs the test may run.
+    /// For a server that any user may run.
     pub fn new(of: &str) -> Scratch {
         let directory = tempfile::Builder::new().prefix(&format!("leasehold-{of}-")).tempdir().expect("a directory");
         Scratch { directory, user: None }
@@ -184,7 +184,7 @@ impl Scratch {
         self.directory.path()
     }
 
-    /// That of a file or directory in it, for a command line.
+    /// Returns the path of a file or directory in this directory, for a command line.
     pub fn file(&self, name: &str) -> String {
         self.path().join(name).display().to_string()
     }
@@ -198,7 +198,7 @@ impl Scratch {
         self.file(name)
     }
 
-    /// A program that prepares the server's data or speaks to it, as whom the server runs, with no settings of whoever tests.
+    /// A program that prepares or connects to the server, as the server's user and without the settings of the tester.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = run_by(Command::new(program), self.user);
         command.env_clear().env("HOME", self.path()).current_dir(self.path());
@@ -208,13 +208,13 @@ impl Scratch {
         command
     }
 
-    /// All that is below a directory, for [`Scratch::unpack`].
+    /// Packs all files below a directory, for [`Scratch::unpack`].
     pub fn pack(&self, directory: &str) -> Vec<u8> {
         let mut tar = self.command(Path::new("tar"));
         output_of(tar.args(["-c", directory]), &[])
     }
 
-    /// What another packed.
+    /// Unpacks files that another [`Scratch`] packed.
     pub fn unpack(&self, packed: &[u8]) {
         output_of(self.command(Path::new("tar")).arg("-x"), packed);
     }
@@ -243,7 +243,7 @@ fn run_by(mut command: Command, user: Option<User>) -> Command {
     command
 }
 
-/// What a program prints that is to succeed.
+/// Runs a program that must succeed. Returns its output as text.
 pub fn text_of(command: &mut Command, input: &str) -> String {
     String::from_utf8(output_of(command, input.as_bytes())).expect("text").trim_end_matches('\n').to_owned()
 }
@@ -252,7 +252,7 @@ pub fn text_of(command: &mut Command, input: &str) -> String {
 pub fn output_of(command: &mut Command, input: &[u8]) -> Vec<u8> {
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    // One that fails early does not read all of it, and says why.
+    // A program that fails early does not read all input. Its own error is more useful than the error of this write.
     let _ = child.stdin.take().expect("piped").write_all(input);
     let output = child.wait_with_output().expect("it ends");
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -260,7 +260,7 @@ pub fn output_of(command: &mut Command, input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Below those that a system gives to whoever connects: one that is killed must find its port again.
+/// Returns a port below the system's ephemeral ports, so that a restarted server finds its port free.
 pub fn free_port() -> u16 {
     let mut some = std::iter::repeat_with(|| fastrand::u16(10_000..32_000));
     some.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port")

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A client program, which ends with this, and with the end of its input.
+/// A client program. It ends when this value is dropped, and at the end of its input.
 pub struct Session {
     client: Child,
     input: ChildStdin,
@@ -11,11 +11,11 @@ pub struct Session {
     mark: &'static str,
 }
 
-/// What stands behind an answer.
+/// The text that ends an answer.
 const END: &str = "end of the answer";
 
 impl Session {
-    /// Of a client that answers `mark` with [`END`].
+    /// Starts a client that answers `mark` with [`END`].
     pub fn new(command: &mut Command, mark: &'static str) -> Session {
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
         let mut client = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));

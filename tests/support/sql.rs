@@ -17,7 +17,7 @@ pub trait SqlServer: DerefMut<Target = Server> + Send + Sync + Sized + 'static {
     const ADMINISTRATION: &'static str;
     /// The settings for TLS. The last two get the files of the certificate and the key.
     const TLS: &'static [&'static str];
-    /// What a client of this server prints as the end of an answer, as a statement.
+    /// The statement that makes the client of this server print the end of an answer.
     const MARK: &'static str;
     type Programs;
 

@@ -1,4 +1,4 @@
-//! What tests of every store begin with: a call, a record, an elector.
+//! Common setup for the tests of all stores: calls, records and electors.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use leasehold::{
 
 use super::{A_WHILE, AT_ONCE, SOON};
 
-/// A store that answers late, or whose watches do what a test wants.
+/// A store that answers late, or whose watches behave as a test specifies.
 pub struct Wrapped<S> {
     store: S,
     answer: Box<dyn Fn(&str) + Send + Sync>,
@@ -97,7 +97,7 @@ pub fn call() -> CallContext {
     CallContext::new(SOON, CancelToken::new())
 }
 
-/// A call that is over soon.
+/// A call with a short timeout.
 pub fn brief() -> CallContext {
     CallContext::new(A_WHILE, CancelToken::new())
 }
@@ -113,7 +113,7 @@ pub fn held_by(identity: &str) -> LeaderElectionRecord {
     }
 }
 
-/// One that nothing runs out of.
+/// A builder with durations that never expire during a test.
 pub fn builder(identity: &str) -> LeaderElectorBuilder {
     LeaderElector::builder("jobs")
         .identity(identity)
@@ -127,7 +127,7 @@ pub fn elector(store: &Arc<impl Store>, identity: &str) -> LeaderElector {
     builder(identity).start_on(Arc::clone(store)).expect("an elector")
 }
 
-/// What is said once it is said, for servers that start or elect a leader of their own meanwhile.
+/// Retries `ask` until it succeeds, because the server may be starting or electing its own leader.
 pub fn at_last<T>(what: &str, ask: impl Fn() -> Result<T, StoreError>) -> T {
     let until = Instant::now() + SOON;
     loop {
@@ -149,7 +149,7 @@ pub fn errors_of(store: &impl Store, base: &VersionedRecord) -> [StoreError; 4] 
     ]
 }
 
-/// Cancels also if a test fails, because the test would wait for its watch forever.
+/// Cancels the watch even if the test fails. Otherwise the test would wait for its watch forever.
 struct Ends(CancelToken);
 
 impl Drop for Ends {

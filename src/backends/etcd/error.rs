@@ -74,7 +74,7 @@ impl Error {
 
 /// Returns `true` if etcd may accept another token.
 ///
-/// The token may be revoked or expired, the cluster may have enabled users meanwhile, or rights may have changed.
+/// The token may be revoked or expired, users may have been enabled after the login, or rights may have changed.
 fn is_of_the_token(code: u32, message: &str) -> bool {
     let is_about = |text: &str| message.contains(text);
     code == code::UNAUTHENTICATED

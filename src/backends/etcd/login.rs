@@ -99,7 +99,7 @@ impl Token {
 
 /// Converts an unsuccessful response to an error. A proxy in front of etcd may have sent the response.
 pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
-    let said = |code| Error::refused(code, &format!("HTTP {status} without an error of the gateway"));
+    let said = |code| Error::refused(code, &format!("HTTP {status} without an error message from the gateway"));
     match (message::read_refusal(body), status) {
         (Some(refusal), _) => Error::refused(refusal.code, &refusal.message),
         (None, 404) => said(code::NOT_FOUND),
@@ -110,7 +110,7 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
             if body.contains("CommonName of client") {
                 return Error::refused(code::FAILED_PRECONDITION, &body);
             }
-            Error::malformed(format_args!("HTTP {status} without an error of the gateway: {body}"))
+            Error::malformed(format_args!("HTTP {status} without an error message from the gateway: {body}"))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Labels, annotations and owners of an elector's objects.
 //!
-//! Those of other writers stay on the objects.
+//! Labels, annotations and owners of other writers stay on the objects.
 
 use std::collections::BTreeMap;
 

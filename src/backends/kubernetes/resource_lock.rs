@@ -41,9 +41,9 @@ pub enum ResourceLock {
     ConfigMaps,
     /// `endpoints`: an Endpoints object.
     Endpoints,
-    /// `configmapsleases`: a ConfigMap and a Lease at once, to migrate between the two.
+    /// `configmapsleases`: a ConfigMap and a Lease together, to migrate between the two.
     ConfigMapsLeases,
-    /// `endpointsleases`: an Endpoints object and a Lease at once, to migrate between the two.
+    /// `endpointsleases`: an Endpoints object and a Lease together, to migrate between the two.
     EndpointsLeases,
 }
 

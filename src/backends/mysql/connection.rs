@@ -151,7 +151,7 @@ impl MySqlConnection {
             self.part(deadline)?;
         }
         if !packet::is_eof(&self.part(deadline)?) {
-            return Err(malformed("no end of the columns").into());
+            return Err(malformed("no end after the column definitions").into());
         }
         let (mut rows, mut size) = (Vec::new(), 0);
         loop {

@@ -122,7 +122,7 @@ impl TableWatch<'_> {
         };
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
         let Changed { payloads, and_others } = listener.notified(Instant::now() + silence)?;
-        // A truncation names no key, and silence does not either.
+        // A truncation, or a wait without a notification, may concern any key.
         let is_any = payloads.is_empty() || and_others || payloads.contains("");
         match self.scope {
             WatchScope::Key(key) if !is_any && !payloads.contains(key) => {}

@@ -40,7 +40,7 @@ use crate::util::config_error::ConfigError;
 /// - The file must not be on a network file system, where SQLite's locks do not work. On Linux, [`open`](Self::open)
 ///   rejects such a file.
 /// - The file must not be deleted, renamed or replaced while it is open. Later calls fail and name the cause, and
-///   leaders lose their terms. A process that opens the path meanwhile elects on an empty table. Back up with SQLite's
+///   leaders lose their terms. A process that then opens the path elects on an empty table. Back up with SQLite's
 ///   own backup, or with `VACUUM INTO`.
 /// - A process that has the file open must not open and close it without SQLite, such as to copy it. Closing the file
 ///   drops all POSIX locks of the process. A second copy of SQLite in one process has the same effect.

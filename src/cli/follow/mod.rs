@@ -82,7 +82,7 @@ impl Follower {
             // The clock is read after the queue, so an update in the queue is never late.
             Err(RecvTimeoutError::Timeout) => self.expire(),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err("all watches have ended: please report a bug of leasehold".to_owned());
+                return Err("all watches have ended unexpectedly; report this as a bug in leasehold".to_owned());
             }
         };
         Ok(if events.is_empty() { Heard::Nothing } else { Heard::Events(events) })

@@ -18,7 +18,7 @@ pub struct FollowArgs {
         value_name = "TYPE",
         value_parser = one_kind,
         conflicts_with = "store",
-        help_heading = "Where the lease is"
+        help_heading = "Lease location"
     )]
     lock_type: Option<ResourceLock>,
 }

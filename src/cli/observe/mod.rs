@@ -26,20 +26,20 @@ use table::LeaseTable;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Events, as in --json:
-  new_leader  somebody holds the lease: the first one that is seen, another one, or the same one in a new term
-  renewed     the record has changed, and the holder and its term have not; after `expired` it is held again
-  released    the holder has given it up
-  expired     no change was received for the lease duration: others may take it over; once
-  deleted     the record is gone
-  unheld      nobody held the lease when it was first seen, or there is no such lease
+  new_leader  the lease has a holder: the first observed holder, another holder, or the same holder in a new term
+  renewed     the record has changed within the same term; after `expired`, the lease is held again
+  released    the holder has released the lease
+  expired     no change for the lease duration, so another candidate may take over; reported once
+  deleted     the record was deleted
+  unheld      the lease has no holder when first observed, or does not exist
 
-Fields of --json: time (of the event, by the local wall clock), lease, event, holder (who stands in the record; null: nobody),
-previous_holder (who stood there before, where that is another), version (of the record in its store: fencing tokens are the
-versions of acquisitions), transitions, acquire_time, renew_time, lease_duration_seconds (as the record has them; null: absent),
-renewals (how many were seen since this began to observe), seconds_left (by the local clock; null: nobody holds it, or for how long
-is not said).
+Fields of --json: time (local wall clock at the event), lease, event, holder (identity in the record; null without a holder),
+previous_holder (the previous identity, if different), version (version of the record in the store; fencing tokens are the
+versions of acquisitions), transitions, acquire_time, renew_time, lease_duration_seconds (from the record; null if absent),
+renewals (number of renewals observed by this command), seconds_left (local clock; null without a holder or a valid lease
+duration).
 
-Exit codes: 0 when stdout is closed; 125 for errors that do not mend by themselves.")]
+Exit codes: 0 when stdout is closed; 125 for permanent errors.")]
 pub struct ObserveArgs {
     /// Leases to show [default: all]
     #[arg(value_name = "LEASE")]

@@ -53,10 +53,10 @@ impl CommandWork {
         let is_running = u64::from(since.is_some());
         metric("leasehold_command_running", "gauge", "1 while the command runs here, else 0.", is_running);
         metric("leasehold_command_starts_total", "counter", "Starts of the command.", starts);
-        let help = "Exits of the command by itself with a code other than 0.";
+        let help = "Exits with a code other than 0 of commands that were not stopped.";
         metric("leasehold_command_failures_total", "counter", help, failures);
         if let Some(code) = last {
-            let help = "Code of the command's last exit by itself.";
+            let help = "Exit code of the last command that ended without being stopped.";
             metric("leasehold_command_last_exit_code", "gauge", help, code.into());
         }
     }
@@ -199,7 +199,7 @@ impl StatusServer {
     fn leader(&self, elector: &LeaderElector) -> HttpAnswer {
         let status = elector.status();
         let since = self.work.0.lock().since;
-        // Between a term and the start or end of its command, no replica works.
+        // A leader whose command has not started yet, or has ended, does not work.
         let is_leader = status.is_leader && since.is_some();
         let leader = status.leader.as_deref().filter(|_| !status.leader_lease_expired);
         let mut body = json!({ "record": status.record, "identity": elector.identity(), "leader": leader, "is_leader": is_leader });

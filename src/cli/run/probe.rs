@@ -121,7 +121,7 @@ impl Probe {
             && !has_ended(&mut child, Duration::ZERO)?
         {
             self.hangs = Some(child);
-            return Err(io::Error::other("the killed probe does not end"));
+            return Err(io::Error::other("the killed probe has not ended"));
         }
         let (errors, their_errors) = io::pipe()?;
         let mut command = Command::new(&self.arguments[0]);

@@ -296,7 +296,9 @@ impl CommandTerm<'_> {
         }
         let is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.drain_timeout);
         if is_stuck {
-            log::error!(target: COMMAND, "some processes of the command cannot be killed: letting the lease expire; do not clear the lease by hand while they run"
+            log::error!(
+                target: COMMAND,
+                "some processes of the command cannot be killed: letting the lease expire; do not clear the lease while they run"
             );
         }
         Ok(is_stuck)

@@ -43,8 +43,8 @@ impl Times {
         if loss_grace.saturating_add(kill_margin) > most {
             let show = humantime::format_duration;
             return Err(format!(
-                "--loss-grace {} and --kill-margin {} are more than {} together, half of what is between the retry period and \
-                 the renew deadline: shorten them, or lengthen --renew-deadline",
+                "--loss-grace {} plus --kill-margin {} must be at most {}, half of the time between the retry period and \
+                 the renew deadline; decrease one of the two, or increase --renew-deadline",
                 show(loss_grace),
                 show(kill_margin),
                 show(most)
@@ -194,7 +194,7 @@ mod tests {
         let times = Times::new(ms(10_000), None, None, &short).expect("times");
         assert_eq!((times.loss_grace, times.kill_margin), (ms(1_000), ms(250)));
         let error = Times::new(ms(10_000), Some(ms(1_500)), None, &short).expect_err("too long");
-        assert!(error.contains("--loss-grace 1s 500ms and --kill-margin 250ms are more than 1s 250ms"), "{error}");
+        assert!(error.contains("--loss-grace 1s 500ms plus --kill-margin 250ms must be at most 1s 250ms"), "{error}");
         assert!(Times::new(ms(10_000), None, Some(ms(1_251)), &short).is_err());
         assert!(Times::new(ms(10_000), Some(ms(3_500)), None, &default).is_ok());
         assert!(Times::new(ms(10_000), Some(ms(3_501)), None, &default).is_err());

@@ -122,7 +122,7 @@ impl Candidacy {
         self.ask(Session::may_hold, Pair::may_hold)
     }
 
-    /// Returns `true` if a record that is to be released is not released yet.
+    /// Returns `true` if a record that must be released is not released yet.
     #[cfg(feature = "_internals")]
     pub fn is_giving_back(&self) -> bool {
         self.ask(|_| false, Pair::is_giving_back)

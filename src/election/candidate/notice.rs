@@ -11,7 +11,8 @@ use crate::store::StoreError;
 use crate::util::log_fields::{LogFields, log_with};
 
 /// Text after the identity in a record that another process wrote under the identity of this candidate.
-pub(crate) const TWIN: &str = " (another process uses this identity, or did so and ended without a release)";
+pub(crate) const TWIN: &str =
+    " (another process uses this identity, or used this identity and ended without a release)";
 
 /// A change of the election's state. The line of a change has the field `event`, and a field for the data here.
 #[derive(Debug, PartialEq, Eq)]

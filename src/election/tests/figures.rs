@@ -82,7 +82,7 @@ fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
         acquire_time: Some(MicroTime::from_unix_micros(9)),
         ..renewed(record)
     };
-    // The event, when it comes after the one before, and the silence that is tolerated after it.
+    // The change, the time since the previous event, and the tolerated silence after the event.
     type Change = fn(&LeaderElectionRecord) -> LeaderElectionRecord;
     let events: [(Change, u64, u64); 5] = [
         (LeaderElectionRecord::clone, 0, 5_000),
@@ -100,14 +100,14 @@ fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
         assert_eq!(silent_at.since(scenario.now), millis(silence), "version {version}");
         version += 1;
     }
-    // An event that comes twice is no sign of life, and another term of the same holder has its own gaps.
+    // A duplicate event does not extend the silence. A new term of the same holder starts with new gaps.
     scenario.advance(secs(2));
     let silent_at = scenario.election.silent_at();
     scenario.hears(record.clone(), version - 1);
     assert_eq!(scenario.election.silent_at(), silent_at);
     scenario.hears(again(&record), version);
     assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(5)));
-    // The count goes on over a watch that continues, and restarts with one from scratch or a read between watches.
+    // The silence continues in a watch that continues. It restarts with a watch from scratch, or a read between watches.
     scenario.advance(secs(1));
     scenario.election.watch_lost(scenario.now);
     scenario.election.watch_opened(scenario.now, false);

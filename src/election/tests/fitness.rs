@@ -40,7 +40,7 @@ impl Scenario {
 fn winding_down_ends_to_the_moment_or_with_the_last_renewal() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.election.step_down(scenario.now, Some(millis(500)));
-    // A candidate that becomes unfit meanwhile no longer drains, and a dropped guard ends nothing twice.
+    // A candidate that becomes unfit during the drain does not drain longer. Dropping the guard ends nothing twice.
     scenario.election.set_fit(scenario.now, false);
     scenario.election.set_fit(scenario.now, true);
     assert_eq!(scenario.wait(), millis(500));

@@ -253,7 +253,7 @@ fn in_doubt_writes_that_may_win_are_not_dropped_for_another() {
 
 #[test]
 fn in_doubt_writes_of_an_attempt_outlast_absence_not_its_end() {
-    // Two creates of one attempt: the first one had only been slow.
+    // One attempt sends two creates. The first create was only slow.
     let (mut scenario, first) = Scenario::creating();
     scenario.fails(first.id, StoreErrorKind::Timeout);
     scenario.found_nothing();
@@ -463,7 +463,7 @@ fn in_doubt_beaten_create_does_not_delay_a_close() {
     assert!(matches!(scenario.next(), Step::Finished));
 }
 
-/// Only the store can know this. An equal record is from another process.
+/// The store reports that the write was not applied. An equal record is therefore from another process.
 #[test]
 fn in_doubt_excludes_a_write_known_to_be_unapplied() {
     let (mut scenario, _, _) = Scenario::leading();

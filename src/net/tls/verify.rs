@@ -78,7 +78,7 @@ struct ServerVerifier {
 ///
 /// An authority may be the certificate of the server itself: a self-signed certificate, or a certificate that was copied into
 /// the kubeconfig. webpki rejects such a certificate. Go accepts it after a check of its name and dates, and some clusters that
-/// are set up by hand need this.
+/// are set up manually need this.
 #[derive(Debug)]
 struct TheseAuthorities {
     signed: Arc<WebPkiServerVerifier>,

@@ -130,7 +130,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Returns the date that is `days` later, or earlier if `days` is negative. A month is longer than `days`.
+/// Returns the date that is `days` later, or earlier if `days` is negative. The absolute value of `days` must be less than 28.
 fn later(year: i64, month: i64, day: i64, days: i64) -> (i64, i64, i64) {
     let neighbor = |by: i64| ((year * 12 + month - 1 + by).div_euclid(12), (month - 1 + by).rem_euclid(12) + 1);
     let (day, length) = (day + days, days_in_month(year, month));

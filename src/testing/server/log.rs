@@ -50,7 +50,7 @@ pub struct RequestLog {
     pub user_agent: Option<String>,
     /// The status of the response.
     ///
-    /// `None` while there is no response, and forever if a fault dropped or spoiled it.
+    /// `None` while there is no response, and forever if a fault dropped or corrupted the response.
     pub status: Option<u16>,
 }
 

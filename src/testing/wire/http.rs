@@ -1,6 +1,6 @@
 //! HTTP/1.1 on one connection: requests and responses.
 //!
-//! ureq-proto parses. Responses are formatted here, because faults must be able to spoil every byte of them.
+//! ureq-proto parses requests. This module formats responses itself, because faults must be able to corrupt every byte.
 
 use serde_json::Value;
 use ureq_proto::http::{HeaderMap, Method, Request as Head, StatusCode, Uri, Version, header};

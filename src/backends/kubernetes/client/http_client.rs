@@ -265,7 +265,7 @@ impl Client {
 }
 
 impl ClientShared {
-    /// Runs `run`, and once more if the server rejects the credentials and there are others.
+    /// Runs `run`. Runs `run` again if the server rejects the credentials and newer credentials exist.
     fn repeat_when_rejected<T>(
         &self,
         attempt: &ApiAttempt<'_>,
@@ -286,7 +286,7 @@ impl ClientShared {
             Ok(None) => Err(rejection),
             // The caller cancelled the search for newer credentials, so there is no failure to log.
             Err(_) if interrupter.is_interrupted() => Err(rejection),
-            // The caller must learn of the 401. The log has the reason why there is nothing newer.
+            // The caller must get the 401. The log has the reason why no newer credentials exist.
             Err(e) => {
                 self.log.rejected(Instant::now(), &e);
                 Err(rejection)
@@ -294,7 +294,7 @@ impl ClientShared {
         }
     }
 
-    /// Runs `run`, and once more if TLS failed before anything was sent and a certificate file has changed meanwhile.
+    /// Runs `run`. Runs `run` again if TLS failed before anything was sent and a certificate file has changed since.
     fn repeat_when_untrusted<T>(
         &self,
         files: FileVersions,

@@ -117,7 +117,7 @@ impl Followed {
         }
     }
 
-    /// The next that is no update.
+    /// Returns the next message that is not an update.
     fn trouble(&self) -> Result<(Level, String), String> {
         loop {
             match self.told.recv_timeout(SOON).expect("it tells") {

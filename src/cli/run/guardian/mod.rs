@@ -53,7 +53,7 @@ pub struct Lost(pub String);
 impl Guardian {
     /// Starts a guardian for a command.
     ///
-    /// Must run on the main thread, whose children are known by that.
+    /// Must run on the main thread, because only the children of the main thread are found.
     pub fn start(guarded: &Guarded) -> io::Result<Self> {
         let (link, theirs) = GuardianLink::pair()?;
         let process = Command::new("/proc/self/exe")

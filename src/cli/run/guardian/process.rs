@@ -236,7 +236,7 @@ impl GuardianProcess {
         });
         running.has_ended |= end.is_some();
         if running.has_ended && !running.schedule.is_terminated() {
-            // The command ended by itself, so its remaining processes are no longer its work.
+            // The command ended by itself, so its remaining processes must not go on.
             running.schedule.kill();
         }
         if let Some(end) = end {

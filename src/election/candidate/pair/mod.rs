@@ -48,7 +48,7 @@ pub struct Pair {
 enum Stage {
     Observing,
     /// A campaign waits until this time and until the secondary can be read. A primary that is held without a reachable
-    /// secondary would prevent others from leading.
+    /// secondary would prevent other candidates from leading.
     Waiting(Wanted, Moment),
     /// The pair campaigns for the primary.
     First(Wanted),
@@ -69,7 +69,7 @@ struct Wanted {
 /// The common term until its guard is dropped.
 #[derive(Debug)]
 struct PairTerm {
-    /// The common validity, which is the earlier of the two.
+    /// The validity of the common term, which ends with the first of `primary` and `secondary`.
     both: Arc<Deadline>,
     primary: Arc<Deadline>,
     secondary: Arc<Deadline>,

@@ -89,7 +89,7 @@ impl Scenario {
         self.handle(won);
     }
 
-    /// Returns the number of the next request, which releases the lease, and the record after it.
+    /// Expects a release as the next request. Returns its number and the released record.
     fn releases(&mut self) -> (u64, VersionedRecord) {
         let release = self.request();
         let Operation::Update(base, record) = release.operation else { panic!("{release:?}") };

@@ -90,14 +90,14 @@ impl ClientConfig {
         }
     }
 
-    /// Returns the namespace of the kubeconfig context, then of the pod, then `default`.
+    /// Returns the namespace of the kubeconfig context, else of the pod, else `default`.
     pub fn default_namespace(&self) -> &str {
         &self.default_namespace
     }
 
     /// Sets the namespace that [`default_namespace`](Self::default_namespace) returns.
     ///
-    /// Defaults to the namespace of the kubeconfig context, then of the pod, then `default`.
+    /// Defaults to the namespace of the kubeconfig context, else of the pod, else `default`.
     #[must_use]
     pub fn with_default_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.default_namespace = namespace.into();

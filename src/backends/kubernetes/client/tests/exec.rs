@@ -196,7 +196,7 @@ fn a_plugin_that_fails_is_left_alone_for_a_moment() {
     let began = Instant::now();
     let first = put(&client, LONG).unwrap_err();
     assert!(first.to_string().contains("exit status: 7"), "{first}");
-    // The timeout is shorter than the pause, so the request fails at once with the same error and without another run.
+    // The timeout is shorter than the pause, so the request immediately fails with the same error. The plugin does not run.
     let second = put(&client, Duration::from_millis(300)).unwrap_err();
     assert_eq!((second.kind(), second.to_string()), (first.kind(), first.to_string()));
     // After so long a stop of the machine, the pause was over.

@@ -82,7 +82,7 @@ impl Recorded {
         (std::mem::take(&mut *self.sent.lock()), result.map_err(ClientError::from))
     }
 
-    /// Returns the bytes before and after the value of the credentials.
+    /// Returns the bytes of a sent head before and after the value of the `Authorization` header.
     fn frame(&self, path: &str) -> (Vec<u8>, Vec<u8>) {
         let (sent, result) = self.send(path, b"?", &[]);
         result.unwrap();

@@ -274,7 +274,7 @@ fn proxy_is_verified_by_cluster_and_system_authorities() {
     let vouching = config("https", &ours).tls.for_proxy().authorities().unwrap().unwrap();
     assert_eq!(vouching.len(), 1 + usable.count());
     assert!(vouching.contains(&ours.der));
-    // A cluster without its own authorities uses those of the system, for the proxy too.
+    // If the cluster has no authorities, the proxy is also checked with the authorities of the system.
     assert!(ClientConfig::new("https://a").unwrap().tls.for_proxy().ca.is_none());
 }
 

@@ -228,7 +228,7 @@ fn a_rotation_that_server_and_proxy_share_is_counted_once() {
         files.authority(&authority());
         let mut config = ClientConfig::new(url).unwrap().with_ca_file(files.scratch.path().join("ca.crt")).unwrap();
         config.tls.clock = files.clock();
-        // No server listens there. The client reads the files before it connects.
+        // No server listens at this address. The client reads the files before it connects.
         let client = Client::new(config.with_proxy("https://127.0.0.1:1").unwrap()).unwrap();
         files.authority(&authority());
         files.wait(60);

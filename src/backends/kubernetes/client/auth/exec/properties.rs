@@ -42,7 +42,7 @@ fn check(input: &[u8]) {
     match (&first, &again) {
         (Ok(first), Ok(again)) => assert_same(first, again),
         (Err(first), Err(again)) => assert_eq!(first, again),
-        _ => panic!("read once and again: {:?} {:?}", first.as_ref().err(), again.as_ref().err()),
+        _ => panic!("two parses of the same output differ: {:?} {:?}", first.as_ref().err(), again.as_ref().err()),
     }
     if !holds_marker(input) {
         check_secrets(&raw);

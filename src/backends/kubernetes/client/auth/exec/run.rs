@@ -189,13 +189,13 @@ impl ExecPlugin {
         if bytes.len() as u64 > MAX_OUTPUT {
             return Err(ClientError::new(ErrorKind::Credentials, "printed more than 1 MiB"));
         }
-        // The plugin has closed its output and will exit soon. No portable call waits for that with a limit.
+        // The plugin has closed its output and will exit soon. No portable call waits for the exit with a time limit.
         let mut pause = Duration::from_millis(1);
         loop {
             match process.try_wait()? {
                 Some(status) if status.success() => return Ok(bytes),
                 Some(status) => {
-                    let advice = "run the plugin by hand, or inherit its stderr, to see its messages";
+                    let advice = "run the plugin manually, or inherit its stderr, to see its messages";
                     return Err(ClientError::new(ErrorKind::Credentials, format!("failed ({status}); {advice}")));
                 }
                 None => {}

@@ -12,7 +12,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Upper bound of a wait for a time of the wall clock, which may be set meanwhile.
+/// Upper bound of a wait for a time of the wall clock, because the wall clock may be set during the wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// Both clocks at one moment: credentials expire by the wall clock, and pauses use the steady clock.

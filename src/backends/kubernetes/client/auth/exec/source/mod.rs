@@ -45,7 +45,7 @@ struct SourceState {
     run: Option<Arc<Run>>,
     /// Ends the thread that waits for the next refresh when dropped.
     waits: Option<Sender<Infallible>>,
-    /// Whether a request has used the credentials since the last run. A refresh needs a user.
+    /// Whether a request has used the credentials since the last run. If `false`, the credentials are not refreshed.
     is_used: bool,
     /// Number of completed runs, and of those that failed.
     runs: u64,
