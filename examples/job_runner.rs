@@ -94,7 +94,11 @@ fn answer(elector: &LeaderElector, request: Request) {
     let (code, text) = match request.url() {
         "/healthz" => elector.health_check().check().map_or_else(|why| (500, why.to_string()), |()| (200, "ok".into())),
         // A standby is ready as well. Otherwise a rollout would wait until the new replica leads.
-        "/readyz" => (if elector.status().is_running { 200 } else { 500 }, elector.status().to_string()),
+        "/readyz" => {
+            let status = elector.status();
+            let is_ready = status.is_running && status.last_contact.is_some();
+            (if is_ready { 200 } else { 500 }, status.to_string())
+        }
         "/metrics" => metrics(elector).map_or_else(|error| (500, error.to_string()), |text| (200, text)),
         _ => (404, "there are /healthz, /readyz and /metrics".to_owned()),
     };

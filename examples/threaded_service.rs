@@ -71,8 +71,11 @@ fn answer(elector: &LeaderElector, client: &Client, request: tiny_http::Request)
             Err(unhealthy) => (500, unhealthy.to_string()),
         },
         // A standby is ready as well. Otherwise a rollout waits for the new replica to lead, while the old replica leads.
-        "/readyz" if elector.status().is_running => (200, "ready".to_owned()),
-        "/readyz" => (500, "no longer a candidate".to_owned()),
+        "/readyz" => match elector.status() {
+            status if !status.is_running => (500, "no longer a candidate".to_owned()),
+            status if status.last_contact.is_none() => (500, "no response from the store yet".to_owned()),
+            _ => (200, "ready".to_owned()),
+        },
         "/metrics" => {
             let mut text = String::new();
             let written = elector.status().write_prometheus(&mut text);

@@ -101,7 +101,7 @@ fn threaded_service_answers_probes_and_scrapes() {
     // What it prints must not fill the pipe.
     std::thread::spawn(move || printed.for_each(drop));
     let get = |path: &str| get(&address, path);
-    assert!(get("/readyz").contains(" 200 "));
+    wait_until("it is ready", || get("/readyz").contains(" 200 "));
     let says_that_it_leads = |line: &str| line.starts_with("leader_election_master_status{") && line.ends_with(" 1");
     wait_until("it leads", || get("/metrics").lines().any(says_that_it_leads));
     assert!(get("/metrics").contains("\nleasehold_client_plugin_runs_total{server=\"http://127.0.0.1:"));

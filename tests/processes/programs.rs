@@ -50,7 +50,8 @@ fn job_runners_hand_over_on_sigterm(cluster: &Cluster) {
     let other = 1 - first;
     assert!(!leads(other));
     for address in &addresses {
-        assert!(get(address, "/healthz").contains(" 200 ") && get(address, "/readyz").contains(" 200 "));
+        wait_until("it is ready", || get(address, "/readyz").contains(" 200 "));
+        assert!(get(address, "/healthz").contains(" 200 "));
     }
     wait_until("a job is done", || {
         let metrics = get(&addresses[first], "/metrics");
