@@ -29,8 +29,9 @@ use crate::util::sync::{Arc, Instant};
 
 /// A candidate for one lease, which runs on its own threads.
 ///
-/// One thread decides and sends requests to the store, and one thread reads the watch. A third thread exists only while
-/// a connection is looked up and opened. All methods may be called from any thread at any time.
+/// Per store, one thread sends requests and one thread reads the watch. The probe and each observer have their own
+/// thread. Threads for name lookups, new connections and log lines start on demand and end. All methods may be called
+/// from any thread at any time.
 ///
 /// **One at a time.** An elector has at most one campaign or one undropped guard. Between campaigns, the elector only
 /// observes who leads. Dropping a guard never starts a new campaign.
