@@ -33,7 +33,7 @@ use crate::util::sync::Arc;
 /// let health = elector.health_check();
 /// let status = match health.check() {
 ///     Ok(()) => "200 OK",
-///     Err(unhealthy) => { log::error!("{unhealthy}"); "500 Internal Server Error" }
+///     Err(unhealthy) => { eprintln!("{unhealthy}"); "500 Internal Server Error" }
 /// };
 /// # Ok::<(), leasehold::Error>(())
 /// ```

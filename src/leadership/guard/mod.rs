@@ -55,7 +55,8 @@ pub use worker::Worker;
 ///     // Each transaction raises a one-row fence. No row changes if a later leader has raised the fence.
 ///     let token = guard.fencing_token();
 ///     execute("BEGIN");
-///     if execute(&format!("UPDATE fence SET token = {token}, writes = writes + 1 WHERE token <= {token}")) == 0 {
+///     let raise = "UPDATE fence SET token = :token, writes = writes + 1 WHERE name = 'jobs' AND token <= :token";
+///     if execute(&raise.replace(":token", &token.to_string())) == 0 {
 ///         execute("ROLLBACK");
 ///         break;
 ///     }
