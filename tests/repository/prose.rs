@@ -286,10 +286,10 @@ fn matches(area: Area, text: &str) -> Vec<Pattern> {
     if has_clause {
         patterns.push(Pattern::RelativeClause);
     }
-    if words.iter().any(|it| SPEECH.contains(it)) {
+    if words.iter().any(|it| SPEECH.contains(&it.to_lowercase().as_str())) {
         patterns.push(Pattern::Speech);
     }
-    let text = format!(" {} ", words.join(" "));
+    let text = format!(" {} ", words.join(" ").to_lowercase());
     if area != Area::TestName && ARCHAIC.iter().any(|it| text.contains(&format!(" {it} "))) {
         patterns.push(Pattern::Archaic);
     }

@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::{check_stdout, write_stdout};
+use crate::log::COMMAND;
 use leasehold::util::clock::Now;
 use table::LeaseTable;
 
@@ -82,7 +83,7 @@ fn draw(table: &mut LeaseTable, heard: &Heard, follower: &Follower) -> io::Resul
         return table.update(matches!(heard, Heard::Nothing), follower, Now::read());
     };
     table.clear()?;
-    log::log!(*level, "{trouble}");
+    log::log!(target: COMMAND, *level, "{trouble}");
     table.draw(follower, Now::read())
 }
 
@@ -93,7 +94,7 @@ fn print(heard: &Heard, is_json: bool) -> io::Result<()> {
             write_stdout(&events.iter().map(line).collect::<String>())
         }
         Heard::Trouble(level, trouble) => {
-            log::log!(*level, "{trouble}");
+            log::log!(target: COMMAND, *level, "{trouble}");
             Ok(())
         }
         Heard::Nothing => check_stdout(),
