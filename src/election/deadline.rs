@@ -18,7 +18,7 @@ use crate::util::sync::{Arc, AtomicU64, OnceLock, Ordering, fence};
 /// reason.
 ///
 /// An extension first stores its own part and then loads the other part. If two extensions run at the same time, at least one
-/// of them sees both parts, and neither extends beyond a part.
+/// of them sees both parts, and neither extends the term beyond either part.
 ///
 /// Every access is sequentially consistent, because a check after a release was sent must not return an older value. The
 /// fence adds nothing to this. It is for loom, which models sequential consistency only for fences.

@@ -265,7 +265,7 @@ impl Election {
     /// Returns `true` if this candidate may hold the record without a guard.
     ///
     /// The record may be held because of a request that is `under_way`, or because of a write without a later read. A write
-    /// that a later read did not find does not count: the write may be applied at any time, or never.
+    /// that a later read did not find does not count, because such a write may stay in doubt forever.
     pub fn may_hold(&self, under_way: Option<u64>) -> bool {
         let may_land = |write: &InDoubtWrite| {
             let is_unread = self.schedule.must_read || Some(write.id) == under_way;

@@ -20,7 +20,7 @@ pub const EXEC_CREDENTIAL: Target = exec::properties::TARGET;
 pub const STATUS: Target = status::properties::TARGET;
 /// A time as RFC 3339 text, and as microseconds in the first eight bytes.
 pub const TIMES: Target = rfc3339::properties::TARGET;
-/// A Lease as in an answer of the API server.
+/// A Lease as the API server returns it.
 pub const LEASE: Target = object::properties::LEASE;
 /// A record in an annotation.
 pub const ANNOTATION: Target = annotation::properties::TARGET;

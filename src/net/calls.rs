@@ -88,7 +88,7 @@ pub(crate) struct Exchange<'a, C> {
     pub(crate) pool: &'a Pool<C>,
     /// Returns the server or the request, for the log. Most calls need no such text.
     pub(crate) place: &'a dyn Fn() -> String,
-    /// Connections with older versions are not used.
+    /// The oldest certificate versions that a connection may have.
     pub(crate) versions: Versions,
     /// A read changes nothing, so the client may send it again.
     pub(crate) is_read: bool,

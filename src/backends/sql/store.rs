@@ -24,7 +24,7 @@ pub(crate) struct WatchRequest<'a> {
     pub(crate) cancel: &'a CancelToken,
 }
 
-/// The statements of one kind of database about its table `leasehold`.
+/// The SQL operations of one kind of database on the table `leasehold`.
 pub(crate) trait SqlTable: Send + Sync + 'static {
     /// Returns the location of the table, for logs.
     fn location(&self) -> String;

@@ -279,7 +279,7 @@ fn in_doubt_writes_of_an_attempt_outlast_absence_not_its_end() {
     assert_eq!(scenario.elected().1, 14);
 }
 
-/// Returns a standby that has found another's lease deleted by a read, and its create.
+/// Returns a standby whose read found that the lease was deleted, and the standby's create.
 fn creating_after_a_deletion() -> (Scenario, Write) {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.wait_out();

@@ -25,7 +25,7 @@ use slot::{CampaignSlot, Won};
 /// [`LeaderElector`](crate::LeaderElector) describes.
 ///
 /// After the drop, a clone of the receiver delivers [`Error::Withdrawn`]. The clone then stays empty while the elector
-/// exists, until sixteen later campaigns have been dropped.
+/// exists. After sixteen more dropped campaigns, the clone disconnects.
 ///
 /// [`LeaderElector::campaign_to`](crate::LeaderElector::campaign_to) sends the answers of many campaigns to one
 /// channel.

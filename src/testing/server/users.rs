@@ -41,7 +41,7 @@ enum Rights {
 /// The user of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestUser {
-    /// An unnamed user, while the server has no users.
+    /// The user's name. `None` is possible only on a server without users.
     pub name: Option<String>,
     rights: Rights,
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// A signal. Code that changes a flag notifies the signal afterwards.
+/// A signal that a flag may have changed. Code that changes the flag calls `notify`.
 #[derive(Debug, Default)]
 pub(crate) struct FlagSignal {
     lock: Mutex<()>,

@@ -150,7 +150,7 @@ pub enum Effect {
     Renewed(Duration),
     /// The term is no longer valid.
     TermEnded(StopReason),
-    /// The renewals of an ended term have stopped while its guard exists. Without a reason, the drain limit has passed.
+    /// The renewals of an ended term have stopped while its guard exists. `None` means that the drain limit has passed.
     CoverLost(Option<StopReason>),
     /// The record of the last term is released, or another candidate holds the record.
     Released,

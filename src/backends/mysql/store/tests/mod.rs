@@ -112,7 +112,7 @@ fn a_statement_that_changed_no_row_was_certainly_not_applied() {
     });
     assert_eq!(update(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
     assert_eq!(create(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
-    // Rows do not show the outcome of a write.
+    // A response of rows does not report the result of a write.
     let rows = Server::new(|asked| {
         let is_write = asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE");
         is_write.then(|| Say::Packets(found()))

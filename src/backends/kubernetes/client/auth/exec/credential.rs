@@ -88,7 +88,7 @@ impl ExecCredentialStatus {
         let identity = match (chain, key) {
             (Some(chain), Some(key)) => Some(
                 Identity::from_pem(chain.as_bytes(), key.expose().as_bytes())
-                    // A mismatched pair would fail every request until it expires, and no other run would start.
+                    // With the wrong key, every request would fail until the certificate expires, without a new run.
                     .and_then(|identity| identity.check().map(|()| identity))
                     .map_err(|e| format!("printed an unusable certificate: {e}"))?,
             ),

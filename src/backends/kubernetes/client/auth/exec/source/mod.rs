@@ -52,7 +52,7 @@ struct SourceState {
     failures: u64,
 }
 
-/// A run, as the waiting requests see it.
+/// The state of a plugin run that waiting requests read.
 struct Run {
     /// Disconnects when the run ends.
     done: Receiver<Infallible>,
