@@ -11,7 +11,7 @@ use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::store::StoreErrorKind;
-use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, MicroTime};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 
@@ -21,6 +21,7 @@ pub mod drain;
 mod ending;
 mod in_doubt;
 mod messages;
+mod observed;
 pub mod progress;
 mod requests;
 mod responses;
@@ -36,6 +37,7 @@ use in_doubt::{InDoubtWrite, WriteProgress};
 #[cfg(any(test, feature = "_internals"))]
 pub use messages::ReadContext;
 pub use messages::{Change, ElectionEvent, Operation, Step, StoreRequest, StoreResponse};
+use observed::{Holder, ObservedRecord, ObservedState};
 pub use round_trip::InterruptAfter;
 use round_trip::RoundTrip;
 use watch::WatchState;
@@ -70,44 +72,6 @@ pub struct Election {
     /// `true` while an acquisition that came too late for its first progress is released.
     gives_back: bool,
     events: VecDeque<ElectionEvent>,
-}
-
-#[derive(Debug)]
-enum ObservedState {
-    Nothing,
-    /// No record, and the uid of the deleted object. Later observations of this object are outdated.
-    Absent {
-        gone: Option<String>,
-    },
-    Record(ObservedRecord),
-}
-
-impl ObservedState {
-    /// Returns the observed record, if there is one.
-    fn known(&self) -> Option<&ObservedRecord> {
-        if let Self::Record(known) = self { Some(known) } else { None }
-    }
-}
-
-#[derive(Debug)]
-struct ObservedRecord {
-    observed: VersionedRecord,
-    /// The time at which the last change of the record was received.
-    changed_at: Moment,
-    holder: Holder,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Holder {
-    Nobody,
-    /// This election wrote the record.
-    Ourselves,
-    /// Another process wrote the record with the identity of this candidate, and the record has not changed since its first
-    /// observation. Probably an earlier process with this identity.
-    Predecessor,
-    /// Another running process wrote the record with the identity of this candidate.
-    DuplicateIdentity,
-    Other,
 }
 
 #[derive(Debug)]

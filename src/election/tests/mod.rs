@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::*;
 use crate::election::settings::Config;
 use crate::store::StoreError;
-use crate::store::record::StoreData;
+use crate::store::record::{StoreData, VersionedRecord};
 
 const ME: &str = "me";
 const OTHER: &str = "other";

@@ -1,0 +1,42 @@
+//! The state of the record as last observed, and its holder from the view of this candidate.
+
+use crate::store::record::VersionedRecord;
+use crate::util::clock::Moment;
+
+#[derive(Debug)]
+pub(super) enum ObservedState {
+    Nothing,
+    /// No record, and the uid of the deleted object. Later observations of this object are outdated.
+    Absent {
+        gone: Option<String>,
+    },
+    Record(ObservedRecord),
+}
+
+impl ObservedState {
+    /// Returns the observed record, if there is one.
+    pub(super) fn known(&self) -> Option<&ObservedRecord> {
+        if let Self::Record(known) = self { Some(known) } else { None }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct ObservedRecord {
+    pub(super) observed: VersionedRecord,
+    /// The time at which the last change of the record was received.
+    pub(super) changed_at: Moment,
+    pub(super) holder: Holder,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holder {
+    Nobody,
+    /// This election wrote the record.
+    Ourselves,
+    /// Another process wrote the record with the identity of this candidate, and the record has not changed since its first
+    /// observation. Probably an earlier process with this identity.
+    Predecessor,
+    /// Another running process wrote the record with the identity of this candidate.
+    DuplicateIdentity,
+    Other,
+}
