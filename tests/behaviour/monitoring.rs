@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +10,7 @@ use leasehold::kubernetes::{Client, ClientConfig, ClientCounters};
 use leasehold::{Fitness, LeaderElector, MemoryStore};
 use serde_json::Value;
 
-use crate::support::command::Arena;
+use crate::support::command::{Arena, address, get};
 use crate::support::manifests::Manifests;
 use crate::support::{is_built, wait_for};
 
@@ -79,19 +77,11 @@ fn exported() -> Exported {
 
     let arena = Arena::on_a_file(&["--lease-duration=60s"]);
     let run = arena.run(&["--restart", "--http=127.0.0.1:0", "--", "sh", "-c", "exit 3"]);
-    let address = wait_for("an address", || {
-        let errors = run.errors();
-        let (_, rest) = errors.split_once("http://")?;
-        Some(rest.split_once('\n')?.0.to_owned())
-    });
+    let address = address(&run);
     let text = wait_for("an exit code", || {
-        let mut connection = TcpStream::connect(&address).ok()?;
-        connection.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
-        let mut text = String::new();
-        connection.read_to_string(&mut text).ok()?;
-        text.contains("\nleasehold_command_last_exit_code ").then_some(text)
+        Some(get(&address, "/metrics").1).filter(|text| text.contains("\nleasehold_command_last_exit_code "))
     });
-    add(&mut exported, text.split_once("\r\n\r\n").expect("a body").1);
+    add(&mut exported, &text);
     exported
 }
 

@@ -2,13 +2,12 @@
 //! by HTTP.
 
 use std::fs;
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::command::Arena;
+use crate::support::command::{Arena, address, ask, get};
 use crate::support::run::Run;
 use crate::support::wait_until;
 
@@ -116,27 +115,6 @@ time.sleep(1000)
     let run = Run::of(command.env("WATCHDOG_PID", "1").stdin(std::process::Stdio::null()));
     run.wait_for_out("hangs");
     run.wait_for_error("campaigning again in 1s");
-}
-
-pub fn get(address: &str, path: &str) -> (u16, String) {
-    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
-}
-
-/// The status and the body.
-fn ask(address: &str, request: &str) -> (u16, String) {
-    let mut connection = TcpStream::connect(address).expect("it listens");
-    connection.write_all(request.as_bytes()).expect("sent");
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    (head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), body.to_owned())
-}
-
-pub fn address(run: &Run) -> String {
-    run.wait_for_error("listening on http://");
-    let errors = run.errors();
-    let address = errors.split("listening on http://").nth(1).and_then(|rest| rest.lines().next());
-    address.expect("an address").to_owned()
 }
 
 #[test]

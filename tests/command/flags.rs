@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 use leasehold::testing::{Fault, FaultHandle, Verb};
 use serde_json::json;
 
-use crate::duties::{address, get};
 use crate::support::cluster::Cluster;
-use crate::support::command::{Arena, leasehold};
+use crate::support::command::{Arena, address, get, leasehold};
 use crate::support::postgres::Postgres;
 use crate::support::proxy::{Faults, Proxy};
 use crate::support::run::{Ended, Run};
@@ -285,9 +284,9 @@ fn a_database_may_start_after_us() {
     let url = postgres.url("postgres", &database).replace(&postgres.port().to_string(), &server.port.to_string());
     let late = run(&["--lease=jobs", "--retry-period=250ms", "--", "echo", "works"], Some(&url));
     late.wait_for_error("get failed");
-    let told = run(&["--lease=jobs", "--", "echo", "works"], Some(&url));
-    told.wait_for_error("get failed");
-    assert_eq!(told.terminate().code, Some(143));
+    let reported = run(&["--lease=jobs", "--", "echo", "works"], Some(&url));
+    reported.wait_for_error("get failed");
+    assert_eq!(reported.terminate().code, Some(143));
     server.set(Faults::Fair);
     let ended = late.end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{}", ended.errors);

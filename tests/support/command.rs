@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -264,4 +265,27 @@ impl Run {
         let guardian = self.guardian();
         wait_for("a process that waits", || children(guardian).into_iter().find(|&child| is_prepared(child)))
     }
+}
+
+/// Returns status and body of a GET request to `--http`.
+pub fn get(address: &str, path: &str) -> (u16, String) {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
+}
+
+/// Returns status and body of the response to a request.
+pub fn ask(address: &str, request: &str) -> (u16, String) {
+    let mut connection = TcpStream::connect(address).expect("it listens");
+    connection.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), body.to_owned())
+}
+
+/// Returns the address of `--http` of a running command.
+pub fn address(run: &Run) -> String {
+    run.wait_for_error("listening on http://");
+    let errors = run.errors();
+    let address = errors.split("listening on http://").nth(1).and_then(|rest| rest.lines().next());
+    address.expect("an address").to_owned()
 }
