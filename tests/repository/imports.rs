@@ -203,7 +203,7 @@ pub fn flat(tokens: TokenStream, found: &mut Vec<String>) {
 }
 
 /// Returns `true` if the condition of a `cfg` is `test` or `all(…)` with `test` in the list.
-pub fn requires_test(condition: &[&str]) -> bool {
+fn requires_test(condition: &[&str]) -> bool {
     match condition {
         [only] => *only == "test",
         ["all", "(", list @ .., ")"] if !list.contains(&"any") => list.split(|it| *it == ",").any(requires_test),
@@ -352,7 +352,25 @@ pub fn closed(words: &[&str], at: usize) -> usize {
 }
 
 /// Returns the end of the item or field that begins at `at`, or an earlier position.
-pub fn item_end(words: &[&str], at: usize) -> usize {
+fn item_end(words: &[&str], at: usize) -> usize {
     let end = at + words[at..].iter().position(|it| [";", ",", "{", "}"].contains(it)).expect("an end");
     if words[end] == "{" { closed(words, end) } else { end }
+}
+
+/// Returns the words without the items that are compiled for unit tests only.
+pub fn without_tests<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let (mut left, mut at) = (Vec::new(), 0);
+    while at < words.len() {
+        match &words[at..] {
+            ["#", "[", "cfg", ..] if requires_test(&words[at + 4..closed(words, at + 3) - 1]) => {
+                at = item_end(words, closed(words, at + 1));
+            }
+            [word, ..] => {
+                left.push(*word);
+                at += 1;
+            }
+            [] => {}
+        }
+    }
+    left
 }

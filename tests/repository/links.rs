@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
+use crate::files::{files, lines_outside_code, read, root};
+
 /// A link of a document: its line, and its target as written.
 type Link = (usize, String);
 
@@ -79,39 +81,11 @@ fn cargo_package(target: &Path, flags: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Reads a file by its path in the repository.
-fn read(path: &Path) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
 /// Returns the Markdown files of the repository, except those that are beside code of tests and tools.
 fn documents() -> BTreeSet<PathBuf> {
-    let mut documents = BTreeSet::new();
-    let mut directories = vec![PathBuf::from("docs")];
-    documents.extend(markdown_in(Path::new("")).filter(|path| root().join(path).is_file()));
-    while let Some(directory) = directories.pop() {
-        for path in entries(&directory) {
-            if root().join(&path).is_dir() {
-                directories.push(path);
-            }
-        }
-        documents.extend(markdown_in(&directory));
-    }
-    documents
-}
-
-fn markdown_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
-    entries(directory).into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-}
-
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    let entries =
-        fs::read_dir(root().join(directory)).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-    entries.map(|entry| directory.join(entry.expect("an entry").file_name())).collect()
+    let entries = fs::read_dir(root()).expect("the repository").map(|entry| entry.expect("an entry").file_name());
+    let at_root = entries.map(PathBuf::from).filter(|path| root().join(path).is_file());
+    at_root.chain(files("docs")).filter(|path| path.extension().is_some_and(|it| it == "md")).collect()
 }
 
 fn is_relative(target: &str) -> bool {
@@ -131,18 +105,8 @@ fn resolve(document: &Path, path: &str) -> PathBuf {
     resolved
 }
 
-/// Returns the lines outside of code blocks, with their numbers.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut is_code = false;
-    text.lines().enumerate().filter_map(move |(index, line)| {
-        let is_fence = line.trim_start().starts_with("```");
-        is_code ^= is_fence;
-        (!is_code && !is_fence).then_some((index + 1, line))
-    })
-}
-
 fn links(text: &str) -> impl Iterator<Item = Link> {
-    prose(text).flat_map(|(number, line)| {
+    lines_outside_code(text).flat_map(|(number, line)| {
         let line: String = line.split('`').step_by(2).collect();
         let definition =
             line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).map(|(_, target)| target.trim());
@@ -155,7 +119,7 @@ fn links(text: &str) -> impl Iterator<Item = Link> {
 /// Returns the fragments that lead to the headings of a document.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut uses = BTreeMap::<String, usize>::new();
-    let headings = prose(text)
+    let headings = lines_outside_code(text)
         .filter_map(|(_, line)| line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#')));
     headings
         .map(|heading| {

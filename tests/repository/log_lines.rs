@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::imports::{closed, flat, item_end, requires_test, sources};
+use crate::imports::{closed, flat, sources, without_tests};
 
 /// Stands for a value in a line.
 const ANY: char = '…';
@@ -262,23 +262,6 @@ impl Found {
             }
         }
     }
-}
-
-fn without_tests<'a>(words: &[&'a str]) -> Vec<&'a str> {
-    let (mut left, mut at) = (Vec::new(), 0);
-    while at < words.len() {
-        match &words[at..] {
-            ["#", "[", "cfg", ..] if requires_test(&words[at + 4..closed(words, at + 3) - 1]) => {
-                at = item_end(words, closed(words, at + 1));
-            }
-            [word, ..] => {
-                left.push(*word);
-                at += 1;
-            }
-            [] => {}
-        }
-    }
-    left
 }
 
 /// Returns the arguments in the group that opens at `at`, each with its position.

@@ -3,6 +3,7 @@
 
 mod dependencies;
 mod features;
+mod files;
 mod imports;
 mod links;
 mod log_lines;

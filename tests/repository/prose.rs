@@ -1,10 +1,11 @@
 //! A lint for the language of test names, rustdoc, messages, comments and documents.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::TokenStream;
+
+use crate::files::{files, lines_outside_code, read};
+use crate::imports::{flat, without_tests};
 
 /// The number of matches that each pattern still has. A change may lower a number, never raise it.
 const LIMITS: [(Area, Pattern, usize); 14] = [
@@ -123,14 +124,15 @@ mod tests {
 
 /// The area, place and content of every text of the repository that has rules.
 fn prose() -> Vec<(Area, String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut texts = Vec::new();
     for folder in ["src", "tests", "examples", "benches", "docs", "README.md", "CONTRIBUTING.md"] {
-        for path in files(&root.join(folder)) {
-            let place = path.strip_prefix(root).expect("a path below the root").to_string_lossy().replace('\\', "/");
-            let Ok(text) = fs::read_to_string(&path) else { continue };
+        for path in files(folder) {
+            let place = path.to_string_lossy().replace('\\', "/");
             match path.extension().and_then(|it| it.to_str()) {
+                // A fuzz target or a test may have a target directory of its own.
+                _ if place.contains("/target/") => (),
                 Some("rs") => {
+                    let text = read(&path);
                     let found = prose_of_source(&place, &text);
                     let is_test = folder != "src" || place.contains("tests");
                     texts.extend(found.into_iter().filter(|it| match it.0 {
@@ -140,7 +142,7 @@ fn prose() -> Vec<(Area, String, String)> {
                     }));
                 }
                 Some("md") => texts.extend(
-                    lines_outside_code(&text)
+                    lines_outside_code(&read(&path))
                         .map(|(line, text)| (Area::Text, format!("{place}:{line}"), text.to_owned())),
                 ),
                 _ => (),
@@ -149,24 +151,6 @@ fn prose() -> Vec<(Area, String, String)> {
     }
     assert!(texts.len() > 5000, "{} texts", texts.len());
     texts
-}
-
-fn files(path: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(path) else { return vec![path.to_owned()] };
-    entries
-        .flat_map(|it| files(&it.expect("an entry").path()))
-        .filter(|it| !it.components().any(|it| it.as_os_str() == "target"))
-        .collect()
-}
-
-/// Lines with their numbers, without those of code blocks.
-fn lines_outside_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut is_code = false;
-    (1..).zip(text.lines()).filter(move |(_, line)| {
-        let is_fence = line.trim_start().starts_with("```");
-        is_code ^= is_fence;
-        !is_code && !is_fence
-    })
 }
 
 fn prose_of_source(place: &str, source: &str) -> Vec<(Area, String, String)> {
@@ -201,43 +185,19 @@ fn prose_of_source(place: &str, source: &str) -> Vec<(Area, String, String)> {
         }
     }
     if let Ok(tokens) = source.parse() {
-        messages(tokens, &mut |text| texts.push((Area::Message, place.to_owned(), text)));
+        texts.extend(messages(tokens).into_iter().map(|text| (Area::Message, place.to_owned(), text)));
     }
     texts
 }
 
-/// Passes on the string literals of several words outside attributes and unit tests.
-fn messages(tokens: TokenStream, found: &mut impl FnMut(String)) {
-    let mut is_test = false;
-    let mut tokens = tokens.into_iter().peekable();
-    while let Some(token) = tokens.next() {
-        match token {
-            TokenTree::Punct(punct) if punct.as_char() == '#' => {
-                tokens.next_if(|it| matches!(it, TokenTree::Punct(punct) if punct.as_char() == '!'));
-                if let Some(TokenTree::Group(attribute)) = tokens.next() {
-                    let attribute = attribute.to_string();
-                    is_test |= attribute.contains("cfg") && attribute.contains("test");
-                }
-            }
-            TokenTree::Group(group) => {
-                if !is_test {
-                    messages(group.stream(), found);
-                }
-                is_test &= group.delimiter() != Delimiter::Brace;
-            }
-            TokenTree::Punct(punct) if punct.as_char() == ';' => is_test = false,
-            TokenTree::Literal(literal) if !is_test => {
-                let text = literal.to_string();
-                if let Some(text) = text.strip_prefix('"').and_then(|it| it.strip_suffix('"'))
-                    && text.trim().contains(' ')
-                    && !text.starts_with(' ')
-                {
-                    found(text.to_owned());
-                }
-            }
-            _ => (),
-        }
-    }
+/// Returns the string literals of several words, except those of rustdoc and unit tests.
+fn messages(tokens: TokenStream) -> Vec<String> {
+    let mut words = Vec::new();
+    flat(tokens, &mut words);
+    let words = without_tests(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let literals = (0..words.len()).filter(|at| !words[..*at].ends_with(&["doc", "="])).map(|at| words[at]);
+    let texts = literals.filter_map(|it| it.strip_prefix('"')?.strip_suffix('"'));
+    texts.filter(|it| it.trim().contains(' ') && !it.starts_with(' ')).map(str::to_owned).collect()
 }
 
 /// Replaces code in backticks and placeholders in braces by a noun.

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
+use crate::files::{read, root};
+
 /// The documents that name tests.
 const DOCUMENTS: [&str; 2] = ["docs/internals/TESTING.md", "docs/WHY.md"];
 
@@ -42,18 +44,9 @@ fn test_files_named_in_documents_exist() {
         let text = read(document);
         for code in in_backticks(&text).filter(|code| code.starts_with("tests/") || code.starts_with("src/")) {
             let path = code.split(' ').next().unwrap_or_default();
-            assert!(package().join(path).exists(), "{document} names {path}, which does not exist");
+            assert!(root().join(path).exists(), "{document} names {path}, which does not exist");
         }
     }
-}
-
-/// Reads a file of the repository. A missing file fails the test.
-fn read(path: &str) -> String {
-    fs::read_to_string(package().join(path)).unwrap_or_else(|error| panic!("cannot read {path}: {error}"))
-}
-
-fn package() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Returns the inline code of a document, and its code blocks.
@@ -63,7 +56,7 @@ fn in_backticks(text: &str) -> impl Iterator<Item = &str> {
 
 /// Returns the names of all tests that are compiled: in the library, and in each test program.
 fn tests() -> HashSet<String> {
-    let package = package();
+    let package = root();
     let manifest: toml::Table = include_str!("../../Cargo.toml").parse().expect("a manifest");
     let programs = manifest["test"].as_array().expect("programs of tests");
     let mut roots: Vec<_> = programs.iter().map(|it| package.join(it["path"].as_str().expect("a path"))).collect();
