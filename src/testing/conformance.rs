@@ -212,20 +212,20 @@ impl Table {
         see: impl FnOnce(&Receiver<WatchEvent>) -> T,
     ) -> Option<T> {
         let cancel = CancelToken::new();
-        let (told, tells) = unbounded();
+        let (sender, events) = unbounded();
         thread::scope(|threads| {
             let watch = threads.spawn(|| {
-                let told = told;
-                self.store.watch(scope, from, &cancel, &mut |event| drop(told.send(event)))
+                let sender = sender;
+                self.store.watch(scope, from, &cancel, &mut |event| drop(sender.send(event)))
             });
-            let Ok(first) = tells.recv_timeout(SOON) else {
+            let Ok(first) = events.recv_timeout(SOON) else {
                 cancel.cancel();
                 let ended = watch.join().expect("no panic").expect_err("the watch delivered nothing");
                 assert_eq!(ended.kind(), StoreErrorKind::Unsupported, "{ended}");
                 return None;
             };
             assert!(matches!(first, WatchEvent::Opened), "{first:?} before `Opened`");
-            let seen = see(&tells);
+            let seen = see(&events);
             cancel.cancel();
             let ended = watch.join().expect("no panic").expect_err("it was cancelled");
             assert_eq!(ended.kind(), StoreErrorKind::Interrupted, "{ended}");
@@ -261,9 +261,9 @@ fn held_by(identity: &str) -> LeaderElectionRecord {
 }
 
 /// Returns the next event about a record: key, record and version.
-fn next(tells: &Receiver<WatchEvent>) -> (String, Option<VersionedRecord>, u64) {
+fn next(events: &Receiver<WatchEvent>) -> (String, Option<VersionedRecord>, u64) {
     loop {
-        match tells.recv_timeout(SOON).expect("an event") {
+        match events.recv_timeout(SOON).expect("an event") {
             WatchEvent::Changed { key, observed } => {
                 let version = observed.version;
                 return (key.into(), Some(observed), version);
@@ -274,9 +274,9 @@ fn next(tells: &Receiver<WatchEvent>) -> (String, Option<VersionedRecord>, u64) 
     }
 }
 
-fn cursor(tells: &Receiver<WatchEvent>) -> Cursor {
+fn cursor(events: &Receiver<WatchEvent>) -> Cursor {
     loop {
-        if let WatchEvent::Bookmark(cursor) = tells.recv_timeout(SOON).expect("a cursor") {
+        if let WatchEvent::Bookmark(cursor) = events.recv_timeout(SOON).expect("a cursor") {
             return cursor;
         }
     }
@@ -429,56 +429,56 @@ fn cancelled_call_ends_and_disturbs_no_other(table: &Table) {
 fn watch_delivers_existing_and_later_changes(table: &Table) {
     let other = format!("{}-other", table.key);
     let first = table.create(&table.key, &held_by("a")).expect("a record");
-    table.watching(WatchScope::Key(&table.key), None, |tells| {
-        let (key, told, version) = next(tells);
+    table.watching(WatchScope::Key(&table.key), None, |events| {
+        let (key, record, version) = next(events);
         assert_eq!((key, version), (table.key.clone(), first.version));
-        assert_eq!(told.expect("a record").record, first.record);
+        assert_eq!(record.expect("a record").record, first.record);
         table.create(&other, &held_by("b")).expect("a record that is not asked for");
         let second = table.update(&first, &held_by("c")).expect("an update");
-        let (key, told, version) = next(tells);
+        let (key, record, version) = next(events);
         assert_eq!((key, version), (table.key.clone(), second.version));
         // A delivered record is a valid base of an update, like a read one.
-        let third = table.update(&told.expect("a record"), &held_by("d")).expect("an update");
-        assert_eq!(next(tells).2, third.version);
+        let third = table.update(&record.expect("a record"), &held_by("d")).expect("an update");
+        assert_eq!(next(events).2, third.version);
         table.delete();
-        let (key, told, version) = next(tells);
-        assert!(key == table.key && told.is_none() && version > third.version, "{key} {told:?} {version}");
+        let (key, record, version) = next(events);
+        assert!(key == table.key && record.is_none() && version > third.version, "{key} {record:?} {version}");
     });
 }
 
 fn watch_resumes_after_its_cursor(table: &Table) {
     let first = table.create(&table.key, &held_by("a")).expect("a record");
     let scope = WatchScope::Key(&table.key);
-    let from = table.watching(scope, None, |tells| {
-        next(tells);
-        cursor(tells)
+    let from = table.watching(scope, None, |events| {
+        next(events);
+        cursor(events)
     });
     let Some(from) = from else { return };
     let second = table.update(&first, &held_by("b")).expect("an update");
     let third = table.update(&second, &held_by("c")).expect("an update");
-    let again = table.watching(scope, Some(&from), |tells| {
+    let again = table.watching(scope, Some(&from), |events| {
         match table.delivers_every_change {
-            true => assert_eq!([next(tells).2, next(tells).2], [second.version, third.version]),
+            true => assert_eq!([next(events).2, next(events).2], [second.version, third.version]),
             // A change between two others may be skipped.
-            false => while next(tells).2 < third.version {},
+            false => while next(events).2 < third.version {},
         }
-        cursor(tells)
+        cursor(events)
     });
     table.delete();
-    table.watching(scope, again.as_ref(), |tells| {
-        assert!(next(tells).1.is_none(), "the watch did not deliver the deletion")
+    table.watching(scope, again.as_ref(), |events| {
+        assert!(next(events).1.is_none(), "the watch did not deliver the deletion")
     });
 }
 
 fn watch_of_all_delivers_all_keys(table: &Table) {
     let other = format!("{}-other", table.key);
     table.create(&table.key, &held_by("a")).expect("a record");
-    table.watching(WatchScope::All, None, |tells| {
+    table.watching(WatchScope::All, None, |events| {
         table.create(&other, &held_by("b")).expect("another record");
         // A shared server also delivers records of other users.
         let mut wanted = vec![other.clone(), table.key.clone()];
         while !wanted.is_empty() {
-            let (key, _, _) = next(tells);
+            let (key, _, _) = next(events);
             wanted.retain(|it| *it != key);
         }
     });

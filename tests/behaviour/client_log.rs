@@ -108,8 +108,8 @@ fn lasting_credential_rejection_is_logged_at_warn_once() {
             assert!(get(&client).is_err());
         }
     });
-    let told = |level| ours(&log, level).iter().filter(|line| line.contains("credentials rejected")).count();
-    assert_eq!((told(Level::Warn), told(Level::Debug)), (1, 2), "{:?}", ours(&log, Level::Warn));
+    let warnings = |level| ours(&log, level).iter().filter(|line| line.contains("credentials rejected")).count();
+    assert_eq!((warnings(Level::Warn), warnings(Level::Debug)), (1, 2), "{:?}", ours(&log, Level::Warn));
     assert_eq!(server.join().expect("a server").len(), 4);
 }
 

@@ -146,14 +146,14 @@ fn in_doubt_d_predecessor_that_renews_is_another_process() {
     let mut scenario = Scenario::campaigning_on(held_by(ME, 15), 10);
     scenario.events();
     let mut record = held_by(ME, 15);
-    let mut told = 0;
+    let mut conflicts = 0;
     for version in 11..20 {
         scenario.wait_out();
         record = renewed(&record);
         scenario.found(record.clone(), version);
-        told += scenario.events().iter().filter(|event| matches!(event, ElectionEvent::IdentityConflict)).count();
+        conflicts += scenario.events().iter().filter(|event| matches!(event, ElectionEvent::IdentityConflict)).count();
     }
-    assert_eq!(told, 1, "reported once, not with each of its writes");
+    assert_eq!(conflicts, 1, "reported once, not with each of its writes");
 }
 
 #[test]

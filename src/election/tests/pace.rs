@@ -296,17 +296,17 @@ fn leaders_are_reported_once_each() {
 
 #[test]
 fn a_lease_that_is_gone_has_no_leader() {
-    for told in [false, true] {
+    for reported in [false, true] {
         let mut scenario = Scenario::new();
         scenario.found(held_by(OTHER, 15), 10);
         assert!(matches!(&scenario.events()[..], [ElectionEvent::Leader(Some(leader))] if leader == OTHER));
-        if told {
+        if reported {
             scenario.hears_deletion(11);
         } else {
             scenario.wait_out();
             scenario.found_nothing();
         }
-        assert!(matches!(scenario.events()[..], [ElectionEvent::Leader(None)]), "reported: {told}");
+        assert!(matches!(scenario.events()[..], [ElectionEvent::Leader(None)]), "reported: {reported}");
     }
 }
 

@@ -86,8 +86,8 @@ impl GuardianProcess {
         let children = signalled(&[SIGCHLD])?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         // Only `leasehold run` puts such a socket on stdin.
-        let told = link.send(&GuardianReport::Ready, None);
-        told.map_err(|error| io::Error::other(format!("{NAME} is internal to leasehold run: {error}")))?;
+        let sent = link.send(&GuardianReport::Ready, None);
+        sent.map_err(|error| io::Error::other(format!("{NAME} is internal to leasehold run: {error}")))?;
         Ok(Self {
             arguments,
             link: Some(link),

@@ -221,28 +221,28 @@ fn expiry_and_renewal_of_a_lease_are_reported_at_once() {
 fn awaited_holder_is_logged_once_and_again_on_return() {
     for (once, lines) in [(false, [1, 0, 0, 1, 0, 1]), (true, [0; 6])] {
         let mut scenario = Scenario::campaigning(5, once);
-        let told = |scenario: &mut Scenario| scenario.count("standby: other holds the lease");
+        let standby_lines = |scenario: &mut Scenario| scenario.count("standby: other holds the lease");
         scenario.handle(Input::WatchOpened { from_scratch: true });
         let mut counts = Vec::new();
         for version in 1..=2 {
             scenario.hears_of_another(version);
-            counts.push(told(&mut scenario));
+            counts.push(standby_lines(&mut scenario));
         }
         scenario.now = scenario.now + Duration::from_secs(16);
         scenario.handle(Input::WatchEnded);
-        counts.push(told(&mut scenario));
+        counts.push(standby_lines(&mut scenario));
         scenario.hears_of_another(3);
-        counts.push(told(&mut scenario));
+        counts.push(standby_lines(&mut scenario));
         // The same leader is logged once, so that repeated campaigns do not fill the log.
         for id in 6..9 {
             scenario.handle(Input::Withdraw(id - 1));
             scenario.handle(Input::Campaign { id, once });
         }
-        counts.push(told(&mut scenario));
+        counts.push(standby_lines(&mut scenario));
         scenario.now = scenario.now + Duration::from_secs(16);
         scenario.handle(Input::WatchEnded);
         scenario.hears_of_another(4);
-        counts.push(told(&mut scenario));
+        counts.push(standby_lines(&mut scenario));
         assert_eq!(counts, lines);
     }
 }
@@ -374,8 +374,8 @@ fn expired_term_names_the_last_failed_renewal() {
         &StoreError::new(StoreErrorKind::Unavailable, "made up"),
     );
     let ended = effects.iter().position(|effect| matches!(effect, Effect::TermEnded(StopReason::Expired)));
-    let told = effects.iter().position(|effect| matches!(effect, Effect::Log(notice) if *notice == last));
-    assert!(told.is_some() && told < ended, "{effects:?}");
+    let logged = effects.iter().position(|effect| matches!(effect, Effect::Log(notice) if *notice == last));
+    assert!(logged.is_some() && logged < ended, "{effects:?}");
 }
 
 #[test]

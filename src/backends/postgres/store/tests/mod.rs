@@ -454,14 +454,14 @@ fn silent_watch_polls() {
         answer(&[row(&record)])
     });
     let config = PostgresConfig::new(&server.url).unwrap().with_poll_interval(Duration::from_millis(1));
-    let (store, cancel, mut told) = (checked(config), CancelToken::new(), 0);
+    let (store, cancel, mut changes) = (checked(config), CancelToken::new(), 0);
     let end = store.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
-        told += usize::from(matches!(event, WatchEvent::Changed { .. }));
-        if told == 5 {
+        changes += usize::from(matches!(event, WatchEvent::Changed { .. }));
+        if changes == 5 {
             cancel.cancel();
         }
     });
-    assert_eq!((kind(end), told), (StoreErrorKind::Interrupted, 5));
+    assert_eq!((kind(end), changes), (StoreErrorKind::Interrupted, 5));
 }
 
 #[test]
@@ -483,10 +483,10 @@ fn password_echoed_by_the_server_is_hidden() {
 /// A session that waits for a lock or a standby does not notice that its client has given up.
 #[test]
 fn server_is_asked_to_cancel_an_abandoned_query() {
-    let (tell, told) = crossbeam_channel::unbounded();
+    let (report, received) = crossbeam_channel::unbounded();
     let server = Server::new(move |said| {
         if said.bytes.len() == 16 && said.bytes[4..8] == 80_877_102_u32.to_be_bytes() {
-            tell.send(said.bytes[8..].to_vec()).unwrap();
+            report.send(said.bytes[8..].to_vec()).unwrap();
             return Some(Vec::new());
         }
         match said.number {
@@ -502,12 +502,12 @@ fn server_is_asked_to_cancel_an_abandoned_query() {
     let key = [0, 0, 0, 7, 0, 0, 0, 9];
     let second = CallContext::new(Duration::from_secs(1), CancelToken::new());
     assert_eq!(kind(store.create("jobs", &LeaderElectionRecord::default(), &second)), StoreErrorKind::Timeout);
-    assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
+    assert_eq!(received.recv_timeout(Duration::from_secs(30)).unwrap(), key);
     let create = |call: &CallContext| kind(store.create("jobs", &LeaderElectionRecord::default(), call));
     let inserts = || server.said.lock().iter().filter(|said| said.is("INSERT")).count();
     assert_eq!(cancel_at(inserts, create), StoreErrorKind::Interrupted);
-    assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
+    assert_eq!(received.recv_timeout(Duration::from_secs(30)).unwrap(), key);
     store.get("jobs", &call()).unwrap();
     drop(store);
-    assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "an idle session gets no cancel request");
+    assert!(received.recv_timeout(Duration::from_millis(100)).is_err(), "an idle session gets no cancel request");
 }

@@ -50,16 +50,16 @@ fn base() -> VersionedRecord {
 
 #[test]
 fn session_settings_stay_until_a_call_has_another_timeout() {
-    let (tell, told) = crossbeam_channel::unbounded();
+    let (report, received) = crossbeam_channel::unbounded();
     let server = Server::new(move |said| {
         if said.number > 0 {
-            tell.send((said.statements(), said.sets_for_all_to_come())).unwrap();
+            report.send((said.statements(), said.sets_for_all_to_come())).unwrap();
         }
         with_proof(said, PROVED)
     });
     let store = server.store();
     store.get("jobs", &CallContext::new(Duration::from_secs(60), CancelToken::new())).unwrap();
-    assert_eq!(told.recv().unwrap(), (2, false), "settings of one transaction");
+    assert_eq!(received.recv().unwrap(), (2, false), "settings of one transaction");
     store.0.table.client.set_has_sessions(true);
     let (set, stands) = ((2, true), (1, false));
     for (seconds, expected) in [
@@ -77,19 +77,19 @@ fn session_settings_stay_until_a_call_has_another_timeout() {
         (3, set),
     ] {
         store.get("jobs", &CallContext::new(Duration::from_secs(seconds), CancelToken::new())).unwrap();
-        assert_eq!(told.recv().unwrap(), expected, "{seconds} s");
+        assert_eq!(received.recv().unwrap(), expected, "{seconds} s");
     }
     assert_eq!(server.connections(), 1);
 }
 
 #[test]
 fn settings_of_a_failed_transaction_are_applied_again() {
-    let (tell, told) = crossbeam_channel::unbounded();
+    let (report, received) = crossbeam_channel::unbounded();
     let server = Server::new(move |said| match said.number {
         0 => logged_in(),
         1 => Some([error("ERROR", "40001"), ready()].concat()),
         _ => {
-            tell.send(said.sets_for_all_to_come()).unwrap();
+            report.send(said.sets_for_all_to_come()).unwrap();
             with_proof(said, PROVED)
         }
     });
@@ -97,7 +97,7 @@ fn settings_of_a_failed_transaction_are_applied_again() {
     store.0.table.client.set_has_sessions(true);
     assert_eq!(kind(store.get("jobs", &call())), StoreErrorKind::Conflict);
     store.get("jobs", &call()).unwrap();
-    assert!(told.recv().unwrap());
+    assert!(received.recv().unwrap());
     assert_eq!(server.connections(), 1);
 }
 
