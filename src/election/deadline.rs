@@ -9,22 +9,26 @@ use crate::util::sync::{Arc, AtomicU64, OnceLock, Ordering, fence};
 
 /// The validity of a term, which an election extends and guards check.
 ///
-/// A term is valid until the earlier of two parts: the end of its renewed validity, and the progress limit if there is one.
+/// A term is valid until the earlier of two parts: the end of its renewed validity, and the progress limit if there is
+/// one.
 ///
 /// The end is final. A thread that finds the deadline passed replaces the deadline by a final value. An extension is a
-/// compare-exchange from a value in the future. No caller gets `true` after another caller got `false`.
+/// compare-exchange that only replaces a deadline in the future. No caller gets `true` after another caller got
+/// `false`.
 ///
-/// The first end sets the only reason. The reason is stored before the term becomes invalid, so every caller gets the same
-/// reason.
+/// The first end sets the only reason. The reason is stored before the term becomes invalid, so every caller gets the
+/// same reason.
 ///
-/// An extension first stores its own part and then loads the other part. If two extensions run at the same time, at least one
-/// of them sees both parts, and neither extends the term beyond either part.
+/// An extension first stores its own part and then loads the other part. If two extensions run at the same time, at
+/// least one of them sees both parts, and neither extends the term beyond either part.
 ///
-/// Every access is sequentially consistent, because a check after a release was sent must not return an older value. The
-/// fence adds nothing to this. It is for loom, which models sequential consistency only for fences.
+/// Every access is sequentially consistent, because a validity check after a release was sent must not read an older
+/// value. The fence exists only for loom, which models sequential consistency only for fences.
 #[derive(Debug)]
 pub struct Deadline {
-    /// The earlier part: nanoseconds, and in the lowest bit [`BY_PROGRESS`](Self::BY_PROGRESS).
+    /// The earlier part in nanoseconds above the lowest bit.
+    ///
+    /// The lowest bit is [`BY_PROGRESS`](Self::BY_PROGRESS).
     until: AtomicU64,
     renewed_until: AtomicU64,
     progress: Option<Arc<ProgressLimit>>,
@@ -39,7 +43,7 @@ impl Deadline {
     /// The final value after the progress limit has passed.
     const STALLED: u64 = 2;
 
-    /// The bit that is set if the progress limit is not later than the end of the renewed validity.
+    /// The bit for a progress limit that is not later than the end of the renewed validity.
     const BY_PROGRESS: u64 = 1;
 
     /// Creates a term that is valid until `until`.
@@ -75,7 +79,8 @@ impl Deadline {
     ///
     /// Returns `false` if the term has ended.
     pub fn extend(&self, now: Moment, until: Moment) -> bool {
-        // Makes an end final before the extension, so that a thread with an earlier clock reading cannot revive the term.
+        // Makes an end final before the extension, so that a thread with an earlier clock reading cannot revive the
+        // term.
         if !self.is_valid(now) {
             return false;
         }
@@ -83,9 +88,11 @@ impl Deadline {
         self.lengthen(now)
     }
 
-    /// Reports progress, and returns `true` if the term is valid. Late progress has no effect.
+    /// Reports progress, and returns `true` if the term is valid.
     ///
-    /// `oldest` is the last progress of the slowest part of the work.
+    /// Late progress has no effect.
+    ///
+    /// `oldest` is the last progress of the worker that is furthest behind.
     pub fn progress(&self, now: Moment, oldest: Moment) -> bool {
         match &self.progress {
             Some(limit) if limit.stamp(now, oldest) => self.lengthen(now),
@@ -106,7 +113,7 @@ impl Deadline {
         false
     }
 
-    /// Returns the value if the term is valid at `now`. Otherwise makes the end final.
+    /// Returns the raw deadline if the term is valid at `now`. Otherwise makes the end final.
     fn live(&self, now: Moment) -> Option<u64> {
         let mut until = self.until.load(Ordering::SeqCst);
         while time(until) <= now.as_nanos() {
@@ -114,7 +121,7 @@ impl Deadline {
                 return None;
             }
             let latch = if until & Self::BY_PROGRESS == 0 { Self::EXPIRED } else { Self::STALLED };
-            // If a renewal came after the load, the loop checks the renewed deadline.
+            // If another thread extended the term after the load, the loop checks the new deadline.
             match self.until.compare_exchange(until, latch, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return None,
                 Err(newer) => until = newer,
@@ -173,7 +180,7 @@ fn in_place(nanos: u64) -> u64 {
     nanos.min(u64::MAX >> 1) << 1
 }
 
-/// Returns the earlier part, with its bit.
+/// Returns the raw deadline: the earlier part, with the bit for the progress limit.
 fn earlier(renewed_until: u64, progress: Option<&ProgressLimit>) -> u64 {
     match progress.map(|limit| limit.until().as_nanos()) {
         Some(progress_until) if progress_until <= renewed_until => in_place(progress_until) | Deadline::BY_PROGRESS,

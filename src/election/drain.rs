@@ -1,17 +1,17 @@
-//! The limit of renewals after a term has ended while its guard still exists.
+//! The limit on renewals after a term has ended.
 
 use std::time::Duration;
 
 use crate::election::settings::Settings;
 
-/// The limit of renewals after a term has ended while its guard still exists.
+/// The time for which the lease of an ended term is renewed while its guard exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainLimit {
-    /// The drain timeout. If there is none, renewals continue until the guard is dropped.
+    /// The configured drain timeout. Without a drain timeout, renewals continue until the guard is dropped.
     AsSet,
-    /// The drain timeout. If there is none, the renew deadline. Used after a panic and for an unfit candidate.
+    /// The configured drain timeout, or else the renew deadline. Applies after a panic and to an unfit candidate.
     Bounded,
-    /// This duration, but at most the drain timeout.
+    /// The duration in the variant, at most the configured drain timeout.
     Within(Duration),
 }
 

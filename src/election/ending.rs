@@ -1,6 +1,6 @@
 //! The end of a term, and the renewals after the end.
 //!
-//! The rules 'Validity', 'Progress' and 'Draining' of the protocol.
+//! This module implements the rules 'Validity', 'Progress' and 'Draining' of `docs/internals/PROTOCOL.md`.
 
 use std::time::Duration;
 
@@ -13,7 +13,9 @@ use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
 impl CurrentTerm {
-    /// Returns the end of the renewed validity, the progress limit and the drain limit, which must be noticed in time.
+    /// Returns the moments at which the election must check the term.
+    ///
+    /// These moments are the end of the renewed validity, the progress limit and the drain limit.
     pub(super) fn noticed_at(&self) -> [Option<Moment>; 3] {
         let wound_down = match self.phase {
             TermPhase::Valid => None,
@@ -25,17 +27,17 @@ impl CurrentTerm {
 }
 
 impl Election {
-    /// Ends the term by its holder.
+    /// Ends the term because its holder steps down.
     ///
-    /// The lease is renewed until the guard is dropped or the limit `within` has passed.
+    /// The election renews the lease until the guard is dropped or the limit `within` has passed.
     pub fn step_down(&mut self, now: Moment, within: Option<Duration>) {
         self.drain(now, StopReason::SteppedDown, within);
     }
 
     /// Sets whether the candidate is fit.
     ///
-    /// While the candidate is unfit, a campaign continues but does not acquire the lease. A write that is applied late is
-    /// released.
+    /// While the candidate is unfit, a campaign continues but does not acquire the lease. If the store applies an
+    /// earlier write of the campaign, the election releases the record.
     pub fn set_fit(&mut self, now: Moment, is_fit: bool) {
         self.barred = !is_fit;
         if !is_fit {
@@ -59,7 +61,8 @@ impl Election {
             TermPhase::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
                 self.end_term(now, StopReason::Expired);
             }
-            // The renewed validity has ended, so there is nothing left to renew. A queued step-down may arrive later.
+            // No renewal succeeded within the renew deadline, so the renewals end. If the phase is still `Valid`, the
+            // holder has ended the term and the step-down is queued.
             TermPhase::Valid | TermPhase::Draining(_) if now >= term.covered_until => {
                 self.end_term(now, StopReason::Expired);
             }
@@ -78,7 +81,7 @@ impl Election {
         let Phase::Leading(term) = &mut self.phase else { return };
         match term.phase {
             TermPhase::Valid => {
-                // An earlier expiry or an earlier end by the holder keeps its reason.
+                // A term that has expired or was ended by its holder keeps its reason.
                 let final_reason = term.deadline.end(now, reason);
                 self.events.push_back(ElectionEvent::TermEnded(final_reason));
             }
@@ -90,8 +93,10 @@ impl Election {
         term.phase = TermPhase::Lost;
     }
 
-    /// Ends the term and reports the end once. The lease is renewed until the guard is dropped or the earliest limit has passed,
-    /// unless the reason forbids renewals.
+    /// Ends the term and reports the end once.
+    ///
+    /// Unless the reason forbids renewals, the election renews the lease until the guard is dropped or the earliest
+    /// limit has passed.
     fn drain(&mut self, now: Moment, reason: StopReason, within: Option<Duration>) {
         let Phase::Leading(term) = &mut self.phase else { return };
         let until = within.map(|within| now + within);
@@ -99,12 +104,12 @@ impl Election {
             TermPhase::Valid => {
                 let final_reason = term.deadline.end(now, reason.clone());
                 let drains = final_reason.drains();
-                // The limit of a queued step-down arrives with the step-down.
+                // If the holder has stepped down first, the queued step-down brings its own limit.
                 let until = until.filter(|_| final_reason == reason);
                 term.phase = if drains { TermPhase::Draining(until) } else { TermPhase::Lost };
                 self.events.push_back(ElectionEvent::TermEnded(final_reason));
             }
-            // A step-down may make the candidate unfit. This does not change the limit of the step-down.
+            // A candidate that becomes unfit while draining keeps the limit of the drain.
             TermPhase::Draining(_) if reason == StopReason::Unfit => {}
             TermPhase::Draining(before) => *before = before.iter().copied().chain(until).min(),
             TermPhase::Lost => {}

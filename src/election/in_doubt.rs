@@ -1,4 +1,4 @@
-//! In-doubt writes, whose outcome is not known yet.
+//! In-doubt writes, whose outcome is not certain yet.
 
 use crate::store::record::LeaderElectionRecord;
 use crate::util::clock::Moment;
@@ -17,21 +17,23 @@ pub(super) struct InDoubtWrite {
 
 /// The known outcome of a write.
 ///
-/// A resolved update is forgotten. A resolved create is kept: a create has no base version, so the store may apply another copy of
-/// the create whenever the record does not exist.
+/// The election forgets a settled update, but keeps a settled create. A create has no base version, so the store may
+/// apply a delayed copy of the create whenever the record does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteProgress {
     Open,
-    /// A read found no record after the create had as much time as a term lasts.
+    /// A read that was sent a renew deadline after the create found no record.
     Overdue,
-    /// A later read found another object.
+    /// A later answer showed another object.
     Overtaken,
     /// The created record was observed.
     Landed,
 }
 
 impl InDoubtWrite {
-    /// Returns `true` if this write produced `record`. The uid of a created object is unknown until the record is observed.
+    /// Returns `true` if this write produced `record`.
+    ///
+    /// The uid of a created object is unknown until the record is observed.
     pub(super) fn is(&self, record: &LeaderElectionRecord) -> bool {
         let may_be_any_object = self.base == 0 && self.progress != WriteProgress::Landed;
         (may_be_any_object || self.record.uid == record.uid) && self.record.same_fields(record)

@@ -54,7 +54,7 @@ impl Operation {
     }
 }
 
-/// The known state when a read was sent. Only differences from this state are new.
+/// The state that was known when a read was sent. The answer is compared with this state.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadContext {
     pub(super) newest: u64,
@@ -79,7 +79,10 @@ pub enum StoreResponse {
 pub enum ElectionEvent {
     /// The record has another holder than before, or no holder.
     Leader(Option<String>),
-    /// A term started. The driver must call [`Election::guard_gone`](super::Election::guard_gone) in the end.
+    /// A term started.
+    ///
+    /// The driver must call [`Election::guard_gone`](super::Election::guard_gone) when the guard is dropped, or if no
+    /// campaign takes the term.
     Elected {
         /// The validity of the term.
         deadline: Arc<Deadline>,
@@ -93,9 +96,9 @@ pub enum ElectionEvent {
     },
     /// The term is no longer valid.
     TermEnded(StopReason),
-    /// The renewals of an ended term have stopped while its guard exists. Without a reason, the drain limit has passed.
+    /// The renewals of an ended term have stopped while its guard exists. `None` means that the drain limit has passed.
     CoverLost(Option<StopReason>),
-    /// A winning write was answered after the progress timeout. The duration is the time of the write.
+    /// A winning write took this duration, which is longer than the progress timeout. No term starts.
     TooLateForProgress(Duration),
     /// The record of an ended term is released, or another candidate holds the record.
     Released,
@@ -103,7 +106,7 @@ pub enum ElectionEvent {
     RoundOver,
     /// Another running process uses the identity of this candidate.
     IdentityConflict,
-    /// An earlier process wrote the record with the identity of this candidate, and the record has not changed since.
+    /// The first observed record has this candidate's identity, probably from an earlier process.
     Predecessor,
     /// The watch misses changes and must be restarted.
     WatchStale,

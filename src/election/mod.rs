@@ -1,8 +1,8 @@
-//! The protocol as a pure state machine without I/O, threads or a clock.
+//! The leader election protocol as a state machine without I/O, threads or a clock.
 //!
-//! A driver gets the next [`Step`] from an [`Election`], performs the step, and reports the outcome with the current time.
-//! One driver is a thread with a real store and clock. Simulations drive thousands of elections. The rules have the numbers
-//! and names of `docs/internals/PROTOCOL.md`.
+//! A driver gets the next [`Step`] from an [`Election`], performs the step, and reports the outcome with the current
+//! time. In production, the driver is a thread with a real store and clock. Simulations drive thousands of elections on
+//! virtual time. Comments cite rules by their numbers and names in `docs/internals/PROTOCOL.md`.
 
 use std::collections::VecDeque;
 
@@ -42,12 +42,12 @@ pub use round_trip::InterruptAfter;
 use round_trip::RoundTrip;
 use watch::WatchState;
 
-/// The election of one record, from the view of one candidate.
+/// The election on one record, as seen by one candidate.
 #[derive(Debug)]
 pub struct Election {
     settings: Arc<Settings>,
     random: fastrand::Rng,
-    /// The newest known version. Observations with this version or an older one are not new.
+    /// The newest known version of the record. The election ignores observations up to this version.
     newest: u64,
     observed: ObservedState,
     open: Vec<InDoubtWrite>,
@@ -56,20 +56,20 @@ pub struct Election {
     watch: WatchState,
     last_stamp: Option<(u64, Moment)>,
     last_request: u64,
-    /// The latest request and its send time, until the request is answered.
+    /// The number and the send time of the latest request, until the request is answered.
     in_flight: Option<(u64, Moment)>,
     round_trip: RoundTrip,
     last_acquisition: u64,
     reported_leader: Option<String>,
-    /// `true` until the release of the last term is reported.
+    /// `true` after the guard was dropped, until the election reports the release.
     release_pending: bool,
-    /// The end of the time in which the release is urgent.
+    /// The end of the release timeout. Until then, a caller waits for the release.
     release_deadline: Option<Moment>,
     closing: bool,
     close_deadline: Option<Moment>,
-    /// `true` while the candidate is unfit and must not acquire the lease.
+    /// `true` while the candidate must not acquire, because it is unfit or has just recovered.
     barred: bool,
-    /// `true` while an acquisition that came too late for its first progress is released.
+    /// `true` while an acquisition that took longer than the progress timeout is released.
     gives_back: bool,
     events: VecDeque<ElectionEvent>,
 }
@@ -83,30 +83,32 @@ enum Phase {
 
 #[derive(Debug, Default)]
 struct CampaignPhase {
-    /// The number and the `acquireTime` of the attempt on the current record.
+    /// The number and the `acquireTime` of the attempt.
+    ///
+    /// An attempt is the writes of a campaign on one observed record.
     attempt: Option<(u64, MicroTime)>,
     round: Option<Round>,
 }
 
-/// The progress of a campaign for one round of requests.
+/// The progress of a campaign that ends after one round: a read and at most one write.
 #[derive(Debug, Default)]
 struct Round {
     has_read: bool,
     wrote: bool,
-    /// An event of the watch has interrupted the read of the round.
+    /// `true` after a watch event has interrupted the read of the round.
     interrupted: bool,
 }
 
-/// The current term until its guard is dropped, with the data for its renewals.
+/// The data of the current term, kept until its guard is dropped.
 #[derive(Debug)]
 struct CurrentTerm {
     acquisition: u64,
     acquire_time: MicroTime,
     transitions: i32,
     deadline: Arc<Deadline>,
-    /// The limit of the time without progress.
+    /// The limit on the time without a progress report, if there is a progress timeout.
     progress: Option<Arc<ProgressLimit>>,
-    /// The end of the validity that the newest applied write gives.
+    /// The send time of the newest applied write, plus the renew deadline.
     covered_until: Moment,
     renew_at: Moment,
     phase: TermPhase,
@@ -115,28 +117,31 @@ struct CurrentTerm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TermPhase {
     Valid,
-    /// The term is invalid, and its lease is renewed until the guard is dropped or until this moment.
+    /// The term has ended. The election renews the lease until the guard is dropped, at most until this moment.
     Draining(Option<Moment>),
-    /// The term is invalid, and its lease is not renewed.
+    /// The term has ended, and the election no longer renews the lease.
     Lost,
 }
 
-/// The times at which the next requests may be sent.
+/// The earliest times of the next requests.
 #[derive(Debug, Default)]
 struct RequestSchedule {
     read_at: Moment,
     write_at: Moment,
-    /// A write failed because the record has changed, so a read must precede the next write.
+    /// `true` after a failed or in-doubt write, if a read must precede the next write.
     must_read: bool,
     /// The end of the pause that the store requested.
     asked_until: Moment,
-    /// The end of the pause that this election keeps.
+    /// The end of the pause that the election keeps. The pause is shorter than requested if a term or a release is
+    /// urgent.
     paused_until: Moment,
-    /// The time from which a record that another process wrote under this identity may be reclaimed.
+    /// The earliest time to reclaim the record of another process with the same identity.
     reclaim_at: Moment,
-    /// A request was repeated at once because its connection was closed, and no request has been answered since.
+    /// `true` after a request was repeated because its connection was closed.
+    ///
+    /// Reset when the store answers a request.
     repeated: bool,
-    /// The last read failed.
+    /// `true` if the last read failed.
     read_failed: bool,
 }
 
@@ -170,26 +175,28 @@ impl Election {
         }
     }
 
-    /// Returns the next event.
+    /// Returns the next event for the driver, if there is one.
     pub fn event(&mut self) -> Option<ElectionEvent> {
         self.events.pop_front()
     }
 
     /// Starts a campaign for one term.
     ///
-    /// If `once`, the campaign ends after one bounded round of requests.
+    /// If `once` is `true`, the campaign ends after one round: a read and at most one write.
     pub fn campaign(&mut self, once: bool) {
-        // The caller has no other campaign. A running campaign has lost its waiter.
+        // A caller has at most one campaign, so a running campaign is abandoned and can be replaced.
         if let Phase::Observing | Phase::Campaigning(_) = self.phase {
             self.phase = Phase::Campaigning(CampaignPhase { attempt: None, round: once.then(Round::default) });
-            // A term or a release may have shortened the pause, which a candidate must keep in full.
+            // A term or a release may have shortened the requested pause. A campaign keeps the full pause.
             self.schedule.paused_until = self.schedule.asked_until;
-            // A record that is not released yet is acquired instead of released.
+            // The campaign takes over a record that is not released yet. The pending release therefore counts as done.
             self.confirm_release();
         }
     }
 
-    /// Ends a campaign. If one of its writes is applied later, the record is released.
+    /// Ends a campaign.
+    ///
+    /// If the store applies a write of the campaign later, the election releases the record.
     pub fn withdraw(&mut self) {
         if let Phase::Campaigning(_) = self.phase {
             self.phase = Phase::Observing;
@@ -198,7 +205,7 @@ impl Election {
 
     /// Ends the term and releases its record.
     ///
-    /// The guard was dropped at `gone_at`, or no campaign took the term.
+    /// `gone_at` is the time at which the guard was dropped, or at which no campaign took the term.
     pub fn guard_gone(&mut self, now: Moment, gone_at: Moment) {
         self.end_term(now, StopReason::Released);
         if let Phase::Leading(_) = self.phase {
@@ -207,7 +214,7 @@ impl Election {
             self.release_deadline = Some(gone_at + self.settings.release_timeout);
             self.schedule.write_at = now;
             if self.schedule.must_read {
-                // The release may interrupt a read that is under way.
+                // The release may interrupt a read, so the read is repeated at once.
                 self.schedule.read_at = now;
             }
             self.shorten_pause(now);
@@ -221,15 +228,15 @@ impl Election {
         matches!(known.holder, Holder::Predecessor | Holder::DuplicateIdentity)
     }
 
-    /// Returns `true` if the record, or its absence, was observed.
+    /// Returns `true` if the election has observed the record or its absence.
     pub fn has_observed(&self) -> bool {
         !matches!(self.observed, ObservedState::Nothing)
     }
 
     /// Returns `true` if this candidate may hold the record without a guard.
     ///
-    /// The record may be held because of a request that is `under_way`, or because of a write without a later read. A write
-    /// that a later read did not find does not count, because such a write may stay in doubt forever.
+    /// An acquiring write counts while the write is `under_way`, or until a read follows the write. Later, the write
+    /// does not count, because such a write may stay in doubt forever.
     pub fn may_hold(&self, under_way: Option<u64>) -> bool {
         let may_land = |write: &InDoubtWrite| {
             let is_unread = self.schedule.must_read || Some(write.id) == under_way;
@@ -250,14 +257,15 @@ impl Election {
         now < self.schedule.paused_until
     }
 
-    /// Returns the time after which a waiting release or event interrupts a request.
+    /// Returns the times after which a waiting release or watch event interrupts a request.
     pub fn interrupt_after(&self) -> InterruptAfter {
         self.round_trip.interrupt_after(self.settings.release_timeout, self.settings.renew_deadline)
     }
 
     /// Closes the election, which gets no more campaigns.
     ///
-    /// The election finishes when its record is released and no write is in doubt, or after [`Settings::renew_deadline`].
+    /// The election finishes when its record is released and no write is in doubt, or after
+    /// [`Settings::renew_deadline`].
     pub fn close(&mut self) {
         self.withdraw();
         self.closing = true;
@@ -274,7 +282,8 @@ impl Election {
                     TermPhase::Lost => self.observe(now.local),
                     _ if self.schedule.must_read => self.read_when_due(now.local, renew_at),
                     _ if now.local >= renew_at => self.renew(now),
-                    // Without a watch, the answers to renewals are enough for a leader.
+                    // With an open watch, the election also reads if an event may be missing. Without a watch, the
+                    // answers to renewals are enough.
                     _ if self.watch.is_open() => self.read_when_due(now.local, renew_at),
                     _ => self.wait(now.local, renew_at),
                 }
@@ -287,7 +296,7 @@ impl Election {
         }
     }
 
-    /// Handles the response to the request `id`, which may be an abandoned request.
+    /// Handles the response to the request `id`, even if the driver has abandoned the request.
     pub fn on_response(&mut self, now: Moment, id: u64, answer: StoreResponse) {
         self.note_round_trip(now, id, &answer);
         match answer {
@@ -303,8 +312,8 @@ impl Election {
                 if context.newest == self.newest {
                     self.learn_absence(now);
                 }
-                // A create has no base version, so the store may apply the create at any time. A closed election waits no longer
-                // than a term lasts.
+                // If the read was sent a renew deadline after a create and finds no record, the create can no longer
+                // win a term. A closed election then no longer waits for the create.
                 for write in
                     self.open.iter_mut().filter(|write| write.base == 0 && write.progress == WriteProgress::Open)
                 {
@@ -319,8 +328,8 @@ impl Election {
                 if !self.watch.agrees(&observed) {
                     self.give_up_watch(now);
                 }
-                // An update that is no longer in doubt was judged by its watch event. An unknown write belongs to the time before
-                // a restore of the store.
+                // The answer to a forgotten write has no effect. Either a watch event has settled the write, or the
+                // election forgot the write after a restore of the store.
                 let progress = self.open.iter().find(|write| write.id == id).map(|write| write.progress);
                 if let Some(progress) = progress
                     && !self.learn_answer(now, id, observed)
@@ -338,9 +347,10 @@ impl Election {
             StoreResponse::Failed(error) => {
                 let moved = error.kind().is_beaten();
                 let write = self.open.iter().find(|write| write.id == id && write.progress == WriteProgress::Open);
-                // A renewal that a release interrupted does not delay the release, which resolves the renewal, too.
+                // A release may interrupt a renewal. The failure of the renewal must not delay the release, which
+                // settles both writes.
                 let given_up = |write: &InDoubtWrite| !moved && write.acquisition != 0 && self.owes_release();
-                // The watch may have delivered the conflicting record before the refusal of the create, and delivers it once.
+                // If the watch has already delivered the record that made the create fail, no read is needed.
                 let explained = |write: &InDoubtWrite| {
                     moved && write.base == 0 && matches!(self.observed, ObservedState::Record(_))
                 };
@@ -352,13 +362,14 @@ impl Election {
                 }
                 self.pause(now, error.retry_after().unwrap_or_default());
                 match (&mut self.phase, error.kind()) {
-                    // An event of the watch interrupted the read. The round reads again, once.
+                    // A watch event interrupted the read of a round. The round repeats the read once.
                     (Phase::Campaigning(CampaignPhase { round: Some(round), .. }), StoreErrorKind::Interrupted)
                         if !round.wrote && !round.interrupted =>
                     {
                         (round.has_read, round.interrupted) = (false, true);
                     }
-                    // A request that fails before the read of a round was not sent for the round.
+                    // A request that fails before the round's read belongs to the time before the round, and does not
+                    // end the round.
                     _ => self.end_round_if(|round| round.has_read && !round.wrote),
                 }
             }
@@ -386,13 +397,15 @@ impl Election {
             ObservedState::Record(known) => Some(match known.holder {
                 Holder::Nobody | Holder::Ourselves => now.local,
                 Holder::Predecessor if self.settings.reclaim_own_identity => now.local,
-                // The other process would also reclaim the lease. The delay limits how often the two alternate.
+                // Another running process with this identity would reclaim the lease, too. The delay limits how often
+                // both processes alternate.
                 Holder::DuplicateIdentity if self.settings.reclaim_own_identity => self.schedule.reclaim_at,
                 Holder::Predecessor | Holder::DuplicateIdentity | Holder::Other => known.runs_out_at(&self.settings),
             }),
         };
         let is_round = matches!(&self.phase, Phase::Campaigning(CampaignPhase { round: Some(_), .. }));
-        // A round has only one write, so its caller sets the pace. Only a pause of the store delays the write.
+        // A round sends only one write, so its caller sets the pace. A requested pause has already ended the round
+        // above.
         let not_before = self.schedule.write_at.max(self.schedule.paused_until);
         let takeover_at = takeover_at.map(|at| if is_round { at } else { at.max(not_before) });
         match takeover_at {
@@ -409,7 +422,8 @@ impl Election {
         let Phase::Campaigning(candidacy) = &mut self.phase else { return self.observe(now.local) };
         let (acquisition, acquire_time) = candidacy.attempt.get_or_insert_with(|| {
             self.last_acquisition += 1;
-            // Random digits, so that two processes with the same identity do not write the same record.
+            // The fraction digits are random, so that two processes with the same identity do not write the same
+            // record.
             let mut drawn = || MicroTime::from_unix_micros(stamp - stamp % 1_000_000 + self.random.u64(..1_000_000));
             let taken = self.observed.known().and_then(|known| known.observed.record.acquire_time.clone());
             let mut acquire_time = drawn();
@@ -429,7 +443,7 @@ impl Election {
         self.write(now.local, base, record, acquisition)
     }
 
-    /// Renews the lease by one write on the version of the last own write (rule 4).
+    /// Renews the lease by one update of the last own version (rule 4).
     fn renew(&mut self, now: Now) -> Step {
         let Some((_, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
         let (Phase::Leading(term), ObservedState::Record(known)) = (&self.phase, &self.observed) else {
@@ -464,12 +478,14 @@ impl Election {
         self.write(now.local, Some(base), record, 0)
     }
 
-    /// Observes the record, without a campaign, a term or a release.
+    /// Observes the record without a campaign, a term or a release.
     fn observe(&mut self, now: Moment) -> Step {
         self.read_when_due(now, now + self.settings.renew_deadline)
     }
 
-    /// Finishes a closed election. Waits for writes in doubt, at most until the close deadline.
+    /// Finishes a closed election.
+    ///
+    /// Waits for in-doubt writes, at most until the close deadline.
     fn finish(&mut self, now: Moment) -> Step {
         if self.open.iter().all(|write| write.progress != WriteProgress::Open) || self.close_deadline_passed(now) {
             return Step::Finished;
@@ -477,12 +493,13 @@ impl Election {
         self.observe(now)
     }
 
-    /// Reads the record if a read is due. Otherwise waits until the read is due or until `until`.
+    /// Reads the record if a read is due. Otherwise waits until a read is due or until `until`.
     ///
-    /// While a watch delivers all changes, a read is due only to repeat a failed read or to resolve a create.
+    /// While a watch delivers all changes, a read is due only before a write, to repeat a failed read, or to settle a
+    /// create.
     fn read_when_due(&mut self, now: Moment, until: Moment) -> Step {
         let repeats = self.schedule.read_failed && matches!(self.phase, Phase::Observing);
-        // A watch does not resolve a create.
+        // Watch events do not settle an in-doubt create, so a closed election must read.
         let is_open_create = |write: &InDoubtWrite| write.base == 0 && write.progress == WriteProgress::Open;
         let untold = !self.watch_tells(now) || self.closing && self.open.iter().any(is_open_create);
         let wanted = self.schedule.must_read || repeats || untold;
@@ -497,13 +514,14 @@ impl Election {
 
     /// Waits until `until`, or until an earlier moment that must be noticed in time.
     ///
-    /// Such moments are the end of a term, an overdue event of a watch, and the end of a closed election.
+    /// Such moments are the end of a term, the silence of a watch, an overdue watch event, and the end of a closed
+    /// election.
     fn wait(&self, now: Moment, until: Moment) -> Step {
         let [covered_until, progress_until, wound_down] = match &self.phase {
             Phase::Leading(term) => term.noticed_at(),
             _ => [None; 3],
         };
-        // The silence of a watch is noticed once. Later, polling finds the changes.
+        // A watch that is already silent needs no wakeup, because the election polls.
         let silent_at = self.silent_at().filter(|at| now < *at);
         let noticed_at = [covered_until, progress_until, wound_down, silent_at, self.owed_by(), self.close_deadline];
         Step::Wait(noticed_at.into_iter().flatten().fold(until, Moment::min))
@@ -514,7 +532,9 @@ impl Election {
         self.barred || self.gives_back
     }
 
-    /// Returns `true` if this candidate holds the record without a term or a campaign that needs it.
+    /// Returns `true` if this candidate holds the record but does not need the record.
+    ///
+    /// A term needs the record, and so does a campaign that may acquire the lease.
     fn owes_release(&self) -> bool {
         let is_wanted = match self.phase {
             Phase::Observing => false,
@@ -526,8 +546,8 @@ impl Election {
 
     /// Allows one immediate new attempt after a reused connection was closed under a request.
     ///
-    /// Servers and load balancers may close idle connections at any time. The new attempt is a new request, because the store
-    /// may have applied the old one.
+    /// Servers and load balancers may close idle connections at any time. The new attempt is a new request, because the
+    /// store may have applied the old request.
     fn repeat(&mut self, now: Moment) {
         self.schedule.repeated = true;
         self.schedule.write_at = now;

@@ -6,7 +6,7 @@ use crate::util::clock::Moment;
 #[derive(Debug)]
 pub(super) enum ObservedState {
     Nothing,
-    /// No record, and the uid of the deleted object. Later observations of this object are outdated.
+    /// The record does not exist. `gone` is the uid of the deleted object, whose later observations are outdated.
     Absent {
         gone: Option<String>,
     },
@@ -33,8 +33,9 @@ pub(super) enum Holder {
     Nobody,
     /// This election wrote the record.
     Ourselves,
-    /// Another process wrote the record with the identity of this candidate, and the record has not changed since its first
-    /// observation. Probably an earlier process with this identity.
+    /// Another process wrote the record with the identity of this candidate.
+    ///
+    /// The record has not changed since its first observation, so the process has probably ended.
     Predecessor,
     /// Another running process wrote the record with the identity of this candidate.
     DuplicateIdentity,

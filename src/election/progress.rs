@@ -1,4 +1,4 @@
-//! The limit of the time without progress of a term's work.
+//! The limit on the time without a progress report.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::util::sync::{AtomicU64, Ordering};
 
 /// The moment at which a term ends unless its work makes progress.
 ///
-/// Once the moment has passed, the limit is final.
+/// After this moment, a progress report no longer extends the limit.
 #[derive(Debug)]
 pub struct ProgressLimit {
     until: AtomicU64,
@@ -15,21 +15,22 @@ pub struct ProgressLimit {
 }
 
 impl ProgressLimit {
-    /// Creates a limit for work that must make progress `within` this time after `from`.
+    /// Creates a limit that passes `within` after `from`, unless the work reports progress.
     pub fn new(from: Moment, within: Duration) -> Self {
         Self { until: AtomicU64::new((from + within).as_nanos()), within }
     }
 
     /// Reports progress.
     ///
-    /// `oldest` is the last progress of the slowest part of the work. Returns `false` if the limit has passed.
+    /// `oldest` is the last progress of the worker that is furthest behind. Returns `false` without an effect if the
+    /// limit has already passed at `now`.
     pub fn stamp(&self, now: Moment, oldest: Moment) -> bool {
         let new = (oldest + self.within).as_nanos();
         let later = |until: u64| (until > now.as_nanos()).then_some(until.max(new));
         self.until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, later).is_ok()
     }
 
-    /// Returns the moment at which the limit passes without further progress.
+    /// Returns the moment at which the limit passes without another report.
     pub fn until(&self) -> Moment {
         Moment::from_nanos(self.until.load(Ordering::SeqCst))
     }

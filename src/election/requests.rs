@@ -9,22 +9,23 @@ use crate::election::settings::JITTER_FACTOR;
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
 use crate::util::clock::{Moment, Now};
 
-/// The number of in-doubt writes at a time.
+/// The largest number of in-doubt writes.
 ///
-/// The number is only reached if a store answers no write for longer than a term. The oldest write is then forgotten after
-/// its validity has passed. If it is applied later, the election takes the write for one of another process.
+/// The limit is reached only if many writes in a row get no answer. The election then waits until the oldest write can
+/// no longer start or extend a term, and forgets the oldest write. If the store applies the forgotten write later, the
+/// election attributes the write to another process.
 pub(super) const MAX_OPEN_WRITES: usize = 64;
 
-/// The shortest timeout of a request. A store does not send a request without time.
+/// The shortest timeout of a release request. With a timeout of zero, a store would not send the request.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(1);
 
-/// The urgency of requests, which sets their pace.
+/// The urgency of requests, which sets their timeouts and delays.
 enum Urgency {
     /// A term expires after `left`.
     Term {
         left: Duration,
     },
-    /// A caller waits `left` longer for a release.
+    /// A caller still waits `left` for a release.
     Release {
         left: Duration,
     },
@@ -70,7 +71,7 @@ impl Election {
         Step::Send(StoreRequest { id: self.last_request, operation, timeout: self.attempt_timeout(now) })
     }
 
-    /// Returns the record of a term of this candidate.
+    /// Returns a record that names this candidate as the holder.
     pub(super) fn held(
         &self,
         base: Option<&VersionedRecord>,
@@ -88,9 +89,10 @@ impl Election {
         }
     }
 
-    /// Returns the next `renewTime`, or `None` while the number of in-doubt writes is at its limit.
+    /// Returns the next `renewTime`, or `None` if the number of in-doubt writes is at its limit.
     ///
-    /// `renewTime` grows with every write, even if the wall clock does not, because standbys detect a renewal by a changed record.
+    /// `renewTime` grows with every write, even if the wall clock goes back, because standbys detect a renewal by a
+    /// changed record.
     pub(super) fn stamp(&mut self, now: Now) -> Option<(u64, MicroTime)> {
         if self.open.len() >= MAX_OPEN_WRITES {
             if self.may_be_adopted(&self.open[0], now.local) {
@@ -114,12 +116,13 @@ impl Election {
         self.wait(now, self.open.first().map_or(now, |oldest| oldest.sent_at + self.settings.renew_deadline))
     }
 
-    /// Returns the timeout of a request, which leaves time for another request.
+    /// Returns the timeout of a request, which usually leaves time for another request.
     fn attempt_timeout(&self, now: Moment) -> Duration {
         let renew_deadline = self.settings.renew_deadline;
         match self.urgency(now) {
             Urgency::Term { left } => (left / 2).max(renew_deadline / 20).min(left),
-            // A distant store needs most of the time for one attempt, which takes three round trips on a new connection.
+            // On a new connection, one attempt takes three round trips. A distant store therefore needs most of the
+            // time for one attempt.
             Urgency::Release { left } => {
                 left.saturating_sub(self.release_reserve()).max(left / 2).clamp(SHORTEST_ATTEMPT, renew_deadline)
             }
@@ -127,9 +130,11 @@ impl Election {
         }
     }
 
-    /// Returns the time that the first release attempt leaves for a second attempt, or zero if that time would not be enough.
+    /// Returns the time that the first release attempt leaves for a second attempt.
     ///
-    /// The second attempt needs a new connection, because the connection of the first attempt is closed with the attempt.
+    /// Returns zero if the time would not be enough.
+    ///
+    /// The second attempt needs a new connection, because a timeout closes the connection of the first attempt.
     fn release_reserve(&self) -> Duration {
         let reserve = self.settings.release_timeout / 8;
         if self.round_trip.answered_anew_by() <= reserve { reserve } else { Duration::ZERO }
@@ -150,9 +155,10 @@ impl Election {
         }
     }
 
-    /// Keeps a pause that the store requested.
+    /// Starts a pause that the store requested.
     ///
-    /// If a term or a release would not survive the pause, the pause is shortened to half of the remaining time.
+    /// If the pause would leave too little time for a term or a release, the pause is at most half of the remaining
+    /// time.
     pub(super) fn pause(&mut self, now: Moment, asked: Duration) {
         self.schedule.asked_until = self.schedule.asked_until.max(now + asked);
         let (left, reserve) = match self.urgency(now) {
@@ -164,7 +170,7 @@ impl Election {
         self.schedule.paused_until = self.schedule.paused_until.max(now + pause);
     }
 
-    /// Shortens a requested pause for the current urgency.
+    /// Shortens the current pause if a term or a release is urgent.
     pub(super) fn shorten_pause(&mut self, now: Moment) {
         let asked = self.schedule.paused_until.since(now);
         self.schedule.paused_until = now;

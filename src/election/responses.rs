@@ -13,7 +13,7 @@ use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
 impl ObservedRecord {
-    /// Returns the time from which other candidates may take over, unless the record changes before.
+    /// Returns the time at which the lease expires, unless the record changes before.
     pub(super) fn runs_out_at(&self, settings: &Settings) -> Moment {
         self.changed_at + self.observed.record.lease_duration_or(settings.lease_duration)
     }
@@ -26,7 +26,9 @@ impl Election {
         Some(known.runs_out_at(&self.settings))
     }
 
-    /// Notes the time of an answer. A failure without an answer of the store does not count.
+    /// Notes the round-trip time of an answered request.
+    ///
+    /// A failure without an answer of the store does not count.
     pub(super) fn note_round_trip(&mut self, now: Moment, id: u64, answer: &StoreResponse) {
         let is_answer = match answer {
             StoreResponse::Read(..) | StoreResponse::Written(_) => true,
@@ -42,14 +44,16 @@ impl Election {
         }
     }
 
-    /// Evaluates the record in the answer to the request `id`. Returns `false` if the record is not new.
+    /// Evaluates the record in the answer to the request `id`.
+    ///
+    /// Returns `false` if the record is not new.
     pub(super) fn learn_answer(&mut self, now: Moment, id: u64, observed: VersionedRecord) -> bool {
-        // The answer is older than the observed deletion.
+        // The answer shows an object whose deletion was already observed, so the answer is outdated.
         if self.is_gone(&observed.record) {
             return false;
         }
         let is_news = self.learn(now, now, observed);
-        // The found object is not the object of an earlier create, unless that create has `Landed`.
+        // An earlier create did not produce the object in the answer, unless `learn` has marked the create as `Landed`.
         for create in self.open.iter_mut().filter(|write| write.base == 0 && write.id < id) {
             if create.progress != WriteProgress::Landed {
                 create.progress = WriteProgress::Overtaken;
@@ -60,14 +64,16 @@ impl Election {
 
     /// Evaluates the record in an event of the watch.
     pub(super) fn learn_told(&mut self, now: Moment, received_at: Moment, observed: VersionedRecord) {
-        // A server that lags behind may deliver changes from before the deletion of the record.
+        // A lagging server may deliver events from before the observed deletion of the object.
         if !self.is_gone(&observed.record) {
-            // A late event may be about any object, so an event does not resolve a create.
+            // Unlike an answer, an event does not settle a create, because a late event may show an older object.
             self.learn(now, received_at, observed);
         }
     }
 
-    /// Evaluates the record in the store, in the order of the rule 'In-doubt writes'. Returns `false` if the record is not new.
+    /// Evaluates an observed record by the table of the rule 'In-doubt writes'.
+    ///
+    /// Returns `false` if the record is not new.
     fn learn(&mut self, now: Moment, received_at: Moment, observed: VersionedRecord) -> bool {
         if observed.version <= self.newest {
             return false;
@@ -77,7 +83,7 @@ impl Election {
         let record = &observed.record;
         let same_record = matches!(&self.observed, ObservedState::Record(known) if known.observed.record == *record);
         let ours = self.open.iter().filter(|write| write.is(record)).min_by_key(|write| write.sent_at);
-        // The fields of an own write in an object with another uid mean that the write re-created a deleted record. A term does
+        // If an own write appears in an object with another uid, the write has re-created a deleted record. A term does
         // not continue in another object.
         let is_another = match (&self.phase, &self.observed) {
             (Phase::Leading(_), ObservedState::Record(known)) => known.observed.record.uid != record.uid,
@@ -92,7 +98,8 @@ impl Election {
         let too_late = too_late.map(|write| now.since(write.sent_at));
         let has_our_identity = record.holder() == Some(&self.settings.identity);
 
-        // A second copy of the create would make another object, after the deletion of this object.
+        // An observed create has landed, and its uid is now known. A delayed copy of the create would make an object
+        // with another uid.
         for create in self.open.iter_mut().filter(|write| write.base == 0 && write.is(record)) {
             create.record.uid.clone_from(&record.uid);
             create.progress = WriteProgress::Landed;
@@ -109,7 +116,8 @@ impl Election {
             if let ObservedState::Record(known) = &mut self.observed {
                 known.observed = observed;
             }
-            // A change of other fields made the last renewal fail. The renewal is sent again at once.
+            // The last renewal failed because another client changed other fields of the object. The election renews
+            // again at once.
             if let (Phase::Leading(term), true) = (&mut self.phase, was_unsettled) {
                 term.renew_at = now;
             }
@@ -117,12 +125,13 @@ impl Election {
             self.see(observed, received_at, Holder::Ourselves);
             self.gives_back |= too_late.is_some();
             self.events.extend(too_late.map(ElectionEvent::TooLateForProgress));
-            // If the write was observed too late, the term has already expired. Otherwise the store was restored, because this
-            // candidate sent no later write.
+            // If the term has expired, the first reason stays. In a valid term, an older own write reappears only after
+            // a restore of the store.
             self.end_term(now, if recreated { StopReason::Deleted } else { StopReason::StoreRestored });
         } else if has_our_identity && matches!(self.observed, ObservedState::Nothing) {
             self.see(observed, received_at, Holder::Predecessor);
-            // After a restore, the record is an older own record, and the restore was reported.
+            // After a restore of the store, the record may be an older record of this candidate, so no predecessor is
+            // reported.
             if !self.watch.is_doubtful() {
                 self.events.push_back(ElectionEvent::Predecessor);
             }
@@ -151,7 +160,9 @@ impl Election {
         }
     }
 
-    /// Notes that a late acquisition is released. Delays the next acquisition, which would otherwise repeat the failure at once.
+    /// Delays the next acquisition after the release of a late acquisition.
+    ///
+    /// An immediate acquisition would probably also take longer than the progress timeout.
     fn given_back(&mut self, now: Moment) {
         if std::mem::take(&mut self.gives_back) {
             self.schedule.write_at = now + self.jittered_retry();
@@ -164,7 +175,9 @@ impl Election {
         }
     }
 
-    /// Starts or extends a term by an applied own write. The validity counts from before the write was sent.
+    /// Starts or extends a term by an applied own write.
+    ///
+    /// The validity counts from the moment before the write was sent.
     fn adopt(&mut self, now: Moment, acquisition: u64, sent_at: Moment) {
         let valid_until = sent_at + self.settings.renew_deadline;
         let renew_at = sent_at + self.settings.renew_interval;
@@ -172,7 +185,7 @@ impl Election {
             Phase::Leading(term) => {
                 term.covered_until = term.covered_until.max(valid_until);
                 term.renew_at = renew_at;
-                // A term that its holder ended waits for the queued step-down. An expired term is lost now.
+                // If the holder has ended the term, the queued step-down will report the end. An expired term ends now.
                 let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
                 match (term.phase, extended) {
                     (TermPhase::Valid, true) if !term.deadline.was_ended() => {
@@ -188,7 +201,7 @@ impl Election {
                 else {
                     return;
                 };
-                // The work must make progress from the start. A term without a guard makes no progress.
+                // The progress timeout starts when the winning write is sent.
                 let progress =
                     self.settings.progress_timeout.map(|within| Arc::new(ProgressLimit::new(sent_at, within)));
                 let deadline = Arc::new(Deadline::new(valid_until).limited_by(progress.clone()));
@@ -203,10 +216,11 @@ impl Election {
                     renew_at,
                     phase: TermPhase::Valid,
                 });
-                // With a distant store, the event of this write may come after its answer, and the last read may be long ago.
+                // With a distant store, the watch event of the winning write may arrive after the answer. The next read
+                // therefore waits.
                 let pause = self.retry_delay(now).min(MENTIONED_WITHIN);
                 self.read_within(now, pause);
-                // The pause of a candidate may be longer than a term allows.
+                // A candidate keeps a requested pause in full, but the new term may not last as long.
                 self.shorten_pause(now);
                 self.report_leader();
                 self.events.push_back(ElectionEvent::Elected { deadline, fencing_token });
@@ -237,11 +251,12 @@ impl Election {
         }
     }
 
-    /// Handles the deletion of the object by a write with this version.
+    /// Handles a watch event about the deletion of the object at `version`.
     pub(super) fn learn_deletion(&mut self, now: Moment, version: u64) {
         if version > self.newest {
             self.newest = version;
-            // A create may still be applied, as a new object.
+            // The deletion settles older updates. A create stays in doubt, because the store may still apply the create
+            // as a new object.
             self.open.retain(|write| write.base == 0 || write.base >= version);
             self.schedule.write_at = now;
             self.schedule.must_read = false;
@@ -251,13 +266,14 @@ impl Election {
 
     /// Returns `true` if the store was restored to an older state.
     ///
-    /// A read proves a restore if the read finds an older version than the newest version known when the read was sent. At the
-    /// same version, another record proves that the version was used again.
+    /// A read proves a restore if the read finds an older version than the newest version known when the read was sent.
+    /// Another record at a known version also proves a restore, because the store has used the version again. An object
+    /// that reappears after its known deletion is proof, too.
     pub(super) fn store_was_restored(&self, context: ReadContext, observed: &VersionedRecord) -> bool {
         let version = observed.version;
         let is_another =
             |known: &ObservedRecord| known.observed.version == version && known.observed.record != observed.record;
-        // The absence was known before the read was sent, so the found object came back.
+        // The object was known to be deleted before the read was sent. Only a restore brings the object back.
         let is_back = context.absent && context.newest == self.newest && self.is_gone(&observed.record);
         version < context.newest
             || is_back
@@ -265,7 +281,7 @@ impl Election {
             || matches!(&self.observed, ObservedState::Record(known) if is_another(known))
     }
 
-    /// Returns `true` if the record is in the object that was deleted.
+    /// Returns `true` if the record belongs to the object whose deletion was observed.
     fn is_gone(&self, record: &LeaderElectionRecord) -> bool {
         matches!(&self.observed, ObservedState::Absent { gone: Some(gone) } if record.uid.as_ref() == Some(gone))
     }
@@ -277,15 +293,18 @@ impl Election {
         self.open.clear();
         self.abandon_attempt();
         self.end_term(now, StopReason::StoreRestored);
-        // The watch waits for versions of the far future, or delivers changes from before the restore.
+        // The watch waits for versions above the lost state, or delivers events from before the restore.
         self.watch.doubt(restored);
         self.events.push_back(ElectionEvent::WatchStale);
     }
 
-    /// Handles a write that failed or is in doubt. `moved` is `true` if the record has changed.
+    /// Schedules the next request after a failed or in-doubt write.
+    ///
+    /// `moved` is `true` if another write came first.
     pub(super) fn write_failed(&mut self, now: Moment, moved: bool) {
         match &mut self.phase {
-            // A new renewal resolves an in-doubt renewal and renews at the same time.
+            // A leader needs no read after an in-doubt renewal, because the next renewal also settles the in-doubt
+            // renewal.
             Phase::Leading(term) if term.phase != TermPhase::Lost => {
                 term.renew_at = self.schedule.write_at;
                 self.schedule.must_read |= moved;
@@ -293,7 +312,8 @@ impl Election {
             _ => self.schedule.must_read = true,
         }
         if self.schedule.must_read {
-            // An open watch delivers the change, so many losing candidates need no read each. A release reads at once.
+            // An open watch delivers the conflicting record, so losing candidates do not all read. A release reads at
+            // once.
             self.schedule.read_at = match self.phase {
                 _ if !moved || !self.watch_tells(now) => now,
                 Phase::Observing => now,
@@ -303,7 +323,9 @@ impl Election {
         }
     }
 
-    /// Returns `true` for an acquisition that took longer than the progress timeout, whose term would end at its start.
+    /// Returns `true` if an acquisition took longer than the progress timeout.
+    ///
+    /// The term of such an acquisition would end at once.
     fn is_too_late_for_progress(&self, write: &InDoubtWrite, now: Moment) -> bool {
         let Phase::Campaigning(CampaignPhase { attempt: Some((acquisition, _)), .. }) = &self.phase else {
             return false;
@@ -313,7 +335,7 @@ impl Election {
         is_late && would_win && *acquisition == write.acquisition && write.progress != WriteProgress::Landed
     }
 
-    /// Returns `true` if the write would still start or extend a term if the store has applied the write.
+    /// Returns `true` if the write can still start or extend a term.
     pub(super) fn may_be_adopted(&self, write: &InDoubtWrite, now: Moment) -> bool {
         let renew_deadline = self.settings.renew_deadline;
         let (current, validity) = match &self.phase {

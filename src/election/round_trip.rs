@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// The shortest time that a release leaves a request under way. An interrupt costs a connection.
+/// The shortest time that a waiting release gives a request in flight. An interrupt closes the connection.
 const RELEASE_WAITS: Duration = Duration::from_millis(50);
 
-/// The shortest time that an event of another candidate leaves a request under way. A busy server answers faster.
+/// The shortest time that a waiting event of another candidate gives a request in flight. A busy server answers faster.
 const NEWS_WAIT: Duration = Duration::from_millis(250);
 
 /// The time from sending a request to its answer, smoothed as in RFC 6298.
@@ -15,7 +15,7 @@ pub(super) struct RoundTrip {
     deviation: Duration,
 }
 
-/// The times after which a waiting release or event interrupts a request under way.
+/// The times after which a waiting release or event interrupts a request in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterruptAfter {
     /// The time for a release.
@@ -30,9 +30,10 @@ impl RoundTrip {
         let off = took.abs_diff(self.smoothed);
         (self.smoothed, self.deviation) = match self.smoothed {
             Duration::ZERO => (took, took / 2),
-            // The earlier requests opened a connection or hung, so their times do not count.
+            // A much shorter time means that the earlier requests opened a connection or hung, so their times do not
+            // count.
             smoothed if took < smoothed / 2 => (took, took / 8),
-            // Shorter times get more weight.
+            // A shorter time changes the estimate faster than a longer time.
             smoothed if took < smoothed => (smoothed - off / 2, (self.deviation * 3 + off) / 4),
             smoothed => (smoothed + off / 8, (self.deviation * 3 + off) / 4),
         };
@@ -40,13 +41,15 @@ impl RoundTrip {
 
     /// Returns the time after which an answer is unusually late.
     ///
-    /// The result is at least 1.5 times the smoothed time, because constant times do not exclude a slightly slower answer. An
-    /// interrupt is expensive: the next request takes three times as long on a new connection.
+    /// The result is at least 1.5 times the smoothed time, because a slightly slower answer may follow after constant
+    /// times. An interrupt is expensive, because the next request takes three times as long on a new connection.
     pub(super) fn answered_by(&self) -> Duration {
         self.smoothed + (self.deviation * 4).max(self.smoothed / 2)
     }
 
-    /// Returns the time of a request on a new connection: one round trip each for TCP, TLS and the request.
+    /// Returns the usual time of a request on a new connection.
+    ///
+    /// The setup of TCP, the setup of TLS and the request take one round trip each.
     pub(super) fn answered_anew_by(&self) -> Duration {
         self.smoothed * 3
     }
@@ -54,7 +57,7 @@ impl RoundTrip {
     pub(super) fn interrupt_after(&self, release_timeout: Duration, renew_deadline: Duration) -> InterruptAfter {
         let answered_by = self.answered_by();
         InterruptAfter {
-            // The rest of the timeout is for the release itself.
+            // At most half of the timeout is spent waiting, so that the rest remains for the release itself.
             release: answered_by.max(RELEASE_WAITS.min(release_timeout / 4)).min(release_timeout / 2),
             news: answered_by.min(renew_deadline / 4).max(NEWS_WAIT),
         }
@@ -85,7 +88,7 @@ mod tests {
     #[test]
     fn a_server_that_is_far_is_given_longer_than_it_takes() {
         for far in [100, 200, 400, 500] {
-            // The first one opens the connection.
+            // The first request also opens the connection, which triples its time.
             let mut round_trips = vec![3 * far];
             for _ in 0..20 {
                 round_trips.push(far);
@@ -98,9 +101,10 @@ mod tests {
 
     #[test]
     fn connection_setup_does_not_count_as_request_time() {
-        // So does the first write of a standby that has only watched for long.
+        // A standby opens a connection for its first read. After a long watch, the first write opens another
+        // connection. Each connection triples the time of a request.
         assert_eq!(after(&[900, 900, 300]).release, millis(450));
-        // A later one is soon made up for.
+        // A later connection setup affects the estimate only for a few requests.
         let one_more = [&[900][..], &[300; 20], &[900], &[300; 8]].concat();
         assert!(after(&one_more).release < millis(700), "{:?}", after(&one_more));
     }

@@ -6,22 +6,25 @@ use humantime::format_duration as show;
 
 use crate::util::config_error::{ConfigError, random_seed, require};
 
-/// The factor of `retry_period` after which a retry comes at the latest, as in client-go (`JitterFactor`).
+/// The longest retry delay as a multiple of `retry_period`, as in client-go (`JitterFactor`).
 pub(crate) const JITTER_FACTOR: f64 = 1.2;
 
-/// client-go compares times in whole seconds, so client-go may miss a renewal within the same second.
+/// The time resolution of client-go, which may miss a renewal within the same second.
 const CLIENT_GO_GRANULARITY: Duration = Duration::from_secs(1);
 
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// The largest value of `leaseDurationSeconds`, 68 years, and the limit of every duration. Sums of durations cannot overflow a
-/// clock.
+/// The limit of every duration: 68 years, the largest value of `leaseDurationSeconds`.
+///
+/// A sum of such durations does not overflow a clock.
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// The longest identity in bytes. Log lines contain identities.
+/// The longest identity in bytes. The limit keeps log lines short, because log lines contain identities.
 const LONGEST_IDENTITY: usize = 1024;
 
-/// The unchecked configuration. Values that are `None` are derived from the others.
+/// The unchecked configuration.
+///
+/// A value that is `None` is derived from the other values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
     pub(crate) identity: Option<String>,
@@ -58,28 +61,28 @@ pub struct Settings {
     pub identity: String,
     /// The lease duration in the record, in whole seconds.
     pub lease_duration: Duration,
-    /// The validity of a term, counted from before its last successful write was sent.
+    /// The validity of a term, counted from the moment before its last successful write was sent.
     pub renew_deadline: Duration,
     /// The delay between retries, and between polls.
     pub retry_period: Duration,
     /// The interval of renewals.
     pub renew_interval: Duration,
-    /// The longest time that the end of a guard waits for the release.
+    /// The longest time that the drop of a guard waits for the release.
     pub release_timeout: Duration,
     /// The longest time without progress of the work. `None` for no limit.
     pub progress_timeout: Option<Duration>,
     /// The time after the last `true` of the probe at which the candidate becomes unfit.
     pub probe_timeout: Duration,
-    /// The longest time of renewals after the end of a term whose guard exists.
+    /// The longest time for which the lease of an ended term is renewed while its guard exists.
     ///
-    /// If `None`, the limit is the renew deadline after the candidate became unfit or its work panicked, and there is no limit
-    /// after a step-down.
+    /// If `None`, the limit is the renew deadline after the candidate became unfit or its work panicked. After a
+    /// step-down, `None` means no limit.
     pub drain_timeout: Option<Duration>,
     /// `true` if a probe reports whether this candidate is fit.
     pub(crate) is_probed: bool,
     /// `true` if the program reports whether this candidate is fit.
     pub(crate) has_fitness: bool,
-    /// `true` if a record with the own identity may be from another process.
+    /// `true` if the elector may reclaim a record with its own identity before the expiry.
     pub reclaim_own_identity: bool,
     /// `true` if a release keeps the lease duration in the record.
     pub(crate) release_keeps_duration: bool,
@@ -174,8 +177,8 @@ impl Config {
 
     /// Returns the lease duration, the renew deadline and the retry period.
     ///
-    /// Missing values are derived from the others in client-go's proportions of 15 : 10 : 2. They keep the distance of one second
-    /// that client-go needs.
+    /// Missing values are derived from the other values in client-go's proportions of 15 : 10 : 2. The derived values
+    /// keep the distance of one second that client-go needs.
     fn durations(&self) -> Result<[Duration; 3], ConfigError> {
         let spare = if self.no_client_go_peers { Duration::ZERO } else { CLIENT_GO_GRANULARITY };
         let deadline_of = |lease: Duration| (lease * 2 / 3).min(published(lease).saturating_sub(spare));
@@ -204,8 +207,9 @@ impl Config {
     }
 }
 
-/// Returns the lease duration in the record: the duration rounded up to whole seconds, because standbys wait for the duration
-/// in the record.
+/// Returns the lease duration rounded up to whole seconds, as published in the record.
+///
+/// Standbys wait for the published duration, so rounding down could end their wait too early.
 fn published(lease_duration: Duration) -> Duration {
     Duration::from_secs(lease_duration.as_secs() + u64::from(lease_duration.subsec_nanos() > 0)).min(LONGEST)
 }
@@ -222,7 +226,9 @@ impl Settings {
     }
 }
 
-/// Returns the host name, which in a pod is the name of the pod, with random bits. Two processes must not share an identity.
+/// Returns the host name with random bits. In a pod, the host name is the name of the pod.
+///
+/// The random bits are needed because two processes must not share an identity.
 fn default_identity() -> String {
     format!("{}_{:016x}", host_name(), random_seed())
 }
@@ -265,7 +271,8 @@ mod tests {
     fn each_rule_holds_up_to_its_limit() {
         type Field<'a> = (&'a str, fn(&mut Config, Duration), &'a [(Duration, Duration)]);
         const NANO: Duration = Duration::from_nanos(1);
-        // With 15 s, 10 s and 2 s: the field, and the last values that are accepted, each with the first that is not.
+        // Each field, its setter, and pairs of the last accepted and the first refused value. The other durations are
+        // the defaults of 15 s, 10 s and 2 s, unless the setter changes them.
         let fields: [Field<'_>; 8] = [
             ("lease_duration", |it, value| it.lease_duration = Some(value), &[(LONGEST, LONGEST + NANO)]),
             (
@@ -335,7 +342,7 @@ mod tests {
         assert_eq!(derived(Some(30_000), None, Some(1_000)), (30_000, 20_000, 1_000));
         assert_eq!(derived(Some(60_000), Some(50_000), None), (60_000, 50_000, 10_000));
         assert_eq!(derived(None, Some(3_000), Some(100)), (5_000, 3_000, 100));
-        // If the proportions leave less than the second that client-go needs, the second counts.
+        // If the proportions leave less than one second, the derived values keep the second that client-go needs.
         assert_eq!(derived(Some(2_000), None, None), (2_000, 1_000, 200));
         assert_eq!(derived(None, Some(1_500), None), (3_000, 1_500, 300));
         assert_eq!(derived(None, Some(1_200), None), (3_000, 1_200, 240));
@@ -413,7 +420,7 @@ mod tests {
         }
     }
 
-    /// Every duration that a caller can name either breaks a rule or gives settings that keep them all.
+    /// Every configuration is either refused or gives settings that keep all rules.
     #[test]
     fn accepted_settings_keep_every_rule_to_the_nanosecond() {
         let mut random = fastrand::Rng::with_seed(1);
@@ -427,7 +434,7 @@ mod tests {
                 3 => Some(SHORTEST),
                 4 => Some(Duration::ZERO),
                 5..=9 => None,
-                // Close to each other and to whole seconds, where rounding matters.
+                // Durations close to two seconds test the rounding to whole seconds.
                 10..=19 => Some(secs(2) + Duration::from_nanos(random.u64(..2_000)) - Duration::from_nanos(1_000)),
                 _ => Some(Duration::from_nanos(random.u64(..scale * 10))),
             };

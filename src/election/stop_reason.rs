@@ -17,15 +17,19 @@ use std::fmt;
 pub enum StopReason {
     /// The guard was dropped or released, or no campaign took the term.
     Released,
-    /// [`LeaderGuard::step_down`](crate::LeaderGuard::step_down) was called, or the protected work panicked.
+    /// The holder stepped down, or the protected work panicked.
+    ///
+    /// See [`LeaderGuard::step_down`](crate::LeaderGuard::step_down).
     SteppedDown,
     /// No renewal succeeded within the renew deadline.
     Expired,
-    /// The work made no progress within
-    /// [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout).
+    /// The work made no progress within the progress timeout.
+    ///
+    /// See [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout).
     NoProgress,
-    /// The candidate is unfit. See [`fit_while`](crate::LeaderElectorBuilder::fit_while) and
-    /// [`fitness`](crate::LeaderElectorBuilder::fitness).
+    /// The candidate is unfit.
+    ///
+    /// See [`fit_while`](crate::LeaderElectorBuilder::fit_while) and [`fitness`](crate::LeaderElectorBuilder::fitness).
     Unfit,
     /// Another client changed or cleared the holder of the record.
     Superseded {
@@ -79,7 +83,7 @@ mod tests {
     #[test]
     fn each_reason_has_its_text_and_its_consequences() {
         use StopReason::*;
-        // The text, and the results of `was_asked_for` and `drains`.
+        // Each reason with a part of its text, and the expected results of `was_asked_for` and `drains`.
         for (reason, text, was_asked_for, drains) in [
             (Released, "dropped or released", true, false),
             (SteppedDown, "stepped down", true, true),

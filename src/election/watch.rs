@@ -10,18 +10,19 @@ use crate::util::clock::Moment;
 #[derive(Debug, Default)]
 pub(super) struct WatchState {
     pub(super) open: Option<Open>,
-    /// The time of the last current event, or of the last read that found no undelivered change.
+    /// The time of the last sign that the watch delivers all changes.
     ///
-    /// A watch that continues another watch also continues the silence of that watch.
+    /// A sign is an event that is not outdated, or a read that finds no undelivered change. A resumed watch keeps this
+    /// time, because the silence of the previous watch continues.
     pub(super) heard_at: Option<Moment>,
-    /// `true` if the observations from before the watch are known to be current.
+    /// `true` once an event or a read has confirmed the state that was known before the watch.
     ///
-    /// A watch that starts from scratch delivers existing records, but does not report records that no longer exist.
+    /// A watch from scratch delivers an existing record, but does not report that a record no longer exists.
     pub(super) synced: bool,
     /// The record that was found when a restore of the store was detected.
     ///
-    /// A server in front of the store that was not restarted continues to deliver the old state. Up to an unknown version, the
-    /// old and the restored state are equal. Only later writes distinguish them.
+    /// An API server that was not restarted still delivers events from before the restore. The old and the restored
+    /// state are equal up to an unknown version. Only a later write distinguishes both states.
     pub(super) restored: Option<LeaderElectionRecord>,
 }
 
@@ -29,13 +30,13 @@ pub(super) struct WatchState {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) opened_at: Moment,
-    /// The newest delivered version, or the newest known version when the watch continued another watch.
+    /// The newest delivered version. A resumed watch starts with the newest known version.
     pub(super) told: u64,
     /// The last delivered change of the record, and its time.
     pub(super) change: Option<(Moment, LeaderElectionRecord)>,
     /// The longest time between two delivered changes of the current term.
     pub(super) longest_gap: Duration,
-    /// A version that a read found, and the latest time for its event.
+    /// An undelivered version that a read found, and the latest time for its event.
     pub(super) owed: Option<(u64, Moment)>,
     /// `true` if the events are known to be from the current state of the store.
     pub(super) verified: bool,
@@ -64,20 +65,22 @@ impl WatchState {
         self.restored.is_some()
     }
 
-    /// Distrusts all events until reads confirm them.
+    /// Closes the watch, and distrusts all events until reads confirm them.
     pub(super) fn doubt(&mut self, restored: LeaderElectionRecord) {
         self.restored = Some(restored);
         self.open = None;
     }
 
-    /// Evaluates an event with `version`. `newest` is the newest known version, and `known` its record.
+    /// Evaluates an event with `version`.
+    ///
+    /// `newest` is the newest known version, and `known` is its record.
     pub(super) fn tells(
         &mut self,
         at: Moment,
         (version, record): (u64, Option<&LeaderElectionRecord>),
         (newest, known): (u64, Option<&LeaderElectionRecord>),
     ) -> WatchTrust {
-        // A late event of a watch that was ended.
+        // No watch is open, so the event is a late event of an ended watch.
         let Some(open) = &mut self.open else {
             return if self.restored.is_some() { WatchTrust::Unconfirmed } else { WatchTrust::Believed };
         };
@@ -91,7 +94,8 @@ impl WatchState {
         if open.owed.is_some_and(|(owed, _)| owed <= version) {
             open.owed = None;
         }
-        // Up to the newest known version, a server with the old state delivers the same events as other servers.
+        // After a restore, an event below the newest known version shows nothing, because the old state may contain the
+        // same event.
         if version > newest && !open.verified {
             open.to_confirm = Some((version, record.cloned(), at));
         } else if version == newest && known.is_some() && record.is_some() && !open.verified {
@@ -104,7 +108,9 @@ impl WatchState {
         if open.to_confirm.is_none() { WatchTrust::Believed } else { WatchTrust::Unconfirmed }
     }
 
-    /// Compares the result of a read with the events. Returns `false` if the events are not from the current state of the store.
+    /// Compares the result of a read with the events.
+    ///
+    /// Returns `false` if the events are not from the current state of the store.
     pub(super) fn agrees_with_read(
         &mut self,
         context: ReadContext,
@@ -115,14 +121,14 @@ impl WatchState {
             self.heard_at = self.heard_at.max(Some(context.sent_at));
             return true;
         };
-        // The read is older than the watch.
+        // The read was sent before the watch opened, so the read shows nothing about the watch.
         if context.sent_at < open.opened_at {
             return true;
         }
         self.synced = true;
         let owed = match found {
             Some(found) => (found.version > open.told).then_some(found.version),
-            // The event of the deletion is missing.
+            // The read finds no record, but the last event shows a record. The event of the deletion is missing.
             None => open.change.as_ref().map(|_| open.told + 1),
         };
         open.owed = owed.map(|owed| (owed, open.owed.map_or(told_by, |(_, by)| by)));
@@ -134,7 +140,7 @@ impl WatchState {
                 let reaches = found.version >= *told;
                 self.agrees(found) && reaches
             }
-            // The record of the event may have been deleted since.
+            // The record may have been deleted after the event, so the read neither confirms nor contradicts the event.
             (Some((_, _, at)), None) if context.sent_at >= *at => {
                 open.to_confirm = None;
                 true
@@ -143,7 +149,9 @@ impl WatchState {
         }
     }
 
-    /// Returns `true` if a found record agrees with the event to confirm. A reused version has another record.
+    /// Returns `true` if a found record does not contradict the event to confirm.
+    ///
+    /// After a restore, the store uses versions again. Another record at the version of the event is a contradiction.
     pub(super) fn agrees(&mut self, found: &VersionedRecord) -> bool {
         let Some(open) = &mut self.open else { return true };
         match &open.to_confirm {
@@ -153,7 +161,7 @@ impl WatchState {
                 open.to_confirm = None;
                 agrees
             }
-            // The watch lags behind and has not delivered this version yet.
+            // The read found a newer version than the event, so the read cannot confirm the event.
             Some((told, ..)) if *told < found.version => {
                 open.to_confirm = None;
                 true
@@ -164,7 +172,7 @@ impl WatchState {
 }
 
 impl Open {
-    /// Notes the time between two changes by the holder.
+    /// Notes the time between two changes within one term of the holder.
     fn note_change(&mut self, at: Moment, record: Option<&LeaderElectionRecord>) {
         let same_term = |before: &LeaderElectionRecord, after: &LeaderElectionRecord| {
             before.holder_identity == after.holder_identity && before.acquire_time == after.acquire_time

@@ -1,9 +1,9 @@
-//! The use of watches: events report changes at once, without polling.
+//! The use of watch events, which report changes without polling.
 //!
-//! Correctness does not depend on a watch.
+//! Safety does not depend on a watch.
 //!
-//! The watch thread reports when a watch opens and when a watch ends. Only this module decides whether an open watch delivers
-//! all changes. The decision compares the events with the results of reads.
+//! The watch thread reports when a watch opens and when a watch ends. Only this module decides whether an open watch
+//! delivers all changes. The decision compares the events with the results of reads.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::watch::{Open, WatchTrust};
 use super::{Election, Holder, ObservedState, Phase};
 use crate::util::clock::Moment;
 
-/// The time in which a new watch must deliver the current record. After this time, a read is sent.
+/// The time in which a new watch must deliver the current record. After this time, the election reads.
 pub(super) const MENTIONED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The time in which the watch must deliver the change that caused a leader's conflict. The event usually comes earlier.
+/// The time that a leader waits for the watch event of a conflicting write. After this time, the leader reads.
 pub(super) const TOLD_WITHIN: Duration = Duration::from_millis(250);
 
 impl Election {
@@ -44,7 +44,8 @@ impl Election {
 
     /// Notes that a watch is open.
     ///
-    /// The watch continues the previous watch, or starts with the current record (`from_scratch`).
+    /// If `from_scratch` is `true`, the watch starts with the current record. Otherwise, the watch continues the
+    /// previous watch.
     pub fn watch_opened(&mut self, now: Moment, from_scratch: bool) {
         self.watch.open = Some(Open {
             opened_at: now,
@@ -70,7 +71,7 @@ impl Election {
     /// The store is polled until another watch is open.
     pub fn watch_lost(&mut self, now: Moment) {
         self.watch.open = None;
-        // A random pause, because many candidates may lose their watches at the same time.
+        // The pause is random, because many candidates may lose their watches at the same time.
         let pause = self.settings.retry_period.mul_f64(self.random.f64());
         self.read_within(now, pause);
     }
@@ -89,7 +90,7 @@ impl Election {
         knows && open.owed.is_none() && open.to_confirm.is_none() && self.silent_at().is_none_or(|at| now < at)
     }
 
-    /// Restarts a watch that did not deliver a change that a read has found.
+    /// Replaces the watch if the event of a change that a read found is overdue.
     pub(super) fn notice_what_is_owed(&mut self, now: Moment) {
         if self.owed_by().is_some_and(|by| now >= by) {
             self.give_up_watch(now);
@@ -105,8 +106,9 @@ impl Election {
         self.watch.open.as_ref()?.owed.map(|(_, by)| by)
     }
 
-    /// Returns the time at which the silence of an open watch on a held lease needs a read. The connection of the watch may be
-    /// broken without an error.
+    /// Returns the time at which an open watch on a held lease has been silent for too long.
+    ///
+    /// The election then reads, because the connection of the watch may be broken without an error.
     pub(super) fn silent_at(&self) -> Option<Moment> {
         let (Some(open), ObservedState::Record(known)) = (&self.watch.open, &self.observed) else { return None };
         if known.holder == Holder::Nobody {
@@ -117,7 +119,7 @@ impl Election {
         if let Phase::Leading(_) = self.phase {
             tolerance = tolerance.max(self.settings.renew_interval * 2);
         }
-        // Early enough to find a renewal before the lease expires. An expired lease is silent anyway.
+        // The read comes early enough to find a renewal before the lease expires. After the expiry, silence is normal.
         let at = self.watch.heard_at.unwrap_or(open.opened_at) + tolerance.min(published * 9 / 10);
         (at < known.changed_at + published).then_some(at)
     }

@@ -1,4 +1,4 @@
-//! A candidacy: the elections on one record or on two, and the decisions above both.
+//! A candidacy: the sessions on one or two records, with the decisions about all of them.
 
 use std::time::Duration;
 
@@ -18,16 +18,17 @@ use crate::util::sync::Arc;
 
 /// A candidacy without I/O, threads or channels.
 ///
-/// A runtime drives it as it drives a [`Session`].
+/// A runtime drives a candidacy like a [`Session`], with a side for each input and step.
 ///
-/// The candidacy judges whether the candidate is fit, and limits the log lines about fitness and about late acquisitions.
+/// The candidacy decides whether the candidate is fit, and limits the log lines about fitness and about late
+/// acquisitions.
 #[derive(Debug)]
 pub struct Candidacy {
     records: Sessions,
     fitness: FitnessPolicy,
-    /// Repeated changes of fitness.
+    /// The log of changes of fitness.
     flaps: FailureLog,
-    /// Repeated acquisitions that come too late for their first progress.
+    /// The log of acquisitions that took longer than the progress timeout.
     late: FailureLog,
     /// The time of the last event or step.
     now: Moment,
@@ -35,15 +36,15 @@ pub struct Candidacy {
 
 #[derive(Debug)]
 enum Sessions {
-    /// The side of the record is the primary.
+    /// A single record, whose side is the primary.
     One(Box<Session>),
     Both(Box<Pair>),
 }
 
 impl Candidacy {
-    /// Creates a candidacy on one record, or on two if there is a second seed.
+    /// Creates a candidacy on one record, or on two records if `second` is a seed.
     ///
-    /// The seeds feed the sessions.
+    /// Each seed feeds the session of one record.
     pub fn new(settings: impl Into<Arc<Settings>>, seed: u64, second: Option<u64>) -> Self {
         let settings = settings.into();
         let fitness = FitnessPolicy::new(&settings);
@@ -60,9 +61,9 @@ impl Candidacy {
         Self { records, fitness, flaps, late, now: Moment::from_nanos(0) }
     }
 
-    /// Handles an event at any time, even while a request is under way.
+    /// Handles an input at any time, even while a request is under way.
     ///
-    /// `side` counts for an event of one record.
+    /// `side` only matters for an input about one record.
     pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
         self.now = now;
         // The probe timeout may have passed before this event.
@@ -90,7 +91,9 @@ impl Candidacy {
         Some((side, effect))
     }
 
-    /// Returns the next step of a side. Called when no request of the side is under way.
+    /// Returns the next step of a side.
+    ///
+    /// The driver calls this function when no request of the side is under way.
     pub fn next(&mut self, now: Now, side: Side) -> Step {
         self.now = now.local;
         self.judge_fitness(now.local);
@@ -104,7 +107,9 @@ impl Candidacy {
         }
     }
 
-    /// Returns a side whose last step no longer holds.
+    /// Returns a side whose last step is outdated.
+    ///
+    /// The driver must call [`next`](Self::next) for this side again.
     pub fn touched(&mut self) -> Option<Side> {
         match &mut self.records {
             Sessions::One(_) => None,
@@ -117,7 +122,7 @@ impl Candidacy {
         self.ask(Session::leader_until, Pair::leader_until)
     }
 
-    /// Returns `true` if a record may have this candidate's identity without a guard.
+    /// Returns `true` if this candidate may hold a record without a guard.
     pub fn may_hold(&self) -> bool {
         self.ask(Session::may_hold, Pair::may_hold)
     }
@@ -152,7 +157,7 @@ impl Candidacy {
         session
     }
 
-    /// Acts on each change of fitness.
+    /// Adds the effects of each change of fitness, and passes each change to the sessions.
     fn judge_fitness(&mut self, now: Moment) {
         while let Some(change) = self.fitness.change(now) {
             let round = self.ask(Session::round, Pair::round).filter(|_| matches!(change, FitnessChange::Unfit(_)));
@@ -172,7 +177,7 @@ impl Sessions {
         }
     }
 
-    /// Adds an effect that is about both sides.
+    /// Adds an effect that is about the whole candidacy.
     fn push(&mut self, effect: Effect) {
         match self {
             Self::One(session) => session.push(effect),
@@ -188,7 +193,9 @@ impl Sessions {
     }
 }
 
-/// Returns the effects of a change of fitness. Repeated changes are logged at `warn` at most once a minute.
+/// Returns the effects of a change of fitness.
+///
+/// Repeated changes are logged at `warn` at most once a minute.
 fn fitness_effects(change: FitnessChange, log: &mut FailureLog, now: Moment) -> impl Iterator<Item = Effect> + use<> {
     let (fitness, level, line) = match change {
         FitnessChange::Unfit(why) => {

@@ -7,13 +7,15 @@ use log::Level;
 use crate::store::StoreErrorKind;
 use crate::util::clock::Moment;
 
-/// The shortest time between two warnings. Other changes are logged at `debug`.
+/// The shortest time between two warnings. Failures in between are logged at `debug`.
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// A lasting failure is logged every [`SELDOM`] until this time has passed, and then once per this time.
+/// The time after which a lasting failure is logged less often.
+///
+/// The failure is logged every [`SELDOM`] before this time has passed, and once per this time afterwards.
 const LONG: Duration = Duration::from_secs(600);
 
-/// The last log line about a repeated failure.
+/// The state of the log lines about a repeated failure.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
     fails: Option<(StoreErrorKind, Level)>,
@@ -21,7 +23,7 @@ pub(crate) struct FailureLog {
     began_at: Option<Moment>,
     /// `true` if the failure was logged at `warn` and the recovery was not logged yet.
     is_announced: bool,
-    /// The time of the last warning.
+    /// The time of the last line at `warn`.
     told_at: Option<Moment>,
     failed_at: Option<Moment>,
 }
@@ -37,7 +39,9 @@ pub(crate) struct Works {
 }
 
 impl FailureLog {
-    /// Notes a failure. Returns the level of its line, or `None` if the failure has been logged.
+    /// Notes a failure.
+    ///
+    /// Returns the level of its line, or `None` if the failure has been logged.
     pub(crate) fn failed(&mut self, now: Moment, kind: StoreErrorKind) -> Option<Level> {
         self.failed_at = Some(now);
         let is_seldom = self.told_at.is_none_or(|at| now.since(at) >= SELDOM);
@@ -45,7 +49,8 @@ impl FailureLog {
         let pause = if now.since(*self.began_at.get_or_insert(now)) > LONG { LONG } else { SELDOM };
         let is_long_ago = self.told_at.is_some_and(|at| now.since(at) >= pause);
         match self.fails {
-            // A failure that was only logged at `debug` and continues is logged at `warn` later.
+            // The failure was logged and needs no other line. If its line was at `debug` and `warn` is allowed again,
+            // another line follows.
             Some((fails, told)) if fails == kind && !is_long_ago && (told == Level::Warn || level == Level::Debug) => {
                 return None;
             }
@@ -59,17 +64,22 @@ impl FailureLog {
         Some(level)
     }
 
-    /// Notes a single event. Returns the level of its line, which is `warn` at most once a minute.
+    /// Notes a single event.
+    ///
+    /// Returns the level of its line, which is `warn` at most once a minute.
     pub(crate) fn happened(&mut self, now: Moment) -> Level {
         self.works(now);
         self.failed(now, StoreErrorKind::Conflict).unwrap_or(Level::Debug)
     }
 
-    /// Notes a success. Returns the recovery, or `None` if there was no failure.
+    /// Notes a success.
+    ///
+    /// Returns the recovery, or `None` if there was no failure.
     pub(crate) fn works(&mut self, now: Moment) -> Option<Works> {
         let (failed, _) = self.fails.take()?;
         self.began_at = None;
-        // After a warning, the recovery is logged at `info`, even if the kind of the failure has changed since the warning.
+        // After a warning, the recovery is logged at `info`, even if the kind of the failure has changed since the
+        // warning.
         let level = if std::mem::take(&mut self.is_announced) { Level::Info } else { Level::Debug };
         Some(Works { level, failed, ago: self.failed_at.map_or(Duration::ZERO, |at| now.since(at)) })
     }
@@ -102,7 +112,7 @@ mod tests {
     #[test]
     fn failure_logged_at_warn_recovers_at_warn_after_a_change() {
         let mut log = FailureLog::default();
-        // A server that was not reachable, and returns 403 while the server starts.
+        // A server is unreachable at first, and returns 403 during its start.
         assert_eq!(log.failed(at(0), StoreErrorKind::Unavailable), Some(Level::Warn));
         assert_eq!(log.failed(at(20), StoreErrorKind::Forbidden), Some(Level::Debug));
         let works = log.works(at(20)).expect("it has failed");
@@ -116,7 +126,7 @@ mod tests {
         let mut log = FailureLog::default();
         let mut lines = 0;
         for second in 0..600 {
-            // Succeeds every other second, and fails for different reasons.
+            // The operation fails in even seconds, for one of two reasons, and succeeds in odd seconds.
             let kind = if second % 3 == 0 { StoreErrorKind::Timeout } else { StoreErrorKind::Unavailable };
             let told = if second % 2 == 0 {
                 log.failed(at(second), kind)
@@ -137,7 +147,7 @@ mod tests {
         assert_eq!(log.failed(at(59), StoreErrorKind::Timeout), None);
         assert_eq!(log.failed(at(60), StoreErrorKind::Timeout), Some(Level::Warn));
         assert_eq!(log.failed(at(61), StoreErrorKind::Timeout), None);
-        // The same is true for another reason, after ten minutes.
+        // A failure of another kind is logged at `debug` first, and at `warn` a minute after the last warning.
         assert_eq!(log.failed(at(700), StoreErrorKind::Timeout), Some(Level::Warn));
         assert_eq!(log.failed(at(701), StoreErrorKind::Forbidden), Some(Level::Debug));
         assert_eq!(log.failed(at(760), StoreErrorKind::Forbidden), Some(Level::Warn));

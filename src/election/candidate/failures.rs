@@ -34,9 +34,9 @@ pub struct Failed {
 #[derive(Debug, Default)]
 struct FailureTracker {
     ever_succeeded: bool,
-    /// The time of its permanent failures.
+    /// The time for which permanent failures have repeated.
     permanent: Persistence,
-    /// The time of its conflicts.
+    /// The time for which conflicts have repeated.
     refused: Persistence,
     log: FailureLog,
     /// `true` while the operation is repeated because its connection was closed.
@@ -57,7 +57,9 @@ struct Failing {
 struct Persistence(Option<(Moment, Moment)>);
 
 impl Persistence {
-    /// Notes an event. Returns how long the event has repeated, without a gap of `pause` or more.
+    /// Notes an event.
+    ///
+    /// Returns how long the event has repeated without a gap of `pause` or more.
     fn note(&mut self, now: Moment, pause: Duration) -> Duration {
         let persisting = self.0.filter(|(_, last)| now.since(*last) < pause);
         let since = persisting.map_or(now, |(since, _)| since);
@@ -71,7 +73,7 @@ impl Failures {
         Self { renew_deadline, operations: Default::default(), last: None, refusal: None }
     }
 
-    /// Notes that a request was answered.
+    /// Notes that a request succeeded, and returns the notice of a recovery.
     pub(crate) fn succeeded(&mut self, now: Moment, operation: StoreOperation) -> Option<Notice> {
         (self.last, self.refusal) = (None, None);
         let tracker = &mut self.operations[operation as usize];
@@ -88,13 +90,14 @@ impl Failures {
         use StoreErrorKind::{ConnectionClosed, Interrupted};
         let name = operation.name();
         let tracker = &mut self.operations[operation as usize];
-        // Servers and load balancers may close a connection at any time, and the operation is repeated at once.
+        // Servers and load balancers may close a connection at any time. The first such failure is no warning, because
+        // the election repeats the operation at once.
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
         if error.kind().is_beaten() {
             tracker.failing = None;
         }
         if is_repeated || error.kind().is_beaten() || error.kind() == Interrupted {
-            // A candidate that loses races also meets conflicts, but not for three renew deadlines.
+            // A candidate that loses races also meets conflicts, but not for three renew deadlines without a success.
             let is_refused =
                 error.kind().is_beaten() && tracker.refused.note(now, self.renew_deadline) >= self.renew_deadline * 3;
             let notice = is_refused.then(|| tracker.log.failed(now, error.kind())).flatten().map(|level| {
@@ -114,7 +117,8 @@ impl Failures {
             .map(|level| Notice::of_error(level, format_args!("{name} failed, retrying"), error));
         self.last = Some(error.clone());
         self.refusal = None;
-        // With a gap of a renew deadline, the operation was not tried in between, so the failure starts again.
+        // If the last failure is a renew deadline old, the operation was not tried in between. The failure then starts
+        // again.
         let failing = tracker.failing.as_ref().filter(|failing| now.since(failing.last) < self.renew_deadline);
         let since = failing.map_or(now, |failing| failing.since);
         tracker.failing = Some(Failing { since, last: now, error: error.clone() });
@@ -122,8 +126,8 @@ impl Failures {
             tracker.permanent = Persistence::default();
             return Failed { notice, ..Failed::default() };
         }
-        // A restarting API server may briefly return 403 to an authorized user, and a pod may start before its RoleBinding
-        // exists. A failure is therefore permanent only after a renew deadline of failures.
+        // A restarting API server may briefly return 403 to an authorized user, and a pod may start before its
+        // RoleBinding exists. A failure is therefore permanent only after a renew deadline of failures.
         let lasts = tracker.permanent.note(now, self.renew_deadline);
         let is_permanent = lasts >= self.renew_deadline;
         self.refusal = is_permanent.then(|| (now, error.clone()));
@@ -183,7 +187,8 @@ mod tests {
     fn each_outcome_sets_the_level_of_its_notice_and_the_state() {
         use StoreErrorKind::{Conflict, ConnectionClosed, Interrupted, Timeout, Unavailable};
         let mut failures = Failures::new(RENEW_DEADLINE);
-        // The second, the outcome, the level of its notice, and what is failing afterwards.
+        // The second, the outcome of an update (`None` for a success), the level of its notice, and the kind of the
+        // lasting failure.
         for (second, outcome, level, failing) in [
             (0, Some(ConnectionClosed), Some(Level::Debug), None),
             (1, Some(ConnectionClosed), Some(Level::Warn), Some(ConnectionClosed)),
@@ -203,7 +208,7 @@ mod tests {
             assert_eq!(notice.map(|notice| notice.level), level, "second {second}");
             assert_eq!(failures.of(StoreOperation::Update).map(|(_, error)| error.kind()), failing, "second {second}");
         }
-        // A success restarts the count of refusals and of lasting failures; another failure ends a refusal.
+        // A success at second 430 restarts the count of conflicts. Later, a transient failure ends a permanent refusal.
         let told = (410..600).step_by(2).find(|second| {
             if *second == 430 {
                 failures.succeeded(at(*second), StoreOperation::Update);
@@ -237,7 +242,7 @@ mod tests {
         assert!(!is_permanent(32, StoreErrorKind::Forbidden));
     }
 
-    /// The operation is not tried while a watch works.
+    /// While a watch works, the election sends no reads, so two failed reads may be far apart.
     #[test]
     fn failures_far_apart_are_not_failing_for_long() {
         let mut failures = Failures::new(RENEW_DEADLINE);

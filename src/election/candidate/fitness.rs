@@ -21,14 +21,16 @@ pub struct FitnessPolicy {
     retry_period: Duration,
     longest_pause: Duration,
     probe_timeout: Duration,
-    /// The time of the last `true` of the probe. The inner `None` after a `false`, the outer `None` without a probe.
+    /// The time of the last `true` of the probe.
+    ///
+    /// The inner `None` means a `false` or no report yet. The outer `None` means no probe.
     probe: Option<Option<Moment>>,
     /// The last report of the program. `None` if the program does not report.
     program: Option<bool>,
     /// `true` if the probe has returned `false`.
     said_no: bool,
     is_fit: bool,
-    /// The time of the last recovery.
+    /// The time at which the candidate last became fit.
     fit_since: Moment,
     /// `true` if the candidate was ever fit.
     was_fit: bool,
@@ -36,7 +38,9 @@ pub struct FitnessPolicy {
     judged_since: Option<Moment>,
     /// `true` if the reason why the candidate is unfit was reported.
     is_explained: bool,
-    /// The delay of recoveries. Reset after a fit time of twice the last delay.
+    /// The delays after recoveries, which grow.
+    ///
+    /// The delays start over after fitness for twice the last delay.
     recoveries: Backoff,
     pause: Duration,
     /// The end of the delay after a recovery.
@@ -99,7 +103,7 @@ impl FitnessPolicy {
             }
             (false, true) => {
                 (self.is_fit, self.fit_since) = (true, now);
-                // The first time is not a recovery, so there is no delay.
+                // The first time, the candidate has not recovered, so there is no delay.
                 self.pause = match std::mem::replace(&mut self.was_fit, true) {
                     true => self.recoveries.pause(self.retry_period, self.longest_pause),
                     false => Duration::ZERO,
@@ -122,7 +126,7 @@ impl FitnessPolicy {
         }
     }
 
-    /// Returns the time of the next change without a report.
+    /// Returns the time of the next change if no source reports before that time.
     pub(crate) fn changes_at(&self) -> Option<Moment> {
         let silent_at = self.silent_at().flatten().filter(|_| self.is_fit);
         let explained_at = self.judged_since.filter(|_| !self.is_fit && !self.is_explained);
@@ -133,7 +137,7 @@ impl FitnessPolicy {
         self.is_fit && self.waits_until.is_none()
     }
 
-    /// Returns the time at which the candidate becomes unfit without a `true` of the probe.
+    /// Returns the time at which the candidate becomes unfit without another `true` of the probe.
     ///
     /// The inner `None` means that the probe returned `false`, or has not returned yet.
     #[expect(clippy::option_option, reason = "the outer one is `None` without a probe")]
@@ -151,7 +155,9 @@ mod tests {
         Moment::from_nanos((1_000 + seconds) * 1_000_000_000)
     }
 
-    /// With 15 s, 10 s and 2 s.
+    /// Returns a policy for the defaults.
+    ///
+    /// The lease duration is 15 s, the renew deadline 10 s, and the retry period 2 s.
     fn fitness(is_probed: bool, has_fitness: bool) -> FitnessPolicy {
         let settings = Config::default().validate().unwrap();
         FitnessPolicy::new(&Settings { is_probed, has_fitness, ..settings })
@@ -212,7 +218,8 @@ mod tests {
         fitness.said(at(0), FitnessSource::Program, true);
         assert_eq!(fitness.change(at(0)), fit_after(0));
         let mut seconds = 10;
-        // Unfit for a moment, then fit during the delay and for `fit_for` seconds after the delay.
+        // The candidate is unfit for a second, waits for the delay, and stays fit for `fit_for` seconds after the
+        // delay.
         let mut recovers = |fit_for: fn(u64) -> u64| {
             fitness.said(at(seconds), FitnessSource::Program, false);
             fitness.change(at(seconds));

@@ -10,11 +10,13 @@ use crate::election::stop_reason::StopReason;
 use crate::store::StoreError;
 use crate::util::log_fields::{LogFields, log_with};
 
-/// Text after the identity in a record that another process wrote under the identity of this candidate.
+/// The text after a leader's identity if another process uses this candidate's identity.
 pub(crate) const TWIN: &str =
     " (another process uses this identity, or used this identity and ended without a release)";
 
-/// A change of the election's state. The line of a change has the field `event`, and a field for the data here.
+/// A change of the election's state.
+///
+/// The log line has the field `event` and a field for the data of the variant.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LogEvent {
     StartedLeading,
@@ -24,7 +26,7 @@ pub(crate) enum LogEvent {
     BecameUnfit,
 }
 
-/// A log line without the fields that every line about an election has.
+/// A log line without common fields such as the lease and the identity.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Notice {
     pub(crate) level: Level,
@@ -40,7 +42,7 @@ impl Notice {
         Self { level, text: text.into(), event: None, error: None, is_about_lateness: false }
     }
 
-    /// Creates a line of `text`, a colon and the error. The line has the error as a field, too.
+    /// Creates a line of `text`, a colon and the error. The line also has a field with the error.
     pub(crate) fn of_error(level: Level, text: impl std::fmt::Display, error: &StoreError) -> Self {
         Self { error: Some(error.to_string()), ..Self::new(level, format!("{text}: {error}")) }
     }
@@ -67,7 +69,7 @@ impl Notice {
         Self::of_event(level, LogEvent::StoppedLeading(reason.clone()), format!("stopped leading: {reason}"))
     }
 
-    /// Creates a second line about the end of a term if the term ended because its work made no progress.
+    /// Creates a second line about the end of a term, if the term ended for missing progress.
     pub(crate) fn of_stall(reason: &StopReason, within: Option<Duration>) -> Option<Self> {
         let within = humantime::format_duration(within.filter(|_| *reason == StopReason::NoProgress)?);
         let text = format!(
@@ -114,7 +116,7 @@ impl Notice {
     }
 }
 
-/// A log line with the record and the fencing token of its term.
+/// A log line with its record and the fencing token of the term.
 pub(crate) struct LogRecord {
     /// `None` for a line about all records.
     pub(crate) about: Option<Side>,

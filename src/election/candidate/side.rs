@@ -10,6 +10,6 @@ pub enum Side {
 }
 
 impl Side {
-    /// Both sides in index order.
+    /// Both sides in the order of their indexes.
     pub const BOTH: [Self; 2] = [Self::Primary, Self::Secondary];
 }

@@ -10,18 +10,18 @@ use crate::store::{Cursor, StoreError, StoreErrorKind};
 use crate::util::backoff::Backoff;
 use crate::util::clock::Moment;
 
-/// The pause after a rejected watch. An administrator may grant the right later.
+/// The pause after the server refused a watch for a missing right. An administrator may grant the right later.
 const REFUSED: Duration = Duration::from_secs(300);
 
 /// The longest pause after other failures, unless the retry period is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The consecutive watches of a record.
+/// The schedule of the consecutive watches on one record.
 #[derive(Debug)]
 pub struct WatchPlan {
     retry_period: Duration,
     random: fastrand::Rng,
-    /// The start of the next watch. `None` for the current state.
+    /// The position at which the next watch starts. `None` means the current state.
     from: Option<Cursor>,
     /// The time at which the last watch was started.
     began: Moment,
@@ -43,7 +43,7 @@ pub struct Ended {
 impl WatchPlan {
     /// Creates a plan.
     ///
-    /// `seed` feeds the jitter, so that not all watches of a lost server return at the same time.
+    /// `seed` feeds the jitter, which keeps many candidates from opening their watches at the same time.
     pub fn new(retry_period: Duration, seed: u64) -> Self {
         Self {
             retry_period,
@@ -56,27 +56,32 @@ impl WatchPlan {
         }
     }
 
-    /// Starts a watch. Returns the start of the watch, or `None` for the current state.
+    /// Notes the start of a watch.
+    ///
+    /// Returns the position at which the watch starts, or `None` for the current state.
     pub fn begin(&mut self, now: Moment) -> Option<Cursor> {
         self.began = now;
         self.told = false;
         self.from.clone()
     }
 
-    /// Notes an event of the watch. A watch that opens without an event has not recovered.
+    /// Notes an event of the watch, and returns the notice of a recovery.
+    ///
+    /// Only an event proves a recovery, because a failing watch may open and deliver nothing.
     pub fn told(&mut self) -> Option<Notice> {
         self.told = true;
         self.log.works(self.began).map(|works| Notice::works_again("watch", &works))
     }
 
-    /// Sets the start of the next watch.
+    /// Sets the position at which the next watch starts.
     pub fn bookmark(&mut self, cursor: Cursor) {
         self.from = Some(cursor);
     }
 
-    /// Makes the next watch start with the current state, without a change of its time.
+    /// Makes the next watch start with the current state.
     ///
-    /// Otherwise, repeated restarts would skip the pauses, even a pause that the server requested.
+    /// The pause before the next watch stays. Otherwise, repeated restarts would skip the pauses, even a pause that the
+    /// server requested.
     pub fn restart(&mut self) {
         self.from = None;
     }
@@ -91,7 +96,9 @@ impl WatchPlan {
         }
     }
 
-    /// Continues where the watch ended. If the watch was short, a pause comes first.
+    /// Plans the next watch after a watch that ended without an error.
+    ///
+    /// The next watch resumes. If the last watch was short, a pause comes first.
     fn ended_in_good_order(&mut self, now: Moment, lasted: Duration) -> Ended {
         if lasted > self.retry_period {
             self.backoff.reset();
@@ -105,8 +112,9 @@ impl WatchPlan {
 
     fn failed(&mut self, now: Moment, lasted: Duration, error: &StoreError) -> Ended {
         use StoreErrorKind::{Expired, Forbidden, Interrupted, Unauthorized};
-        // A watch that lasted and delivered an event resets the pauses. A watch that was ended because events were missing
-        // would probably fail again, so only a long time resets the pauses.
+        // A watch that lasted and delivered an event resets the pauses. If the election gave up the watch because
+        // events were missing, the next watch would probably fail again. Such a watch must therefore last longer to
+        // reset the pauses.
         let is_given_up = error.kind() == Interrupted;
         if self.told && lasted > if is_given_up { LONGEST_PAUSE } else { self.retry_period } {
             self.backoff.reset();
@@ -114,7 +122,8 @@ impl WatchPlan {
         let is_first = self.backoff.is_reset();
         let notice = match error.kind() {
             Expired => Some(Notice::of_error(Level::Debug, "watch expired, restarting", error)),
-            // The first time, the connection may just have broken. Later, the watch is unreliable.
+            // The first interruption is not logged, because the connection may just have broken. Later interruptions
+            // are logged.
             Interrupted if is_first => None,
             kind => self.log.failed(now, kind).map(|level| match kind {
                 Interrupted => Notice::new(level, "watch misses changes, polling: a proxy may buffer the events"),
@@ -170,7 +179,7 @@ mod tests {
             Self { plan, now: Moment::from_nanos(1_000_000_000) }
         }
 
-        /// Runs a watch that `lasts` this long. Returns the pause before the next watch.
+        /// Runs a watch for the duration `lasts`. Returns the pause before the next watch.
         fn watch(&mut self, told: bool, lasts: Duration, ended: Result<(), StoreError>) -> Duration {
             self.plan.begin(self.now);
             if told {
@@ -189,7 +198,7 @@ mod tests {
         StoreError::new(kind, "made up")
     }
 
-    /// A pause of this length, and up to a fifth more.
+    /// Asserts that the pause is `expected`, plus at most 20 % jitter.
     fn assert_about(pause: Duration, expected: Duration) {
         assert!(pause >= expected && pause <= expected.mul_f64(1.2), "{pause:?} instead of {expected:?}");
     }
@@ -229,10 +238,10 @@ mod tests {
             scenario.watch(false, Duration::ZERO, Err(error(StoreErrorKind::Unavailable)));
         }
         assert_about(scenario.watch(true, secs(3), Err(error(StoreErrorKind::Unavailable))), secs(2));
-        // A watch that was ended early resets the pauses only after a long time.
+        // A watch that the election gave up resets the pauses only after a minute.
         assert_about(scenario.watch(true, secs(3), Err(error(StoreErrorKind::Interrupted))), secs(4));
         assert_eq!(scenario.watch(true, secs(61), Err(error(StoreErrorKind::Interrupted))), Duration::ZERO);
-        // The events of the watch before it do not count.
+        // The last watch delivers no event, and events of earlier watches do not count.
         assert_about(scenario.watch(false, secs(61), Err(error(StoreErrorKind::Unavailable))), secs(4));
         for _ in 0..70 {
             let pause = scenario.watch(false, secs(1), Err(error(StoreErrorKind::Unavailable)));
@@ -245,7 +254,7 @@ mod tests {
         use StoreErrorKind::{Expired, Forbidden, Interrupted, Malformed, Timeout, Unauthorized, Unavailable};
         let polling = "watch failed, polling until it recovers";
         let refused = "watch rejected, polling (slower takeover, more requests)";
-        // The end, the pause after two of them, and the level and text of the notices of both.
+        // The error that ends two watches, the pause after the second watch, and the level and text of both notices.
         for (kind, pause, notices) in [
             (Expired, 4, [Some((Level::Debug, "watch expired, restarting")); 2]),
             (

@@ -5,7 +5,7 @@ use super::*;
 
 #[test]
 fn attempts_and_retries_shrink_with_the_rest_of_a_term() {
-    // The rest of a term of 10 s in milliseconds, the time of an attempt, and the longest delay before the next one.
+    // The remaining milliseconds of a term of 10 s, the timeout of a request, and the longest retry delay.
     for (left, timeout, retry) in [(10_000, 5_000, 2_400), (3_000, 1_500, 1_500), (600, 500, 500), (300, 300, 500)] {
         let (mut scenario, ..) = Scenario::leading();
         scenario.advance(secs(10) - millis(left));
@@ -16,7 +16,7 @@ fn attempts_and_retries_shrink_with_the_rest_of_a_term() {
         let delay = scenario.election.retry_delay(scenario.now);
         assert!(delay <= millis(retry) && delay >= millis(retry.min(2_000)), "{left} ms left: {delay:?}");
     }
-    // The rest of a release of 2 s.
+    // The remaining milliseconds of a release timeout of 2 s, the timeout of a request, and the longest retry delay.
     for (left, timeout, retry) in
         [(2_000, 1_750, 500), (1_000, 750, 500), (200, 100, 500), (1, 1, 500), (0, 5_000, 2_400)]
     {
@@ -31,7 +31,8 @@ fn attempts_and_retries_shrink_with_the_rest_of_a_term() {
 
 #[test]
 fn pauses_are_kept_if_they_leave_a_reserve_and_never_shortened() {
-    // A release or not, the remaining milliseconds, the pause that the store requests, and the pause that is kept.
+    // Whether a release waits, the remaining milliseconds, the pause that the store requests, and the pause that is
+    // kept.
     for (is_release, left, asked, kept) in [
         (false, 8_000, 6_000, 6_000),
         (false, 8_000, 6_001, 4_000),
@@ -56,7 +57,7 @@ fn pauses_are_kept_if_they_leave_a_reserve_and_never_shortened() {
 #[test]
 fn round_trips_rise_slowly_and_fall_fast() {
     let mut round_trip = RoundTrip::default();
-    // Each answer in microseconds, and the time by which the next one is expected.
+    // The time of each answer, and the time by which the next answer is expected afterwards, in microseconds.
     for (took, answered_by) in [
         (100_000, 300_000),
         (200_000, 112_500 + 4 * 62_500),
@@ -82,7 +83,7 @@ fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
         acquire_time: Some(MicroTime::from_unix_micros(9)),
         ..renewed(record)
     };
-    // The change, the time since the previous event, and the tolerated silence after the event.
+    // The change of the record, the milliseconds since the previous event, and the tolerated silence afterwards.
     type Change = fn(&LeaderElectionRecord) -> LeaderElectionRecord;
     let events: [(Change, u64, u64); 5] = [
         (LeaderElectionRecord::clone, 0, 5_000),
@@ -100,14 +101,16 @@ fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
         assert_eq!(silent_at.since(scenario.now), millis(silence), "version {version}");
         version += 1;
     }
-    // A duplicate event does not extend the silence. A new term of the same holder starts with new gaps.
+    // A duplicate event does not restart the silence. A new term of the same holder forgets the gaps of the earlier
+    // term.
     scenario.advance(secs(2));
     let silent_at = scenario.election.silent_at();
     scenario.hears(record.clone(), version - 1);
     assert_eq!(scenario.election.silent_at(), silent_at);
     scenario.hears(again(&record), version);
     assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(5)));
-    // The silence continues in a watch that continues. It restarts with a watch from scratch, or a read between watches.
+    // A resumed watch continues the silence of the previous watch. A read between two watches, or a watch from scratch,
+    // restarts the silence.
     scenario.advance(secs(1));
     scenario.election.watch_lost(scenario.now);
     scenario.election.watch_opened(scenario.now, false);

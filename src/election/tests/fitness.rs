@@ -1,6 +1,6 @@
 //! The rules 'Progress', 'Fitness' and 'Draining'.
 //!
-//! The durations are 15 s, 10 s and 2 s, without jitter.
+//! The lease duration is 15 s, the renew deadline is 10 s, and the retry period is 2 s.
 
 use super::*;
 
@@ -40,26 +40,27 @@ impl Scenario {
 fn winding_down_ends_to_the_moment_or_with_the_last_renewal() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.election.step_down(scenario.now, Some(millis(500)));
-    // A candidate that becomes unfit during the drain does not drain longer. Dropping the guard ends nothing twice.
+    // A candidate that becomes unfit while draining keeps the limit of the drain. The drop of the guard reports no
+    // second end.
     scenario.election.set_fit(scenario.now, false);
     scenario.election.set_fit(scenario.now, true);
     assert_eq!(scenario.wait(), millis(500));
     assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown)]);
     scenario.guard_gone();
     assert_eq!(scenario.endings(), []);
-    // No renewal is sent.
+    // Without a renewal for a renew deadline, the drain ends as expired.
     let (mut scenario, ..) = Scenario::leading();
     scenario.election.step_down(scenario.now, None);
     scenario.advance(secs(10));
     scenario.next();
     assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown), Some(StopReason::Expired)]);
-    // The step-down arrives after the end of the term.
+    // The step-down arrives after the term has expired.
     let (mut scenario, ..) = Scenario::leading();
     scenario.advance(secs(10));
     scenario.election.step_down(scenario.now, None);
     assert!(matches!(scenario.next(), Step::Send(StoreRequest { operation: Operation::Get(_), .. })), "no renewal");
     assert_eq!(scenario.endings(), [Some(StopReason::Expired)]);
-    // A leader that is reported to be fit again stays the leader.
+    // Another report that the leader is fit does not end the term.
     let (mut scenario, ..) = Scenario::leading();
     scenario.election.set_fit(scenario.now, true);
     assert_eq!(scenario.endings(), []);

@@ -174,7 +174,7 @@ fn in_doubt_d_two_reclaiming_processes_take_a_retry_period() {
         }
         scenario.applied(&write, version + 1);
         scenario.elected();
-        // The other candidate acquires the lease at once.
+        // The other process with this identity takes the lease back at once.
         scenario.advance(millis(1));
         version += 2;
         others.renew_time = Some(MicroTime::from_unix_micros(version));
@@ -207,7 +207,7 @@ fn in_doubt_read_at_the_base_version_resolves_nothing() {
     let second = scenario.next_write(&held_by("", 1), 10);
     assert_eq!(second.record.acquire_time, write.record.acquire_time, "the same attempt");
     scenario.fails(second.id, StoreErrorKind::Conflict);
-    // The first write was only slow.
+    // The first write was slow, and the store applies the write now.
     scenario.found(standing(&write), 11);
     assert_eq!(scenario.elected().1, 11);
 }
@@ -253,14 +253,15 @@ fn in_doubt_writes_that_may_win_are_not_dropped_for_another() {
 
 #[test]
 fn in_doubt_writes_of_an_attempt_outlast_absence_not_its_end() {
-    // One attempt sends two creates. The first create was only slow.
+    // The first create may only be slow, so the second create belongs to the same attempt.
     let (mut scenario, first) = Scenario::creating();
     scenario.fails(first.id, StoreErrorKind::Timeout);
     scenario.found_nothing();
     scenario.advance(secs(3));
     let second = scenario.write();
     assert_eq!(second.record.acquire_time, first.record.acquire_time, "the same attempt");
-    // A deletion ends an attempt, and a write of the attempt that is applied to another object wins no term.
+    // A write of the attempt wins no term if the store applies the write to another object. A deletion ends the
+    // attempt.
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let first = scenario.write_fails(StoreErrorKind::Timeout);
     let elsewhere = LeaderElectionRecord { uid: Some("uid-2".into()), ..first.record.clone() };
@@ -272,18 +273,18 @@ fn in_doubt_writes_of_an_attempt_outlast_absence_not_its_end() {
     let create = scenario.write();
     assert_eq!(create.base, None, "at once, without another read");
     assert_ne!(create.record.acquire_time, first.record.acquire_time, "another attempt");
-    // An event from before the deletion about an unknown object is not new.
+    // A late event from before the deletion is ignored, even if the event shows an unknown object.
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
     scenario.hears(unknown, 12);
     scenario.written(&create, made_anew(&create), 14);
     assert_eq!(scenario.elected().1, 14);
 }
 
-/// Returns a standby whose read found that the lease was deleted, and the standby's create.
+/// Returns a standby that has found its lease deleted, and the create of the standby.
 fn creating_after_a_deletion() -> (Scenario, Write) {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.wait_out();
-    // The holder has renewed at 11, and the lease was deleted at 12.
+    // The holder renewed at version 11, and the lease was deleted at version 12. The election saw neither change.
     scenario.found_nothing();
     let create = scenario.write();
     assert_eq!(create.base, None);
@@ -298,7 +299,7 @@ fn made_anew(create: &Write) -> LeaderElectionRecord {
 #[test]
 fn in_doubt_create_survives_an_event_from_before_the_absence() {
     let (mut scenario, create) = creating_after_a_deletion();
-    // The watch opens on an API server that lags behind, and delivers an old state.
+    // The watch opens on a lagging API server and delivers an old state.
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(renewed(&held_by(OTHER, 15)), 11);
     scenario.written(&create, made_anew(&create), 13);
@@ -313,7 +314,7 @@ fn in_doubt_create_survives_an_event_of_an_unknown_object() {
     for answered in [true, false] {
         let (mut scenario, create) = creating_after_a_deletion();
         scenario.election.watch_opened(scenario.now, true);
-        // Created and deleted without an observation.
+        // The event shows an object that another candidate created and that was deleted later.
         let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
         scenario.hears(unknown, 13);
         match answered {
@@ -338,7 +339,7 @@ fn in_doubt_copy_of_a_create_after_a_deletion_is_a_loss() {
     scenario.hears(made_anew(&create), 13);
     let (deadline, _) = scenario.elected();
     scenario.fails(create.id, StoreErrorKind::Timeout);
-    // The lease is deleted, and a copy of the request was delayed by the network.
+    // The lease is deleted, and the store then applies a delayed copy of the create.
     let again = LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() };
     scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.wait_out();
@@ -354,7 +355,8 @@ fn in_doubt_create_overtaken_by_a_read_is_ours_if_it_lands() {
         scenario.fails(create.id, outcome);
         scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) }, 13);
         scenario.wait_out();
-        // The other object was deleted at version 14, and a copy of the create or the slow create is applied later.
+        // The other object was deleted at version 14. The store then applied the slow create, or a delayed copy of the
+        // create.
         scenario.found(made_anew(&create), 15);
         assert!(
             !scenario
@@ -379,7 +381,7 @@ fn in_doubt_copy_of_an_answered_create_is_ours_too() {
     scenario.wait_out();
     scenario.found_nothing();
     scenario.wait_out();
-    // The network duplicated the request, and the second copy has arrived.
+    // The network duplicated the create, and the store has now applied the second copy.
     scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() }, 16);
     assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
     let release = scenario.write();
@@ -390,7 +392,7 @@ fn in_doubt_copy_of_an_answered_create_is_ours_too() {
 fn in_doubt_create_survives_a_read_sent_before_it() {
     let (mut scenario, early) = Scenario::gone_beside_an_early_read();
     let create = scenario.write();
-    // Created and deleted before the create was sent.
+    // The early read found an object that was deleted before the create was sent.
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
     scenario.reads(early, unknown, 12);
     scenario.written(&create, made_anew(&create), 15);
@@ -438,7 +440,7 @@ fn in_doubt_unanswered_create_is_not_awaited_forever() {
         }
         assert!(reads > 2 && scenario.now.since(since) <= secs(10), "{reads} reads");
     }
-    // Before the close: a read after the renew deadline shows that the create can no longer win.
+    // A read that is sent a renew deadline after the create shows that the create can no longer win.
     for (waited, is_over) in [(9_999, false), (10_000, true)] {
         let (mut scenario, create) = creating_after_a_deletion();
         scenario.fails(create.id, StoreErrorKind::Timeout);
@@ -463,7 +465,7 @@ fn in_doubt_beaten_create_does_not_delay_a_close() {
     assert!(matches!(scenario.next(), Step::Finished));
 }
 
-/// The store reports that the write was not applied. An equal record is therefore from another process.
+/// After `NotApplied`, the write is no longer in doubt. An equal record is therefore from another process.
 #[test]
 fn in_doubt_excludes_a_write_known_to_be_unapplied() {
     let (mut scenario, _, _) = Scenario::leading();

@@ -75,7 +75,7 @@ impl Scenario {
         }
     }
 
-    /// A candidate that has found `record` at `version`.
+    /// Returns a candidate that has found `record` at `version`.
     fn campaigning_on(record: LeaderElectionRecord, version: u64) -> Self {
         let mut scenario = Self::new();
         scenario.election.campaign(false);
@@ -83,7 +83,7 @@ impl Scenario {
         scenario
     }
 
-    /// A candidate that has found no record and creates its lease.
+    /// Returns a candidate that has found no record, and the create of the candidate.
     fn creating() -> (Self, Write) {
         Self::creating_with(|_| {})
     }
@@ -96,14 +96,14 @@ impl Scenario {
         (scenario, create)
     }
 
-    /// A candidate that campaigns for one round.
+    /// Returns a candidate that campaigns for one round.
     fn trying_once() -> Self {
         let mut scenario = Self::new();
         scenario.election.campaign(true);
         scenario
     }
 
-    /// A candidate that has found another's lease deleted, and an earlier read that is not answered yet.
+    /// Returns a candidate that has found a deleted lease, and an earlier unanswered read.
     fn gone_beside_an_early_read() -> (Self, Read) {
         let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
         scenario.wait_out();
@@ -114,7 +114,7 @@ impl Scenario {
         (scenario, early)
     }
 
-    /// A leader whose own create has version 10.
+    /// Returns a leader whose create has version 10, its deadline and its record.
     fn leading() -> (Self, Arc<Deadline>, LeaderElectionRecord) {
         Self::leading_with(|_| {})
     }
@@ -126,9 +126,9 @@ impl Scenario {
         (scenario, deadline, record)
     }
 
-    /// Returns a leader that has just created its lease on a store with the round-trip time `far`, and the version.
+    /// Returns a new leader on a store with the round-trip time `far`, and the version.
     ///
-    /// The election has measured only the create and the read before, which opened the connection.
+    /// The election has measured only two requests: the read, which also opened the connection, and the create.
     fn leading_from_afar(far: Duration) -> (Self, u64) {
         let mut scenario = Self::new();
         scenario.election.campaign(false);
@@ -165,7 +165,7 @@ impl Scenario {
         }
     }
 
-    /// Waits until the next write is due.
+    /// Waits until the next write is due, and returns the write.
     fn due_write(&mut self) -> Write {
         self.wait_out();
         self.write()
@@ -203,7 +203,9 @@ impl Scenario {
         }
     }
 
-    /// Returns the next request before `until`, or `None` if the election finishes or waits longer.
+    /// Returns the next request before `until`.
+    ///
+    /// Returns `None` if the election finishes or waits longer.
     fn request_before(&mut self, until: Moment) -> Option<StoreRequest> {
         while self.now < until {
             match self.next() {
@@ -220,7 +222,9 @@ impl Scenario {
         self.request_before(self.now + secs(1_000_000)).expect("a request")
     }
 
-    /// Answers a read with the record and its version, or with no record. Returns the request if it is a write.
+    /// Answers a read with the record and its version, or with no record.
+    ///
+    /// Returns the request if the request is a write.
     fn answers_read(&mut self, request: StoreRequest, standing: Option<(&LeaderElectionRecord, u64)>) -> Option<Write> {
         let Operation::Get(context) = request.operation else { return Some(Write::of(request)) };
         let answer = standing.map(|(record, version)| observed(record.clone(), version));
@@ -243,7 +247,7 @@ impl Scenario {
         self.now.since(since)
     }
 
-    /// Advances to the next request.
+    /// Advances the clock to the end of the next wait.
     fn wait_out(&mut self) {
         let wait = self.wait();
         self.advance(wait);
@@ -256,7 +260,9 @@ impl Scenario {
         record
     }
 
-    /// Applies an acquisition that wins no term, with an answer or a read after a timeout. Returns the release.
+    /// Applies an acquisition that wins no term. Returns the release of the record.
+    ///
+    /// The election learns of the acquisition by the answer, or by a read after a timeout.
     fn lands_in_vain(&mut self, write: &Write, version: u64, is_answered: bool) -> Write {
         if is_answered {
             self.applied(write, version);

@@ -1,4 +1,4 @@
-//! The numbered rules.
+//! Tests of the rules 1 to 6.
 
 use super::*;
 
@@ -151,7 +151,7 @@ fn rule_6_nothing_is_released_that_is_not_ours() {
 
 #[test]
 fn rule_6_release_overtakes_a_hanging_renewal_and_is_repeated() {
-    // The driver reports the end of the guard before the outcome of the request that the end interrupts.
+    // The driver may report the drop of the guard before or after the failure of the interrupted renewal.
     for is_reported_first in [true, false] {
         let (mut scenario, ..) = Scenario::leading();
         let hanging = scenario.due_write();
@@ -165,7 +165,7 @@ fn rule_6_release_overtakes_a_hanging_renewal_and_is_repeated() {
         scenario.events();
         let release = scenario.write_fails(StoreErrorKind::Conflict);
         assert_eq!((release.base, release.record.holder()), (Some(10), None), "from the newest version known");
-        // The renewal was faster than the interrupt.
+        // The store applied the renewal before the interrupt.
         scenario.found(standing(&hanging), 11);
         assert!(!scenario.released());
         let again = scenario.write_succeeds(12);
@@ -182,13 +182,15 @@ fn rule_6_unanswered_release_is_resolved_in_release_timeout() {
     let release = scenario.write();
     scenario.advance(release.timeout);
     scenario.fails(release.id, StoreErrorKind::Timeout);
-    // The write was applied.
+    // The store applied the release, although the answer was lost.
     scenario.found(standing(&release), 11);
     assert!(scenario.released());
     assert!(scenario.now.since(began) < secs(2));
 }
 
-/// Runs the election with a store that does not answer. Returns the time until the election finishes.
+/// Runs the election with a store that does not answer.
+///
+/// Returns the time until the election finishes.
 fn lingers_for(scenario: &mut Scenario) -> Duration {
     let began = scenario.now;
     while let Some(request) = scenario.request_before(began + secs(3_600)) {
@@ -197,7 +199,9 @@ fn lingers_for(scenario: &mut Scenario) -> Duration {
     scenario.now.since(began)
 }
 
-/// Returns a closed election whose takeover has no answer. As far as the election knows, no release is needed.
+/// Returns a closed election whose takeover has no answer, and the takeover.
+///
+/// The last observed record has no holder, so no release is due.
 fn closed_over_a_take_over() -> (Scenario, Write) {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let hanging = scenario.write_fails(StoreErrorKind::Timeout);

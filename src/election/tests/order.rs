@@ -5,7 +5,8 @@ use super::*;
 #[test]
 fn order_version_not_above_the_newest_is_ignored() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    // Two reads were under way when version 10 became known: an older one and a deletion before it.
+    // Two reads from before version 10 are answered late. One read found an older record, and the other read found no
+    // record.
     let early = ReadContext { newest: 0, absent: false, sent_at: scenario.now };
     scenario.election.on_response(scenario.now, 900, StoreResponse::Read(early, Some(observed(held_by(OTHER, 15), 9))));
     scenario.election.on_response(scenario.now, 901, StoreResponse::Read(early, None));
@@ -29,7 +30,7 @@ fn order_only_a_read_sent_after_a_version_proves_a_restore() {
 fn order_other_record_at_a_known_version_proves_a_restore() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Conflict);
-    // The store was restored to a version below 10, and has reached version 10 again.
+    // The restored store had a version below 10, and has reached version 10 again with another record.
     let another = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by(OTHER, 15) };
     scenario.found(another, 10);
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
@@ -46,7 +47,7 @@ fn order_record_at_a_version_seen_absent_proves_a_restore() {
         scenario.wait_out();
         let early = scenario.read();
         scenario.election.on_response(scenario.now, early.id, StoreResponse::Read(early.context, None));
-        // A read that was sent before proves nothing.
+        // A read that was sent before the absence was known proves nothing.
         let record = LeaderElectionRecord { uid: Some(uid.into()), ..held_by(OTHER, 15) };
         scenario.reads(early, record.clone(), 10);
         let create = scenario.write();
@@ -79,7 +80,7 @@ fn order_a_read_from_another_absence_proves_no_restored_store() {
     let early = scenario.read();
     assert!(early.context.absent);
     scenario.fails(early.id, StoreErrorKind::Timeout);
-    // Events about the found record, its renewal and its deletion arrive before the answer to the read.
+    // Before the read is answered, the watch delivers the found record, its renewal and its deletion.
     let winners = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by("third", 15) };
     scenario.election.watch_opened(scenario.now, true);
     for event in [
@@ -99,7 +100,7 @@ fn order_a_read_from_another_absence_proves_no_restored_store() {
 fn order_a_late_read_of_an_object_that_is_gone_is_no_news() {
     let (mut scenario, early) = Scenario::gone_beside_an_early_read();
     scenario.events();
-    // The record was renewed and then deleted, and the read is from in between.
+    // The holder renewed the record before the deletion, and the late read found the renewed record.
     scenario.reads(early, renewed(&held_by(OTHER, 15)), 11);
     assert!(scenario.events().is_empty());
     assert_eq!(scenario.write().base, None, "it is still gone");
@@ -134,14 +135,14 @@ fn order_own_earlier_write_behind_a_term_proves_a_restore() {
 fn order_write_of_a_term_that_was_ended_proves_no_restore() {
     let (mut scenario, deadline, _) = Scenario::leading();
     let renewal = scenario.due_write_fails(StoreErrorKind::Timeout);
-    // The event and this process are delayed for longer than the validity of the renewal.
+    // The event of the renewal arrives after the validity of the renewal has ended.
     deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.advance(secs(11));
     scenario.hears(standing(&renewal), 11);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
 }
 
-/// An observer of a store that was restored from version 1000 to 500.
+/// Returns an observer of a store that was restored from version 1000 to version 500.
 fn after_a_restore() -> Scenario {
     let mut scenario = Scenario::new();
     scenario.found(held_by("old", 15), 1_000);
@@ -160,7 +161,7 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
     scenario.hears(renewed.clone(), 501);
     assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::Leader(_))));
     scenario.found(renewed.clone(), 501);
-    // A read confirms the event. Later events are trusted.
+    // The read has confirmed the event, so later events are trusted.
     scenario.hears(held_by("third", 15), 502);
     let leaders = scenario.events().into_iter().filter_map(|event| match event {
         ElectionEvent::Leader(leader) => leader,
@@ -177,7 +178,7 @@ fn order_api_server_older_than_its_restored_store_is_ignored() {
     let (mut opens_at, mut opened, mut reads) = (scenario.now, 0, 0);
     while scenario.now.since(since) < secs(20) {
         if scenario.now >= opens_at {
-            // Each new watch gets the same event, after a longer pause each time.
+            // Each new watch delivers the same old event. The pauses between the watches double.
             opens_at = scenario.now + secs(2) * (1 << opened);
             opened += 1;
             scenario.election.watch_opened(scenario.now, true);
@@ -201,7 +202,7 @@ fn order_old_events_do_not_show_that_a_watch_delivers() {
     scenario.found(held_by("old", 15), 1_000);
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(held_by("old", 15), 1_000);
-    // The store was restored, and the watch with it. The events have old versions.
+    // The store was restored, and the open watch now delivers events with lower versions.
     let mut record = held_by("new", 15);
     for version in 500..510 {
         scenario.advance(millis(600));
@@ -225,7 +226,8 @@ fn order_restored_an_old_event_makes_no_watch_trusted() {
     scenario.wait_out();
     scenario.found(renewed(&held_by("new", 15)), 510);
     scenario.events();
-    // The watch continues after version 500 on a server that was not restarted, which has other changes there.
+    // The watch resumes after version 500 on a server that was not restarted. This server delivers events of the old
+    // state.
     scenario.election.watch_opened(scenario.now, false);
     for (record, version) in [(held_by("old", 15), 505), (renewed(&held_by("old", 15)), 600)] {
         scenario.hears(record, version);
@@ -262,7 +264,7 @@ fn order_restored_an_own_write_ties_a_watch_to_the_store() {
     scenario.elected();
     scenario.election.watch_opened(scenario.now, true);
     let renewal = scenario.next_write(&standing(&write), 501);
-    // The event of the write arrives before the answer, which confirms the event.
+    // The event of the renewal arrives first. The answer then confirms the event.
     scenario.hears(standing(&renewal), 502);
     scenario.applied(&renewal, 502);
     scenario.hears(held_by(OTHER, 15), 503);
@@ -282,7 +284,7 @@ fn order_restored_a_read_that_confirms_a_watch_ends_polling() {
 #[test]
 fn order_restored_a_reused_version_confirms_nothing() {
     let other = |version| Change::Written(observed(held_by("old", 15), version));
-    // A read finds the contradiction.
+    // A read contradicts the event.
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
     scenario.election.on_change(scenario.now, scenario.now, other(501));
@@ -294,7 +296,7 @@ fn order_restored_a_reused_version_confirms_nothing() {
         !events.iter().any(|event| matches!(event, ElectionEvent::Leader(Some(leader)) if leader == "old")),
         "{events:?}"
     );
-    // An own write finds the contradiction.
+    // The answer to an own write contradicts the event.
     let mut scenario = after_a_restore();
     scenario.election.campaign(false);
     let write = scenario.next_write(&held_by("new", 15), 500);
@@ -305,7 +307,7 @@ fn order_restored_a_reused_version_confirms_nothing() {
     scenario.elected();
     scenario.election.on_change(scenario.now, scenario.now, other(502));
     assert_eq!(scenario.lost(), None);
-    // The same after the record of the event is known.
+    // The event contradicts the record that is already known at its version.
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
     scenario.election.on_change(scenario.now, scenario.now, other(500));
@@ -315,7 +317,9 @@ fn order_restored_a_reused_version_confirms_nothing() {
 #[test]
 fn order_after_a_restore_reads_confirm_or_refute_an_event() {
     let told = renewed(&held_by("new", 15));
-    // The send time of the read, its answer, and the state of the watch: open, with an event to confirm, confirmed.
+    // Each case has the send time of the read (after the event or not), the answer, and the expected state of the
+    // watch. The state is `None` for a closed watch. Otherwise, it is whether an event is to confirm, and whether the
+    // watch is verified.
     for (is_later, found, state) in [
         (false, Some((501, &told)), Some((true, false))),
         (false, None, Some((true, false))),
@@ -343,7 +347,8 @@ fn order_after_a_restore_reads_confirm_or_refute_an_event() {
 fn order_restored_state_common_to_both_lives_confirms_nothing() {
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, false);
-    // A backup keeps versions and records, and a label may have been edited before and after the restore.
+    // Both states contain version 500. An edit of a label may have produced the same version 501 before and after the
+    // restore.
     for version in [500, 501] {
         scenario.hears(held_by("new", 15), version);
         if version == 501 {

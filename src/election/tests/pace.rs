@@ -100,7 +100,7 @@ fn requested_pause_does_not_end_the_term_just_won() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
     scenario.election.on_response(scenario.now, write.id, busy(secs(60)));
-    // The write was applied.
+    // The store applied the write, although the answer was a failure.
     scenario.hears(standing(&write), 11);
     scenario.elected();
     assert_eq!(scenario.wait(), secs(5));
@@ -116,7 +116,7 @@ fn from_far_away_a_release_may_take_all_that_is_left() {
     assert_eq!(scenario.write().timeout, millis(1_750));
 }
 
-/// Runs the steps of the thread when the guard is dropped while a renewal is in flight.
+/// Simulates the elector's thread when the guard is dropped while a renewal is in flight.
 #[test]
 fn release_up_to_500_ms_away_lets_a_renewal_finish_in_time() {
     for far in [1, 20, 50, 100, 200, 300, 400, 500] {
@@ -132,7 +132,7 @@ fn release_up_to_500_ms_away_lets_a_renewal_finish_in_time() {
             let gone_at = scenario.now;
             assert!(scenario.election.interrupt_after().release > millis(far), "{far} ms, {renewals} renewals");
             scenario.advance(millis(far));
-            // The end of the guard arrives first.
+            // The election handles the drop of the guard before the answer to the renewal.
             scenario.election.guard_gone(scenario.now, gone_at);
             scenario.applied(&renewal, version + 1);
             let release = scenario.write();
@@ -166,7 +166,7 @@ fn release_up_to_400_ms_away_outlasts_a_hanging_renewal() {
 fn a_release_counts_from_when_the_guard_went() {
     let (mut scenario, ..) = Scenario::leading();
     let gone_at = scenario.now;
-    // The thread was busy for a second.
+    // The elector's thread was busy, and handles the drop of the guard one second later.
     scenario.advance(secs(1));
     scenario.election.guard_gone(scenario.now, gone_at);
     assert_eq!(scenario.write().timeout, millis(750));
@@ -198,7 +198,7 @@ fn request_timeout_follows_response_times() {
     }
     let far = scenario.election.interrupt_after();
     assert_eq!((far.release, far.news), (millis(600), millis(600)));
-    // An answer to another request measures nothing.
+    // An answer to an earlier request does not change the measured times.
     let read = ReadContext { newest: 0, absent: false, sent_at: scenario.now };
     scenario.wait_out();
     scenario.write();
@@ -209,7 +209,7 @@ fn request_timeout_follows_response_times() {
 
 #[test]
 fn request_lost_with_its_connection_is_resent_once_at_once() {
-    // A renewal.
+    // A renewal is resent.
     let (mut scenario, deadline, _) = Scenario::leading();
     let first = scenario.due_write_fails(StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
@@ -217,13 +217,13 @@ fn request_lost_with_its_connection_is_resent_once_at_once() {
     assert_ne!(second.record.renew_time, first.record.renew_time, "a new attempt, not the same bytes again");
     scenario.fails(second.id, StoreErrorKind::ConnectionClosed);
     assert!(scenario.wait() >= secs(2), "and no tight loop");
-    // The first attempt was applied.
+    // The store has applied the first attempt, although its connection was closed.
     let sent_at = scenario.now;
     scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(standing(&first), 11);
     assert_eq!(scenario.now + deadline.remaining(scenario.now), sent_at + secs(10), "it had stayed open");
 
-    // A takeover.
+    // A takeover is resent.
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let first = scenario.write_fails(StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
@@ -231,7 +231,7 @@ fn request_lost_with_its_connection_is_resent_once_at_once() {
     scenario.applied(&second, 11);
     scenario.elected();
 
-    // A release.
+    // A release is resent.
     let (mut scenario, ..) = Scenario::leading();
     scenario.guard_gone();
     scenario.write_fails(StoreErrorKind::ConnectionClosed);
@@ -240,7 +240,7 @@ fn request_lost_with_its_connection_is_resent_once_at_once() {
     scenario.applied(&second, 11);
     assert!(scenario.released());
 
-    // The only write of a round, and its read.
+    // The read and the only write of a round are resent once each.
     let mut scenario = Scenario::trying_once();
     let context = scenario.read();
     scenario.fails(context.id, StoreErrorKind::ConnectionClosed);
@@ -373,7 +373,7 @@ fn pause_requested_by_a_store_holds_after_a_term_too() {
     let asked = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
     scenario.election.on_response(scenario.now, write.id, StoreResponse::Failed(asked));
     let asked_at = scenario.now;
-    // The write was applied, and the lease was deleted at once.
+    // The store applied the write, and the lease is deleted right after the start of the term.
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(standing(&write), 11);
     scenario.elected();

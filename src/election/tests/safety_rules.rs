@@ -76,20 +76,20 @@ fn loss_is_final_and_an_ended_term_waits_for_its_reason() {
 
 #[test]
 fn loss_is_final_and_has_the_reason_that_was_there_first() {
-    // A view finds the term expired, and the guard is dropped before the election notices.
+    // A caller finds the term expired, and drops the guard before the election notices the expiry.
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.advance(secs(10));
     assert!(!deadline.is_valid(scenario.now));
     scenario.guard_gone();
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
-    // The same if the expiry was not noticed before.
+    // If no caller has noticed the expiry, a step-down or a drop still ends the term as expired.
     for end in [|it: &mut Election, now| it.step_down(now, None), |it: &mut Election, now| it.guard_gone(now, now)] {
         let (mut scenario, ..) = Scenario::leading();
         scenario.advance(secs(10));
         end(&mut scenario.election, scenario.now);
         assert_eq!(scenario.lost(), Some(StopReason::Expired));
     }
-    // A later takeover does not change the reason.
+    // A takeover after the expiry does not change the reason.
     let (mut scenario, ..) = Scenario::leading();
     let renewal = scenario.due_write();
     scenario.advance(secs(8));
@@ -242,7 +242,7 @@ fn one_request_never_eats_the_whole_renew_deadline() {
 #[test]
 fn term_of_a_delayed_holder_expires_without_spinning() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    // The holder's thread is stopped between ending the term and sending the step-down, and no renewal succeeds.
+    // The holder has ended the term, but the election has not received the step-down yet. No renewal succeeds.
     deadline.end(scenario.now, StopReason::SteppedDown);
     let until = scenario.now + secs(10);
     while let Some(request) = scenario.request_before(until) {

@@ -24,7 +24,7 @@ fn old_events_do_not_keep_a_watch_fresh() {
     let since = scenario.now;
     let mut record = held_by(OTHER, 15);
     for version in 80..100 {
-        // A server that lags behind delivers renewals that are already known.
+        // A lagging server delivers old renewals, whose versions are below the known version.
         record = renewed(&record);
         scenario.hears(record.clone(), version);
         if let Some(request) = scenario.request_before(scenario.now + secs(2)) {

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Scenario {
-    /// A standby with an open watch, and a record of another candidate at version 10.
+    /// Returns a standby with an open watch, and a record of another candidate at version 10.
     fn standing_by() -> Self {
         let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
         scenario.election.watch_opened(scenario.now, true);
@@ -12,7 +12,7 @@ impl Scenario {
         scenario
     }
 
-    /// A leader with an open watch.
+    /// Returns a leader with an open watch.
     fn leading_and_watching() -> (Self, Arc<Deadline>, LeaderElectionRecord) {
         let (mut scenario, deadline, record) = Self::leading();
         scenario.election.watch_opened(scenario.now, true);
@@ -69,7 +69,7 @@ fn the_losers_of_a_herd_resolve_by_the_event() {
     assert!(!scenario.stale());
 }
 
-/// No more event will come, so waiting for an event would take a retry period.
+/// The watch delivered the conflicting record before the create failed.
 #[test]
 fn beaten_create_waits_for_no_event_that_came_before() {
     let mut scenario = Scenario::new();
@@ -159,8 +159,7 @@ fn late_echoes_old_events_and_late_deletions_cost_no_term() {
     let (mut scenario, deadline, record) = Scenario::leading_and_watching();
     let renewal = scenario.due_write();
     let current = scenario.applied(&renewal, 15);
-    // Late and duplicate events of own writes, and an event of an earlier holder. Then an ADDED event from before the own write,
-    // and a deletion from before the object was created again.
+    // None of these events is new: own writes at 15 and 10, an earlier holder at 9, and deletions at 8 and 15.
     scenario.hears(current, 15);
     scenario.hears(record, 10);
     scenario.hears(held_by(OTHER, 15), 9);
@@ -194,7 +193,7 @@ fn an_edit_of_labels_costs_no_term_no_wait_and_no_request() {
 fn renewal_failed_by_an_edit_is_followed_by_another_at_once() {
     let (mut scenario, _, record) = Scenario::leading_and_watching();
     let renewal = scenario.due_write();
-    // The event is handled before the answer to the write.
+    // The election handles the event of the edit before the failure of the renewal.
     scenario.hears(record, 11);
     scenario.fails(renewal.id, StoreErrorKind::Conflict);
     assert_eq!(scenario.write().base, Some(11));
@@ -206,7 +205,7 @@ fn a_failed_write_of_a_watcher_is_resolved_by_a_read_at_once() {
     scenario.hears(held_by("", 1), 11);
     scenario.write_fails(StoreErrorKind::Timeout);
     scenario.read();
-    // The release met a conflict with an edit or a deletion.
+    // After a release fails with a conflict, the election also reads at once.
     let (mut scenario, ..) = Scenario::leading_and_watching();
     scenario.guard_gone();
     scenario.write_fails(StoreErrorKind::Conflict);
@@ -251,7 +250,7 @@ fn held_lease_is_read_after_a_third_of_its_duration_in_silence() {
     scenario.wait_out();
     scenario.found(held_by(OTHER, 15), 10);
     assert!(!scenario.stale(), "there was no change");
-    // The next read is after another third, even if the leader is dead.
+    // The next read follows after another third, even if the holder has crashed.
     assert_eq!(scenario.wait(), secs(5));
 }
 
@@ -265,7 +264,7 @@ fn watch_that_missed_a_read_result_is_polled_beside_and_dropped() {
     scenario.wait_out();
     scenario.next();
     assert!(scenario.stale() && !scenario.election.watch.is_open());
-    // A read from before the watch does not count.
+    // A read that was sent before the watch opened does not make the watch stale.
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.wait_out();
     let read = scenario.read();
@@ -336,7 +335,7 @@ fn open_but_silent_watch_is_polled_beside() {
     let mut read_at = scenario.now;
     let began = scenario.now;
     scenario.election.watch_opened(scenario.now, true);
-    // As behind a proxy that buffers all events: every new watch opens, and delivers no event.
+    // A proxy may buffer all events. Every new watch then opens and delivers no event.
     while scenario.now.since(began) < secs(300) {
         if scenario.stale() {
             scenario.election.watch_opened(scenario.now, true);
@@ -428,7 +427,7 @@ fn unheld_lease_makes_no_watch_stale() {
 fn deletion_between_watches_is_found_by_a_read() {
     let mut scenario = Scenario::standing_by();
     scenario.election.watch_lost(scenario.now);
-    // The watch starts from scratch and delivers no event, because there is no record.
+    // The new watch starts from scratch and delivers no event, because the record was deleted.
     scenario.election.watch_opened(scenario.now, true);
     assert!(scenario.wait() <= millis(2400));
     scenario.wait_out();

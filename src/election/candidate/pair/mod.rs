@@ -1,7 +1,7 @@
 //! Two elections with one term, to migrate a fleet from one kind of object to another.
 //!
-//! No compare-and-swap includes two objects, so each record has its own election with all rules. A pair decides when each
-//! election campaigns, and derives the common term. Like a session, a pair has no I/O, threads or channels.
+//! No compare-and-swap includes two objects, so each record has its own election with all rules. A pair decides when
+//! each election campaigns, and derives the common term. Like a session, a pair has no I/O, threads or channels.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::util::sync::Arc;
 
 /// A candidacy on two records.
 ///
-/// A pair campaigns for the secondary only while the pair holds the primary. The common term is valid while both terms are
-/// valid, and the loss of one term ends both. The secondary is released first.
+/// A pair campaigns for the secondary only while the pair holds the primary. The common term is valid while both terms
+/// are valid, and the loss of one term ends both. The secondary is released first.
 ///
-/// A driver uses a pair as a [`Session`], except that each side has its own requests and its own watch.
+/// A driver uses a pair like a [`Session`], except that each side has its own requests and its own watch.
 #[derive(Debug)]
 pub struct Pair {
     primary: Session,
@@ -35,10 +35,10 @@ pub struct Pair {
     may_acquire: bool,
     stage: Stage,
     release: Option<Release>,
-    /// The holder that each record names, and whether its lease has expired.
+    /// The holder in each record, and whether the holder's lease has expired.
     leaders: [Option<String>; 2],
     expired: [bool; 2],
-    /// The holder that both records name, and whether one of its leases has expired.
+    /// The common holder of both records, and whether one of its leases has expired.
     leader: (Option<String>, bool),
     touched: [bool; 2],
     effects: VecDeque<(Side, Effect)>,
@@ -62,7 +62,7 @@ enum Stage {
 struct Wanted {
     id: u64,
     once: bool,
-    /// The start. Earlier failures do not end the campaign.
+    /// The start of the campaign. Earlier failures do not end the campaign.
     since: Moment,
 }
 
@@ -93,9 +93,9 @@ impl Pair {
     /// Creates a pair without observations. The seeds are for the two sessions.
     pub fn new(settings: impl Into<Arc<Settings>>, seeds: [u64; 2]) -> Self {
         let settings = settings.into();
-        // client-go's MultiLock waits for the duration in the primary and ignores the secondary. With a released primary of one
-        // second, client-go would overwrite the primary while another candidate may lead by the secondary.
-        // Progress counts for the common term, which starts when both records are held.
+        // client-go's MultiLock waits only for the duration in the primary. If a release set this duration to one
+        // second, client-go could overwrite the primary while another candidate leads by the secondary. Progress counts
+        // for the common term, so the sessions have no progress timeout.
         let of_secondary = Settings { progress_timeout: None, ..Settings::clone(&settings) };
         let of_primary = Settings { release_keeps_duration: true, ..of_secondary.clone() };
         Self {
@@ -113,7 +113,9 @@ impl Pair {
         }
     }
 
-    /// Handles an input at any time. `side` counts only for inputs of a store or a watch.
+    /// Handles an input at any time.
+    ///
+    /// `side` only matters for inputs of a store or a watch.
     pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
         self.hear(now);
         match input {
@@ -141,14 +143,17 @@ impl Pair {
             Input::NotTaken => self.guard_gone(now, now),
             Input::GuardGone { at } => self.guard_gone(now, at),
             Input::Response(..) | Input::WatchOpened { .. } | Input::Watched { .. } | Input::WatchEnded => {
-                // The thread of the other side may have handled this input.
+                // The thread of the other side may handle this input, so `tell` marks the last step of `side` as
+                // outdated.
                 self.tell(now, side, input);
             }
         }
         self.hear(now);
     }
 
-    /// Returns the next effect, and its side for an effect of one side.
+    /// Returns the next effect and its side.
+    ///
+    /// The side only matters for an effect about one record.
     pub fn effect(&mut self) -> Option<(Side, Effect)> {
         self.effects.pop_front()
     }
@@ -162,7 +167,9 @@ impl Pair {
         self.wanted().filter(|wanted| wanted.once).map(|wanted| wanted.id)
     }
 
-    /// Returns the next step of a side. Called when no request of the side is under way.
+    /// Returns the next step of a side.
+    ///
+    /// The driver calls this function when no request of the side is under way.
     pub fn next(&mut self, now: Now, side: Side) -> Step {
         let release_at = |pair: &Self| pair.release.as_ref().and_then(|release| release.primary_at);
         if release_at(self).is_some_and(|at| now.local >= at) {
@@ -174,7 +181,7 @@ impl Pair {
             let step = self.session_mut(side).next(now);
             self.hear(now.local);
             return match step {
-                // The effects of the step have changed the next step.
+                // The step had effects that changed the next step of this side, so the wait is outdated.
                 Step::Wait(_) | Step::Finished if self.touched[side as usize] => continue,
                 Step::Wait(until) => {
                     let noticed_at = match &self.stage {
@@ -183,7 +190,8 @@ impl Pair {
                         Stage::Leading(term) if !term.over => Some(now.local + term.both.remaining(now.local)),
                         _ => None,
                     };
-                    // A term that its holder ended is reported by the command of the holder.
+                    // If the holder has ended the term, no validity remains. The queued step-down or drop then reports
+                    // the end.
                     let noticed_at = noticed_at.filter(|at| now.local < *at);
                     Step::Wait([release_at(self), noticed_at].into_iter().flatten().fold(until, Moment::min))
                 }
@@ -192,7 +200,9 @@ impl Pair {
         }
     }
 
-    /// Returns a side whose last step no longer holds.
+    /// Returns a side whose last step is outdated.
+    ///
+    /// The driver must call [`next`](Self::next) for this side again.
     pub fn touched(&mut self) -> Option<Side> {
         Side::BOTH.into_iter().find(|side| std::mem::take(&mut self.touched[*side as usize]))
     }
@@ -232,7 +242,7 @@ impl Pair {
         }
     }
 
-    /// Handles an input in a session, whose last step may no longer hold.
+    /// Passes an input to the session of a side, and marks the last step of the side as outdated.
     fn tell(&mut self, now: Moment, side: Side, input: Input) {
         self.touched[side as usize] = true;
         self.session_mut(side).handle(now, input);
@@ -249,10 +259,12 @@ impl Pair {
         }
     }
 
-    /// Ends an expired common term. Returns `true` if the term had expired.
+    /// Ends an expired common term.
     ///
-    /// The sessions may not notice the expiry: the thread of one session may hang, and a session may renew its own term after
-    /// the common term has expired.
+    /// Returns `true` if the term had expired.
+    ///
+    /// The sessions alone may miss the expiry. The thread of one session may hang, and a session may renew its own term
+    /// after the common term has expired.
     fn notice_expiry(&mut self, now: Moment) -> bool {
         let Stage::Leading(PairTerm { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
         let has_run_out = !both.is_valid(now) && !both.was_ended();
@@ -264,7 +276,9 @@ impl Pair {
         has_run_out
     }
 
-    /// Continues a campaign if its wait has ended. Returns `true` if there was something to do.
+    /// Moves a campaign to its next stage if possible.
+    ///
+    /// Returns `true` if the stage has changed.
     fn go_on(&mut self, now: Moment) -> bool {
         let Some(Wanted { id, once, since }) = self.wanted() else { return false };
         let refusal = [&self.primary, &self.secondary].into_iter().find_map(|it| it.failures.refusal(since));
@@ -276,7 +290,8 @@ impl Pair {
         let failures = &self.secondary.failures;
         match &self.stage {
             Stage::Waiting(wanted, at) => match failures.of(StoreOperation::Get) {
-                // During a pause that the store requested, no read follows an earlier failure.
+                // A round ends after a failed read of the secondary. During a requested pause, no read is sent, so an
+                // earlier failure also ends the round.
                 Some((failed_at, error)) if once && (failed_at >= since || self.secondary.election.is_paused(now)) => {
                     let over = Effect::RoundOver { campaign: id, error: Some(error.clone()) };
                     self.stage = Stage::Observing;
@@ -302,7 +317,7 @@ impl Pair {
         }
     }
 
-    /// Releases both records after the secondary was won without a term.
+    /// Releases both records after the secondary was won and no common term started.
     fn give_both_back(&mut self, now: Moment) {
         self.tell(now, Side::Secondary, Input::NotTaken);
         self.give_up_campaign(now);
@@ -335,7 +350,7 @@ impl Pair {
         let primary_at = Some(gone_at + self.secondary.settings.release_timeout / 2);
         self.release = Some(Release { gone_at, primary_at, owed: [true; 2] });
         self.tell(now, Side::Secondary, Input::GuardGone { at: gone_at });
-        // The primary must notice `primary_at`.
+        // The primary's side needs a new step that ends its wait at `primary_at`.
         self.touched[Side::Primary as usize] = true;
     }
 
@@ -347,7 +362,7 @@ impl Pair {
         }
     }
 
-    /// Ends the release for a new campaign, which acquires the held records instead.
+    /// Ends the release because a new campaign acquires the held records instead.
     fn end_release(&mut self, now: Moment) {
         self.release_primary(now);
         if self.release.take().is_some() {
@@ -405,7 +420,7 @@ impl Pair {
         }
     }
 
-    /// Handles the win of a side.
+    /// Handles the win of one record.
     fn offered(&mut self, now: Moment, side: Side, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
         match (side, &self.stage) {
             (Side::Primary, Stage::First(wanted)) if campaign == Some(wanted.id) => {
@@ -418,7 +433,7 @@ impl Pair {
                 }
                 self.tell(now, Side::Secondary, Input::Campaign { id, once });
             }
-            // The primary has expired, and its session has not noticed this yet.
+            // The term on the primary has expired, and the session of the primary has not noticed the expiry yet.
             (Side::Secondary, Stage::Second(wanted, primary)) if !primary.is_valid(now) => {
                 let wanted = *wanted;
                 self.give_both_back(now);
@@ -431,7 +446,7 @@ impl Pair {
                 let limit = self.progress_timeout.map(|within| {
                     let renew_deadline = self.secondary.settings.renew_deadline;
                     let until = deadline.runs_out_at().as_nanos();
-                    // The send time of the winning write.
+                    // The end of validity minus the renew deadline is the send time of the winning write.
                     let sent_at = until.saturating_sub(u64::try_from(renew_deadline.as_nanos()).unwrap_or(u64::MAX));
                     Arc::new(ProgressLimit::new(Moment::from_nanos(sent_at), within))
                 });
@@ -452,8 +467,9 @@ impl Pair {
         }
     }
 
-    /// Releases a win that took longer than the progress timeout. Waits a retry period, because an immediate campaign would
-    /// probably fail in the same way.
+    /// Releases a win that took longer than the progress timeout.
+    ///
+    /// The next campaign waits for a retry period, because an immediate campaign would probably fail in the same way.
     fn too_late(&mut self, now: Moment, wanted: Wanted, took: Duration) {
         let retry_period = self.secondary.settings.retry_period;
         let line = Notice::too_late(took, self.progress_timeout.unwrap_or_default());
@@ -486,14 +502,15 @@ impl Pair {
                 let stall = Notice::of_stall(&reason, self.progress_timeout);
                 self.effects.extend(stall.map(|notice| (side, Effect::Log(notice))));
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
-                // A term that drains is still renewed on both records.
+                // A draining term is still renewed on both records. Only a loss ends the term on both records.
                 let is_loss = |reason: &StopReason| !reason.was_asked_for() && !reason.drains();
                 if is_loss(&reason) {
                     let line = format!("ended the term on both records: {reason}");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
                     self.tell_both(now, || Input::Lost(reason.clone()));
                 } else if is_loss(&own) {
-                    // This record is lost, so the queued step-down has no lease to keep renewed.
+                    // The record of `side` is lost while the holder's step-down is queued. One record alone does not
+                    // protect the work, so neither record is renewed.
                     self.cover_lost(now, side, Some(own));
                 }
             }
@@ -506,7 +523,9 @@ impl Pair {
         }
     }
 
-    /// Extends the common term after a renewal of one side. Returns `true` if the term was extended.
+    /// Extends the common term after a renewal of one side.
+    ///
+    /// Returns `true` if the term was extended.
     fn prolong(&mut self, now: Moment) -> bool {
         let Stage::Leading(PairTerm { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
         let before = both.remaining(now);
@@ -525,7 +544,7 @@ impl Pair {
         }
     }
 
-    /// Reports a change of the leader, which both records must name, and whether one of its leases has expired.
+    /// Reports a change of the common holder, or the expiry of one of its leases.
     fn judge_leader(&mut self, side: Side) {
         let [primary, secondary] = &self.leaders;
         // Different holders mean that no candidate leads by both records.

@@ -1,7 +1,7 @@
-//! The session of one record: an election and the decisions of its runtime.
+//! The session of one record: an election, its campaign, its log lines and its requests.
 //!
-//! A session has no I/O, threads or channels. A driver performs the effects of the session and feeds the session with inputs.
-//! Threads and simulations are such drivers.
+//! A session has no I/O, threads or channels. A driver performs the effects of the session and feeds the session with
+//! inputs. Threads and simulations are such drivers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,12 +24,12 @@ use crate::util::sync::Arc;
 
 /// The session of one record.
 ///
-/// [`effect`](Self::effect) returns the effects of [`handle`](Self::handle) and [`next`](Self::next), and must be drained after
-/// each of these calls.
+/// The driver must take all effects with [`effect`](Self::effect) after each call of [`handle`](Self::handle) and
+/// [`next`](Self::next).
 #[derive(Debug)]
 pub struct Session {
     pub(super) election: Election,
-    /// The failures of its requests.
+    /// The failures of the requests of this session.
     pub(super) failures: Failures,
     /// The log of identity conflicts.
     conflicts: FailureLog,
@@ -53,7 +53,7 @@ pub struct Session {
 /// The input of a session.
 #[derive(Debug)]
 pub enum Input {
-    /// Start a campaign for one term, without a limit or (`once`) for one bounded round of requests.
+    /// Start a campaign for one term.
     Campaign {
         /// The number of the campaign.
         id: u64,
@@ -66,7 +66,8 @@ pub enum Input {
     NotTaken,
     /// The holder stepped down. The lease is renewed up to this limit.
     StepDown(DrainLimit),
-    /// A source of fitness reports whether this candidate is fit. Only a candidacy judges that.
+    /// A source of fitness reports whether this candidate is fit. A candidacy handles this input, and a session ignores
+    /// the input.
     Fitness(FitnessSource, bool),
     /// The candidacy has decided whether this candidate may acquire the lease.
     SetFit(bool),
@@ -154,7 +155,8 @@ pub enum Effect {
     CoverLost(Option<StopReason>),
     /// The record of the last term is released, or another candidate holds the record.
     Released,
-    /// Cancel the request with this number at this time, unless the request ends before. The earliest of several times counts.
+    /// Cancel the request with this number at this time, unless the request ends before. The earliest of several times
+    /// counts.
     CancelAt(u64, Moment, Behind),
     /// The record has another holder or no holder, or the holder renewed its expired lease.
     Leader(Option<String>),
@@ -246,7 +248,9 @@ impl Session {
         self.effects.pop_front()
     }
 
-    /// Returns the next step. Called when no request is under way.
+    /// Returns the next step.
+    ///
+    /// The driver calls this function when no request is under way.
     pub fn next(&mut self, now: Now) -> Step {
         self.election.set_read_failed(self.failures.of(StoreOperation::Get).is_some());
         let mut step = self.election.next(now);
@@ -304,7 +308,8 @@ impl Session {
     }
 
     fn on_response(&mut self, now: Moment, id: u64, response: StoreResponse) {
-        // The failure of an abandoned request was counted before its late response.
+        // The late response to an abandoned request does not count, because the failure of the request was counted
+        // before.
         if let Some((_, operation)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id) {
             let failed = match &response {
                 StoreResponse::Failed(error) => self.failures.failed(now, operation, error),
@@ -316,7 +321,8 @@ impl Session {
                 && failed.is_permanent
                 && let Some(campaign) = self.campaign.take()
             {
-                // Before the election handles the failure, because the election would also end the round.
+                // The withdrawal comes before the election handles the failure. Otherwise, the election would also
+                // report the end of the round.
                 self.election.withdraw();
                 self.effects.push_back(Effect::Refuse { campaign, error: error.clone() });
             }
@@ -338,7 +344,8 @@ impl Session {
                 }
                 ElectionEvent::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
                 ElectionEvent::TermEnded(reason) => {
-                    // Repeated failures are logged at `warn` only once a minute, and this failure ended a term.
+                    // The failure that ended a term is always logged at `warn`. Other repeated failures are logged at
+                    // `warn` only once a minute.
                     if let (StopReason::Expired, Some(error)) = (&reason, &self.failures.last) {
                         let notice = Notice::of_error(Level::Warn, "last request of the term failed", error);
                         self.effects.push_back(Effect::Log(notice));

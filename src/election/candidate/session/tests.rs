@@ -62,14 +62,14 @@ impl Scenario {
         self.handle(Input::Response(id, StoreResponse::Failed(StoreError::new(kind, "made up"))));
     }
 
-    /// A leader that won campaign 5.
+    /// Returns a leader that has won campaign 5.
     fn leading() -> Self {
         let mut scenario = Self::campaigning(5, false);
         scenario.wins();
         scenario
     }
 
-    /// A fit candidate whose probe must answer within `timeout`.
+    /// Returns a fit candidate whose probe must answer within `timeout`.
     fn probed_within(timeout: Duration) -> Self {
         let config = Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() };
         let mut scenario = Self::with(config);
@@ -118,7 +118,7 @@ impl Scenario {
         self.handle(Input::Watched { received_at: self.now, change });
     }
 
-    /// Takes all effects, as texts.
+    /// Takes all effects. Returns their texts.
     fn texts(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.effect()).map(|effect| format!("{effect:?}")).collect()
     }
@@ -196,7 +196,7 @@ fn close_as_leader_does_not_wait() {
     assert!(scenario.wants().is_empty());
 }
 
-/// A candidate that only watches has no other reason to wake up.
+/// With a working watch, only the expiry itself wakes the candidate.
 #[test]
 fn expiry_and_renewal_of_a_lease_are_reported_at_once() {
     let mut scenario = Scenario::new();
@@ -309,7 +309,7 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
         });
         assert_eq!(cancelled, expected);
     }
-    // An answer to another request does not count.
+    // The failure of another request does not count for the request in flight.
     scenario.answer_fails(renewal + 1, StoreErrorKind::Unavailable);
     assert!(scenario.candidacy.session().failures.last.is_none() && scenario.candidacy.session().in_flight.is_some());
 }
@@ -393,7 +393,7 @@ fn round_ends_with_a_failure_and_a_duplicate_answer_counts_once() {
     assert!(matches!(wanted[..], [Effect::RoundOver { campaign: 6, error: None }]), "{wanted:?}");
 }
 
-/// A candidate whose probe is run by the test.
+/// Returns a candidate whose probe results come from the test.
 fn probed() -> Scenario {
     Scenario::with(Config { is_probed: true, ..Config::default() })
 }
@@ -438,7 +438,7 @@ fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
     scenario.wants();
     while scenario.now < silent_at {
         let Step::Wait(until) = scenario.step() else {
-            // A renewal, which is answered.
+            // The step is a renewal, which times out.
             let id = scenario.candidacy.session().in_flight.unwrap().0;
             scenario.answer_fails(id, StoreErrorKind::Timeout);
             continue;
@@ -468,7 +468,7 @@ fn candidate_fit_again_acquires_after_a_pause() {
     assert_eq!(scenario.now.since(began), Duration::from_secs(2));
 }
 
-/// The store is slow, and the probe returns in time.
+/// The timeout of a request does not depend on the probe timeout.
 #[test]
 fn request_may_outlast_the_probe_timeout() {
     let timeout = Duration::from_millis(2_500);

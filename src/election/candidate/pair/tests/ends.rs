@@ -1,4 +1,4 @@
-//! Terms on two records and candidacies that end because their holder ends them.
+//! Terms and candidacies on two records that end because their holder ends them.
 
 use super::*;
 

@@ -1,9 +1,9 @@
-//! Requests that fail, and campaigns that they end or do not end.
+//! Failed requests on one of two records, and their effect on a campaign.
 
 use super::*;
 
 impl Scenario {
-    /// Opens a watch on both records, which reports that they have no holder.
+    /// Opens a watch on each record. Each watch reports that its record has no holder.
     pub(super) fn watch(&mut self) {
         for side in Side::BOTH {
             self.pair.handle(self.now, side, Input::WatchOpened { from_scratch: true });
@@ -22,7 +22,7 @@ fn round_during_a_pause_ends_with_the_earlier_failure() {
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { campaign: 1, error: Some(_) })), 1);
 }
 
-/// A refusal of either record, with any holder of the primary.
+/// The store may refuse requests for either record, even if another candidate holds it.
 #[test]
 fn refusal_rejects_the_campaign_and_leaves_the_primary_free() {
     for (side, holder) in [(Secondary, None), (Secondary, Some("other")), (Primary, None)] {
@@ -33,7 +33,7 @@ fn refusal_rejects_the_campaign_and_leaves_the_primary_free() {
         scenario.pass(60 * SECOND);
         assert_eq!(scenario.count(|effect| matches!(effect, Effect::Refuse { campaign: 1, .. })), 1);
         assert_eq!((scenario.holder(Primary), scenario.written.len()), (holder, 0));
-        // The right is granted.
+        // The store no longer refuses, so the next campaign wins.
         scenario.tables[side as usize].refuses = None;
         scenario.watch();
         scenario.user(Input::Campaign { id: 2, once: false });
@@ -42,7 +42,7 @@ fn refusal_rejects_the_campaign_and_leaves_the_primary_free() {
     }
 }
 
-/// The secondary is refused after the primary was acquired.
+/// The store refuses the write of the secondary after the candidate has acquired the primary.
 #[test]
 fn write_refusal_rejects_the_campaign_and_releases_the_primary() {
     let mut scenario = Scenario::campaigning();

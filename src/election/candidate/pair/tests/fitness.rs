@@ -59,7 +59,7 @@ fn unfit_while_waiting_for_the_secondary_releases_the_primary() {
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.holder(Primary), None);
     scenario.user(says(true));
-    // The delay after a recovery.
+    // After a recovery, the candidate waits for a retry period before it acquires.
     scenario.pass(5 * SECOND);
     assert_eq!(scenario.holder(Primary), Some("me"));
 }
@@ -119,7 +119,7 @@ fn acquisition_too_late_for_progress_is_released_for_a_while() {
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 0);
     let writes = scenario.written.len();
     assert!(writes > 8 && writes < 60, "{writes}");
-    // One round has ended. Both records are released by then.
+    // Later, a campaign for one round ends without a term, and both records are released.
     scenario.user(Input::Withdraw(1));
     scenario.user(Input::Campaign { id: 2, once: true });
     scenario.pass(60 * SECOND);
@@ -142,7 +142,7 @@ fn drain_held_by_one_record_alone_is_not_renewed() {
     scenario.renews_neither();
 }
 
-/// The holder has stepped down, and the step-down is queued.
+/// The holder's step-down is still queued when the candidate loses the secondary.
 #[test]
 fn loss_before_a_step_down_notice_leaves_no_drain() {
     let mut scenario = Scenario::leading();
@@ -156,7 +156,7 @@ fn loss_before_a_step_down_notice_leaves_no_drain() {
     assert_eq!(scenario.tables[Primary as usize].writes, before, "it is not renewed");
 }
 
-/// The drop of the elector waits for the release.
+/// The pair reports `is_giving_back` until both records are released.
 #[test]
 fn late_win_is_released_on_both() {
     let mut scenario = Scenario::with(Config { progress_timeout: Some(3 * SECOND), ..Config::default() });

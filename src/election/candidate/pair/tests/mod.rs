@@ -17,7 +17,7 @@ mod fitness;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A record in a store that answers at once, answers writes after `write_takes`, or refuses requests.
+/// A record in a store with virtual time, whose answers the test can delay or refuse.
 #[derive(Default)]
 struct Table {
     observed: Option<VersionedRecord>,
@@ -28,13 +28,13 @@ struct Table {
     writes: u64,
 }
 
-/// A pair on two records whose versions are of one store.
+/// A pair on two records that share one version counter.
 struct Scenario {
     pair: Candidacy,
     now: Moment,
     version: u64,
     tables: [Table; 2],
-    /// The side and the holder of each write, in order.
+    /// The side and the holder of each write, in order and without repetitions.
     written: Vec<(Side, Option<String>)>,
     told: Vec<Effect>,
     term: Option<(Arc<Deadline>, u64)>,
@@ -68,7 +68,7 @@ impl Scenario {
         scenario
     }
 
-    /// A candidate that holds the primary while another holds the secondary.
+    /// Returns a candidate that holds the primary while another candidate holds the secondary.
     fn waiting() -> Self {
         let mut scenario = Self::new();
         scenario.give_to(Secondary, "other");
@@ -123,7 +123,9 @@ impl Scenario {
         }
     }
 
-    /// Runs a side until the side waits. Returns the end of the wait, or `None` if the side has finished or the time is over.
+    /// Runs a side until the side waits.
+    ///
+    /// Returns the end of the wait, or `None` if the side has finished or the time is over.
     fn drive(&mut self, side: Side) -> Option<Moment> {
         self.drive_until(side, self.now + 3_600 * SECOND)
     }
@@ -176,7 +178,7 @@ impl Scenario {
         observed
     }
 
-    /// Makes another candidate hold this record for the rest of the test.
+    /// Writes `holder` into this record for an hour. An empty `holder` releases the record.
     fn give_to(&mut self, side: Side, holder: &str) {
         let record = LeaderElectionRecord {
             holder_identity: Some(holder.to_owned()),
@@ -203,7 +205,7 @@ impl Scenario {
         self.term.as_ref().is_some_and(|(deadline, _)| deadline.is_valid(self.now))
     }
 
-    /// Steps down as the holder of the guard.
+    /// Steps down as the holder of the guard does.
     fn step_down(&mut self) {
         let (deadline, _) = self.term.as_ref().unwrap();
         deadline.end(self.now, StopReason::SteppedDown);
@@ -292,7 +294,7 @@ fn loss_of_the_primary_while_waiting_restarts_the_campaign() {
     assert!(scenario.is_valid());
 }
 
-/// The thread was delayed and has not noticed the expiry.
+/// The secondary is won after the term on the primary has expired unnoticed.
 #[test]
 fn win_after_the_primary_expired_is_no_term() {
     let mut scenario = Scenario::waiting();
@@ -306,7 +308,7 @@ fn win_after_the_primary_expired_is_no_term() {
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { campaign: Some(1), .. })), 1);
 }
 
-/// Holds for any age of the last renewal of the primary at the win of the secondary, and for the loss of either record.
+/// The common term ends with the record whose renewals fail.
 #[test]
 fn a_term_is_valid_for_as_long_as_both_are() {
     for silent in Side::BOTH {
@@ -331,7 +333,8 @@ fn write_that_does_not_extend_the_term_is_no_renewal() {
     let writes = scenario.tables[0].writes;
     scenario.pass(9 * SECOND);
     assert!(scenario.tables[0].writes > writes + 2);
-    // The validity of the primary was the shorter validity at most once.
+    // Only the first renewal of the primary can extend the common term. Later, the validity of the secondary is
+    // shorter.
     assert!(scenario.count(|effect| matches!(effect, Effect::Renewed(_))) <= 1);
 }
 
@@ -372,7 +375,7 @@ fn primary_is_released_if_the_secondary_does_not_answer() {
     let mut scenario = Scenario::leading();
     scenario.tables[1].refuses = Some(StoreErrorKind::Unavailable);
     scenario.drop_guard();
-    // Half of the release timeout of two seconds.
+    // The release of the primary starts after half of the release timeout of two seconds.
     scenario.pass(Duration::from_millis(999));
     assert_eq!(scenario.written, []);
     scenario.pass(Duration::from_millis(2));
@@ -384,7 +387,7 @@ fn primary_is_released_if_the_secondary_does_not_answer() {
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Released)), 1);
 }
 
-/// The release is under way, or has no answer.
+/// The release of the previous term has not been answered when the campaign starts.
 #[test]
 fn new_campaign_takes_over_unreleased_records() {
     let mut scenario = Scenario::leading();
@@ -440,7 +443,7 @@ fn primary_stays_free_until_the_secondary_is_readable() {
     scenario.pass(SECOND);
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { campaign: 1, error: Some(_) })), 1);
     assert_eq!(scenario.written, []);
-    // The watch works from then on, and the next round reads again.
+    // From here, the watch works, and the next round reads again.
     scenario.watch();
     scenario.tables[1].refuses = None;
     scenario.user(Input::Campaign { id: 2, once: true });
@@ -448,7 +451,7 @@ fn primary_stays_free_until_the_secondary_is_readable() {
     assert!(scenario.is_valid(), "{:?}", scenario.told);
 }
 
-/// The primary is free for a lease duration each time, so that another candidate may lead by the primary.
+/// The primary stays free for a lease duration, so that another candidate can acquire it.
 #[test]
 fn primary_is_released_if_the_secondary_stays_unwritable() {
     let mut scenario = Scenario::leading();
@@ -472,7 +475,7 @@ fn primary_is_released_if_the_secondary_stays_unwritable() {
     assert!(scenario.is_valid());
 }
 
-/// The clock is read, then the holder finds the term expired, and then the answer is handled.
+/// The thread read the clock before the expiry, and handles an answer after the expiry.
 #[test]
 fn expired_term_seen_by_its_holder_is_reported_as_over() {
     let mut scenario = Scenario::leading();
@@ -495,7 +498,7 @@ fn expired_term_seen_by_its_holder_is_reported_as_over() {
     scenario.renews_neither();
 }
 
-/// The store does not return.
+/// Only the thread of one side runs, because the other thread hangs in a request.
 #[test]
 fn the_thread_of_either_side_notices_that_the_term_has_run_out() {
     for side in Side::BOTH {
@@ -512,7 +515,7 @@ fn the_thread_of_either_side_notices_that_the_term_has_run_out() {
     }
 }
 
-/// The thread that holds the lock handles the event, which may be the thread of the other side.
+/// The thread of the other side may handle an event. The event must still make its own side take a new step.
 #[test]
 fn the_news_of_a_watch_is_a_reason_for_its_side_to_look_again() {
     for side in Side::BOTH {
@@ -545,7 +548,7 @@ fn leader_is_the_holder_of_both_records() {
     assert!(scenario.pair.leader_until().is_none());
     scenario.give_to(Secondary, "two");
     assert_eq!(leaders(&mut scenario), [Some("two".to_owned())]);
-    // The lease of the primary expires on both, and another is renewed.
+    // Both leases expire. The holder then renews the secondary first and the primary later.
     scenario.pass(3_601 * SECOND);
     let expired = |scenario: &Scenario| scenario.pair.leader_until().is_some_and(|until| until < scenario.now);
     assert!(expired(&scenario));
