@@ -1,4 +1,6 @@
-//! Costs of the library inside the process: `cargo bench --bench micro`, or `… -- part-of-a-name`.
+//! Benchmarks of operations inside the process.
+//!
+//! Run `cargo bench --bench micro`, or `cargo bench --bench micro -- TEXT` for the benchmarks whose names contain TEXT.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,11 +15,14 @@ use leasehold::{
 };
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The calls per sample, because one clock read is too short to measure.
+/// The number of calls per sample, because one call is too short to measure.
 const CALLS: usize = 1000;
 
-/// The time of each benchmark, and the shortest sample, beside which a clock read is negligible.
+/// The duration of each benchmark.
 const MEASURED: Duration = Duration::from_secs(2);
+/// The duration of the shortest sample.
+///
+/// Reading the clock takes a negligible part of such a sample.
 const SAMPLE: Duration = Duration::from_micros(50);
 
 /// A benchmark, called with its name.
@@ -47,7 +52,9 @@ fn main() {
     }
 }
 
-/// Prints the time of one operation. `work` does the operation `times` times.
+/// Measures and prints the time of one operation.
+///
+/// Each call of `work` repeats the operation `times` times.
 fn measure<T>(name: &str, times: usize, mut work: impl FnMut() -> T) {
     let mut sample = |rounds: usize| {
         let began = Instant::now();
@@ -99,7 +106,7 @@ fn is_leader(name: &str, within: Option<Duration>) {
     });
 }
 
-/// Measures a report of the guard, or of one of `handles` handles.
+/// Measures a progress report by the guard, or by one of `handles` progress handles.
 fn progress(name: &str, handles: usize) {
     let (_elector, guard) = leading(Some(LONG));
     let handles: Vec<_> = (0..handles).map(|_| guard.progress_handle()).collect();
@@ -132,7 +139,9 @@ fn one_renewal_of_the_core(name: &str) {
     });
 }
 
-/// A simulated clock that only waiting advances, and a store that applies every write.
+/// A simulated clock, which only advances when the election waits.
+///
+/// `step` also simulates a store.
 struct Clock {
     local: Moment,
     wall: SystemTime,
@@ -176,7 +185,9 @@ fn empty_call_of_an_observer(name: &str) {
     });
 }
 
-/// Measures a term from the campaign to the release on a store without delay, with an idle observer or without.
+/// Measures a term on a store in memory, from the campaign to the release.
+///
+/// If `is_observed`, the elector calls an observer that does nothing.
 fn term_in_memory(name: &str, is_observed: bool) {
     let builder = LeaderElector::builder("bench");
     let builder = if is_observed { builder.observer(Idle) } else { builder };
@@ -186,7 +197,9 @@ fn term_in_memory(name: &str, is_observed: bool) {
 
 // ---- the wire ----
 
-/// Measures a read on an open connection without TLS, because decoding alone is not public.
+/// Measures a read on an open connection without TLS.
+///
+/// The decoder is not public, so it cannot be measured alone.
 fn read_and_decode_a_lease(name: &str) {
     let (_server, store) = store(false);
     measure(name, 1, || store.get("bench", &call()).expect("an answer"));

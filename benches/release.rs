@@ -1,6 +1,7 @@
-//! The time of a release, and of noticing a lost lease, far from the API server: `cargo bench --bench release`.
+//! Measures the time of a release and of noticing a lost lease, far from the API server.
 //!
-//! Uses TLS and the default durations, except for a shorter renew interval, which saves an hour. `release.md` has results.
+//! Run `cargo bench --bench release`. The connections use TLS. All durations are defaults, except a shorter renew
+//! interval, which saves an hour. `release.md` shows results.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,10 +21,12 @@ use far::Far;
 
 const ROUND_TRIPS: [u64; 9] = [1, 5, 20, 50, 100, 200, 300, 400, 500];
 const TRIES: usize = 20;
-/// The attempts for a try that must meet a renewal in flight and misses it.
+/// The maximum number of attempts per try.
+///
+/// An attempt fails if it misses the renewal that must be in flight.
 const TRIES_AGAIN: usize = 5;
 
-/// The default. A term starts with this time left.
+/// The default renew deadline. A new term remains valid for this time.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 const RENEW_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -34,16 +37,17 @@ enum Ending {
     Loss,
 }
 
+/// The situation in which the release or the loss begins.
 #[derive(Clone, Copy, PartialEq)]
 enum Situation {
     Quiet,
-    /// While the renewal with this number is in flight.
+    /// The renewal with this number is in flight.
     Renewing(usize),
-    /// While a renewal is in flight that the server never answers.
+    /// A renewal is in flight that the server never answers.
     Hanging,
-    /// After the server has closed all connections and the client has noticed.
+    /// The server has closed all connections, and the client has noticed.
     Closed,
-    /// After the server has closed all connections, before the client can notice.
+    /// The server has closed all connections, and the client cannot have noticed yet.
     Closing,
 }
 
@@ -61,7 +65,7 @@ const CASES: [(&str, Ending, Situation); 8] = [
 struct Outcome {
     took: Duration,
     done: bool,
-    /// The connections that were opened during the try.
+    /// The number of connections that were opened during the release or the loss.
     opened: usize,
 }
 
@@ -84,8 +88,9 @@ fn main() {
     }
 }
 
-/// Runs all tries of all cases concurrently, because they mostly wait. The tries start one after another, so that they do
-/// not need the processor at the same time.
+/// Runs all tries of all cases concurrently, because a try mostly waits.
+///
+/// The tries start 7 ms apart, so that they do not compete for the processor.
 fn measure(server: &ApiServer, round_trip: Duration, cases: &[(Ending, Situation)]) -> Vec<Vec<Outcome>> {
     thread::scope(|scope| {
         let mut started = 0;
@@ -106,7 +111,11 @@ fn measure(server: &ApiServer, round_trip: Duration, cases: &[(Ending, Situation
     })
 }
 
-/// Makes one try at the given part of a renewal's flight. Returns `None` if no renewal was in flight at that time.
+/// Makes one attempt at a release or a loss in the given situation.
+///
+/// `part` is the fraction of a round trip that passes before the release or the loss.
+///
+/// Returns `None` if the situation requires a renewal in flight and there was none, or the reverse.
 fn attempt(
     server: &ApiServer,
     round_trip: Duration,
@@ -124,7 +133,7 @@ fn attempt(
     let guard = elector.block_until_leader().expect("a term");
     let mut fault = None;
     match situation {
-        // Half of the tries follow the election, the other half a renewal.
+        // In half of the tries the release follows the election directly, in the other half a renewal.
         Situation::Quiet | Situation::Closed | Situation::Closing if part < 0.5 => {}
         Situation::Quiet | Situation::Closed | Situation::Closing => wait_until_renewed(&guard),
         Situation::Renewing(number) => (1..number).for_each(|_| wait_until_renewed(&guard)),
@@ -161,7 +170,7 @@ fn attempt(
     };
     let outcome = Outcome { took: began.elapsed(), done, opened: far.connections() - opened };
     let was_in_flight = server.requests().iter().any(|request| {
-        // A request that is sent from now on cannot arrive that early.
+        // A request that was sent after `began` arrives at least half a round trip later.
         let arrived_before = request.at < began + round_trip / 2;
         let answered_after =
             request.at + round_trip / 2 > began || situation == Situation::Hanging && request.status.is_none();
@@ -177,12 +186,12 @@ fn attempt(
     (was_in_flight == wanted).then_some(outcome)
 }
 
-/// Makes the server receive the next renewal and never answer.
+/// Makes the server never answer the next renewal.
 fn hang(server: &ApiServer, lease: &str) -> FaultHandle {
     server.fault(Fault::hang().verb(Verb::Update).resource(Resource::Leases).name(lease).first(1))
 }
 
-/// Returns the time until the next renewal, which is sent one renew interval after the previous one.
+/// Returns the time until the next renewal. Renewals are one renew interval apart.
 fn until_renewal(guard: &LeaderGuard) -> Duration {
     guard.remaining().saturating_sub(RENEW_DEADLINE - RENEW_INTERVAL)
 }

@@ -1,9 +1,11 @@
-//! An in-memory Kubernetes API server with Leases, ConfigMaps, Endpoints and events, to try electors without a cluster.
+//! An in-memory Kubernetes API server, to try electors without a cluster.
 //!
-//!     cargo run --example api_server -- kubeconfig     # in another shell: KUBECONFIG=$PWD/kubeconfig cargo run --example job_runner
+//!     cargo run --example api_server -- kubeconfig
+//!     KUBECONFIG=$PWD/kubeconfig cargo run --example job_runner    # in another shell
 //!
-//! Writes a kubeconfig to the file, or to stdout without a file. Serves until SIGTERM or SIGINT (Ctrl-C), and then loses its
-//! objects.
+//! The server stores Leases, ConfigMaps, Endpoints and events. The example writes a kubeconfig to the file that the
+//! argument names, or to stdout without an argument. The server runs until SIGTERM or SIGINT (Ctrl-C). Its objects are
+//! lost when the server ends.
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -34,7 +34,7 @@ fn command() -> Command {
             _ => argument,
         }
     });
-    // As in Go, the last occurrence of a flag wins.
+    // If a flag occurs twice, the last value wins, as in Kubernetes components.
     Command::new("component")
         .args_override_self(true)
         .arg(

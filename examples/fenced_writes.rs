@@ -1,4 +1,4 @@
-//! Shows why writes need a fencing token: a database refuses the late write of a stopped leader.
+//! Shows how a fencing token makes a database refuse the late write of a stopped leader.
 //!
 //!     cargo run --example fenced_writes
 //!
@@ -6,8 +6,9 @@
 //! transaction first raises the one-row table `fence` to the writer's fencing token. Anna sends herself SIGSTOP between
 //! her second check and her second INSERT, and boris takes over meanwhile.
 //!
-//! A token in each row would accept anna's INSERT, because a new row has no older token to compare. If the lease is in
-//! the same database, `fence_sql` of the store (such as `SqliteStore::fence_sql`) replaces the fence table.
+//! If only each row had a token, the database would accept anna's INSERT, because a new row has no older token to
+//! compare. If the lease is in the same database, `fence_sql` of the store (such as `SqliteStore::fence_sql`) replaces
+//! the fence table.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -48,13 +49,14 @@ const SCHEMA: &str = "
     INSERT INTO fence VALUES ('journal', 0, 0);
     CREATE TABLE journal (entry TEXT NOT NULL, token BIGINT NOT NULL);";
 
-/// Updates no row if a later leader has raised the fence. The count of writes makes every UPDATE change the row, because
-/// MySQL does not count a row whose values stay the same.
+/// Updates no row if a later leader has raised the fence.
+///
+/// `writes` makes every UPDATE change the row, because MySQL does not count a row whose values stay the same.
 const RAISE_FENCE: &str = "UPDATE fence SET token = ?1, writes = writes + 1 WHERE name = 'journal' AND token <= ?1";
 
-/// Inserts an entry, unless a later leader has written. Returns the outcome as text.
+/// Inserts an entry, unless a later leader has raised the fence. Returns the outcome as text.
 fn append(database: &mut Connection, token: u64, entry: &str) -> Result<String, Box<dyn Error>> {
-    // Never fails: an elector rejects store versions above `i64::MAX`, and a fencing token is a version.
+    // The conversion never fails: a fencing token is a store version, and an elector rejects versions above `i64::MAX`.
     let token = i64::try_from(token)?;
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if transaction.execute(RAISE_FENCE, [token])? == 0 {
@@ -94,7 +96,7 @@ fn write_while_leading(guard: &LeaderGuard, name: &str, database: &mut Connectio
         }
         println!("has checked that it leads");
         number += 1;
-        // A page fault, a full queue or a suspended machine has the same effect.
+        // SIGSTOP stands for any long pause, such as a page fault, a full queue or a suspended machine.
         if name == "anna" && number == 2 {
             println!("is stopped");
             kill_process(getpid(), Signal::STOP)?;

@@ -2,7 +2,7 @@
 //!
 //!     cargo run --example job_runner -- [ADDRESS:PORT]       # in a pod, or with a kubeconfig
 //!
-//! After SIGTERM the jobs stop at the end of their current piece, and another replica takes over at once.
+//! After SIGTERM, each job stops at the end of its current piece of work, and another replica takes over at once.
 
 #[path = "shared/stop.rs"]
 mod stop;
@@ -54,7 +54,8 @@ impl Job {
 
     fn run(&self, guard: &LeaderGuard) -> Result<(), TermEnded> {
         for _ in 0..self.pieces {
-            // Checked right before each piece. A real job sends `guard.fencing_token()` with each write.
+            // The check must come right before each piece of work. A real job sends `guard.fencing_token()` with each
+            // write.
             guard.check()?;
             thread::sleep(Duration::from_millis(20));
         }
@@ -89,11 +90,11 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Answers without waiting for the API server.
+/// Answers an HTTP request without waiting for the API server.
 fn answer(elector: &LeaderElector, request: Request) {
     let (code, text) = match request.url() {
         "/healthz" => elector.health_check().check().map_or_else(|why| (500, why.to_string()), |()| (200, "ok".into())),
-        // A standby is ready as well. Otherwise a rollout would wait until the new replica leads.
+        // A standby is also ready. If only the leader were ready, a rollout would wait until the new replica leads.
         "/readyz" => {
             let status = elector.status();
             let is_ready = status.is_running && status.last_contact.is_some();
@@ -102,7 +103,7 @@ fn answer(elector: &LeaderElector, request: Request) {
         "/metrics" => metrics(elector).map_or_else(|error| (500, error.to_string()), |text| (200, text)),
         _ => (404, "there are /healthz, /readyz and /metrics".to_owned()),
     };
-    // The client may have closed the connection.
+    // The client may have closed the connection, so an error is ignored.
     let _ = request.respond(Response::from_string(text).with_status_code(code));
 }
 

@@ -5,8 +5,8 @@
 //!     cargo run --example leader_election -- --kubeconfig ~/.kube/config --lease-lock-name example \
 //!         --lease-lock-namespace default --id 1
 //!
-//! Prints one JSON object per line to stdout, and logs to stderr. After SIGTERM or SIGINT the example stops work, releases the lease
-//! and exits with 0.
+//! Prints one JSON object per line to stdout, and logs to stderr. After SIGTERM or SIGINT the example stops work,
+//! releases the lease and exits with 0.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Campaigns, leads, and campaigns again after a loss of the lease, until a signal arrives.
+/// Campaigns and leads until a signal arrives. After a loss of the lease, campaigns again.
 fn candidate(
     elector: &LeaderElector,
     shutdown: &Receiver<()>,
@@ -112,7 +112,8 @@ fn lead(
     loop {
         select! {
             recv(beats) -> _ => {
-                // Taken before the check. If the check succeeds, this candidate led at this time.
+                // The time must be taken before the check. If the check succeeds, the candidate was the leader at that
+                // time.
                 let stamp = Stamp::now();
                 if !guard.is_leader() {
                     return Ok(false);

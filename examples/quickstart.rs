@@ -4,7 +4,8 @@
 //!     cargo run --example quickstart -- --kubeconfig FILE     # on your cluster
 //!     cargo run --example quickstart -- --in-cluster          # in a pod
 //!     cargo run --example quickstart --features sqlite -- --store sqlite://FILE    # in a file, without a server
-//!     cargo run --example quickstart --features postgres -- --store postgres://USER@HOST/DATABASE    # or etcd://HOST:2379/
+//!     cargo run --example quickstart --features postgres -- --store postgres://USER@HOST/DATABASE
+//!     cargo run --example quickstart --features etcd -- --store etcd://HOST:2379/
 //!
 //! On a cluster the candidates use the Lease `leasehold-quickstart` in the namespace of the context.
 
@@ -54,7 +55,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some("--store") => {
             let url = std::env::args().nth(2).ok_or("--store needs a URL")?;
             let stores = NAMES.iter().map(|_| leasehold::open_store(&url)).collect::<Result<Vec<_>, _>>()?;
-            // The URL may contain a password.
+            // The example prints the location instead of the URL, because the URL may contain a password.
             if let Some(location) = stores.iter().find_map(|store| store.location()) {
                 timeline.print("", &format!("records in {location}"));
             }
@@ -68,7 +69,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let candidates = NAMES.iter().zip(stores).map(|(name, store)| Candidate::new(name, store));
     let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
 
-    // Each answer contains the index of its candidate.
+    // The channel receives the results of all campaigns, each with the index of its candidate.
     let (sender, won) = unbounded();
     let next_leader = || -> Result<_, Box<dyn Error>> {
         let (index, guard): Won = won.recv()?;
@@ -79,7 +80,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     timeline.print("", "anna, boris and clara campaign for one lease");
 
-    // One candidate wins. The others stand by.
+    // One candidate wins the lease. The other candidates are standbys.
     let (first, guard) = next_leader()?;
     timeline.leads(&candidates[first], &guard);
     let mut terms = vec![Term::begin(&timeline, first)];
@@ -100,7 +101,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     timeline.print(candidates[first].name, "campaigns again");
     sleep(Duration::from_millis(1500));
 
-    // A failure. No request reaches the store, and the leader stops by its own clock.
+    // A failure: requests of the leader no longer reach the store, and its term ends by its own clock.
     candidates[second].cord.store(true, Ordering::SeqCst);
     let cut_at = Instant::now();
     timeline.print(candidates[second].name, "is CUT OFF from the store, and works on for as long as it may");
@@ -126,7 +127,9 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives each candidate its own client, as separate processes have. A release cancels the other requests of its client.
+/// Creates a store for each candidate, with its own client as in a separate process.
+///
+/// If candidates shared a client, a release by one candidate would cancel the requests of the others.
 fn on_cluster(config: &ClientConfig) -> Result<Vec<Box<dyn Store>>, Box<dyn Error>> {
     let store = |_| -> Result<Box<dyn Store>, Box<dyn Error>> {
         let client = Client::new(config.clone())?;

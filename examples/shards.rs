@@ -1,8 +1,9 @@
-//! Eight shards in equal shares over several processes, with one lease per shard.
+//! Several processes that share eight shards equally, with one lease per shard.
 //!
 //!     cargo run --example shards -- [SHARDS [PROCESSES]]       # in pods, or with a kubeconfig; start several
 //!
-//! Each process also holds one of PROCESSES leases `member-…`. The held leases give the number of running processes.
+//! Each process also holds one of the leases `member-0`, `member-1`, … (PROCESSES in all). The number of held
+//! `member-…` leases is the number of running processes.
 
 #[path = "shared/stop.rs"]
 mod stop;
@@ -16,7 +17,7 @@ use crossbeam_channel::{Receiver, never, select, tick, unbounded};
 use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::{LeaderElector, LeaderGuard, Worker};
 
-/// The campaign that an answer belongs to.
+/// The purpose of a campaign. The result of each campaign contains its purpose.
 enum Place {
     Member,
     Shard(usize),
@@ -64,7 +65,7 @@ fn share(members: &[LeaderElector], mut shards: Vec<Shard>, mut stop: Receiver<(
         for member in members {
             match membership.as_ref().is_some_and(LeaderGuard::is_leader) || ending {
                 true => drop(member.withdraw()),
-                // Returns an error, which is ignored, if the elector is already campaigning.
+                // If the elector is already campaigning, `campaign_to` returns an error, which is ignored.
                 false => drop(member.campaign_to(Place::Member, &won_by)),
             }
         }
@@ -91,7 +92,7 @@ fn share(members: &[LeaderElector], mut shards: Vec<Shard>, mut stop: Receiver<(
             recv(won) -> answer => match answer? {
                 (_, Err(leasehold::Error::Withdrawn)) => {}
                 (_, Err(error)) => return Err(error.into()),
-                // A second membership is dropped and so released.
+                // If this process already has a `member-…` lease, the drop releases the second lease.
                 (Place::Member, Ok(guard)) => drop(membership.get_or_insert(guard)),
                 (Place::Shard(number), Ok(guard)) if ours < share => {
                     println!("leads shard {number}, with token {}", guard.fencing_token());

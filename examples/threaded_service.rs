@@ -3,8 +3,8 @@
 //!     cargo run --example threaded_service -- --in-memory      # without a cluster
 //!     cargo run --example threaded_service                     # in a pod, or with a kubeconfig
 //!
-//! The service ends at Ctrl-C, or after `--seconds N`. With `--listen ADDRESS:PORT` the service answers probes and scrapes at
-//! `/healthz`, `/readyz` and `/metrics`.
+//! The service ends at Ctrl-C, or after `--seconds N`. With `--listen ADDRESS:PORT` the service answers probes and
+//! scrapes at `/healthz`, `/readyz` and `/metrics`.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -65,12 +65,13 @@ fn run() -> Result<(), Box<dyn Error>> {
 /// Answers a probe or a scrape without waiting for the API server.
 fn answer(elector: &LeaderElector, client: &Client, request: tiny_http::Request) {
     let (code, text) = match request.url() {
-        // A restart helps if work hangs or continues after its term, or if the elector's thread has panicked.
+        // The check fails if work hangs or continues after its term, or if the elector's thread has panicked. Then a
+        // restart helps.
         "/healthz" => match elector.health_check().check() {
             Ok(()) => (200, "ok".to_owned()),
             Err(unhealthy) => (500, unhealthy.to_string()),
         },
-        // A standby is ready as well. Otherwise a rollout waits for the new replica to lead, while the old replica leads.
+        // A standby is also ready. If only the leader were ready, a rollout would wait until the new replica leads.
         "/readyz" => match elector.status() {
             status if !status.is_running => (500, "no longer a candidate".to_owned()),
             status if status.last_contact.is_none() => (500, "no response from the store yet".to_owned()),
@@ -86,13 +87,13 @@ fn answer(elector: &LeaderElector, client: &Client, request: tiny_http::Request)
         }
         _ => (404, "there are /healthz, /readyz and /metrics".to_owned()),
     };
-    // The client may have closed the connection.
+    // The client may have closed the connection, so an error is ignored.
     let _ = request.respond(tiny_http::Response::from_string(text).with_status_code(code));
 }
 
 /// Handles all events of this replica in one loop.
 fn serve<T>(elector: &LeaderElector, shutdown: &Receiver<()>, end: &Receiver<T>) -> Result<(), Box<dyn Error>> {
-    // Subscribed once, because a subscription inside the loop would be a new one in each round.
+    // The subscription is outside the loop, because each call of `transitions` creates another subscription.
     let transitions = elector.transitions();
     loop {
         let campaign = elector.campaign()?;
@@ -115,7 +116,9 @@ fn serve<T>(elector: &LeaderElector, shutdown: &Receiver<()>, end: &Receiver<T>)
     }
 }
 
-/// Feeds the workers. Returns `false` if the lease is lost, and `true` if the service must end.
+/// Runs the workers for one term.
+///
+/// Returns `false` if the lease is lost, and `true` if the service must end.
 fn lead<T>(
     guard: &LeaderGuard,
     transitions: &Receiver<Transition>,
@@ -162,15 +165,16 @@ fn feed<T>(
 
 fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership, progress: &ProgressHandle) {
     loop {
-        // Each worker reports its own progress, even while it waits for a job. Other workers then do not hide a hung one.
+        // Each worker reports its own progress, even while it waits for a job. So other workers cannot hide a hung
+        // worker.
         progress.report();
         let job = match queue.recv_timeout(Duration::from_secs(1)) {
             Ok(Job(job)) => job,
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        // The check stands right before the write, and the token is sent with the write. If the lease is lost after this check, a
-        // resource that remembers the highest token can still refuse the write.
+        // The check must come right before the write, and the fencing token must be part of the write. If the lease is
+        // lost after the check, a resource that remembers the highest token can still refuse the write.
         if let Err(ended) = leadership.check() {
             println!("worker {number} leaves job {job}: {ended}");
             return;

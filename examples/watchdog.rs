@@ -1,4 +1,6 @@
-//! A leader that exits if its work makes no progress for five seconds, so that a standby takes over.
+//! A leader that exits if its work makes no progress for five seconds.
+//!
+//! A standby takes over when the lease of the ended process expires.
 //!
 //!     cargo run --example watchdog -- [HANG_AFTER_SECONDS]       # in a pod, or with a kubeconfig
 
@@ -40,9 +42,9 @@ fn run(hang_after: Option<u64>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Ends the process if work hangs, including work that hangs while draining after the term.
+/// Ends the process if work hangs, during the term or while draining after the term.
 ///
-/// The lease is not released then. Only the end of the process stops hung work for certain, and the lease expires.
+/// The lease is not released but expires, because only the end of the process is certain to stop hung work.
 fn watch_over(health: &HealthCheck) {
     loop {
         if let Err(unhealthy) = health.check() {

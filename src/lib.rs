@@ -37,8 +37,8 @@
 //! Two valid guards never exist at the same time if the store is linearizable and clocks run at about the same rate.
 //! [SAFETY.md] has the conditions, the exceptions and the argument.
 //!
-//! - [`LeaderGuard::is_leader`] is the safety check. It costs one atomic load and one clock read. The result is exact
-//!   even if every other thread is stopped. Once `false`, it stays `false`.
+//! - [`LeaderGuard::is_leader`] is the safety check. The check costs one atomic load and one clock read. The result is
+//!   exact even if every other thread is stopped. Once the result is `false`, it stays `false`.
 //! - No library can stop work that has passed its check when the term ends. [`LeaderGuard::fencing_token`] grows with
 //!   every term, so that the resource can reject the writes of a former leader.
 //! - [`LeaderGuard::scope`] makes the compiler prove that protected work ends before the lease is released.
@@ -50,9 +50,9 @@
 //! The crate elects one leader on any of these:
 //!
 //! - Kubernetes `Lease` objects;
-//! - ConfigMaps and Endpoints, for peers that elect on these;
-//! - keys of an etcd;
-//! - tables of SQLite, PostgreSQL and MySQL;
+//! - ConfigMaps and Endpoints, for elections whose other candidates use these objects;
+//! - keys in etcd;
+//! - tables in SQLite, PostgreSQL and MySQL;
 //! - any implementation of [`Store`].
 //!
 //! The crate contains a small HTTP/1.1 client for the API server ([`kubernetes`]). Async code, other uses of the
@@ -64,22 +64,22 @@
 //! | --- | --- |
 //! | `kubernetes` (default) | Leases, and the client for the Kubernetes API |
 //! | `kubeconfig` (default) | support for kubeconfig files |
-//! | `etcd` | [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdStore.html), records in etcd without a cluster |
+//! | `etcd` | [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdStore.html), records in etcd, without a Kubernetes cluster |
 //! | `postgres` | [`PostgresStore`](https://docs.rs/leasehold/latest/leasehold/struct.PostgresStore.html), a table in PostgreSQL, with a small client of this crate |
 //! | `mysql` | [`MySqlStore`](https://docs.rs/leasehold/latest/leasehold/struct.MySqlStore.html), a table in MySQL or MariaDB, with a small client of this crate |
 //! | `sqlite` | [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/struct.SqliteStore.html), a table in a file, for processes of one host ([STORES.md]) |
 //! | `ring` (default), `aws-lc-rs`, `fips` | the cryptography of TLS |
 //! | `metrics` | [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/struct.MetricsObserver.html), for the `metrics` facade |
 //! | `testing` | an in-memory API server with fault injection for tests; includes `conformance` |
-//! | `conformance` | [`testing::conformance`](https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html), checks for a store of your own |
+//! | `conformance` | [`testing::conformance`](https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html), checks for your own store |
 //! | `cli` | the command `leasehold`, for programs that cannot link a library ([COMMAND.md]) |
 //!
-//! - Without default features, the crate has [`MemoryStore`], your own [`Store`], and the stores of the features above.
-//!   Among those, only `sqlite` has no TLS in its dependency tree.
+//! - Without default features, the crate has [`MemoryStore`] and accepts your own [`Store`]. A feature that adds
+//!   another store also adds TLS to the dependency tree, except `sqlite`.
 //! - `kubernetes`, `etcd`, `postgres` and `mysql` need one of `ring`, `aws-lc-rs` and `fips`. `aws-lc-rs` supports
 //!   P-521, which `ring` does not, and has precedence if both are enabled.
-//! - `fips` is AWS-LC as validated for FIPS 140-3. The build needs CMake, Go and Perl. With `fips`, a client for an
-//!   `https` server is created only if FIPS mode is in force.
+//! - `fips` uses the AWS-LC module that is validated for FIPS 140-3. The build needs CMake, Go and Perl. With `fips`,
+//!   creating a client for an `https` server fails unless FIPS mode is active.
 //! - `sqlite` compiles SQLite from source, which needs a C compiler and some seconds.
 //!
 //! [COMMAND.md]: https://docs.rs/crate/leasehold/latest/source/docs/COMMAND.md

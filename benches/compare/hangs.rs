@@ -1,8 +1,10 @@
-//! A leader whose work hangs, or that becomes unfit, on command.
+//! A leader that hangs or becomes unfit on a command from standard input.
 //!
-//! `hangs --kubeconfig FILE --lease NAME --id ID --lease-duration 5s --renew-deadline 3s --retry-period 500ms
-//! [--progress-timeout 3s]`: leads once. A line `hang` on standard input deadlocks the worker, which keeps the guard. After a
-//! line `unfit` the probe returns `false`, and the worker drops the guard. Prints JSON lines.
+//! Usage: `hangs --kubeconfig FILE --lease NAME --id ID --lease-duration 5s --renew-deadline 3s --retry-period 500ms
+//! [--progress-timeout 3s]`
+//!
+//! The program leads for one term and prints JSON lines. After the line `hang`, the worker hangs and keeps the guard.
+//! After the line `unfit`, the fitness probe returns `false`, the term ends, and the worker drops the guard.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use leasehold::{LeaderElector, LeaderGuard};
 use lexopt::prelude::*;
 
-/// The time of one unit of work.
+/// The duration of one unit of work.
 const UNIT: Duration = Duration::from_millis(20);
 
 static HANGS: AtomicBool = AtomicBool::new(false);
@@ -67,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn work(guard: &LeaderGuard) {
     loop {
-        // Taken before the report, so that the measured time is not too short.
+        // The clock must be read before the progress report. A later reading would make the measured delay too short.
         let now = mono();
         if !guard.report_progress() {
             return;
@@ -86,7 +88,7 @@ fn say(event: &str, mono: f64) {
     println!(r#"{{"event":"{event}","mono":{mono}}}"#);
 }
 
-/// Returns seconds on the clock that all processes of a host share.
+/// Returns the seconds of `CLOCK_MONOTONIC`, which all processes of a host share.
 fn mono() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9

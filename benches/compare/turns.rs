@@ -1,7 +1,9 @@
-//! A handover between two candidates in one process, which close no connection, as in the lower bound.
+//! Handovers between two candidates in one process, whose connections stay open.
 //!
-//! `turns --store URL --lease NAME`: for each line on standard input the leader drops its guard, and the standby takes over. Each
-//! candidate has its own store. With the store `memory` they share one, so only their threads take time.
+//! Usage: `turns --store URL --lease NAME`
+//!
+//! After each line on standard input, the leader drops its guard, and the standby takes over. Each candidate opens its
+//! own store. With `--store memory`, both candidates share one store in memory, so only their threads take time.
 
 use std::error::Error;
 use std::io::{self, BufRead};
@@ -39,7 +41,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (released, answers) = mpsc::channel();
     thread::spawn(move || {
         for guard in releases {
-            // A random wait favors no moment of a poll. The last digits of the clock serve as random numbers.
+            // The pause is random, so that releases do not always meet the same phase of polling. The last digits of
+            // the clock serve as random numbers.
             thread::sleep(Duration::from_secs_f64(mono() * 1e4 % 1.0 / 10.0));
             let sent = mono();
             drop(guard);
@@ -60,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns seconds on the clock that all processes of a host share.
+/// Returns the seconds of `CLOCK_MONOTONIC`, which all processes of a host share.
 fn mono() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9

@@ -9,14 +9,18 @@ use std::time::Duration;
 use leasehold::crossbeam_channel::RecvTimeoutError;
 use leasehold::{Campaign, Error, LeaderElector, LeaderGuard};
 
-/// Results that are not errors. Errors have the numbers of `Error::code`.
+/// Results that are not an `Error` of leasehold.
+///
+/// An `Error` is returned as the number of `Error::code`.
 const OK: c_int = 0;
 const NOT_YET: c_int = -1;
 const PANIC: c_int = -2;
 
 thread_local!(static LAST_ERROR: RefCell<CString> = RefCell::default());
 
-/// Catches a panic, which must not unwind into C.
+/// Runs `work` and catches a panic, because a panic must not unwind into C.
+///
+/// Keeps the text of an error for `leasehold_last_error`.
 fn call(work: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     let (code, text) = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(code)) => return code,
@@ -27,7 +31,9 @@ fn call(work: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     code
 }
 
-/// Gives a guard to the caller, who must call `leasehold_release`.
+/// Stores the guard in `out`, or returns `NOT_YET` without a guard.
+///
+/// The C caller must later pass the guard to `leasehold_release`.
 fn give(guard: Option<LeaderGuard>, out: &mut *mut LeaderGuard) -> c_int {
     guard.map_or(NOT_YET, |guard| {
         *out = Box::into_raw(Box::new(guard));
@@ -36,7 +42,7 @@ fn give(guard: Option<LeaderGuard>, out: &mut *mut LeaderGuard) -> c_int {
 }
 
 /// # Safety
-/// `text` is null or ends with a zero byte.
+/// `text` must be null or point to text that ends with a zero byte.
 unsafe fn text(text: *const c_char) -> Option<String> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
@@ -52,7 +58,7 @@ pub extern "C" fn leasehold_log_to_stderr() {
 }
 
 /// # Safety
-/// `name` and `kubeconfig` are null or end with a zero byte.
+/// `name` and `kubeconfig` must each be null or point to text that ends with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leasehold_start(
     name: *const c_char,
@@ -95,7 +101,7 @@ pub extern "C" fn leasehold_campaign(
 ) -> c_int {
     call(|| {
         let campaign = elector.campaign()?;
-        // The header requires a `context` that every thread can use.
+        // `AtomicPtr` can move to another thread. The header requires that any thread can use `context`.
         let context = AtomicPtr::new(context);
         campaign.on_decided(move || wake(context.into_inner()))?;
         *out = Box::into_raw(Box::new(campaign));

@@ -7,9 +7,10 @@ use crossbeam_channel::{Receiver, bounded};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Returns a channel that disconnects at the first SIGTERM or SIGINT (Ctrl-C), for every clone. The second signal ends the process.
+/// Returns a channel that disconnects at the first SIGTERM or SIGINT (Ctrl-C).
 ///
-/// Kubernetes sends SIGTERM before it kills a pod.
+/// All clones of the receiver disconnect as well. The second signal ends the process. Kubernetes sends SIGTERM to a pod
+/// before SIGKILL.
 pub fn signal() -> io::Result<Receiver<()>> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let (sender, stopped) = bounded(0);

@@ -1,4 +1,6 @@
-//! Stores that need a server or a file, each with its client. No backend depends on another.
+//! Backends of the store, each of which needs a server or a file.
+//!
+//! No backend depends on another backend.
 
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;

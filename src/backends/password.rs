@@ -1,4 +1,4 @@
-//! A store user's password: fixed, or from a source that the client calls before each login.
+//! The password of a store's user: fixed, or returned by a source before each login.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,7 +16,9 @@ use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::panics::caught;
 
-/// More than the number of connections of a client, because each of them may still use an older password.
+/// Maximum number of passwords from the source that the client remembers for redaction.
+///
+/// More than the number of a client's connections, because each connection may still use an older password.
 const REMEMBERED: usize = 16;
 
 /// Maximum number of characters of a source's error in a log line.
@@ -28,12 +30,14 @@ pub(crate) const LONGEST_MESSAGE: usize = 600;
 
 type Source = dyn Fn(&CallContext) -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync;
 
-/// The password of a user, if there is one. `Debug` does not show the password.
+/// The password of a user, if the user has one.
+///
+/// `Debug` does not show the password.
 #[derive(Clone, Default)]
 pub(crate) struct Password {
     pub(crate) fixed: Option<Secret>,
     source: Option<Arc<Source>>,
-    /// The passwords that the source has returned. The last is the newest.
+    /// The newest passwords that the source has returned, from the oldest to the newest.
     returned: Arc<Mutex<Vec<Secret>>>,
 }
 
@@ -60,8 +64,9 @@ impl Password {
         }
     }
 
-    /// Runs `log_in` with the password. If the server refuses the login and the source then returns another password,
-    /// runs `log_in` again.
+    /// Runs `log_in` with the password.
+    ///
+    /// If the server refuses the login and the source then returns another password, runs `log_in` again.
     pub(crate) fn log_in<T, E: From<Error>>(
         &self,
         deadline: Instant,
@@ -76,7 +81,7 @@ impl Password {
             other => return other,
         };
         let second = self.ask(&**source, deadline, cancel)?;
-        // Does not retry with the same password, because a server may lock a user after several refused logins.
+        // The client does not retry the same password, because a server may lock a user after several refused logins.
         if second == first { Err(refused) } else { log_in(Some(second.expose())) }
     }
 
@@ -96,7 +101,9 @@ impl Password {
         Ok(password)
     }
 
-    /// Returns a server's message in one line. The password is removed before the message is cut.
+    /// Returns a server's message in one line, without the password.
+    ///
+    /// The password is removed before the message is shortened, so that no part of the password remains.
     #[cfg(feature = "_sql_server")]
     pub(crate) fn clean(&self, message: &impl fmt::Display) -> String {
         let mut text = message.to_string().into_bytes();

@@ -1,4 +1,4 @@
-//! The fields of a record in JSON, with the names of the fields of a Lease.
+//! The JSON fields of a record, which have the same names as the fields of a Lease.
 
 #[cfg(feature = "kubernetes")]
 use serde_json::Map;
@@ -23,13 +23,14 @@ pub(crate) fn values(record: &LeaderElectionRecord) -> [Option<Value>; 5] {
     ]
 }
 
-/// A function that reads a number. The error is the violated rule.
+/// A function that reads a number from JSON, or returns the violated rule.
 #[cfg(feature = "kubernetes")]
 pub(crate) type ReadNumber = fn(&Value) -> Result<i32, &'static str>;
 
-/// Reads a record from fields with these names, in the order of [`NAMES`]. Absent and null fields have no value.
+/// Reads a record from JSON fields with the given names.
 ///
-/// The error contains the name of the field.
+/// The names are in the order of [`NAMES`]. Absent and null fields become `None`. The error contains the name of the
+/// field.
 #[cfg(feature = "kubernetes")]
 pub(crate) fn read(
     fields: &Map<String, Value>,

@@ -1,4 +1,4 @@
-//! Early ends of calls, connections and logins in the clients of etcd, MySQL and PostgreSQL.
+//! Tests of the etcd, MySQL and PostgreSQL clients: timeouts, lost connections and logins.
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,12 +36,14 @@ pub(super) enum Act {
 
 pub(super) const REFUSAL: &str = "authentication failed: secret-0 secret-1";
 
-/// Receives the number of the connection, the step, and the number of earlier equal steps of the connection.
+/// A function that returns the server's act for one step of a connection.
+///
+/// The arguments are the number of the connection, the step, and the number of earlier equal steps of the connection.
 pub(super) type Script = dyn Fn(usize, Step, usize) -> Act + Send + Sync;
 
 type Source = dyn Fn(&CallContext) -> Result<String, String> + Send + Sync;
 
-/// The login of a store, beside the address of the server.
+/// The login settings with which a test opens a store.
 pub(super) enum Login {
     Plain,
     Tls(TlsConfig),
@@ -57,7 +59,7 @@ pub(super) trait Scripted: Sync + Sized + 'static {
 
     fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError>;
 
-    /// Returns the error of a write by a client with a user. The write must fail in the network.
+    /// Writes as a user whose write must fail in the network, and returns the error.
     fn write(&self, call: &CallContext) -> net::Error;
 
     fn connections(&self, step: Step) -> Vec<usize> {
@@ -65,8 +67,9 @@ pub(super) trait Scripted: Sync + Sized + 'static {
     }
 }
 
-/// Serves each connection on its own thread, with the number of the connection. Returns the port and the number of
-/// connections.
+/// Serves each connection on its own thread, with the number of the connection.
+///
+/// Returns the port and the number of connections.
 pub(super) fn listen(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -86,7 +89,7 @@ pub(super) fn call() -> CallContext {
     call_within(Duration::from_secs(30))
 }
 
-/// Cancels the call when `count` has increased.
+/// Runs `run`, and cancels its call as soon as `count` has increased.
 pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&CallContext) -> T + Send) -> T {
     let (call, before) = (CallContext::new(Duration::from_secs(60), CancelToken::new()), count());
     thread::scope(|scope| {
@@ -103,7 +106,7 @@ fn call_within(timeout: Duration) -> CallContext {
     CallContext::new(timeout, CancelToken::new())
 }
 
-/// Long enough for a request to arrive on a busy machine.
+/// A timeout that is long enough for a request to arrive on a busy machine.
 const BRIEF: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -111,7 +114,7 @@ fn get(store: &dyn Store, call: &CallContext) -> Result<Option<VersionedRecord>,
     store.get("jobs", call).map_err(|error| error.kind())
 }
 
-/// Checks the end of a call: its error, and whether the error reports a sent request.
+/// Checks the error of a call that ends early, and whether the error reports a sent request.
 pub(super) fn check_the_end<S: Scripted>() {
     let write = |server: &S, call: &CallContext| {
         let error = server.write(call);
@@ -152,7 +155,8 @@ pub(super) fn check_connections<S: Scripted>() {
             None,
             Box::new(move |connection, step, number| match (connection, step, number) {
                 (0 | 1, Step::Request, 0) => {
-                    // Each connection waits for the other request. Otherwise one connection could serve both.
+                    // Each of the two connections waits for the request on the other. Otherwise one connection could
+                    // serve both requests.
                     both.wait();
                     Act::Answer
                 }
@@ -185,8 +189,10 @@ pub(super) fn check_connections<S: Scripted>() {
     });
 }
 
-/// If the server has closed an idle connection, a read is repeated on another one. A write is not, because the server
-/// may have executed it.
+/// Checks calls on an idle connection that the server has closed.
+///
+/// The client repeats a read on another connection. The client does not repeat a write, because the server may have
+/// executed the write.
 #[cfg(feature = "_sql_server")]
 pub(super) fn check_closed_connections<S: Scripted>() {
     let open = || {
@@ -240,7 +246,7 @@ fn source_is_asked_for_each_login_and_after_a_refusal() {
         password.take_from(move |_: &CallContext| source(asks.fetch_add(1, Ordering::SeqCst)));
         password
     };
-    // Returns the tried passwords and the error.
+    // `try_all` returns the tried passwords and the error.
     let try_all = |password: &Password, accepted: &str| {
         let tried = parking_lot::Mutex::new(String::new());
         let log_in = |password: Option<&str>| {
@@ -255,7 +261,7 @@ fn source_is_asked_for_each_login_and_after_a_refusal() {
     for (accepted, tried, error) in [("<00>", "<00>", ""), ("<02>", "<01><02>", ""), ("", "<03><04>", "refused")] {
         assert_eq!(try_all(&changing, accepted), (tried.to_owned(), error.to_owned()));
     }
-    // A server may lock the user after the same wrong password.
+    // The client does not try the same wrong password twice, because a server may lock the user.
     assert_eq!(try_all(&from(|_| Ok("<p>".to_owned())), ""), ("<p>".to_owned(), "refused".to_owned()));
     let failing = from(|ask| if ask == 0 { Ok("<p>".to_owned()) } else { Err("no file".to_owned()) });
     assert_eq!(try_all(&failing, ""), ("<p>".to_owned(), "cannot get the password: no file".to_owned()));
@@ -264,7 +270,7 @@ fn source_is_asked_for_each_login_and_after_a_refusal() {
         try_all(&panicking, ""),
         (String::new(), "cannot get the password: the password source panicked".to_owned())
     );
-    // The store remembers the newest 16 passwords.
+    // The client remembers only the newest 16 passwords, so it no longer redacts `<04>`.
     (5..=20).for_each(|number| drop(try_all(&changing, &format!("<{number:02}>"))));
     let mut text = *b"<04><05><20>";
     changing.redact(&mut text, 4);

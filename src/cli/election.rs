@@ -1,4 +1,4 @@
-//! The flags that select a record and configure the campaign for it.
+//! The flags that select a record and configure the election.
 
 use std::env;
 use std::path::PathBuf;
@@ -123,6 +123,8 @@ impl RecordPlace {
 }
 
 impl PlaceArgs {
+    /// Opens the store or cluster that the flags select.
+    ///
     /// # Errors
     ///
     /// Returns an error if the store or cluster cannot be opened. A [`StoreError`](leasehold::StoreError) may be
@@ -139,7 +141,9 @@ impl PlaceArgs {
         })
     }
 
-    /// Returns the URL of the store, or `None` for a cluster. Flags and environment must agree.
+    /// Returns the URL of the store, or `None` for a cluster.
+    ///
+    /// Returns an error if a flag needs a cluster, but the environment names a store.
     fn url(&self, lock_type: Option<ResourceLock>) -> Result<Option<String>, String> {
         if self.store.is_some() {
             return Ok(self.store.clone());
@@ -147,7 +151,7 @@ impl PlaceArgs {
         let url = match env::var(STORE_VARIABLE) {
             Ok(url) => Some(url).filter(|url| !url.is_empty()),
             Err(env::VarError::NotPresent) => None,
-            // The value may contain a password.
+            // The error does not show the value, which may contain a password.
             Err(env::VarError::NotUnicode(_)) => return Err(format!("{STORE_VARIABLE} is not UTF-8")),
         };
         let of_cluster = [
@@ -164,7 +168,9 @@ impl PlaceArgs {
         }
     }
 
-    /// Returns the text of the error. If no cluster was named, the text suggests another store.
+    /// Returns the text of an error.
+    ///
+    /// If the user named no cluster, the text suggests another store.
     fn advise(&self, error: &leasehold::Error) -> String {
         let is_named = self.kubeconfig.is_some() || self.context.is_some() || env::var_os("KUBECONFIG").is_some();
         let advice = if is_named { "" } else { "; or use another store, such as --store sqlite:///tmp/election.db" };
@@ -182,7 +188,7 @@ impl PlaceArgs {
     }
 }
 
-/// Returns the text of an error. An error of a setting names the flag of the setting.
+/// Returns the text of an error. Names of settings are replaced by names of flags.
 pub fn by_flags(error: &(dyn std::error::Error + 'static)) -> String {
     let text = error.to_string();
     if !error.is::<ConfigError>() && !matches!(error.downcast_ref(), Some(leasehold::Error::Config(_))) {

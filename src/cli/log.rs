@@ -1,6 +1,6 @@
 //! Log lines on stderr.
 //!
-//! No thread waits for the reader of stderr, so a stopped reader does not stop a leader.
+//! Only the log thread waits for the reader of stderr, so a stopped reader does not stop a leader.
 
 use std::io::{self, Write};
 use std::thread;
@@ -14,7 +14,7 @@ use leasehold::util::one_line::OneLine;
 /// The target of the log lines of the command, for filters.
 pub const COMMAND: &str = "leasehold::command";
 
-/// The limit of queued lines. Later lines are dropped.
+/// The largest number of queued lines. While the queue is full, new lines are dropped.
 const BEHIND: usize = 1024;
 
 enum LogMessage {
@@ -22,13 +22,15 @@ enum LogMessage {
     Flush(Sender<()>),
 }
 
-/// The thread that writes the lines.
+/// The handle of the log thread.
+///
+/// Dropping the handle waits briefly until queued lines are written.
 pub struct StderrLog(Sender<LogMessage>);
 
 impl StderrLog {
     /// Makes the `log` crate write to stderr, with levels from LEASEHOLD_LOG.
     ///
-    /// RUST_LOG may be meant for the command.
+    /// RUST_LOG is ignored, because RUST_LOG may be meant for the command that `leasehold run` starts.
     pub fn start(is_quiet: bool) -> io::Result<Self> {
         let (sender, messages) = bounded(BEHIND);
         thread::Builder::new().name("log".into()).spawn(move || write(&messages))?;
@@ -52,7 +54,7 @@ impl Drop for StderrLog {
     }
 }
 
-/// Receives whole lines from `env_logger`.
+/// A writer that receives whole lines from `env_logger`.
 struct LogWriter(Sender<LogMessage>);
 
 impl Write for LogWriter {

@@ -1,7 +1,7 @@
 //! The command `leasehold`: leader election for programs that cannot link a library.
 //!
-//! `leasehold run` runs a program while its lease is held, `leasehold observe` shows who leads, `leasehold wait` waits for a
-//! leader.
+//! `leasehold run` runs a program while its lease is held, `leasehold observe` shows who leads, and `leasehold wait`
+//! waits for a leader.
 #![forbid(unsafe_code)]
 
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` needs Linux"))]

@@ -14,21 +14,21 @@ use parking_lot::Mutex;
 #[cfg(unix)]
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Environment variable that replaces `--store`. Its value may contain a password.
+/// The environment variable that replaces `--store`. Its value may contain a password.
 pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
-/// Limits memory. Cloud tokens have about 2 KiB.
+/// The longest password in bytes, which bounds memory. Cloud tokens have about 2 KiB.
 const LONGEST: u64 = 64 * 1024;
 
-/// A program that has closed its stdout exits soon.
+/// The interval between checks for the exit of a program whose output has ended.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The process groups of the running programs. `None` when this process exits.
+/// The process groups of the running programs, or `None` when this process exits.
 static RUNNING: Mutex<Option<Vec<u32>>> = Mutex::new(Some(Vec::new()));
 
 pub fn from_file(path: PathBuf) -> PasswordSource {
     source(format!("--password-file {}", path.display()), move |_| {
-        // Opening a named pipe may block forever.
+        // Other files are refused, because opening a named pipe may block forever.
         match path.metadata()?.is_file() {
             true => read(File::open(&path)?),
             false => Err(io::Error::other("not a regular file")),
@@ -36,13 +36,15 @@ pub fn from_file(path: PathBuf) -> PasswordSource {
     })
 }
 
+/// Creates a source that runs the program in `text`, which is quoted as for a shell.
+///
 /// # Errors
 ///
 /// Returns an error if `text` names no program, or has an unclosed quote.
 pub fn from_command(text: &str) -> Result<PasswordSource, String> {
     let arguments = shlex::split(text).filter(|arguments| !arguments.is_empty());
     let arguments = arguments.ok_or("--password-command: give a program and its arguments, quoted as for a shell")?;
-    // The other arguments may contain a secret.
+    // Errors name only the program, because its arguments may contain a secret.
     let name = format!("--password-command {}", arguments[0]);
     Ok(source(name, move |call| run(&arguments, call)))
 }
@@ -54,7 +56,7 @@ fn source(name: String, get: impl Fn(&CallContext) -> io::Result<String> + Send 
     })
 }
 
-/// Reads a password, without a line break at its end. No error quotes the text.
+/// Reads a password, without a line break at its end. No error quotes the password.
 fn read(source: impl Read) -> io::Result<String> {
     let mut text = String::new();
     source.take(LONGEST + 1).read_to_string(&mut text)?;
@@ -65,7 +67,7 @@ fn read(source: impl Read) -> io::Result<String> {
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
-/// Runs the program until its exit, at most until the end of the call.
+/// Runs the program and returns its output. Kills the program if the call ends first.
 fn run(arguments: &[String], call: &CallContext) -> io::Result<String> {
     let mut command = Command::new(&arguments[0]);
     command.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -80,7 +82,7 @@ fn run(arguments: &[String], call: &CallContext) -> io::Result<String> {
     if finished.is_err() {
         kill(child);
     }
-    // Only after the kill, because this process may exit at any time.
+    // The entry is removed after the kill. If this process exits before, `end_programs` kills the program.
     RUNNING.lock().iter_mut().for_each(|running| running.retain(|other| *other != id));
     match finished? {
         (status, password) if status.success() => Ok(password),
@@ -88,14 +90,14 @@ fn run(arguments: &[String], call: &CallContext) -> io::Result<String> {
     }
 }
 
-/// Waits for the exit. After an error the program may still run.
+/// Waits for the exit of the program. After an error, the program may still run.
 fn finish(child: &mut Child, call: &CallContext) -> io::Result<(ExitStatus, String)> {
     let killed = || io::Error::other("killed, because the call ended before the program");
     let (cancel, cancelled) = bounded::<()>(0);
     let _hook = call.cancel().on_cancel(move || drop(cancel));
     let (tell, output) = bounded(1);
     let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    // On another thread, because a pipe has no deadline.
+    // Another thread reads the output, because reading a pipe has no time limit.
     thread::Builder::new().name("password".into()).spawn(move || tell.send(read(stdout)))?;
     let password = select! {
         recv(output) -> password => password.map_err(io::Error::other)??,
@@ -113,7 +115,7 @@ fn finish(child: &mut Child, call: &CallContext) -> io::Result<(ExitStatus, Stri
     }
 }
 
-/// Kills the running programs, before this process exits. Later calls start no program.
+/// Kills the running programs before this process exits. Afterward, no program starts.
 pub fn end_programs() {
     RUNNING.lock().take().into_iter().flatten().for_each(kill_group);
 }
@@ -126,7 +128,9 @@ fn kill_group(leader: u32) {
     }
 }
 
-/// Kills the program and its process group. Another thread waits for the exit, because a process that waits for a disk exits late.
+/// Kills the program and its process group.
+///
+/// Another thread waits for the exit, because a process that waits for a disk exits late.
 fn kill(mut child: Child) {
     kill_group(child.id());
     let _ = child.kill();

@@ -1,6 +1,6 @@
-//! The last message of a process on stderr.
+//! Text on stdout, and the last message of a process on stderr.
 //!
-//! The process ends even if the reader has stopped or is gone.
+//! The process ends even if the reader of stderr has stopped or is gone.
 
 use std::io::{self, Write};
 #[cfg(unix)]
@@ -12,9 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use leasehold::util::one_line::OneLine;
 
-/// The exit code of this program's own errors, as of env(1) and timeout(1).
+/// The exit code of this program's own errors, the same as in env(1) and timeout(1).
 ///
-/// Commands hardly ever use the code.
+/// Other programs rarely use this code.
 pub const FAILED: u8 = 125;
 
 /// The exit code, and the message on stderr before the exit.
@@ -27,7 +27,7 @@ pub fn failed(message: impl Into<String>) -> Failure {
 
 /// Writes a line to stderr, unless the reader blocks.
 ///
-/// Used without a log, or after the log has ended.
+/// Used in processes without a log, and after the log has ended.
 pub fn say(message: &str) {
     let mut line = format!("leasehold: {}\n", OneLine(message));
     if let Some((cut, _)) = line.char_indices().find(|(at, _)| *at >= LONGEST) {
@@ -44,10 +44,12 @@ pub fn print(text: &str, patience: Duration) {
     }
 }
 
-/// The time limit for a blocked reader.
+/// The time to wait for a reader that blocks.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A pipe with free space accepts this many bytes at once. Source: pipe(7), `PIPE_BUF`.
+/// The longest message in bytes.
+///
+/// A pipe with free space accepts a message of this length without blocking. Source: pipe(7), `PIPE_BUF`.
 const LONGEST: usize = 4_000;
 
 #[cfg(unix)]
@@ -71,7 +73,7 @@ pub fn write_stdout(text: &str) -> io::Result<()> {
 
 /// Returns an error if stdout has no reader.
 ///
-/// A write returns the same error, but there may be nothing to write for long.
+/// A write returns the same error, but a long time may pass until the next write.
 pub fn check_stdout() -> io::Result<()> {
     #[cfg(unix)]
     if poll_once(&io::stdout(), PollFlags::empty(), Duration::ZERO).contains(PollFlags::ERR) {

@@ -37,15 +37,17 @@ pub struct WaitArgs {
     follow: FollowArgs,
 }
 
-/// The exit code of a timeout, as of timeout(1).
+/// The exit code after a timeout, the same as in timeout(1).
 const TIMED_OUT: u8 = 124;
 
-/// The interval of checks without a timeout.
+/// The longest wait for one update.
 const LONG: Duration = Duration::from_secs(3_600);
 
+/// Waits for a leader, prints its identity, and returns the exit code.
+///
 /// # Errors
 ///
-/// Returns permanent errors.
+/// Returns an error that a retry cannot repair.
 pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
     let began = Instant::now();
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
@@ -71,7 +73,7 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
     }
 }
 
-/// Returns the leader, if it is the awaited one.
+/// Returns the leader after an event. Returns `None` if another holder is awaited.
 fn leader<'a>(event: &'a LeaseEvent, awaited: Option<&str>) -> Option<&'a str> {
     let holder = event.lease.holder().filter(|_| matches!(event.what, EventKind::NewLeader | EventKind::Renewed))?;
     awaited.is_none_or(|awaited| awaited == holder).then_some(holder)

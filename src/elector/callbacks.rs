@@ -72,20 +72,20 @@ pub trait Callbacks: Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunOutcome {
-    /// A message on the stop channel, or the end of all its senders.
+    /// A message on the stop channel, or the drop of its last sender.
     Stopped,
     /// The loss of the term, for this reason.
     Lost(StopReason),
-    /// The return of the work while its term was valid, or after the term was stepped down.
+    /// The return of the work while the term was valid, or after a step-down.
     WorkReturned,
 }
 
 impl LeaderElector {
-    /// Campaigns for one term, runs `callbacks` through the term, and returns the outcome.
+    /// Campaigns for one term, calls `callbacks` during the term, and returns the outcome.
     ///
-    /// Blocks until the term has ended and its work has returned. A message on `stop`, or the end of all its senders,
-    /// stops the run. The campaign is then withdrawn. If there is a term already, the term is stepped down, and `run`
-    /// waits for its work.
+    /// Blocks until the term has ended and its work has returned. A message on `stop`, or the drop of its last sender,
+    /// stops the run. If the term has not begun, `run` withdraws the campaign. Otherwise `run` steps down and waits for
+    /// the work.
     ///
     /// Unlike in client-go, [`on_new_leader`](Callbacks::on_new_leader) runs on the caller's thread. While that
     /// callback runs, `run` does nothing else and does not react to `stop`.
@@ -134,7 +134,7 @@ impl LeaderElector {
         let end = guard.scope(|scope| {
             let (working, done) = channel::bounded::<()>(0);
             let worker = scope.spawn(|| {
-                // Dropped even if the work panics.
+                // `done` disconnects when this sender is dropped, even if the work panics.
                 let _working = working;
                 callbacks.on_started_leading(&guard);
             });
@@ -146,12 +146,12 @@ impl LeaderElector {
                     recv(stop) -> _ => {
                         is_stopped = true;
                         guard.step_down();
-                        // A channel without senders is always ready and would spin.
+                        // A channel without senders is always ready, so the loop would spin.
                         stop = channel::never();
                     }
                     recv(transitions) -> transition => match transition {
                         Ok(transition) => tell(callbacks, &transition),
-                        // Without the elector's thread the term has ended. Only the work remains to wait for.
+                        // The elector and the term have ended, so the loop waits only for the work.
                         Err(_) => transitions = channel::never(),
                     },
                 }
@@ -162,7 +162,7 @@ impl LeaderElector {
             match guard.check() {
                 _ if is_stopped => RunOutcome::Stopped,
                 Ok(()) => RunOutcome::WorkReturned,
-                // The work itself stepped down, because nothing was left to do.
+                // The work stepped down itself, so the term was not lost.
                 Err(ended) if ended.reason == StopReason::SteppedDown => RunOutcome::WorkReturned,
                 Err(ended) => RunOutcome::Lost(ended.reason),
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
-    // Two code points look like this letter: U+00B5 and U+03BC.
+    // The micro sign (U+00B5) and the Greek letter mu (U+03BC) look alike. Go accepts both.
     ("µs", 1_000),
     ("μs", 1_000),
     ("ms", 1_000_000),

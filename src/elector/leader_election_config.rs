@@ -209,10 +209,10 @@ impl LeaderElectionConfig {
         Ok(())
     }
 
-    /// Returns a builder for an elector on this object, with these durations.
+    /// Returns a builder with the object and the durations of this configuration.
     ///
     /// The builder accepts further settings before [`start_with_client`](LeaderElectorBuilder::start_with_client). The
-    /// caller decides whether to elect at all, by [`leader_elect`](Self::leader_elect).
+    /// builder ignores [`leader_elect`](Self::leader_elect), which the caller must check.
     ///
     /// # Examples
     ///

@@ -36,8 +36,8 @@ use crate::util::sync::{Arc, Instant};
 /// **One at a time.** An elector has at most one campaign or one undropped guard. Between campaigns, the elector only
 /// observes who leads. Dropping a guard never starts a new campaign.
 ///
-/// **Drop.** Dropping the elector ends its campaign with [`Error::Stopped`]. The drop does not wait for the thread. A
-/// guard that still exists keeps the thread and the term until the guard is dropped.
+/// **Drop.** Dropping the elector ends its campaign with [`Error::Stopped`]. The drop does not wait for the elector's
+/// threads. A guard that still exists keeps the threads and the term until the guard is dropped.
 ///
 /// An elector, its campaign and its guard may be dropped in any order. The last of these drops waits until the lease is
 /// released, at most for the release timeout, because the process may exit after that drop. Dropping an elector also
@@ -138,7 +138,7 @@ impl LeaderElector {
 
     /// Returns a view of the current term, or `None` if this candidate does not lead.
     ///
-    /// The view is that of [`LeaderGuard::leadership`], for code that does not have the guard.
+    /// The view equals the result of [`LeaderGuard::leadership`], for code that does not have the guard.
     ///
     /// # Examples
     ///
@@ -230,7 +230,7 @@ impl LeaderElector {
 
     /// Withdraws the pending campaign and returns `true` if there was one.
     ///
-    /// Does not block. The campaign ends with [`Error::Withdrawn`]. A campaign that has its answer is no longer pending.
+    /// Does not block. The campaign ends with [`Error::Withdrawn`]. A campaign with an answer is no longer pending.
     /// Unlike after [`stop`](Self::stop), a new campaign may follow.
     ///
     /// # Examples
@@ -322,9 +322,9 @@ impl LeaderElector {
     /// a holder.
     ///
     /// Blocks for at most three requests, and for a request in flight. Each request may take half of the renew
-    /// deadline. Most calls need one or two requests. A read is repeated once if news interrupts the read, or if its
-    /// connection was closed. With two stores, if the last read of the secondary failed, the method first waits about
-    /// one retry period for the next read.
+    /// deadline. Most calls need one or two requests. A read is repeated once if a watch event interrupts the read, or
+    /// if its connection was closed. With two stores, if the last read of the secondary failed, the method first waits
+    /// about one retry period for the next read.
     ///
     /// While the store asks for a pause (`Retry-After`), the elector sends nothing and acquires nothing.
     ///

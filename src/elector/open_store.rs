@@ -20,7 +20,7 @@ use crate::util::config_error::ConfigError;
 pub const STORE_URLS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
 
-/// Returns the password of a store before each login.
+/// A function that returns the password of a store before each login.
 pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + Send + Sync>;
 
 /// Opens the store that a URL names, such as `sqlite:///var/lib/app/election.db`.
@@ -32,8 +32,8 @@ pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + S
 /// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | [`PostgresStore`](crate::PostgresStore) | `postgres` |
 /// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | [`MySqlStore`](crate::MySqlStore) | `mysql` |
 ///
-/// A SQLite file is opened now, and created if missing. The other stores connect at the first request, which also creates
-/// a missing table.
+/// This function opens a SQLite file, and creates a missing file. The other stores connect at the first request, which
+/// also creates a missing table.
 ///
 /// # Examples
 ///
@@ -82,12 +82,13 @@ pub fn open_store_with(
         }
         #[cfg(feature = "sqlite")]
         "sqlite" if password.is_some() => Err(refuse("sqlite:// has no password")),
-        // Another tool would read a parameter or an escape. Two processes would then elect in two files.
+        // Other tools treat these characters as parameters or escapes. Two processes could then elect in two different
+        // files.
         #[cfg(feature = "sqlite")]
         "sqlite" if rest.contains(['?', '#', '%']) => {
             Err(refuse("the path must not contain `?`, `#` or `%`, because sqlite:// has no parameters and no escapes"))
         }
-        // A path after three slashes is absolute, a path after two is relative.
+        // A path after three slashes is absolute, a path after two slashes is relative.
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             let exists = Path::new(rest).exists();
@@ -121,7 +122,7 @@ pub fn open_store_with(
     }
 }
 
-/// The URL may contain a password, so the error does not show it.
+/// Returns an error that does not show the URL, because the URL may contain a password.
 fn refuse(rule: impl fmt::Display) -> ConfigError {
     ConfigError::new("store URL", "invalid", rule)
 }

@@ -1,7 +1,7 @@
-//! Properties of the parsers for arbitrary input.
+//! Properties that the parsers keep for arbitrary input.
 //!
-//! The targets in `fuzz/` and `tests/behaviour/corpora.rs` check these properties. The properties of a parser are in a module
-//! `properties` beside the parser, because most of the checked items are private.
+//! The targets in `fuzz/` and `tests/behaviour/corpora.rs` check these properties. The properties of a parser are in a
+//! module `properties` next to the parser, because most of the checked items are private.
 
 pub(crate) mod target;
 
@@ -12,19 +12,25 @@ use crate::backends::kubernetes::client::config::kubeconfig;
 use crate::backends::kubernetes::client::status;
 use crate::backends::kubernetes::{annotation, object};
 
-/// Several kubeconfig files, separated by lines of five equal signs, merged and resolved.
+/// The target for kubeconfig files.
+///
+/// Lines of five equal signs separate the files of an input.
 pub const KUBECONFIG: Target = kubeconfig::properties::TARGET;
-/// The output of a credential plugin.
+/// The target for the output of a credential plugin.
 pub const EXEC_CREDENTIAL: Target = exec::properties::TARGET;
-/// A response other than 2xx: a line with code and `Retry-After`, then the body.
+/// The target for responses other than 2xx.
+///
+/// An input is a line with code and `Retry-After`, then the body.
 pub const STATUS: Target = status::properties::TARGET;
-/// A time as RFC 3339 text, and as microseconds in the first eight bytes.
+/// The target for times.
+///
+/// An input is RFC 3339 text, and microseconds in the first eight bytes.
 pub const TIMES: Target = rfc3339::properties::TARGET;
-/// A Lease as the API server returns it.
+/// The target for a Lease, as the API server returns a Lease.
 pub const LEASE: Target = object::properties::LEASE;
-/// A record in an annotation.
+/// The target for a record in an annotation.
 pub const ANNOTATION: Target = annotation::properties::TARGET;
-/// The stream of a watch.
+/// The target for the stream of a watch.
 pub const WATCH: Target = object::properties::WATCH;
 
 /// All targets.

@@ -3,11 +3,13 @@
 /// A parser and its properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name of its corpus and of its fuzz target.
+    /// The name of the corpus and of the fuzz target.
     pub name: &'static str,
-    /// The fixed part of the memory limit in bytes. The other part is proportional to the input.
+    /// The fixed part of the memory limit in bytes.
+    ///
+    /// The other part is proportional to the length of the input.
     pub base: usize,
-    /// Only parses the input, so that time and memory can be measured.
+    /// Parses the input without checks, so that a test can measure time and memory.
     pub read: fn(&[u8]),
     /// Parses the input and panics if a property does not hold.
     pub check: fn(&[u8]),
@@ -16,7 +18,7 @@ pub struct Target {
 /// A secret that must not appear in any output. The text is valid in base64 and in a header.
 pub(crate) const MARKER: &str = "hunter2hunter2x8";
 
-/// Returns `true` if the input contains the marker, which may then appear in the output through fields that are not secret.
+/// Returns `true` if the input contains the marker. Fields that are not secret may then show the marker.
 pub(crate) fn holds_marker(input: &[u8]) -> bool {
     input.windows(MARKER.len()).any(|window| window == MARKER.as_bytes())
 }

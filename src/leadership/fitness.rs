@@ -39,7 +39,7 @@ struct FitnessState {
 }
 
 impl Fitness {
-    /// Creates a flag that is unfit until it is set.
+    /// Creates a flag that is unfit until the program sets it to `true`.
     pub fn new() -> Self {
         Self::default()
     }
@@ -67,9 +67,9 @@ impl Fitness {
         is_odd(self.0.changes.load(Ordering::SeqCst))
     }
 
-    /// Returns the reports since `before`, the number of changes at the last call.
+    /// Returns the reports since the last call, and updates `before`, the number of changes at that call.
     ///
-    /// Yields `false` if the flag was unfit at any time since then, and then `true` if the flag is fit now.
+    /// Yields `false` if the flag was unfit at any time since the last call. Then yields `true` if the flag is fit now.
     pub(crate) fn ask(&self, before: &mut u64) -> impl Iterator<Item = bool> + use<> {
         let changes = self.0.changes.load(Ordering::SeqCst);
         let since = changes.wrapping_sub(std::mem::replace(before, changes));
@@ -77,7 +77,7 @@ impl Fitness {
         [said_no.then_some(false), is_odd(changes).then_some(true)].into_iter().flatten()
     }
 
-    /// Notifies this elector of every later change.
+    /// Notifies the elector of `link` of every later change.
     pub(crate) fn tell(&self, link: &Arc<Link>) {
         let mut electors = self.0.electors.lock();
         electors.retain(|elector| elector.strong_count() > 0);
@@ -95,7 +95,7 @@ impl fmt::Debug for Fitness {
     }
 }
 
-// A panic cannot leave the state half-changed: one atomic flag, and a list of electors.
+// A panic cannot leave the state half-changed, because the state is one atomic counter and a list of electors.
 impl UnwindSafe for Fitness {}
 impl RefUnwindSafe for Fitness {}
 

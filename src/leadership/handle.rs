@@ -23,7 +23,7 @@ use crate::util::sync::{AtomicBool, Instant, OnceLock, Ordering, Weak, thread_lo
 
 /// The time that a release waits for its log line.
 ///
-/// The process may exit after the release, and a logger may hang.
+/// The release waits, because the process may exit afterwards. The wait is limited, because a logger may hang.
 pub(crate) const LOGGED_WITHIN: Duration = Duration::from_millis(200);
 
 thread_local! {
@@ -52,7 +52,7 @@ pub(crate) enum Command {
     /// A change of the program's fitness flag.
     FitnessSet,
     GuardGone {
-        /// `None` if no thread waits.
+        /// Receives the progress of the release. `None` if no thread waits.
         ack: Option<Sender<ReleaseAck>>,
         at: Moment,
     },
@@ -65,7 +65,7 @@ pub(crate) enum Command {
         side: Side,
         received_at: Moment,
         change: Change,
-        /// Receives the request to cancel because of this change.
+        /// Receives the request that delays this change and must be canceled, or `None`.
         taken: Sender<Option<Cancellation>>,
     },
     WatchOpened {
@@ -81,13 +81,13 @@ pub(crate) enum ReleaseAck {
     Behind(Cancellation),
     /// The record no longer has this candidate as its holder.
     ///
-    /// The channel disconnects when that change is logged.
+    /// The channel disconnects when the release is logged.
     Released,
 }
 
 /// A request in flight to cancel.
 ///
-/// The thread that queued the command waits and cancels; the elector's thread is busy with the request.
+/// The thread that queued the release or the event cancels the request. The elector's thread is busy with the request.
 pub(crate) struct Cancellation {
     pub(crate) at: Moment,
     pub(crate) cancel: CancelToken,
@@ -98,11 +98,11 @@ pub(crate) struct Cancellation {
 impl Cancellation {
     /// Waits for the request until `at`, at most for `within`, and then cancels the request.
     ///
-    /// A cancelled write stays in doubt.
+    /// A canceled write stays in doubt.
     pub(crate) fn carry_out(self, within: Duration) {
         let left = self.at.since(clock::now()).min(within);
         if matches!(self.ended.recv_timeout(left), Err(RecvTimeoutError::Timeout)) {
-            // The store owns the hooks, and their panic must not reach the caller.
+            // A hook belongs to the store, so a panic of the hook must not reach the caller.
             let _ = caught(|| self.cancel.cancel());
         }
     }
@@ -135,12 +135,12 @@ impl Link {
         self.process != process::id()
     }
 
-    /// Processes commands at once from now on, even while a request is in flight.
+    /// Sets the inbox, which processes commands at once, even while a request is in flight.
     pub(crate) fn set_inbox(&self, inbox: Weak<dyn Inbox>) {
         let _ = self.inbox.set(inbox);
     }
 
-    /// Returns the fields of log lines about a campaign, or about a guard with this token.
+    /// Returns the fields of log lines about a campaign, or about a guard with `fencing_token`.
     pub(crate) fn log_fields(&self, fencing_token: Option<u64>) -> LogFields {
         LogFields { fencing_token, ..self.fields.clone() }
     }
@@ -160,7 +160,7 @@ impl Link {
         self.work_off();
     }
 
-    /// Ends this term and sends the limit of its renewals to the elector.
+    /// Ends `term` and sends the limit of its renewals to the elector.
     ///
     /// Does nothing in a forked child.
     pub(crate) fn step_down(&self, term: &Term, limit: DrainLimit) {
@@ -179,13 +179,13 @@ impl Link {
 
     /// Processes the queue.
     ///
-    /// A forked child must not process the queue, because the parent also does.
+    /// A forked child must not process the queue, because the parent processes the same commands.
     pub(crate) fn work_off(&self) {
         if self.is_forked() {
             return;
         }
         if let Some(inbox) = self.inbox.get().and_then(Weak::upgrade) {
-            // A hook of a cancelled request may drop a guard here.
+            // The hook of a canceled request may drop a guard on this thread. The drop must not wait for the release.
             let _as_runtime = as_runtime();
             inbox.work_off();
         }
@@ -204,9 +204,9 @@ impl Link {
         released
     }
 
-    /// Announces that no campaign follows.
+    /// Announces the drop of the elector, after which no campaign follows.
     ///
-    /// Waits until the elector holds no record without a guard.
+    /// Waits until the elector has released every record that has no guard.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let _ = self.wait_for(|ack| Command::Close { ack });
@@ -214,10 +214,10 @@ impl Link {
 
     /// Releases a term that no caller received.
     ///
-    /// Waits for the release only if the elector was dropped, because no later drop waits.
+    /// If the elector was dropped earlier, this method waits for the release, because no later drop waits.
     pub(crate) fn release_untaken(&self) {
         self.release_later();
-        // Checked after the command was sent: an elector that is dropped in between waits for the release itself.
+        // Checked after the command was sent. If the elector is dropped later, its drop waits for the release.
         if self.closed.load(Ordering::SeqCst) {
             self.close();
         }
@@ -229,7 +229,7 @@ impl Link {
             self.tell(command(None));
             return Ok(());
         }
-        // Sent first, so that the elector has the command even if the wait below fails.
+        // The command is sent before the wait, so that the elector has the command even if the wait fails.
         let began = Instant::now();
         let (ack, acks) = channel::unbounded();
         self.tell(command(Some(ack)));

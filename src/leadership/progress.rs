@@ -10,8 +10,8 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 
 /// A handle by which one of several workers reports progress.
 ///
-/// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle) creates a handle. The worker that is furthest
-/// behind counts.
+/// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle) creates a handle. The oldest of the workers'
+/// last reports counts.
 ///
 /// Several workers that report through the guard hide a worker that hangs. If each worker has a handle, the term ends
 /// when any worker reports no progress for [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout). An idle
@@ -51,7 +51,7 @@ pub struct ProgressHandle {
 }
 
 impl Term {
-    /// Reports progress of the guard, which counts if there are no handles.
+    /// Reports progress through the guard. The report counts only if no handle exists.
     ///
     /// Returns `true` if the term is valid.
     pub(crate) fn report_progress(&self) -> bool {
@@ -71,7 +71,7 @@ impl Term {
     /// Returns the last report of the slowest worker, or `None` if no handle counts.
     fn oldest(&self) -> Option<Moment> {
         let stamps = self.stamps.lock();
-        // After its panic has ended the term, a worker takes no part in draining.
+        // After the end of the term, a worker that panicked no longer counts, because only the remaining workers drain.
         let is_ended = self.deadline.was_ended();
         let counting = stamps.iter().filter(|stamp| !(is_ended && stamp.is_abandoned.load(Ordering::SeqCst)));
         counting.map(|stamp| stamp.at.load(Ordering::SeqCst)).min().map(Moment::from_nanos)
@@ -115,6 +115,6 @@ impl fmt::Debug for ProgressHandle {
     }
 }
 
-// A panic cannot leave the handle half-changed: each report is one atomic write.
+// A panic cannot leave the handle half-changed, because each report is one atomic write.
 impl UnwindSafe for ProgressHandle {}
 impl RefUnwindSafe for ProgressHandle {}

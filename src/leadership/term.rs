@@ -59,7 +59,7 @@ pub(super) struct Stamp {
 enum StepDownNotice {
     Nothing,
     SteppedDown,
-    /// No notice may follow, because the elector would end the next term.
+    /// The guard is dropped. A later notice would end the elector's next term.
     Closed,
 }
 
@@ -81,18 +81,18 @@ impl Term {
 
     /// Ends the term and keeps the record.
     ///
-    /// Calls `leave_word` if the elector does not have this notice yet, and never after the guard was dropped.
+    /// Calls `leave_word` only if the elector does not have this notice yet and the guard still exists.
     pub(crate) fn step_down(&self, limit: DrainLimit, leave_word: impl FnOnce()) {
         self.end(StopReason::SteppedDown);
         let mut told = self.told.lock();
-        // A repeated step-down changes nothing, except for a limit.
+        // A repeated step-down is sent only if the repetition sets a limit.
         if *told == StepDownNotice::Nothing || (*told == StepDownNotice::SteppedDown && limit != DrainLimit::AsSet) {
             *told = StepDownNotice::SteppedDown;
             leave_word();
         }
     }
 
-    /// Ends the term before the guard is dropped.
+    /// Ends the term before its release. No notice of a step-down may follow.
     pub(crate) fn close(&self) {
         self.end(StopReason::Released);
         *self.told.lock() = StepDownNotice::Closed;

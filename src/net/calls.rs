@@ -1,16 +1,17 @@
 //! The call of every client: one request and one answer on an exclusive connection.
 //!
-//! Each rule has a test. `U` stands for `net::calls::tests`, `B` for the tests of the clients for etcd, MySQL and PostgreSQL.
+//! Each rule has a test. `U` stands for `net::calls::tests`, `B` for the tests of the clients for etcd, MySQL and
+//! PostgreSQL.
 //!
 //! | question | rule | test |
 //! | --- | --- | --- |
-//! | What is late? | A success that is complete only at the deadline is a `Timeout`. A late refusal stays a refusal. | `U::late_success_is_a_timeout_and_a_late_refusal_stays` |
-//! | What is cancelled? | A cancelled call is `Interrupted`, even if its answer is complete. The Kubernetes client returns a complete answer. | `U::cancelled_call_keeps_its_answer_only_for_kubernetes` |
-//! | When is a read repeated? | Once, on a new connection, if the connection broke under the request. | `U::broken_read_is_repeated_once_on_a_new_connection` |
-//! | When is a write repeated? | Once, if the client proves that the server has not applied the first copy. | `U::write_is_repeated_only_if_the_first_copy_is_undone` |
-//! | When is a connection used again? | After a success, or a refusal that leaves the session unchanged, if its certificate files are still the latest. | `U::connection_is_reused_after_a_success_or_a_clean_refusal`, `U::connection_with_an_older_certificate_is_not_used` |
-//! | What is closed with a call? | After a timeout or a cancellation, every connection that was idle when the call began, unless the call was over before it began. | `U::end_of_a_call_closes_connections_idle_at_its_begin` |
-//! | What is `maybe_sent`? | `false` if no byte of the request was written. A refusal and a late success count as sent. | `U::refused_or_late_call_counts_as_sent`, `B::error_reports_if_the_request_may_have_been_sent` |
+//! | What does a call return after its deadline? | If the call succeeds after its deadline, it returns `Timeout`. A late refusal stays a refusal. | `U::late_success_is_a_timeout_and_a_late_refusal_stays` |
+//! | What does a canceled call return? | A canceled call returns `Interrupted`, even if its answer is complete. Only the Kubernetes client still returns a complete answer. | `U::cancelled_call_keeps_its_answer_only_for_kubernetes` |
+//! | When is a read repeated? | A read is repeated once, on a new connection, if the connection broke during the request. | `U::broken_read_is_repeated_once_on_a_new_connection` |
+//! | When is a write repeated? | A write is repeated once, if the client proves that the server has not applied the first copy. | `U::write_is_repeated_only_if_the_first_copy_is_undone` |
+//! | When is a connection used again? | A connection is used again after a success, or after a refusal that leaves the session unchanged. Its certificate files must still be the latest. | `U::connection_is_reused_after_a_success_or_a_clean_refusal`, `U::connection_with_an_older_certificate_is_not_used` |
+//! | When are idle connections closed? | A call that times out or is canceled closes every connection that was idle when the call began. A call that used no connection closes none. | `U::end_of_a_call_closes_connections_idle_at_its_begin` |
+//! | When is `maybe_sent` set? | `maybe_sent` is `false` if no byte of the request was written. A refusal and a late success count as sent. | `U::refused_or_late_call_counts_as_sent`, `B::error_reports_if_the_request_may_have_been_sent` |
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -26,14 +27,14 @@ use crate::util::panics::log_line;
 
 /// The longest time that a connection is kept idle.
 ///
-/// Servers close idle connections after 90 s, and load balancers after 60 s or more. A much shorter time makes it rare that a
-/// write is sent on a connection that the peer is closing.
+/// Servers close idle connections after 90 s, and load balancers after 60 s or more. A much shorter time makes it
+/// rare that a write is sent on a connection that the peer is closing.
 pub(crate) const MAX_IDLE: Duration = Duration::from_secs(30);
 
 /// The longest time that a connection to a directly reached server is kept idle.
 ///
-/// Such a server keeps its connections. The keep-alive probes of the system detect dead connections, and prevent that a
-/// firewall forgets an idle connection: see [`super::dial`].
+/// A directly reached server keeps idle connections open. The system's keep-alive probes detect dead connections, and
+/// keep a firewall from forgetting an idle connection (see [`super::dial`]).
 #[cfg(feature = "_server")]
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) const MAX_IDLE_DIRECT: Duration = Duration::MAX;
@@ -42,28 +43,30 @@ pub(crate) const MAX_IDLE_DIRECT: Duration = Duration::MAX;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) const MAX_IDLE_DIRECT: Duration = MAX_IDLE;
 
-/// The versions of the client certificate and of the certificate files that a connection was opened with.
+/// The versions of the client certificate and the certificate files of a connection.
 pub(crate) type Versions = [u64; 2];
 
-/// A connection that one call has at a time.
+/// A connection that only one call uses at a time.
 pub(crate) trait CallConnection {
     fn versions(&self) -> Versions;
 
-    /// Returns `true` if no byte has arrived since the last answer and the connection is not closed.
+    /// Returns `true` if the connection is open and no byte has arrived since the last answer.
     fn is_quiet(&self) -> bool;
 
-    /// Shuts the connection down when the call is interrupted. Returns an error if the call is interrupted already.
+    /// Registers the connection, which an interrupt of `interrupter` shuts down.
+    ///
+    /// Returns an error if the interrupt has already happened.
     fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error>;
 }
 
-/// The error of a client, as the rules for a call need it.
+/// An error of a client, with the properties that the rules of this module need.
 ///
-/// The rules do not use the text of the error. The text of a server may quote a secret, which only the client can remove.
+/// The rules do not use the text of the error, because the text may quote a secret that only the client can remove.
 pub(crate) trait CallError: From<Error> {
     /// `true` if a canceled call still returns a complete answer.
     const ANSWER_OUTLIVES_CANCEL: bool = false;
 
-    /// Returns the kind if the request or its answer was not transferred, or `None` if the server refused the request.
+    /// Returns the kind of a transfer failure, or `None` if the server refused the request.
     fn net_kind(&self) -> Option<NetErrorKind>;
 
     /// Returns `true` if the server may have received the request.
@@ -79,18 +82,18 @@ pub(crate) struct ActiveCall {
     pub(crate) deadline: Instant,
     pub(crate) interrupter: Interrupter,
     hook: CancelHook,
-    /// `true` if the call has used connections.
+    /// `true` if the call has started an exchange.
     has_exchanged: Cell<bool>,
 }
 
-/// The connections for a request, and the rules for their use.
+/// The pool for a request, and the conditions for choosing a connection and for a repetition.
 pub(crate) struct Exchange<'a, C> {
     pub(crate) pool: &'a Pool<C>,
-    /// Returns the server or the request, for the log. Most calls need no such text.
+    /// Returns the server or the request for a log line. Called only if a line is logged.
     pub(crate) place: &'a dyn Fn() -> String,
     /// The oldest certificate versions that a connection may have.
     pub(crate) versions: Versions,
-    /// A read changes nothing, so the client may send it again.
+    /// `true` if the request is a read, which may be sent twice because a read changes nothing.
     pub(crate) is_read: bool,
 }
 
@@ -101,9 +104,13 @@ impl ActiveCall {
         Self { began, deadline: began + timeout.min(MAX_WAIT), interrupter, hook, has_exchanged: Cell::new(false) }
     }
 
-    /// Runs a request on the connection that this call has `used`, an idle one or a new one, and repeats it once by the rules.
+    /// Runs a request, and repeats the request once if the rules of this module allow that.
     ///
-    /// `is_undone` returns `true` if an error proves that the server has not applied the request and a repetition may succeed.
+    /// Uses the connection in `used`, or else an idle connection, or else a new connection. Leaves the connection in
+    /// `used`.
+    ///
+    /// `is_undone` returns `true` if an error proves that the server has not applied the request and a repetition may
+    /// succeed.
     pub(crate) fn exchange<C: CallConnection, T, E: CallError>(
         &self,
         Exchange { pool, place, versions, is_read }: Exchange<'_, C>,
@@ -143,14 +150,14 @@ impl ActiveCall {
         answer
     }
 
-    /// Ends the call, and keeps or closes connections by the rules.
+    /// Ends the call, and keeps or closes connections by the rules of this module.
     pub(crate) fn end<'a, C: 'a, T, E: CallError>(
         self,
         answer: Result<T, E>,
         pools: impl IntoIterator<Item = &'a Pool<C>>,
         used: Option<(&'a Pool<C>, C)>,
     ) -> Result<T, E> {
-        // Before another call may use the connection.
+        // From here on, a cancellation must not shut down the connection, because another call may use the connection.
         drop(self.hook);
         let is_interrupted = self.interrupter.is_interrupted();
         let error = answer.as_ref().err();
@@ -176,7 +183,7 @@ pub(crate) fn late() -> Error {
     Error::new(NetErrorKind::Timeout, "the call timed out")
 }
 
-/// Idle connections, at most `most`, for later calls.
+/// A pool of at most `most` idle connections for later calls.
 pub(crate) struct Pool<T> {
     most: usize,
     max_idle: Duration,
@@ -193,7 +200,7 @@ impl<T> Pool<T> {
         Self { most, max_idle, idle: Mutex::default() }
     }
 
-    /// Takes the most recently used connection, because the server is least likely to have closed this connection.
+    /// Takes the most recently used connection, which the server is least likely to have closed.
     ///
     /// Closes all connections that have been idle for too long or for which `is_of_use` returns `false`.
     pub(crate) fn take(&self, is_of_use: impl Fn(&T) -> bool) -> Option<T> {
@@ -210,9 +217,10 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Closes the connections that were already idle when a canceled call began, because the same fault may affect them.
+    /// Closes the connections that were already idle when a failed call began.
     ///
-    /// The next call opens a connection, or uses a connection that has answered since.
+    /// The fault that stopped the call may affect these connections too. The next call opens a connection, or uses a
+    /// connection that has answered since `began`.
     pub(crate) fn forget_idle_since(&self, began: Instant) {
         self.idle.lock().retain(|it| it.since > began);
     }
@@ -244,7 +252,7 @@ mod tests {
         assert_eq!((pool.take(|_| true), pool.take(|_| true)), (Some(2), None));
     }
 
-    /// A connection with its number.
+    /// A connection with a number and the versions of its certificates.
     struct Numbered(usize, Versions);
 
     impl CallConnection for Numbered {
@@ -261,7 +269,9 @@ mod tests {
         }
     }
 
-    /// `Refused` holds whether the session is unchanged.
+    /// An error of a test client.
+    ///
+    /// The flag of `Net` is `maybe_sent`. The flag of `Refused` is `true` if the session is unchanged.
     #[derive(Debug, PartialEq)]
     enum TestFailure<const OUTLIVES: bool> {
         Net(NetErrorKind, bool),
@@ -296,7 +306,9 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Ends a call that used a connection. If `cancels`, cancels the call first. Returns the outcome and the pool size.
+    /// Ends a call that used one connection while another connection was idle.
+    ///
+    /// If `cancels` is `true`, cancels the call before its end. Returns the outcome and the number of idle connections.
     fn end<const O: bool>(
         answer: Result<(), TestFailure<O>>,
         timeout: Duration,
@@ -367,7 +379,9 @@ mod tests {
         assert_eq!(pool.idle.lock().len(), 1, "the call was over before it began");
     }
 
-    /// Runs one exchange, and returns the numbers of the connections that it used. Idle connections are 0 and 1; 0 is the newer one.
+    /// Runs one exchange, and returns the numbers of the connections that the exchange used.
+    ///
+    /// The pool holds connection 1 and the more recently used connection 0. New connections have larger numbers.
     fn exchange(
         is_read: bool,
         versions: Versions,

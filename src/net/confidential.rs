@@ -15,7 +15,7 @@ use super::tls::TlsParts;
 /// The longest answer in bytes. A login and its answer are much shorter.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// A `POST` of JSON.
+/// A `POST` request with a JSON body.
 pub(crate) struct Post<'a> {
     pub(crate) endpoint: &'a Endpoint,
     /// `None` for plain HTTP.
@@ -43,7 +43,9 @@ impl Post<'_> {
         }
     }
 
-    /// Exchanges one request by HTTP/1.0, which has no chunks and closes the connection after the answer.
+    /// Exchanges one request by HTTP/1.0.
+    ///
+    /// HTTP/1.0 has no chunks and closes the connection after the answer.
     fn exchange(&self, socket: &mut Socket) -> Result<Vec<u8>, Error> {
         if let Some(parts) = &self.tls {
             socket.start_tls(parts, self.deadline)?;
@@ -64,14 +66,15 @@ impl Post<'_> {
             match socket.read(&mut chunk, self.deadline) {
                 Ok(0) => return Ok(answer),
                 Ok(n) => answer.extend_from_slice(&chunk[..n]),
-                // The peer sent no TLS close_notify. The length in the head shows whether the answer is complete.
+                // The peer closed the connection without a TLS close_notify. The Content-Length shows if the answer
+                // is complete.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(answer),
                 Err(e) => return Err(explain(e)),
             }
             if answer.len() > MAX_ANSWER {
                 return Err(Error::new(NetErrorKind::BodyTooLarge, "the answer is larger than 64 KiB"));
             }
-            // Not every server closes the connection at once.
+            // Some servers keep the connection open after their answer, so the end of the stream may never come.
             if is_whole(&answer) {
                 return Ok(answer);
             }
@@ -79,7 +82,7 @@ impl Post<'_> {
     }
 }
 
-/// Returns the head without its empty line, and the bytes after the empty line.
+/// Splits an HTTP answer into its head and its body, without the empty line between them.
 fn split(answer: &[u8]) -> Option<(&str, &[u8])> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     Some((str::from_utf8(&answer[..end]).ok()?, &answer[end + 4..]))
@@ -101,7 +104,8 @@ fn parse(answer: &[u8]) -> Result<(u16, Vec<u8>), Error> {
     let (head, body) = split(answer).ok_or_else(|| malformed("invalid HTTP response"))?;
     let code = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).and_then(|code| code.parse().ok());
     let code = code.ok_or_else(|| malformed("invalid HTTP response"))?;
-    // etcd 3.4 sends no length with a refusal. A refusal that is cut off is not valid JSON.
+    // etcd 3.4 sends refusals without a Content-Length. A truncated refusal is still detected, because it is not
+    // valid JSON.
     let length = length(head).unwrap_or(body.len());
     let body = body.get(..length).ok_or_else(|| malformed("the server closed the connection within its response"))?;
     Ok((code, body.to_vec()))
@@ -121,7 +125,7 @@ mod tests {
         let (code, body) = parse(b"HTTP/1.0 400 Bad Request\r\ncontent-length: 2\r\nA: b\r\n\r\n{}x").unwrap();
         assert_eq!((code, &body[..]), (400, &b"{}"[..]));
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
-        // An answer without a length ends with the connection. The refusals of etcd 3.4 have no length.
+        // The end of the connection ends an answer without a Content-Length, such as a refusal of etcd 3.4.
         assert_eq!(parse(b"HTTP/1.0 401 No\r\n\r\n{}").unwrap(), (401, b"{}".to_vec()));
         for end in 0..whole.len() {
             assert!(parse(&whole[..end]).is_err() && !is_whole(&whole[..end]), "cut at {end}");

@@ -39,7 +39,9 @@ pub(crate) enum Address {
 }
 
 impl DatabaseUrl {
-    /// Parses a URL with one of these schemes. The error is a rule without the URL, because the URL may contain a password.
+    /// Parses a URL whose scheme is in `schemes`.
+    ///
+    /// The error states the violated rule without the URL, because the URL may contain a password.
     pub(crate) fn parse(url: &str, schemes: &[&str]) -> Result<Self, &'static str> {
         let UrlParts { user, password, place, path, parameters, .. } = UrlParts::parse(url, schemes)?;
         let (host, port) = split_port(place)?;
@@ -56,7 +58,7 @@ impl Address {
         }
     }
 
-    /// Returns the host without a zone, as a certificate names the host.
+    /// Returns the host without its IPv6 zone, because a server certificate names no zone.
     pub(crate) fn host(&self) -> &str {
         match self {
             Self::Tcp { host, .. } => host.split('%').next().unwrap_or_default(),
@@ -64,7 +66,7 @@ impl Address {
         }
     }
 
-    /// Opens a connection, which the interrupt shuts down.
+    /// Opens a connection, which `interrupter` shuts down on an interrupt.
     pub(crate) fn open(
         &self,
         dialer: &Dialer,
@@ -99,7 +101,7 @@ fn split_port(place: &str) -> Result<(&str, Option<u16>), &'static str> {
         number.map(Some).ok_or("has a port that is not a number from 1 to 65535")
     };
     if let Some((address, rest)) = place.strip_prefix('[').and_then(|place| place.split_once(']')) {
-        // Both `%25zone` and `%zone` are accepted.
+        // An IPv6 zone may be written as `%25zone` or `%zone`.
         if address.split('%').next().unwrap_or_default().parse::<Ipv6Addr>().is_err() {
             return Err("has brackets around text that is not an IPv6 address");
         }

@@ -3,7 +3,7 @@
 /// Overwrites `secret` wherever it occurs literally in `text`.
 pub(crate) fn redact(secret: &[u8], text: &mut [u8]) {
     let mut at = 0;
-    // An empty secret would occur everywhere.
+    // An empty secret would match at every position.
     while !secret.is_empty()
         && let Some(found) = text[at..].windows(secret.len()).position(|window| window == secret)
     {

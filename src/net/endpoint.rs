@@ -21,7 +21,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Parses a server URL from the field `place`.
+    /// Parses a server URL. Errors name the configuration field `place`.
     pub(crate) fn parse(url: &str, place: &str) -> Result<Self, Error> {
         // The errors do not quote the URL, because the URL may contain a password.
         let (url, zone) = take_zone(url.trim()).map_err(|rule| Error::config(place, rule))?;
@@ -61,8 +61,8 @@ impl Endpoint {
 
     /// Parses a server URL that may lack a scheme.
     ///
-    /// If other fields require TLS, the scheme defaults to `https`, as in client-go's `rest.Config`. client-go's `clientcmd`
-    /// decides before it reads the other fields, so `clientcmd` takes such a URL for `http`.
+    /// If other fields require TLS (`has_tls`), the scheme defaults to `https`, as in client-go's `rest.Config`.
+    /// client-go's `clientcmd` does not read the other fields first, and uses `http`.
     #[cfg(feature = "kubeconfig")]
     pub(crate) fn parse_by_tls(url: &str, place: &str, has_tls: bool) -> Result<Self, Error> {
         match has_tls && !url.trim().is_empty() && !url.contains("://") {
@@ -80,12 +80,12 @@ impl Endpoint {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Returns the host without brackets and zone, as certificates and other machines name the host.
+    /// Returns the host without brackets and zone, for certificates and for other machines.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// Returns the host without brackets, with its zone, as this machine connects to the host.
+    /// Returns the host without brackets but with its zone, for connections from this machine.
     pub(crate) fn host_in_zone(&self) -> String {
         match &self.zone {
             Some(zone) => format!("{}%{zone}", self.host),
@@ -122,7 +122,7 @@ impl Endpoint {
         if !path.starts_with('/') {
             return Err(rule("must begin with a slash"));
         }
-        // A name within the path must not lead to another resource.
+        // `path` contains object names from the configuration, which must not make the path address another resource.
         if path.contains(['?', '#', '%', '\\']) || path.split('/').any(|s| s == "." || s == "..") || path.contains("//")
         {
             return Err(rule("must be plain segments without ?, #, %, empty or dot segments"));
@@ -145,8 +145,8 @@ impl Endpoint {
 
 /// Removes the zone from an address such as `[fe80::1%25eth0]`.
 ///
-/// A zone names an interface of this machine and is meaningless to other machines, so no request contains the zone. Source:
-/// RFC 6874, sections 2 and 4. Go's `net/url` accepts the same URLs.
+/// A zone names an interface of this machine and is meaningless to other machines, so no request contains the zone.
+/// Source: RFC 6874, sections 2 and 4. Go's `net/url` accepts the same URLs.
 fn take_zone(url: &str) -> Result<(Cow<'_, str>, Option<String>), &'static str> {
     let start = url.find("://").map_or(0, |at| at + 3);
     let literal = url[start..].strip_prefix('[').and_then(|rest| rest.split_once(']'));

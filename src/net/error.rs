@@ -20,7 +20,7 @@ pub(crate) enum NetErrorKind {
     TlsVerification,
     BodyTooLarge,
     Malformed,
-    /// The credentials cannot be sent in this form.
+    /// The credentials cannot be inserted into the request head.
     Credentials,
     Config,
 }
@@ -40,7 +40,9 @@ impl From<NetErrorKind> for StoreErrorKind {
     }
 }
 
-/// An error with its kind, its place, its detail, and whether bytes were sent.
+/// An error with its kind, place, detail and cause.
+///
+/// `maybe_sent` is `true` if the server may have received the request.
 #[derive(Debug)]
 pub(crate) struct Report<K> {
     pub(crate) kind: K,
@@ -55,7 +57,9 @@ impl<K> Report<K> {
         Self { kind, place: String::new(), detail: detail.into(), source: None, maybe_sent: false }
     }
 
-    /// Sets the place of the error, unless a place is set. The innermost place stays, because it is the most exact.
+    /// Sets the place of the error, unless a place is already set.
+    ///
+    /// The place that is set first is the most exact.
     pub(crate) fn at(mut self, place: impl Into<String>) -> Self {
         if self.place.is_empty() {
             self.place = place.into();
@@ -63,7 +67,7 @@ impl<K> Report<K> {
         self
     }
 
-    /// Adds the request before the place, such as a token file.
+    /// Prefixes the place of the error, such as a token file, with the request that failed.
     pub(crate) fn during(mut self, request: &str) -> Self {
         self.place = match self.place.as_str() {
             "" => request.to_owned(),

@@ -9,7 +9,8 @@ pub(crate) const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 /// Reads a regular file of bounded size.
 ///
-/// Refuses all other files: opening a pipe or a terminal can block forever, and a device may have no end.
+/// Returns an error if the file is not regular. Opening a pipe or a terminal can block forever, and a device may have
+/// no end.
 pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));

@@ -1,4 +1,4 @@
-//! HTTP agents with one [`Socket`] each, which read nothing from the environment.
+//! HTTP agents that have one [`Socket`] each and read no proxy from the environment.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -23,21 +23,25 @@ use super::socket::{Socket, explain, failure};
 use super::text::clean;
 use super::tls::{TlsParts, tls_error};
 
-/// A larger body is an error, even if the server announces another length.
+/// The largest body in bytes. A larger body is an error.
 pub(crate) const MAX_BODY: u64 = 4 * 1024 * 1024;
 
-/// The characters of a message of the HTTP library that go into an error.
+/// The largest number of characters that an error quotes from the HTTP library.
 const MAX_TEXT: usize = 300;
 
-/// An HTTP agent and its one connection, which are shut down together. Only one call uses the agent at a time.
+/// An HTTP agent and its one connection, which are shut down together.
+///
+/// Only one call uses the agent at a time.
 pub(crate) struct AgentHandle {
     pub(crate) agent: Agent,
-    /// The versions of the files that the connection was opened with.
+    /// The versions of the client certificate and the certificate files of the connection.
     pub(crate) versions: Versions,
     pub(crate) call: CurrentCall,
 }
 
-/// The interrupter of the call that uses an agent. The connector of the agent needs the interrupter.
+/// The interrupter of the call that currently uses an agent.
+///
+/// The agent's connector needs the interrupter to dial. Clones share the interrupter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CurrentCall(Arc<Mutex<Interrupter>>);
 
@@ -54,25 +58,25 @@ pub(crate) struct HttpConnector {
     pub(crate) opening: Opening,
 }
 
-/// The moment by which a stream must have answered.
+/// The deadline for the start of a streamed answer, or `None` for no deadline.
 ///
-/// The overall timeout of ureq includes the body, and the body of a watch has no end. The transport therefore enforces the time to
-/// open a stream until the answer has begun.
+/// ureq's overall timeout includes the body, but the body of a watch has no end. The transport therefore enforces this
+/// deadline until the answer has started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Opening(Arc<Mutex<Option<Instant>>>);
 
-/// A resolver that does not resolve.
+/// A resolver that returns a placeholder address without a lookup.
 ///
-/// ureq asks for addresses before every request, even if it then uses a pooled connection. The connector looks up names
-/// itself, only when it dials, and an interrupt ends the look-up.
+/// ureq resolves a name before every request, even if a pooled connection exists. The connector instead looks up the
+/// name when it dials, and an interrupt ends the lookup.
 #[derive(Debug)]
 pub(crate) struct NoResolver;
 
-/// The connection below HTTP.
+/// The connection that carries HTTP.
 pub(crate) trait HttpSocket: Send + Sync + 'static {
     fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()>;
 
-    /// Waits for bytes. Zero is the end.
+    /// Waits for bytes and returns their number. Returns zero at the end of the stream.
     fn receive(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize>;
 
     /// Returns `true` if the connection can carry another request.
@@ -81,10 +85,11 @@ pub(crate) trait HttpSocket: Send + Sync + 'static {
     fn is_tls(&self) -> bool;
 }
 
-/// A connection as ureq uses it: credentials are inserted here, just before the bytes are sent.
+/// The transport of ureq, which inserts the credentials just before bytes are sent.
 ///
-/// A load balancer or an API server may close an idle connection at any time, even while a request is being sent. The client
-/// then cannot know if the request arrived, but such a failure does not mean that the server is in trouble.
+/// A load balancer or an API server may close an idle connection at any time, even while a request is being sent. The
+/// client cannot know then if the request arrived. Such a failure is [`NetErrorKind::ConnectionClosed`], because it
+/// does not mean that the server is in trouble.
 pub(crate) struct HttpTransport<S> {
     socket: S,
     input: LazyBuffers,
@@ -92,11 +97,13 @@ pub(crate) struct HttpTransport<S> {
     route: Option<Route>,
     opening: Opening,
     has_answered: bool,
-    /// No byte has arrived since a request was sent.
+    /// `true` if no byte has arrived since a request was sent.
     awaits_answer: bool,
 }
 
-/// Creates an agent that opens connections with `connector` and reuses them for at most `max_idle`.
+/// Creates an agent that opens connections with `connector`.
+///
+/// A connection that was idle for `max_idle` is not used again.
 pub(crate) fn new_agent(
     connector: HttpConnector,
     versions: Versions,
@@ -105,10 +112,10 @@ pub(crate) fn new_agent(
 ) -> AgentHandle {
     let config = Agent::config_builder()
         .http_status_as_error(false)
-        // None of the servers redirects. The target of a redirect must not receive the credentials.
+        // No supported server redirects, and the target of a redirect must not receive the credentials.
         .max_redirects(0)
         .max_redirects_will_error(false)
-        // The connector handles proxies; ureq would read one from the environment by other rules than Go's.
+        // The connector handles proxies. ureq would read a proxy from the environment, by rules that differ from Go's.
         .proxy(None)
         .user_agent(user_agent)
         .accept("application/json")
@@ -123,7 +130,9 @@ pub(crate) fn new_agent(
 }
 
 impl AgentHandle {
-    /// Uses the agent for this call and shuts it down on the interrupt. Returns an error if the call is interrupted already.
+    /// Assigns the agent to the call of `interrupter`, which can shut the agent down.
+    ///
+    /// Returns an error if the interrupt has already happened.
     pub(crate) fn use_for(self: &Arc<Self>, interrupter: &Interrupter) -> Result<(), Error> {
         *self.call.0.lock() = interrupter.clone();
         interrupter.register(self)
@@ -135,7 +144,7 @@ impl CallConnection for Arc<AgentHandle> {
         self.versions
     }
 
-    /// Returns `true`, because ureq tests the connection itself.
+    /// Returns `true`, because ureq tests an idle connection before its next use.
     fn is_quiet(&self) -> bool {
         true
     }
@@ -166,7 +175,7 @@ impl Opening {
         *self.0.lock() = None;
     }
 
-    /// Returns the deadline of one operation.
+    /// Returns the deadline of one read or write.
     fn deadline(&self, timeout: NextTimeout) -> Instant {
         let deadline = Instant::now() + (*timeout.after).min(MAX_WAIT);
         self.0.lock().map_or(deadline, |opening| deadline.min(opening))
@@ -175,7 +184,7 @@ impl Opening {
 
 impl Resolver for NoResolver {
     fn resolve(&self, _: &Uri, _: &ureq::config::Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        // The trait requires at least one address. The connector does not use it.
+        // ureq requires at least one address. The connector ignores the address.
         let mut addresses = self.empty();
         addresses.push(([0, 0, 0, 0], 0).into());
         Ok(addresses)
@@ -191,7 +200,8 @@ impl Connector<()> for HttpConnector {
         let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port(), deadline, &self.call.interrupter());
         let (stream, route) = dialed.map_err(|e| wrap(self.at_proxy(e)))?;
         let mut socket = Socket::tcp(stream);
-        // Before a single byte is exchanged, so that an interrupt also ends a tunnel and a handshake.
+        // The socket is registered before the first byte, so that an interrupt also ends the setup of a tunnel or of
+        // TLS.
         (details.register_shutdown)(socket.shutdown_handle())?;
         if let Some(proxy) = &self.proxy {
             if let Some(parts) = &self.proxy_tls {
@@ -208,7 +218,7 @@ impl Connector<()> for HttpConnector {
 }
 
 impl HttpConnector {
-    /// Names the proxy as the place of an error, because the tunnel is not open yet.
+    /// Sets the proxy as the place of an error that happened before the tunnel was open.
     fn at_proxy(&self, error: Error) -> Error {
         match &self.proxy {
             Some(proxy) => error.at(proxy.place()),
@@ -217,7 +227,7 @@ impl HttpConnector {
     }
 }
 
-/// Sets up TLS. A handshake that fails has sent nothing of the request, unlike a connection that breaks later.
+/// Sets up TLS. Its errors do not count as sent, because no byte of the request was sent.
 fn set_up_tls(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Result<(), Error> {
     socket.handshake(parts, deadline).map_err(|e| {
         let late = "the TLS handshake timed out";
@@ -233,8 +243,9 @@ impl HttpSocket for Socket {
 
     fn receive(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
         self.read(buffer, deadline).map_err(|e| match e.kind() {
-            // rustls returns this error if the peer vanishes without a close_notify. ureq would take it for the end of a body
-            // without a length, so an attacker on the way could cut a body short.
+            // rustls returns `UnexpectedEof` if the peer closes the connection without a close_notify. ureq would
+            // treat `UnexpectedEof` as the end of a body without a length. An attacker on the network could thus
+            // truncate a body.
             io::ErrorKind::UnexpectedEof => io::Error::new(
                 io::ErrorKind::BrokenPipe,
                 "the peer closed the connection without ending the TLS session",
@@ -254,12 +265,12 @@ impl HttpSocket for Socket {
 
 impl<S: HttpSocket> HttpTransport<S> {
     pub(crate) fn new(socket: S, buffer: usize, route: Option<Route>, opening: Opening) -> Self {
-        // ureq writes into `output`, but `LazyBuffers` requires an output of its own.
+        // ureq writes into `output`. `LazyBuffers` requires an output buffer too, so it gets one byte.
         let input = LazyBuffers::new(buffer, 1);
         Self { socket, input, output: Vec::new(), route, opening, has_answered: false, awaits_answer: false }
     }
 
-    /// The mask of a head can only be replaced in one piece, so the head must fit.
+    /// Enlarges `output` for a whole request head, because a split mask cannot be replaced.
     fn make_room(&mut self) {
         let room = room();
         if self.output.len() < room {
@@ -362,7 +373,7 @@ impl<S> fmt::Debug for HttpTransport<S> {
     }
 }
 
-/// Errors of this crate pass through ureq unchanged.
+/// Wraps an error of this crate in an error of ureq, from which [`from_ureq`] extracts it.
 fn wrap(error: Error) -> ureq::Error {
     ureq::Error::Other(Box::new(error))
 }
@@ -388,14 +399,16 @@ pub(crate) fn read_body(body: ureq::Body) -> Result<Vec<u8>, Error> {
     match bytes.len() as u64 > MAX_BODY {
         true => Err(Error::new(NetErrorKind::BodyTooLarge, "the answer is larger than 4 MiB")),
         false => {
-            // The vector has grown by doubling.
+            // The vector grew by doubling, so up to half of its memory is unused.
             bytes.shrink_to_fit();
             Ok(bytes)
         }
     }
 }
 
-/// Converts an error of ureq. Every error except those of the connector happened after the request was started.
+/// Converts an error of ureq, and returns a wrapped error of this crate unchanged.
+///
+/// All other errors count as sent, because they happened after the request was started.
 pub(crate) fn from_ureq(error: ureq::Error) -> Error {
     let error = match error {
         ureq::Error::Other(other) => match other.downcast::<Error>() {

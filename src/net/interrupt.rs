@@ -1,4 +1,4 @@
-//! Interruption of I/O in which other threads are blocked.
+//! Interruption of I/O that blocks other threads.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,7 +17,9 @@ pub(crate) struct Interrupter {
 }
 
 struct Inner {
-    /// Disconnects when the trigger is dropped, which wakes every `select!` on this channel.
+    /// A channel that disconnects when the trigger is dropped.
+    ///
+    /// The disconnection wakes every `select!` on the channel.
     signal: Receiver<Infallible>,
     state: Mutex<InterruptState>,
 }
@@ -34,7 +36,7 @@ pub(crate) trait Shutdown: Send + Sync + 'static {
 }
 
 impl Interrupter {
-    /// Creates an interrupter without an interrupt.
+    /// Creates an interrupter that is not interrupted.
     pub(crate) fn new() -> Self {
         let (trigger, signal) = bounded(0);
         Interrupter {
@@ -45,7 +47,7 @@ impl Interrupter {
         }
     }
 
-    /// Creates an interrupter that `cancel` triggers while the hook lives.
+    /// Creates an interrupter that `cancel` triggers until the returned hook is dropped.
     pub(crate) fn hooked(cancel: &CancelToken) -> (Self, CancelHook) {
         let interrupter = Self::new();
         let hook = cancel.on_cancel({
@@ -62,7 +64,7 @@ impl Interrupter {
             state.trigger = None;
             std::mem::take(&mut state.connections)
         };
-        // Outside the lock, because a request that ends takes the lock.
+        // The connections are shut down without the lock, because a request that ends takes the lock.
         for connection in connections.iter().filter_map(Weak::upgrade) {
             connection.shutdown();
         }
@@ -85,7 +87,9 @@ impl Interrupter {
         }
     }
 
-    /// Shuts `connection` down on the interrupt. Returns an error if the interrupt has already happened.
+    /// Registers `connection`, which an interrupt shuts down.
+    ///
+    /// Returns an error if the interrupt has already happened.
     pub(crate) fn register<T: Shutdown>(&self, connection: &Arc<T>) -> Result<(), Error> {
         let mut state = self.inner.state.lock();
         if state.trigger.is_none() {

@@ -1,8 +1,8 @@
 //! A JSON parser with a memory limit.
 //!
-//! A few bytes of JSON can need a hundred times as many bytes in memory: `{"a":{}}` needs a node of a B-tree. The parser
-//! computes the memory of a text before it builds a value. The computation follows the growth of [`Value`]. The result is at
-//! most a few times the memory of an ordinary object.
+//! A [`Value`] can need a hundred times as much memory as its text. Example: `{"a":{}}` needs a B-tree node of several
+//! hundred bytes. The parser therefore computes the memory of the values before it builds them. The computation follows
+//! the growth of [`Value`]. The result is at most a few times the memory of an ordinary object.
 
 use std::fmt;
 
@@ -19,7 +19,9 @@ pub(crate) enum Unreadable {
     TooLarge,
 }
 
-/// The bytes of an array element. The factor 1.5 covers a growing array, whose old and new memory exist at the same time.
+/// The bytes of an array element.
+///
+/// The factor 1.5 covers a growing array, whose old and new memory exist at the same time.
 const ELEMENT: usize = size_of::<Value>() * 3 / 2;
 
 /// The bytes of a `BTreeMap` node: eleven members, twelve edges and the header.
@@ -28,11 +30,13 @@ const NODE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 13 * size_
 /// The overhead of an allocation in bytes.
 const ALLOCATION: usize = 2 * size_of::<usize>();
 
-/// Reads a text whose values need at most `limit` bytes of memory, as a [`Value`] or as a type that needs no more.
+/// Parses a JSON text whose values need at most `limit` bytes of memory.
+///
+/// `T` must be [`Value`], or a type that needs no more memory than [`Value`].
 pub(crate) fn read<T: DeserializeOwned>(text: &[u8], limit: usize) -> Result<T, Unreadable> {
     let mut count = Count { left: limit, longest_escaped: 0, is_exceeded: false };
     let counted = count.deserialize(&mut serde_json::Deserializer::from_slice(text));
-    // A text with escapes is first built in a buffer, which grows by doubling.
+    // serde_json builds a string with escapes in a buffer first. The buffer grows by doubling, so it counts twice.
     if count.is_exceeded || count.left < 2 * count.longest_escaped {
         return Err(Unreadable::TooLarge);
     }
@@ -42,7 +46,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &[u8], limit: usize) -> Result<T, 
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The text of the error may quote a secret that a server sends back.
+            // The message omits the text of `e`, which may quote a secret that the server sent back.
             Self::Malformed(e) => write!(f, "invalid or unexpected JSON (line {} column {})", e.line(), e.column()),
             Self::TooLarge => f.write_str(
                 "the values need more memory than allowed; store less data in the object, or use another object for the election",
@@ -134,7 +138,8 @@ impl<'de> Visitor<'de> for &mut Count {
         let mut length = 0;
         while members.next_key_seed(&mut *self)?.is_some() {
             length += 1;
-            // All nodes except the first have at least five members.
+            // Every B-tree node except the first has at least five members, so a member costs less than a third of a
+            // node.
             match length {
                 1 => self.take(NODE)?,
                 2..=5 => {}
@@ -168,7 +173,7 @@ mod tests {
         for text in ["", "{", "[1,]", "{\"a\":1} x", "\"\u{1}\"", "nul", &"[".repeat(1000)] {
             assert!(matches!(read::<Value>(text.as_bytes(), 1 << 20), Err(Unreadable::Malformed(_))), "{text}");
         }
-        // It is well-formed, and of another type.
+        // The JSON is valid, but has another type than `T`.
         assert!(matches!(read::<Vec<u8>>(b"{}", 1 << 20), Err(Unreadable::Malformed(_))));
     }
 

@@ -1,4 +1,4 @@
-//! Lines of a stream, of bounded length.
+//! Reading of lines of bounded length from a stream.
 
 use std::io::{self, BufRead, Read};
 
@@ -6,12 +6,14 @@ use std::io::{self, BufRead, Read};
 pub(crate) enum ReadLine {
     /// A line without its end.
     Whole(Vec<u8>),
-    /// The stream has ended, with this text after the last line end.
+    /// The text after the last line end of an ended stream, which may be empty.
     Rest(Vec<u8>),
     TooLong,
 }
 
-/// Reads the next line that is not empty, of at most `longest` bytes without the line feed.
+/// Reads the next non-empty line.
+///
+/// The line may have at most `longest` bytes, without the line feed.
 pub(crate) fn read_line(reader: &mut impl BufRead, longest: usize) -> io::Result<ReadLine> {
     loop {
         let mut line = Vec::new();

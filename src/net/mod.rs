@@ -40,7 +40,9 @@ pub(crate) mod url;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// The longest timeout. Long enough for every request, and short enough to add to an `Instant`.
+/// The longest timeout of a call.
+///
+/// The timeout is long enough for every request, and short enough to add to an `Instant`.
 pub(crate) const MAX_WAIT: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
 
 /// Returns `true` if the host is this machine.

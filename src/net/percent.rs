@@ -1,6 +1,8 @@
 //! Percent-encoding of URLs. Source: RFC 3986, section 2.1.
 
-/// Appends `text`. Bytes for which `is_plain` returns `false` are written as `%` and two digits.
+/// Appends `text` to `out`, and encodes each byte for which `is_plain` returns `false`.
+///
+/// Bytes that are not ASCII are always encoded. An encoded byte is `%` and two hexadecimal digits.
 pub(crate) fn encode(out: &mut String, text: &str, is_plain: impl Fn(u8) -> bool) {
     for byte in text.bytes() {
         if byte.is_ascii() && is_plain(byte) {
@@ -11,12 +13,12 @@ pub(crate) fn encode(out: &mut String, text: &str, is_plain: impl Fn(u8) -> bool
     }
 }
 
-/// Returns `true` for letters, digits and the four signs that need no encoding anywhere in a URL.
+/// Returns `true` for letters, digits and `-._~`, which need no encoding anywhere in a URL.
 pub(crate) fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// Decodes a text. Returns `None` if the encoding is invalid.
+/// Decodes percent-encoded text. Returns `None` if the encoding is invalid.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -1,9 +1,12 @@
 //! Masking of credentials in the log of the HTTP library.
 //!
-//! The `trace` log of ureq 3.5 shows every byte that ureq writes, and ureq has no option to change this. ureq therefore gets
-//! one short header instead of the credentials, the mask. The transport replaces the mask when the head is sent. The head that
-//! ureq writes is short even for a long token and many impersonated groups. A thread-local variable passes the lines to the
-//! transport, because a request runs on one thread from its first byte to its answer.
+//! The `trace` log of ureq 3.5 shows every byte that ureq writes, and ureq has no option to change this. ureq
+//! therefore gets one short header, the mask, instead of the credentials and the impersonation headers. The transport
+//! replaces the mask by the hidden header lines when it sends the head. The head that ureq writes is thus short, even
+//! for a long token and many impersonated groups.
+//!
+//! A thread-local variable passes the hidden lines to the transport. This works because a request runs on one thread
+//! from its first byte to its answer.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -12,10 +15,12 @@ use ureq::http::{HeaderName, HeaderValue, header};
 
 use super::error::{Error, NetErrorKind};
 
-/// The longest head of a request in bytes: `DefaultMaxHeaderBytes` of Go's net/http, which the API server uses.
+/// The longest head of a request in bytes.
+///
+/// The limit is `DefaultMaxHeaderBytes` of Go's net/http, which the API server uses.
 pub(crate) const MAX_HEAD: usize = 1024 * 1024;
 
-/// The bytes for the parts of a head whose length this module bounds.
+/// The number of bytes that are enough for all parts of a head with a bounded length.
 const ROOM: usize = 16 * 1024;
 
 const ASTERISKS: &str = "****************";
@@ -30,9 +35,11 @@ struct Sending {
     hidden: Option<Hidden>,
 }
 
-/// The header lines that the HTTP library does not get.
+/// The header lines that the HTTP library must not log.
 struct Hidden {
-    /// The header line that the HTTP library gets instead of `lines`. Starts with the line break of the previous line.
+    /// The header line that the HTTP library gets instead of `lines`.
+    ///
+    /// The mask starts with the line break that ends the previous line.
     mask: Vec<u8>,
     lines: Vec<u8>,
     /// The number of bytes of the credentials in `lines`.
@@ -40,13 +47,16 @@ struct Hidden {
     replaced: bool,
 }
 
-/// While this value lives, requests of this thread are sent with the headers of [`Redacted::new`].
+/// A value that adds the headers of [`Redacted::new`] to the requests of this thread.
+///
+/// Dropping the value ends the effect.
 pub(crate) struct Redacted(());
 
 impl Redacted {
-    /// Returns the header that the HTTP library gets instead of these headers, or `None` if there are no headers.
+    /// Hides headers from the HTTP library, and returns the mask header to use instead.
     ///
-    /// `target` is the length of the other parts of the head whose length is not bounded.
+    /// The mask is `None` if there are no headers. `target` is the length of all other parts of the head that have no
+    /// bounded length, such as the path.
     pub(crate) fn new(
         target: usize,
         authorization: Option<&HeaderValue>,
@@ -80,17 +90,17 @@ impl Drop for Redacted {
     }
 }
 
-/// Returns the number of bytes of a head with its mask, which the HTTP library must write in one piece.
+/// Returns the buffer size for a masked head, which the HTTP library must write in one piece.
 pub(crate) fn room() -> usize {
     SENDING.with_borrow(|sending| sending.as_ref().map_or(ROOM, |sending| sending.room))
 }
 
-/// Replaces the mask with the lines.
+/// Replaces the mask in `output` by the hidden header lines.
 ///
 /// # Errors
 ///
-/// - Returns [`NetErrorKind::Credentials`] if the mask is not exactly once in the first piece of a request. A mask must not be
-///   sent, because the server would report wrong credentials.
+/// - Returns [`NetErrorKind::Credentials`] if the first piece of a request does not contain the mask exactly once. A
+///   mask must not be sent, because the server would report wrong credentials.
 /// - Returns [`NetErrorKind::Credentials`] or [`NetErrorKind::Config`] if the head is longer than servers accept.
 pub(crate) fn unmask(output: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
     SENDING.with_borrow_mut(|sending| {
@@ -98,7 +108,7 @@ pub(crate) fn unmask(output: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
             return Ok(Cow::Borrowed(output));
         };
         let Some((before, after)) = split(output, &hidden.mask) else {
-            // A part of the mask must not be sent either.
+            // The first piece may end within the mask. A part of the mask must not be sent.
             return match hidden.replaced {
                 true => Ok(Cow::Borrowed(output)),
                 false => Err(misplaced()),
@@ -116,7 +126,9 @@ pub(crate) fn unmask(output: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
     })
 }
 
-/// Returns the bytes before and after the line of the mask, each with its own line ends.
+/// Returns the bytes before and after the mask line.
+///
+/// The line break before the mask stays in the first part.
 fn split<'a>(output: &'a [u8], mask: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let at = output.windows(mask.len()).position(|window| window == mask)?;
     Some((&output[..at + 2], &output[at + mask.len()..]))
@@ -174,7 +186,7 @@ mod tests {
     #[test]
     fn a_mask_that_cannot_be_replaced_is_not_sent() {
         let start = HEAD.windows(15).position(|window| window == b"\r\nauthorization").unwrap();
-        // The first piece ends anywhere before the end of the mask, even between two lines.
+        // The first piece is cut at every position before the end of the mask, even between two lines.
         for end in 0..HEAD.len() - 3 {
             let _masked = masked("Bearer x");
             let error = unmask(&HEAD[..end]).unwrap_err();

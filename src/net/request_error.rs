@@ -16,7 +16,7 @@ pub(crate) enum RequestError<R> {
 
 /// A server's refusal.
 pub(crate) trait ServerRefusal: fmt::Display {
-    /// Returns `true` if the session is as before the request.
+    /// Returns `true` if the refused request has not changed the session.
     fn leaves_session_unchanged(&self) -> bool;
 }
 

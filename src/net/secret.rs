@@ -13,7 +13,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// Returns the text. The name makes every use visible in a review.
+    /// Returns the text. The name `expose` makes every use visible in a review.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

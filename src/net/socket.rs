@@ -18,19 +18,21 @@ use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, Shutdown};
 use super::tls::{TlsParts, tls_error};
 
-/// A connection that one call has at a time.
+/// A connection that only one call uses at a time.
 pub(crate) struct Socket {
     stream: Arc<SocketStream>,
-    /// The TLS sessions from the outside to the inside: the session with a proxy, then the session with the server.
+    /// The TLS sessions from the outside to the inside.
+    ///
+    /// The session with a proxy precedes the session with the server.
     sessions: Vec<ClientConnection>,
 }
 
 /// The stream that an interrupt shuts down.
 ///
-/// A `TcpStream` also holds a Unix socket, because the calls that are used here work on every stream socket.
+/// The `TcpStream` may hold a Unix socket, because the system calls used here work on every stream socket.
 struct SocketStream(TcpStream);
 
-/// A stream that ends at a deadline, even if bytes keep arriving slowly.
+/// A stream whose reads and writes end at a deadline, even if bytes keep arriving slowly.
 #[derive(Clone, Copy)]
 struct Timed<'a> {
     stream: &'a SocketStream,
@@ -48,19 +50,23 @@ impl Socket {
         Self { stream: Arc::new(SocketStream(stream)), sessions: Vec::new() }
     }
 
-    /// Connects to a Unix socket without waiting. Returns an error if the queue of the server is full.
+    /// Connects to a Unix socket.
+    ///
+    /// On Linux and Android, returns an error instead of waiting if the queue of the server is full.
     pub(crate) fn unix(path: &Path) -> Result<Self, Error> {
         connect_unix(path).map(Self::tcp).map_err(|e| {
             Error::new(NetErrorKind::Connect, format!("connecting to socket {} failed", path.display())).caused_by(e)
         })
     }
 
-    /// Shuts the socket down on the interrupt of this call. Returns an error if the call is interrupted already.
+    /// Registers the socket with `interrupter`, which shuts the socket down on an interrupt.
+    ///
+    /// Returns an error if the interrupt has already happened.
     pub(crate) fn use_for(&self, interrupter: &Interrupter) -> Result<(), Error> {
         interrupter.register(&self.stream)
     }
 
-    /// Shuts the socket down from another thread.
+    /// Returns a handle that shuts the socket down from another thread.
     #[cfg(feature = "_http")]
     pub(crate) fn shutdown_handle(&self) -> Weak<dyn ShutdownHandle> {
         let weak: Weak<SocketStream> = Arc::downgrade(&self.stream);
@@ -72,7 +78,9 @@ impl Socket {
         self.handshake(parts, deadline).map_err(explain)
     }
 
-    /// Does the same as [`start_tls`](Self::start_tls). The returned error wraps an error of TLS.
+    /// Starts TLS like [`start_tls`](Self::start_tls), but returns the unconverted I/O error.
+    ///
+    /// [`failure`] finds a TLS error inside the I/O error.
     pub(crate) fn handshake(&mut self, parts: &TlsParts, deadline: Instant) -> io::Result<()> {
         let session = ClientConnection::new(Arc::clone(&parts.config), parts.name.clone());
         let mut session = session.map_err(io::Error::other)?;
@@ -103,10 +111,11 @@ impl Socket {
         self.until(deadline).read(buffer)
     }
 
-    /// Returns `true` if no byte has arrived, not even within a TLS session.
+    /// Returns `true` if no unread byte has arrived on the socket or within a TLS session.
     #[cfg(feature = "_http")]
     pub(crate) fn has_nothing_to_read(&mut self) -> bool {
-        // A session may hold bytes that the server sent after its answer. The next request would take these bytes for its answer.
+        // A session may hold bytes that the server sent after its answer. The next request would read these bytes as
+        // its own answer.
         let is_empty = |session: &mut ClientConnection| {
             session
                 .process_new_packets()
@@ -115,7 +124,9 @@ impl Socket {
         self.sessions.iter_mut().all(is_empty) && self.is_quiet()
     }
 
-    /// Returns `true` if no byte and no end of the stream has arrived. Between two calls, both forbid another use.
+    /// Returns `true` if neither a byte nor the end of the stream has arrived.
+    ///
+    /// If either arrives between two calls, the connection must not be used again.
     #[cfg(unix)]
     pub(crate) fn is_quiet(&self) -> bool {
         let at_once = Timespec::default();
@@ -213,7 +224,9 @@ impl Timed<'_> {
     }
 }
 
-/// Returns `true` if the operation can continue: a signal or the timeout of the socket may end a call early.
+/// Returns `true` if the read or write must be repeated until the deadline.
+///
+/// A signal or the timeout of the socket may end a system call early.
 fn is_unfinished(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
@@ -248,7 +261,7 @@ impl Write for Timed<'_> {
     }
 }
 
-/// Converts a failure of the connection.
+/// Converts an I/O error of a connection to a server.
 pub(crate) fn explain(e: io::Error) -> Error {
     if e.kind() == io::ErrorKind::UnexpectedEof {
         return Error::new(NetErrorKind::Io, "the server closed the connection before its response");
@@ -256,7 +269,10 @@ pub(crate) fn explain(e: io::Error) -> Error {
     failure(e, "the server did not respond in time", NetErrorKind::Io, "the connection broke")
 }
 
-/// Returns the error of TLS in `e`, a timeout described by `late`, or else an error of `kind` that `e` has caused.
+/// Converts an I/O error.
+///
+/// Returns the TLS error inside `e`, or a timeout with the text `late`, or else an error of `kind` with the text
+/// `broken`.
 pub(crate) fn failure(e: io::Error, late: &str, kind: NetErrorKind, broken: &str) -> Error {
     match e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
         Some(tls) => tls_error(tls),

@@ -9,31 +9,37 @@ use super::interrupt::{Interrupter, interrupted};
 use super::lines::{ReadLine, read_line};
 use crate::util::cancel::CancelHook;
 
-/// The longest line in bytes. etcd cannot store an object of this size.
+/// The longest line in bytes. etcd cannot store such a large object.
 pub(crate) const MAX_LINE: usize = 4 * 1024 * 1024;
 
 const CHUNK: usize = 16 * 1024;
 
-/// The lines of an answer on an exclusive connection. Dropping the stream closes the connection.
+/// The lines of an answer on an exclusive connection.
+///
+/// Dropping the stream closes the connection.
 pub(crate) struct LineStream {
     reader: BufReader<ureq::BodyReader<'static>>,
-    /// Kept because an interrupt shuts down the agent in the handle.
+    /// Kept alive, because an interrupt shuts down the agent by a weak reference to the handle.
     _handle: Arc<AgentHandle>,
     interrupter: Interrupter,
     _hook: CancelHook,
-    /// `true` if the last line may lack its line end.
+    /// `true` if text after the last line end is returned as a line.
     takes_rest: bool,
     done: bool,
 }
 
 impl LineStream {
-    /// Creates a stream of the `body` that the agent of `handle` received. `hook` connects `interrupter` with a cancel token.
+    /// Creates a stream of the lines in `body`, which the agent of `handle` received.
+    ///
+    /// `hook` connects `interrupter` with a cancel token.
     pub(crate) fn new(body: ureq::Body, handle: Arc<AgentHandle>, interrupter: Interrupter, hook: CancelHook) -> Self {
         let reader = BufReader::with_capacity(CHUNK, body.into_reader());
         Self { reader, _handle: handle, interrupter, _hook: hook, takes_rest: false, done: false }
     }
 
-    /// Returns the text after the last line end as a line, because etcd writes no line end after an error.
+    /// Makes the stream return the text after the last line end as a line.
+    ///
+    /// etcd writes no line end after an error.
     #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "an API server ends every line"))]
     pub(crate) fn with_rest(mut self) -> Self {
         self.takes_rest = true;
@@ -45,7 +51,9 @@ impl LineStream {
         self.done
     }
 
-    /// Waits for the next line and returns the line without its line end. Returns `None` after the end and after an error.
+    /// Waits for the next line and returns the line without its line end.
+    ///
+    /// Returns `None` after the end of the stream and after an error.
     pub(crate) fn next_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
         if self.done {
             return Ok(None);
@@ -64,7 +72,8 @@ impl LineStream {
         match read_line(&mut self.reader, MAX_LINE) {
             Ok(ReadLine::Whole(line)) => Ok(Some(line)),
             Ok(ReadLine::TooLong) => failed(NetErrorKind::BodyTooLarge, "a line of the stream is larger than 4 MiB"),
-            // To a body without a length, a shutdown of the connection appears as the end of the body.
+            // If a body has no Content-Length, an interrupt that shuts the connection down looks like the end of the
+            // body.
             Ok(ReadLine::Rest(_)) if self.interrupter.is_interrupted() => Err(interrupted()),
             Ok(ReadLine::Rest(rest)) if rest.is_empty() => Ok(None),
             Ok(ReadLine::Rest(rest)) if self.takes_rest => Ok(Some(rest)),

@@ -2,7 +2,7 @@
 
 use crate::util::one_line::is_seen;
 
-/// Returns one line of at most `max` characters, and an ellipsis if the text is longer.
+/// Returns the text as one line. An ellipsis replaces the text after `max` characters.
 ///
 /// Each run of white space and invisible characters becomes one space.
 pub(crate) fn clean(text: &str, max: usize) -> String {

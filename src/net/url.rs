@@ -3,7 +3,9 @@
 use super::percent;
 use super::secret::Secret;
 
-/// A URL that is split at its delimiters and decoded, except for the place. `Debug` does not show the password.
+/// The parts of a URL, decoded except for the place.
+///
+/// The place is the host and the port, or the list of hosts. `Debug` does not show the password.
 #[derive(Clone, Debug)]
 pub(crate) struct UrlParts<'a> {
     pub(crate) scheme: &'a str,
@@ -15,7 +17,9 @@ pub(crate) struct UrlParts<'a> {
 }
 
 impl<'a> UrlParts<'a> {
-    /// Splits a URL with one of these schemes. The error is a rule without the URL, because the URL may contain a password.
+    /// Splits a URL whose scheme is in `schemes`.
+    ///
+    /// The error states the violated rule without the URL, because the URL may contain a password.
     pub(crate) fn parse(url: &'a str, schemes: &[&str]) -> Result<Self, &'static str> {
         let (scheme, rest) = url.trim().split_once("://").ok_or("is not a URL")?;
         if !schemes.contains(&scheme) {
@@ -49,11 +53,11 @@ impl<'a> UrlParts<'a> {
     }
 }
 
-/// Decodes a text, and returns `None` if the text is empty.
+/// Decodes percent-encoded text, and returns `None` if the text is empty.
 pub(crate) fn decode(text: &str) -> Result<Option<String>, &'static str> {
     let text = percent::decode(text).and_then(|bytes| String::from_utf8(bytes).ok());
     let text = text.ok_or("contains invalid percent-encoding or text that is not UTF-8")?;
-    // The servers end a text at a NUL character.
+    // Servers may end a text at a NUL character.
     if text.contains('\0') {
         return Err("must not contain a NUL character");
     }

@@ -13,14 +13,15 @@ use crate::util::sync::Arc;
 ///
 /// [`check`](Self::check) returns an error in these cases:
 ///
-/// - The guard still exists although its term ended longer ago than a lease duration. If
-///   [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout) is set and longer, that duration applies.
+/// - The guard still exists although its term ended longer ago than a lease duration. If the
+///   [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout) is longer, the drain timeout applies instead.
 /// - The lease has not been renewed for a lease duration, and the guard of the ended term still exists.
 /// - The work has reported no progress for longer than its timeout, and the guard still exists.
 /// - The elector's thread has panicked, so that this process never leads again.
 ///
-/// The check reads the term itself and works even if the elector's threads hang. A process that fails the check keeps
-/// what it should have released. Answer a liveness probe with the check, so that the process is restarted.
+/// The check reads the term itself and works even if the elector's threads hang. If the check fails, the process keeps
+/// a guard that it should have dropped, or can never lead again. Answer a liveness probe with the check, so that the
+/// process is restarted.
 ///
 /// [`with_tolerance`](Self::with_tolerance) selects the rule of client-go's `HealthzAdaptor`. A check may be cloned,
 /// and called from any thread.
@@ -41,9 +42,9 @@ use crate::util::sync::Arc;
 pub struct HealthCheck {
     observations: Arc<Observations>,
     lease_duration: Duration,
-    /// The time after the end of a term within which its guard must be dropped.
+    /// The time limit for dropping the guard after the end of its term.
     drain_limit: Duration,
-    /// The tolerance of client-go's rule, if that rule is selected.
+    /// The tolerance of client-go's rule, or `None` if the rule is not selected.
     tolerance: Option<Duration>,
 }
 
@@ -75,7 +76,7 @@ pub enum Unhealthy {
     },
     /// Work without progress for too long, while the guard still exists.
     ///
-    /// The term may be over.
+    /// The term may have ended.
     NoProgress {
         /// The time by which progress is overdue.
         over_for: Duration,
@@ -87,7 +88,7 @@ pub enum Unhealthy {
         /// The time since the last renewal.
         since: Duration,
     },
-    /// A store without contact for too long.
+    /// A store that has been silent for too long.
     NoContact {
         /// The time since the last contact, or since the start if there was none.
         since: Duration,
@@ -96,10 +97,10 @@ pub enum Unhealthy {
     WritesFail {
         /// The time since the first failed write.
         since: Duration,
-        /// Why the last write failed.
+        /// The error of the last write.
         error: String,
     },
-    /// A panic of the elector's thread in a [`Store`](crate::Store).
+    /// A panic of the elector's thread in the code of a [`Store`](crate::Store).
     ///
     /// The elector no longer campaigns.
     ElectorPanicked,
@@ -113,12 +114,14 @@ impl HealthCheck {
 
     /// Returns a check with the semantics of client-go's `HealthzAdaptor`.
     ///
-    /// The check fails if the record names this candidate and was not renewed for the lease duration plus `tolerance`.
-    /// The check also fails if a term ended without progress, or if the elector's thread has panicked. Draining without
-    /// an end does not fail this check.
+    /// The check fails if the record names this candidate and was not renewed for the lease duration plus
+    /// `tolerance`. The check also fails if a term ended without progress, or if the elector's thread has panicked.
+    /// The check does not fail because draining takes too long.
     ///
-    /// A term here ends earlier, at its renew deadline. A failed check therefore means that the guard still exists and
-    /// that no takeover is known.
+    /// A term ends at its renew deadline, earlier than this check fails. A failed check therefore means that the guard
+    /// still exists, and that the elector has observed no takeover.
+    ///
+    /// Defaults to the rule of [`HealthCheck`], without a tolerance.
     ///
     /// # Examples
     ///
@@ -152,7 +155,7 @@ impl HealthCheck {
             return Err(Unhealthy::ElectorPanicked);
         }
         let now = clock::now();
-        // Read here, because the elector's thread may hang.
+        // The check reads the term itself, because a hanging elector thread does not report the end of the term.
         if let Some(term) = state.guarded.clone().filter(|term| !term.deadline.is_valid(now)) {
             let deadline = &term.deadline;
             let over_since = if deadline.was_ended() { now } else { deadline.runs_out_at() };
@@ -160,7 +163,7 @@ impl HealthCheck {
             if !deadline.reason().drains() {
                 state.cover_lost.get_or_insert(over_since);
             }
-            // Draining is also work that must make progress.
+            // Work that drains after its term must still make progress.
             let stalled_at = deadline.progress_limit().map(|limit| limit.until()).filter(|until| *until <= now);
             if deadline.reason() == StopReason::NoProgress || stalled_at.is_some() {
                 return Err(Unhealthy::NoProgress { over_for: now.since(stalled_at.unwrap_or(over_since)) });
@@ -188,11 +191,11 @@ impl HealthCheck {
     ///
     /// Contact is an answer to a request, or anything that a watch delivers. A refusal and an error of the store do not
     /// count. With two stores, both must have been in contact. Before the first contact, the time counts from the
-    /// start.
+    /// start of the elector.
     ///
     /// A leader sends a request every renew interval. A standby that watches a lease without a holder only receives the
     /// bookmarks of the API server, about one per minute. Set `max_age` to three minutes or more. Do not use the check
-    /// with a store that sends nothing while nothing changes, such as [`MemoryStore`](crate::MemoryStore).
+    /// with a store that sends nothing while the record is unchanged, such as [`MemoryStore`](crate::MemoryStore).
     ///
     /// Use the check for an alert, not for a liveness probe, because a restart does not repair a store.
     ///
@@ -280,7 +283,7 @@ mod tests {
         Fact::StartedLeading(Arc::new(Term::new(Arc::clone(deadline), 7)))
     }
 
-    /// The end of a term may be reported after its guard was dropped.
+    /// The report of the end of a term may arrive after the guard of the term was dropped.
     #[test]
     fn process_without_a_guard_is_not_late_to_drop_one() {
         let (observations, health) = health(Duration::ZERO, Duration::ZERO);
@@ -303,7 +306,7 @@ mod tests {
         assert!(check().0, "the next term has begun");
     }
 
-    /// The elector's threads may hang.
+    /// The check must detect an expired term even if the elector's threads hang.
     #[test]
     fn expired_term_needs_no_report() {
         let (observations, health) = health(Duration::from_millis(20), Duration::from_millis(20));
@@ -354,7 +357,8 @@ mod tests {
         );
         assert!(!deadline.progress(clock::now(), clock::now()));
 
-        // Another candidate may lead by now, even if draining may take longer.
+        // After a deletion, another candidate may soon lead. The check fails after a lease duration, before the drain
+        // timeout.
         let deadline = Arc::new(Deadline::new(clock::now() + for_long));
         observations.note(&started(&deadline));
         deadline.end(clock::now(), StopReason::Deleted);

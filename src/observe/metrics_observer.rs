@@ -9,9 +9,9 @@ use crate::observe::observer::{Observer, RequestOutcome};
 
 /// An observer that reports metrics to the installed recorder of the `metrics` crate.
 ///
-/// Each metric has the label `name`. The metrics have the names of
-/// [`Status::write_prometheus`](crate::Status::write_prometheus), for everything that is an event. If the observer
-/// misses events, a gauge may be stale. The status is exact.
+/// Each metric has the label `name`. Metric names are the same as in
+/// [`Status::write_prometheus`](crate::Status::write_prometheus), but only metrics that change with events exist. If
+/// the observer misses an event, a gauge may be stale. The gauges of the status are always exact.
 ///
 /// Install the recorder before [`new`](Self::new), which describes the metrics and sets the gauges of a standby.
 ///
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::store::{StoreErrorKind, StoreOperation};
 
-    /// The value of each metric, by name and labels.
+    /// A recorder that keeps the value of each metric, by name and labels.
     #[derive(Clone, Default)]
     struct Said(Arc<Mutex<BTreeMap<String, f64>>>);
 

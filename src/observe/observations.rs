@@ -23,40 +23,42 @@ pub(super) struct ObservationState {
     term: Option<Arc<Term>>,
     /// The term whose guard still exists.
     pub(super) guarded: Option<Arc<Term>>,
-    /// The first time at which the end of this term was noticed.
+    /// The time at which the end of the `guarded` term was first noticed.
     pub(super) ended: Option<Moment>,
-    /// The time at which renewals of this ended term stopped while its work drains.
+    /// The time at which the ended `guarded` term was no longer renewed while its work drains.
     pub(super) cover_lost: Option<Moment>,
-    /// The last write of the record that names this candidate.
+    /// The time of the last write of a record that names this candidate.
     ///
-    /// `None` after another holder is found there, or the guard is dropped.
+    /// Cleared when the record names another holder, or the guard is dropped.
     pub(super) renewed: Option<Moment>,
-    /// The last contact with the store of each record.
+    /// The time of the last contact with the store of each record.
     contact: Vec<Option<Moment>>,
     /// The error of the last read of each record.
     ///
     /// Cleared when a read is answered or a watch reports a change.
     failed_reads: Vec<Option<StoreError>>,
-    /// The start and the last error of failing writes of each record, until a write succeeds.
+    /// The time of the first failed write and the error of the last failed write of each record.
+    ///
+    /// Cleared when a write succeeds.
     pub(super) failed_writes: Vec<Option<(Moment, StoreError)>>,
     pub(super) started: Moment,
     pub(super) panicked: bool,
     has_twin: bool,
-    /// The holder in the record, and when its lease expires.
+    /// The holder in the record, followed by the time at which its lease expires.
     leader: Option<String>,
     leader_until: Option<Moment>,
     is_watching: bool,
     has_ended: bool,
-    /// The time at which the candidate became unfit, while it is unfit.
+    /// The time at which the candidate became unfit, or `None` while the candidate is fit.
     unfit_since: Option<Moment>,
     /// The time at which a recovered candidate may acquire.
     may_acquire_at: Option<Moment>,
 }
 
 impl Observations {
-    /// Creates the observations of an elector on this number of records.
+    /// Creates the observations of an elector with this number of records.
     ///
-    /// A candidate with a probe or a flag starts unfit.
+    /// A candidate with a fitness probe or a fitness flag starts unfit.
     pub(crate) fn new(settings: &Settings, records: usize) -> Self {
         let now = clock::now();
         Self(Mutex::new(ObservationState {
@@ -80,7 +82,7 @@ impl Observations {
             }
             Fact::StoppedLeading(reason) => {
                 counters.terms_lost += u64::from(!reason.was_asked_for());
-                // If the guard is already dropped, the end needs no attention.
+                // If the guard is already dropped, no work can outlive the term.
                 if *reason != StopReason::Released && state.guarded.is_some() {
                     state.ended.get_or_insert(now);
                 }
@@ -110,7 +112,7 @@ impl Observations {
         }
     }
 
-    /// Notes that renewals of an ended term have stopped while its work drains.
+    /// Notes that an ended term is no longer renewed while its work drains.
     pub(crate) fn cover_lost(&self) {
         let mut state = self.0.lock();
         if state.guarded.is_some() {
@@ -128,9 +130,10 @@ impl Observations {
         self.0.lock().term = None;
     }
 
-    /// Notes that the record names another holder than before, or none.
+    /// Notes that the record names another holder than before, or no holder.
     ///
-    /// Some candidate has written successfully, so only a permanent error still keeps this candidate from writing.
+    /// The change proves that the store accepts writes, so a transient write error is cleared. A permanent error stays,
+    /// because the permanent error may concern only this candidate.
     pub(crate) fn leader(&self, leader: Option<String>, until: Option<Moment>, identity: &str) {
         let mut state = self.0.lock();
         if leader.as_deref() != Some(identity) {
@@ -142,7 +145,7 @@ impl Observations {
         (state.leader, state.leader_until) = (leader, until);
     }
 
-    /// Notes when the lease of the current leader expires or has expired, or `None` if unknown.
+    /// Notes the time at which the lease of the current leader expires, or `None` if unknown.
     ///
     /// `has_twin` means that another process wrote the record under this candidate's identity.
     pub(crate) fn leader_until(&self, until: Option<Moment>, has_twin: bool) {
@@ -155,7 +158,7 @@ impl Observations {
         self.0.lock().is_watching = is_watching;
     }
 
-    /// Notes that the store has sent something.
+    /// Notes that the store of a record has sent an answer or an event.
     pub(crate) fn contact(&self, side: Side) {
         self.0.lock().contact[side as usize] = Some(clock::now());
     }
@@ -168,9 +171,9 @@ impl Observations {
     /// Notes that the store has answered a request about a record, or has failed.
     pub(crate) fn answered(&self, side: Side, operation: StoreOperation, error: Option<&StoreError>) {
         let is_read = operation == StoreOperation::Get;
-        // A store that refuses a write because another write was faster has answered.
+        // A refusal because another write was faster counts as an answer.
         match error.filter(|error| !error.kind().is_beaten()) {
-            // This elector interrupted the request.
+            // This elector interrupted the request, so the error is not a failure of the store.
             Some(error) if error.kind() == StoreErrorKind::Interrupted => {}
             Some(error) if is_read => self.0.lock().failed_reads[side as usize] = Some(error.clone()),
             Some(error) => self.write_failed(side, error),
@@ -209,7 +212,7 @@ impl Observations {
         state.leader.clone().filter(|_| !state.leader_lease_expired(clock::now()))
     }
 
-    /// Returns why the last read failed, or else the last write.
+    /// Returns the error of the last read, or else the error of the last write.
     pub(crate) fn last_error(&self) -> Option<StoreError> {
         self.0.lock().last_errors()[0].cloned()
     }
@@ -248,12 +251,14 @@ impl ObservationState {
         self.leader_until.is_some_and(|until| until <= now)
     }
 
-    /// Returns the oldest of the last contacts, or `None` if a store has not been in contact yet.
+    /// Returns the earliest last contact of all stores, or `None` if a store had no contact yet.
     pub(super) fn oldest_contact(&self) -> Option<Moment> {
         self.contact.iter().copied().min().flatten()
     }
 
-    /// Returns the error of the last read, or else of the last write, and the error of the last write.
+    /// Returns the last error and the error of the last write.
+    ///
+    /// The last error is the error of the last read, or else the error of the last write.
     fn last_errors(&self) -> [Option<&StoreError>; 2] {
         let write = self.failed_writes.iter().flatten().next().map(|(_, error)| error);
         [self.failed_reads.iter().flatten().next().or(write), write]

@@ -45,21 +45,21 @@ pub trait Observer: Send + Sync + 'static {
     /// Called when the term has ended, with the reason.
     fn on_stopped_leading(&self, reason: &StopReason) {}
 
-    /// Called when the leader changes; the new leader may be this candidate.
+    /// Called when the leader changes.
     ///
-    /// `None` means that there is no leader. An identity above 1,024 bytes is cut to its beginning.
+    /// The new leader may be this candidate. `None` means that there is no leader. An identity of more than 1,024 bytes
+    /// is cut to its first 1,024 bytes.
     fn on_new_leader(&self, leader: Option<&str>) {}
 
     /// Called when a write has renewed the term.
     ///
-    /// `latency` is the time from before the write was sent until the elector learned of its success, from the answer
-    /// or from the watch.
+    /// `latency` is the time from before the write was sent until its answer or its watch event arrived.
     fn on_renewed(&self, latency: Duration) {}
 
     /// Called when a request to the store has been answered, or has failed.
     fn on_request(&self, outcome: &RequestOutcome) {}
 
-    /// Called when a watch is open, so that the elector no longer polls.
+    /// Called when a watch has opened, so that the elector no longer polls.
     fn on_watch_opened(&self) {}
 
     /// Called when a watch has ended or was refused.
@@ -97,8 +97,8 @@ pub struct RequestOutcome {
     pub failure: Option<StoreErrorKind>,
     /// `true` for a read during a term.
     ///
-    /// Such a read follows a failed renewal, which is client-go's slow path. A read after a silent watch also counts,
-    /// unlike in client-go.
+    /// A leader reads the record after a failed renewal, which is client-go's slow path. Unlike in client-go, a read
+    /// because of a silent watch also counts.
     pub is_slow_path: bool,
 }
 
@@ -119,7 +119,9 @@ pub(crate) enum Fact {
     },
 }
 
-/// The maximum bytes of an identity in a report, so that waiting reports use bounded memory.
+/// The longest identity in a report, in bytes.
+///
+/// The limit bounds the memory of waiting reports.
 const LONGEST_LEADER: usize = 1024;
 
 impl Fact {

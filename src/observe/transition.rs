@@ -9,7 +9,7 @@ use crate::util::sync::{Arc, Mutex, Weak};
 
 /// A change of leadership, as one elector observed it.
 ///
-/// The transitions of one elector are totally ordered. Each `StartedLeading` has exactly one `StoppedLeading`.
+/// The transitions of one elector are totally ordered. Exactly one `StoppedLeading` follows each `StartedLeading`.
 ///
 /// # Examples
 ///
@@ -61,8 +61,8 @@ pub enum Transition {
 /// A subscription to one elector's transitions, created by [`LeaderElector::transitions`].
 ///
 /// The subscription dereferences to the channel's `Receiver`, and `select!` accepts a subscription as a receiver. As an
-/// iterator, the subscription blocks until the next transition. Dropping the subscription ends the subscription. Clones
-/// of its receiver disconnect at the next transition or subscription.
+/// iterator, the subscription blocks until the next transition. Dropping this value ends the subscription. A clone of
+/// the receiver then disconnects at the next transition or the next subscription.
 ///
 /// [`LeaderElector::transitions`]: crate::LeaderElector::transitions
 ///
@@ -103,7 +103,7 @@ impl Iterator for Transitions {
     }
 }
 
-/// The current state, and the subscribers to its changes.
+/// The current state of leadership, and the subscribers to its changes.
 #[derive(Default)]
 pub(crate) struct Subscriptions(Mutex<SubscriptionsState>);
 
@@ -128,7 +128,7 @@ impl Subscriptions {
             let _ = sender.send(transition);
         }
         let subscribed = Arc::new(());
-        // Without transitions, nothing else removes dropped subscriptions.
+        // While there are no transitions, only this call removes dropped subscriptions.
         state.forget_dropped();
         if !state.closed {
             state.subscribers.push((Arc::downgrade(&subscribed), sender));
@@ -155,7 +155,7 @@ impl Subscriptions {
 
     /// Publishes the end of the term.
     ///
-    /// Returns `false` if the end was published before, because each start has one stop.
+    /// Returns `false` if the end was already published. The end is then not published again.
     pub(crate) fn stopped(&self, reason: StopReason) -> bool {
         let mut state = self.0.lock();
         let is_news = state.leading.take().is_some();

@@ -36,11 +36,13 @@ pub(crate) struct Driver {
     has_finished: bool,
 }
 
-/// The shared part of an elector. Its own threads and the senders of commands process its commands.
+/// The state that the threads of an elector share.
+///
+/// The request threads and the senders of commands process the commands.
 struct Core {
     commands: Receiver<Command>,
     state: Mutex<ElectorState>,
-    /// Outside the state, because a thread that logs must not wait for the lock of the state.
+    /// The log lines. Kept outside `state`, so that a thread that logs does not wait for the lock of `state`.
     lines: Arc<Lines>,
     /// The records, indexed by side.
     records: Vec<OfRecord>,
@@ -52,7 +54,7 @@ struct OfRecord {
     wake: Sender<()>,
 }
 
-/// Starts the threads, which run until the elector and its last guard are dropped.
+/// Starts the request threads, which run until the elector and its last guard are dropped.
 pub(crate) fn spawn(drivers: Vec<Driver>) -> io::Result<()> {
     for (driver, name) in drivers.into_iter().zip(NAMES) {
         thread::Builder::new().name(name.into()).stack_size(STACK_SIZE).spawn(move || driver.run())?;
@@ -62,7 +64,7 @@ pub(crate) fn spawn(drivers: Vec<Driver>) -> io::Result<()> {
 
 const NAMES: [&str; 2] = ["leasehold", "leasehold-2"];
 
-/// Starts the watch threads of an elector. Returns its request threads, one per record.
+/// Starts the watch threads of an elector. Returns the drivers of its request threads, one per record.
 pub(crate) fn drivers(
     candidacy: Candidacy,
     entries: Vec<Entry>,
@@ -96,7 +98,7 @@ impl Driver {
         while self.send_or_wait() {}
     }
 
-    /// Does the next step. Returns `false` when the thread has no more work.
+    /// Sends the next request, or waits for input. Returns `false` when the thread has no more work.
     fn send_or_wait(&mut self) -> bool {
         let (end, ended) = channel::bounded(0);
         let cancel = CancelToken::new();
@@ -141,7 +143,7 @@ impl Driver {
 }
 
 impl Core {
-    /// Runs `work` under the lock. Returns `None` after a panic.
+    /// Runs `work` on the locked state, then does the deferred work. Returns `None` after a panic or the elector's end.
     fn work<T>(&self, work: impl FnOnce(&mut ElectorState) -> T) -> Option<T> {
         let mut state = self.state.lock();
         let done = state.work(work);
@@ -151,7 +153,9 @@ impl Core {
         done
     }
 
-    /// Does the deferred work. A hook belongs to the store, so a panic of the hook must not reach the sender of a command.
+    /// Does the deferred work, and catches panics of a store's hooks.
+    ///
+    /// The caller may be the sender of a command. A panic of the store must not reach the sender.
     fn carry_out(&self, Deferred { cancel, restart_watch, wake, keys }: Deferred) {
         for cancel in cancel {
             let _ = caught(|| cancel.cancel());
@@ -175,10 +179,10 @@ impl Core {
 
 impl Inbox for Core {
     fn work_off(&self) {
-        // A thread that holds the lock processes the commands after unlocking.
+        // If another thread holds the lock, that thread processes the commands after it unlocks.
         while !self.commands.is_empty() {
             let Some(mut state) = self.state.try_lock() else { return };
-            // A panic ends the elector, as a panic on one of its own threads does.
+            // A panic on this thread ends the elector, like a panic on a request thread.
             let worked = caught(|| state.work(|state| state.take_all(&self.commands)));
             let deferred = state.take_deferred();
             drop(state);
@@ -192,11 +196,11 @@ impl Inbox for Core {
 }
 
 impl Drop for Driver {
-    /// Ends the term and all waits for this thread, even after a panic.
+    /// Ends the elector if this is its last request thread, or if this thread stops after a panic.
     fn drop(&mut self) {
         let mut state = self.core.state.lock();
         state.threads -= 1;
-        // The other record may still have to be released.
+        // The other request thread may still have to release its record.
         if self.has_finished && state.threads > 0 {
             drop(state);
             // Process commands that were queued while this thread held the lock.
@@ -248,7 +252,7 @@ mod tests {
         drivers(candidacy, entries, commands, Vec::new(), Asked::default(), shared, &settings).unwrap()
     }
 
-    /// Without the wake-up, the thread would continue after a retry period.
+    /// Without the wake-up, a waiting request thread would react only after the retry period.
     #[test]
     fn input_from_another_thread_wakes_the_thread() {
         let drivers = drivers_of(Candidacy::new(settings(), 1, Some(2)), 2);
@@ -257,7 +261,7 @@ mod tests {
         assert!(drivers.iter().all(|it| it.woken.try_recv().is_ok()));
     }
 
-    /// A driver that has offered a term, and the deadline of the term.
+    /// Returns a driver with an offered term, its transitions, the guard, and the deadline of the term.
     fn leading() -> (Driver, Transitions, LeaderGuard, Arc<Deadline>) {
         let driver = driver();
         let shared = driver.core.state.lock().shared.clone();
@@ -270,14 +274,13 @@ mod tests {
         (driver, transitions, guard, deadline)
     }
 
-    /// Returns a leader whose election has found that the term is superseded, and has not reported this yet.
+    /// Returns a leader whose term was superseded. The elector has not reported the end of the term yet.
     fn superseded() -> (Driver, Transitions, LeaderGuard) {
         let (driver, transitions, guard, deadline) = leading();
         deadline.end(clock::now(), StopReason::Superseded { by: None });
         (driver, transitions, guard)
     }
 
-    /// A panic may happen at any point, on any thread.
     #[test]
     fn after_a_panic_input_is_ignored_and_the_stop_is_reported() {
         let (mut driver, transitions, guard) = superseded();
@@ -326,7 +329,7 @@ mod tests {
         assert_eq!(transitions.try_iter().last(), Some(stopped));
     }
 
-    /// The holder has stepped down, and the command is still queued when the thread learns of another end.
+    /// The command to step down is still queued when the elector detects that the term was superseded.
     #[test]
     fn first_reason_to_end_a_term_is_reported_to_every_reader() {
         let (driver, transitions, guard, _) = leading();

@@ -1,6 +1,6 @@
 //! The log lines of one elector, and the thread that logs them.
 //!
-//! A hanging logger delays only this thread.
+//! A hanging logger delays only the log thread.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::util::log_fields::LogFields;
 use crate::util::sync::channel::Sender;
 use crate::util::sync::{Arc, Mutex, thread};
 
-/// The number of lines that wait while a logger hangs. Later lines are dropped, which bounds the memory.
+/// The maximum number of queued lines while a logger hangs. Later lines are dropped, to limit the memory.
 const MAX_LINES: usize = 256;
 
 pub(crate) struct Lines {
@@ -41,7 +41,7 @@ impl Lines {
         Self { queue: Mutex::default(), fields, of_records }
     }
 
-    /// Adds a line for [`log`](Self::log).
+    /// Queues `item` for [`log`](Self::log), unless the queue is full or logging is off.
     pub(crate) fn push(&self, item: Item) {
         let items = &mut self.queue.lock().items;
         if items.len() < MAX_LINES && log::max_level() > LevelFilter::Off {
@@ -49,14 +49,14 @@ impl Lines {
         }
     }
 
-    /// Logs all lines in their order, on a thread that ends after the last one.
+    /// Logs all queued lines in order, on a thread that ends after the last line.
     pub(crate) fn log(self: &Arc<Self>) {
         let mut queue = self.queue.lock();
         if queue.items.is_empty() || queue.is_logged {
             return;
         }
         let lines = Arc::clone(self);
-        // Without a thread the lines wait for the next call.
+        // If the thread cannot start, the lines wait for the next call.
         queue.is_logged = thread::Builder::new().name("leasehold-log".into()).spawn(move || lines.log_here()).is_ok();
     }
 

@@ -11,10 +11,11 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender, TrySendError};
 use crate::util::sync::{Arc, AtomicU64, Ordering, thread};
 
-/// The number of facts that wait for an observer. Later facts are dropped.
+/// The maximum number of queued facts for a slow observer. Later facts are dropped.
 const MAX_BEHIND: usize = 1024;
 
-/// The sender of facts to one observer. The thread ends when the sender is dropped, and after a panic of the observer.
+/// The sender of facts to one observer. The observer's thread ends when the sender is dropped, or after the observer
+/// panics.
 pub(crate) struct Observing {
     facts: Sender<Fact>,
     missed: Arc<AtomicU64>,

@@ -15,11 +15,12 @@ use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{Arc, AtomicU64, Instant, Mutex, Ordering, thread, unlock_fair};
 
-/// A probe that clones of a builder and their electors share. One run answers all electors that waited for the run.
+/// A probe that the electors of a builder and of its clones share. One run answers all electors that waited for the
+/// run.
 pub(crate) struct SharedProbe {
     /// The number of runs that have begun.
     runs: AtomicU64,
-    /// Locked during a run, and unlocked fairly: no thread gets the lock again while other threads wait.
+    /// Locked during a run. A fair unlock gives the lock to the thread that has waited longest.
     probe: Mutex<ProbeState>,
 }
 
@@ -33,7 +34,7 @@ struct ProbeState {
 /// The result of a run of a probe.
 struct ProbeResult {
     is_fit: bool,
-    /// `true` for the elector whose run panicked, if the previous run did not panic.
+    /// `true` if this elector's own run panicked and the run before did not. The elector then logs the panic.
     panics_anew: bool,
 }
 
@@ -61,7 +62,7 @@ impl SharedProbe {
     }
 }
 
-/// Starts the thread that runs a probe. The thread ends after the run under way when the sender is dropped.
+/// Starts the thread that runs a probe. When the returned sender is dropped, the thread ends after the current run.
 pub(crate) fn spawn(probe: Arc<SharedProbe>, period: Duration, link: Arc<Link>) -> io::Result<Sender<Infallible>> {
     let (end, ended) = channel::bounded(0);
     thread::Builder::new().name("leasehold-probe".into()).spawn(move || run(&probe, period, &link, &ended))?;

@@ -47,9 +47,9 @@ pub(crate) struct ElectorState {
     observers: Vec<Observing>,
     asked: Asked,
     term: Option<Arc<Term>>,
-    /// The waiter for the release of the last term.
+    /// Notifies the caller that waits for the release of the last term.
     releasing: Option<Sender<ReleaseAck>>,
-    /// `true` if this waiter dropped the elector.
+    /// `true` if the caller that `releasing` notifies is the drop of the elector.
     is_awaited_to_close: bool,
     /// The records, indexed by side.
     records: Vec<Record>,
@@ -57,9 +57,10 @@ pub(crate) struct ElectorState {
     lines: Arc<Lines>,
     /// The fencing token of the current term.
     fencing_token: Option<u64>,
-    /// `true` during work. Stays `true` after a panic and after the end, so that no more work is done.
+    /// `true` while [`work`](Self::work) runs. Stays `true` after a panic or the elector's end, so that no more work
+    /// runs.
     at_work: bool,
-    /// The number of request threads.
+    /// The number of request threads that have not ended.
     pub(crate) threads: usize,
 }
 
@@ -69,7 +70,7 @@ pub(crate) struct Asked {
     /// Dropping the sender ends the thread of the probe.
     pub(crate) probing: Option<Sender<Infallible>>,
     pub(crate) fitness: Option<Fitness>,
-    /// The change counter of the flag at its last reading.
+    /// The change counter of `fitness` when the elector last read the flag.
     pub(crate) changes: u64,
 }
 
@@ -80,15 +81,17 @@ struct Record {
     is_watched: bool,
 }
 
-/// The work to do after unlocking. Hooks of a store may wait for a thread that waits for the lock.
+/// The work to do after the state is unlocked.
+///
+/// Under the lock, a hook of the store could wait forever for a thread that waits for the lock.
 #[derive(Default)]
 pub(crate) struct Deferred {
-    /// The requests of guards whose release has no waiter.
+    /// The requests that delay a release for which no caller waits.
     pub(crate) cancel: Vec<CancelToken>,
     pub(crate) restart_watch: Vec<Side>,
-    /// The records whose threads are woken.
+    /// The records whose request threads must wake.
     pub(crate) wake: Vec<Side>,
-    /// The keys of undelivered answers, which are dropped.
+    /// The keys of undelivered answers, which must be dropped outside the lock.
     pub(crate) keys: Vec<CampaignKey>,
 }
 
@@ -97,7 +100,7 @@ struct InFlight {
     id: u64,
     cancel: CancelToken,
     ended: Receiver<Infallible>,
-    /// The moment from which the request delays a command or an event, and is canceled.
+    /// When to cancel the request. `None` if no release and no event waits for the request.
     cancel_at: Option<Moment>,
 }
 
@@ -127,7 +130,7 @@ impl ElectorState {
         }
     }
 
-    /// Returns `None` after a panic, because the state may be inconsistent.
+    /// Runs `work` on the state. Returns `None` after a panic, because the state may be inconsistent.
     pub(crate) fn work<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if mem::replace(&mut self.at_work, true) {
             return None;
@@ -153,15 +156,15 @@ impl ElectorState {
         }
     }
 
-    /// Notes that a thread starts to send a request.
+    /// Records that a thread starts to send a request.
     pub(crate) fn sends(&mut self, side: Side, id: u64, cancel: CancelToken, ended: Receiver<Infallible>) {
         self.records[side as usize].in_flight = Some(InFlight { id, cancel, ended, cancel_at: None });
     }
 
-    /// Notes that the request of a thread has ended.
+    /// Records that the request of a thread has ended.
     pub(crate) fn has_sent(&mut self, side: Side, commands: &Receiver<Command>) {
         self.records[side as usize].in_flight = None;
-        // A withdrawal that came while the request was under way counts before its answer.
+        // A withdrawal that arrived during the request must be processed before the answer to the request.
         self.take_all(commands);
     }
 
@@ -172,12 +175,13 @@ impl ElectorState {
     }
 
     fn take(&mut self, command: Command) {
-        // Commands of the user are not about one record, so the side has no effect.
+        // An input from the user is about no particular record, so its side has no effect.
         let of_user = Side::Primary;
         match command {
             Command::Input(input) => self.handle(of_user, input),
             Command::FitnessSet => {
-                // Reads the flag now, because the commands of two threads that set the flag may arrive in the other order.
+                // The command carries no value, because the commands of two threads that set the flag may arrive in the
+                // wrong order.
                 let Asked { fitness: Some(fitness), changes, .. } = &mut self.asked else { return };
                 for is_fit in fitness.ask(changes) {
                     self.handle(of_user, Input::Fitness(FitnessSource::Program, is_fit));
@@ -206,7 +210,7 @@ impl ElectorState {
     }
 
     fn close(&mut self, ack: Option<Sender<ReleaseAck>>) {
-        // A waiter for the release of a guard continues to wait.
+        // If another caller already waits for the release of a guard, the drop of the elector does not wait.
         let ack = ack.filter(|_| self.releasing.is_none());
         self.is_awaited_to_close = ack.is_some();
         self.releasing = ack.or(self.releasing.take());
@@ -227,7 +231,7 @@ impl ElectorState {
         self.observe(if is_watched { &Fact::WatchOpened } else { &Fact::WatchLost });
     }
 
-    /// Returns the cancellation of the request that delays a command or an event, if there is one.
+    /// Returns the cancellation of the request in flight, if a release or an event waits for the request.
     fn cancellation(&self, side: Side) -> Option<Cancellation> {
         let InFlight { cancel, ended, cancel_at, .. } = self.records.get(side as usize)?.in_flight.as_ref()?;
         cancel_at.map(|at| Cancellation { at, cancel: cancel.clone(), ended: ended.clone() })
@@ -277,7 +281,8 @@ impl ElectorState {
                     self.shared.subscriptions.new_leader(leader);
                 }
                 Effect::LeaderLeaseExpired => {
-                    // Happens for the own lease, too. The observations keep the leader, so an unhealthy check stays unhealthy.
+                    // The expired lease may be this candidate's own. The observations keep the leader, so an unhealthy
+                    // check stays unhealthy.
                     self.shared.subscriptions.new_leader(None);
                     self.log(
                         None,
@@ -309,7 +314,7 @@ impl ElectorState {
         let Some(cancellation) = self.cancellation(side).filter(|_| behind == Behind::Release) else { return };
         match &self.releasing {
             Some(ack) => drop(ack.try_send(ReleaseAck::Behind(cancellation))),
-            // There is no waiter that could cancel the request later.
+            // No caller waits that could cancel the request later.
             None => self.deferred.cancel.push(cancellation.cancel),
         }
     }
@@ -332,7 +337,7 @@ impl ElectorState {
         self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
     }
 
-    /// Logs a line about one record or all records.
+    /// Queues a log line about one record, or about all records if `about` is `None`.
     fn log(&self, about: Option<Side>, notice: Notice) {
         self.lines.push(Item::LogRecord(LogRecord { about, fencing_token: self.fencing_token, notice }));
     }
@@ -364,7 +369,7 @@ impl ElectorState {
 
     pub(super) fn term_ended(&mut self, reason: StopReason) {
         let Some(term) = &self.term else { return };
-        // The first end of the term sets the reason.
+        // If the term ended earlier, the first reason counts.
         let reason = term.end(reason);
         self.log(None, Notice::of_end(&reason));
         self.fencing_token = None;
@@ -372,7 +377,7 @@ impl ElectorState {
         self.shared.subscriptions.stopped(reason);
     }
 
-    /// Ends the elector: its term ends, and every waiter gets an answer.
+    /// Ends the elector: its term, its observers and its probe. Later work is ignored.
     pub(crate) fn end(&mut self) {
         let panicked = mem::replace(&mut self.at_work, true) || std::thread::panicking();
         if let Some(term) = self.term.take() {

@@ -22,9 +22,9 @@ use crate::util::sync::{Arc, Instant, Mutex, thread};
 /// The stack size of the thread. The deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
 
-/// The elector's handle to the watch. Dropping it ends the thread, without waiting for it.
+/// The elector's handle to a watch thread. Dropping the handle ends the thread, but does not wait for the end.
 pub(crate) struct Watcher {
-    /// Dropping the sender ends the thread. A message makes the next watch start with the current state.
+    /// Dropping the sender ends the thread. A message makes the next watch start with the current state of the record.
     wake: Option<Sender<()>>,
     current: Arc<Mutex<CancelToken>>,
 }
@@ -65,7 +65,8 @@ impl Watcher {
         Ok(Self { wake: Some(wake), current })
     }
 
-    /// Ends the current watch. The next watch starts with the current state, when the watch plan allows it.
+    /// Ends the current watch. The next watch starts with the current state of the record, after the watch plan's
+    /// pause.
     pub(crate) fn restart(&self) {
         if let Some(wake) = &self.wake {
             let _ = wake.try_send(());
@@ -73,7 +74,7 @@ impl Watcher {
         self.cancel_current();
     }
 
-    /// Cancels outside the lock, because the hooks belong to the store, and a hook may wait for the thread.
+    /// Cancels the current watch outside the lock, because a hook of the store may wait for the watch thread.
     fn cancel_current(&self) {
         let current = self.current.lock().clone();
         current.cancel();
@@ -81,7 +82,7 @@ impl Watcher {
 }
 
 impl Drop for WatchThread {
-    /// A panic in a store also ends the watch.
+    /// Reports the loss of the watch if the store panicked.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.link.tell(Command::WatchLost(self.side));
@@ -91,7 +92,8 @@ impl Drop for WatchThread {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // In this order, so that a watch that starts at the same time sees the dropped sender or the cancellation.
+        // The sender is dropped first. A watch that starts now then detects either the dropped sender or the
+        // cancellation.
         self.wake = None;
         self.cancel_current();
     }
@@ -107,13 +109,13 @@ impl WatchThread {
             }
             let stop = CancelToken::new();
             *self.current.lock() = stop.clone();
-            // A message since the wait canceled the previous watch.
+            // A restart after the pause canceled only the previous watch, so its message must be read now.
             if !self.pause(Duration::ZERO) {
                 return;
             }
             let ended = self.watch(&stop);
             let Ended { pause: next, notice } = self.plan.ended(clock::now(), ended.as_ref().copied());
-            // Polling starts at once, and ends when the next watch opens, even if there is no pause.
+            // Reported even without a pause, so that the elector polls until the next watch opens.
             self.link.tell(Command::WatchLost(self.side));
             let Some(next) = next else { return };
             if let Some(notice) = notice {
@@ -123,7 +125,7 @@ impl WatchThread {
         }
     }
 
-    /// Waits for `pause`. Returns `false` if the elector is gone.
+    /// Waits for `pause`. Returns `false` if the elector has ended.
     fn pause(&mut self, pause: Duration) -> bool {
         let began = Instant::now();
         loop {
@@ -149,7 +151,8 @@ impl WatchThread {
             let tell = |change| {
                 let (taken, is_taken) = channel::bounded(1);
                 link.tell(Command::Watched { side, received_at, change, taken });
-                // Another thread may have taken the event: an elector that has ended drops its events.
+                // Any thread of the elector may take the event. An elector that has ended drops the event without an
+                // answer.
                 if let Ok(Some(cancellation)) = is_taken.recv() {
                     cancellation.carry_out(Duration::MAX);
                 }
@@ -160,7 +163,7 @@ impl WatchThread {
                 WatchEvent::Bookmark(cursor) => plan.bookmark(cursor),
                 WatchEvent::Opened => {}
             }
-            // After the change, because a logger may hang.
+            // Logged after the event was sent, because a logger may hang.
             if let Some(notice) = notice {
                 notice.log(fields);
             }

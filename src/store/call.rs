@@ -25,7 +25,7 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// Creates a call whose timeout starts now.
+    /// Creates the context of a call whose timeout starts now.
     pub fn new(timeout: Duration, cancel: CancelToken) -> Self {
         Self { timeout, began: Instant::now(), cancel }
     }
@@ -37,8 +37,8 @@ impl CallContext {
 
     /// Returns the token that cancels the call.
     ///
-    /// A cancelled call returns soon, with [`Interrupted`](crate::StoreErrorKind::Interrupted) if there is no answer
-    /// yet.
+    /// A cancelled call returns soon. If no answer has arrived, the call returns
+    /// [`Interrupted`](crate::StoreErrorKind::Interrupted).
     pub fn cancel(&self) -> &CancelToken {
         &self.cancel
     }

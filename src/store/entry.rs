@@ -1,11 +1,11 @@
-//! The record of an elector: a store and a key.
+//! The location of an elector's record: a store and a key.
 
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
 
-/// One record: a store and a key.
+/// The location of one record: a store and a key.
 #[derive(Clone)]
 pub(crate) struct Entry {
     store: Arc<dyn Store>,
@@ -31,7 +31,7 @@ impl Entry {
 
     /// Replaces the record.
     ///
-    /// Returns an error if the answer does not raise the version; the term then expires.
+    /// Returns an error if the version in the store's answer is not above the version of `base`.
     pub(crate) fn update(
         &self,
         base: &VersionedRecord,
@@ -43,7 +43,7 @@ impl Entry {
 
     /// Watches this key.
     ///
-    /// Ignores events of other keys, and ends the watch at a version that is out of range.
+    /// Ignores events of other keys. Cancels the watch if an event has a version that is out of range.
     pub(crate) fn watch(
         &self,
         from: Option<&Cursor>,
@@ -82,9 +82,10 @@ impl Entry {
         self.store.describe(&self.key)
     }
 
-    /// Checks the version of an answer.
+    /// Returns an error unless the version is above `above` and at most [`MAX_VERSION`].
     ///
-    /// Version 0 means that there is no record. A version above the limit does not fit a signed 64-bit column.
+    /// Version 0 means that no record exists. A version above [`MAX_VERSION`] does not fit a signed 64-bit database
+    /// column.
     fn checked(&self, observed: VersionedRecord, above: u64) -> Result<VersionedRecord, StoreError> {
         match observed.version {
             version if version > above && version <= MAX_VERSION => Ok(observed),
@@ -107,7 +108,7 @@ mod tests {
     use crate::store::record::StoreData;
     use crate::util::config_error::ConfigError;
 
-    /// A store that gives every record this version.
+    /// A store that returns this version for every record.
     struct AtVersion(u64);
 
     fn observed(version: u64) -> VersionedRecord {

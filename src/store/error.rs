@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The error of a [`Store`](crate::Store).
+/// An error that a [`Store`](crate::Store) returns.
 ///
 /// # Examples
 ///
@@ -37,17 +37,19 @@ pub struct StoreError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The record has changed since its base was observed, or is gone.
+    /// The record is gone, or differs from the `base` of the update.
     ///
-    /// The write may still have been applied. An API server also returns a conflict for its own write if the server has
-    /// sent that write to etcd twice.
+    /// The write may still have been applied. If an API server sends one write to etcd twice, the second attempt
+    /// conflicts with the first.
     Conflict,
-    /// The record to create exists, possibly from this same write.
+    /// The record to create already exists.
+    ///
+    /// An earlier attempt of the same write may have created the record.
     AlreadyExists,
     /// The write conflicts with the stored record, was not applied, and never will be.
     ///
-    /// The record to create exists, or the record to replace has changed. Only a store that is certain returns this
-    /// kind.
+    /// The record to create exists, or the record to replace has changed. A store returns `NotApplied` only if the
+    /// store is certain.
     NotApplied,
     /// The caller is authenticated but not authorized.
     Forbidden,
@@ -97,7 +99,7 @@ impl StoreErrorKind {
         (Self::Unavailable, "unavailable"),
     ];
 
-    /// Returns `true` if another write came first. The store then works.
+    /// Returns `true` if another write came first, which shows that the store works.
     pub(crate) const fn is_beaten(self) -> bool {
         matches!(self, Self::Conflict | Self::AlreadyExists | Self::NotApplied)
     }
@@ -116,7 +118,9 @@ impl StoreError {
         Self { kind, message: message.into(), retry_after: None, source: None }
     }
 
-    /// Sets the pause that the store has asked for.
+    /// Sets the pause before the next attempt that the store has requested.
+    ///
+    /// Defaults to no pause.
     #[must_use]
     pub fn with_retry_after(mut self, retry_after: Option<Duration>) -> Self {
         self.retry_after = retry_after;
@@ -124,6 +128,8 @@ impl StoreError {
     }
 
     /// Sets the underlying error.
+    ///
+    /// Defaults to no underlying error.
     #[must_use]
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
@@ -135,14 +141,14 @@ impl StoreError {
         self.kind
     }
 
-    /// Returns the pause that the store has asked for.
+    /// Returns the pause before the next attempt that the store has requested.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Returns `true` if waiting may help.
+    /// Returns `true` if a later attempt may succeed.
     ///
-    /// If not, a person must grant, create or correct something.
+    /// If the result is `false`, a person must first grant, create or correct something.
     pub fn is_transient(&self) -> bool {
         use StoreErrorKind::*;
         !matches!(self.kind, Forbidden | Unauthorized | NotFound | Untrusted | Rejected)
@@ -168,7 +174,7 @@ mod tests {
     #[test]
     fn each_kind_has_its_name_and_its_class() {
         use StoreErrorKind::*;
-        // The kind, its name in metrics, whether another write came first, and whether waiting may help.
+        // Columns: the kind, its name in metrics, `is_beaten` and `is_transient`.
         for (kind, name, is_beaten, is_transient) in [
             (Conflict, "conflict", true, true),
             (AlreadyExists, "already_exists", true, true),

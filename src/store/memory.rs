@@ -11,16 +11,16 @@ use crate::util::on_drop::OnDrop;
 use crate::util::sync::channel::Sender;
 use crate::util::sync::{Arc, Mutex, channel};
 
-/// The number of changes that are kept for watches.
+/// The maximum number of changes that the store keeps for watches.
 ///
-/// A watch that is further behind must restart from scratch.
+/// A watch that has missed more changes must start again without a cursor.
 const REMEMBERED: usize = 1000;
 
 /// A store in the memory of one process, for tests and for elections among threads.
 ///
-/// The store implements every part of [`Store`] and never fails. Versions grow with every write to any key. A watch
-/// that resumes or is read too late ends with [`StoreErrorKind::Expired`]. Put the store in an `Arc` to share the
-/// store.
+/// The store implements every part of [`Store`] and never fails. Versions grow with every write to any key. If a watch
+/// needs changes that the store no longer keeps, the watch ends with [`StoreErrorKind::Expired`]. Put the store in an
+/// `Arc` to share the store.
 ///
 /// # Examples
 ///
@@ -61,14 +61,14 @@ struct MemoryState {
 struct MemoryChange {
     key: Box<str>,
     version: u64,
-    /// `None` after a deletion.
+    /// The record after the change, or `None` after a deletion.
     observed: Option<VersionedRecord>,
 }
 
 struct MemoryWatch {
-    /// `None` for all keys.
+    /// The watched key. `None` means all keys.
     key: Option<Box<str>>,
-    /// Holds the version before the first change that the watch has not delivered, or nothing.
+    /// A channel for one version: the last one before the changes that the watch has missed.
     behind: Sender<u64>,
 }
 
@@ -78,7 +78,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Deletes the record of `key` like an operator, and returns `true` if there was one.
+    /// Deletes the record of `key`, as an operator can, and returns `true` if a record existed.
     ///
     /// # Examples
     ///
@@ -113,10 +113,11 @@ impl MemoryState {
         observed
     }
 
-    /// Records the last write and wakes the watches of its key.
+    /// Adds the last write to `changes` and wakes the watches of `key`.
     fn note(&mut self, key: &str, observed: Option<VersionedRecord>) {
         for watch in self.watches.values().filter(|watch| watch.key.as_deref().is_none_or(|its| its == key)) {
-            // A full channel holds an earlier version, and the watch then reads this write too.
+            // A full channel contains an earlier version. The watch reads all changes after that version, including
+            // this write.
             let _ = watch.behind.try_send(self.version - 1);
         }
         self.changes.push_back(Arc::new(MemoryChange { key: key.into(), version: self.version, observed }));
@@ -135,7 +136,7 @@ impl MemoryState {
         changes.filter(|change| is_in(scope, &change.key)).map(Arc::new).collect()
     }
 
-    /// Returns the changes after the write with that version.
+    /// Returns the changes in `scope` after `version`.
     fn after(&self, version: u64, scope: WatchScope<'_>) -> Result<Vec<Arc<MemoryChange>>, StoreError> {
         if !(self.forgotten..=self.version).contains(&version) {
             let message = format!("cannot watch from version {version}: the later changes are no longer kept");
@@ -166,7 +167,7 @@ impl Store for MemoryStore {
             let message = format!("cannot create {}: the record exists", self.describe(key));
             return Err(StoreError::new(StoreErrorKind::NotApplied, message));
         }
-        // Unique across stores, so that a record of another store is recognized as another one.
+        // The uid is unique across stores, so that an elector can distinguish the records of two stores.
         let uid = Some(format!("{:016x}-{}", fastrand::u64(..), state.version + 1));
         Ok(state.write(key, LeaderElectionRecord { uid, ..record.clone() }))
     }
@@ -180,7 +181,8 @@ impl Store for MemoryStore {
     ) -> Result<VersionedRecord, StoreError> {
         let mut state = self.state.lock();
         let current = state.records.get(key);
-        // The version alone would be sufficient here, because deletions and writes to other keys also raise it.
+        // Comparing only the version would be sufficient, because each deletion and each write to any key raises the
+        // version.
         let stands = current.is_some_and(|it| it.version == base.version && it.record == base.record);
         if !stands {
             let message = format!("cannot update {}: the version is no longer {}", self.describe(key), base.version);
@@ -230,11 +232,11 @@ impl Store for MemoryStore {
             }
             check()?;
             on_event(WatchEvent::Bookmark(Cursor::new(version)));
-            // The sender lives as long as the watch is registered.
+            // `recv` cannot fail, because the registered watch owns a sender.
             let delivered = woken.recv().unwrap_or(0);
             check()?;
             let state = self.state.lock();
-            // A later wake-up is about changes that are read here.
+            // A newer wake-up is not needed, because the next line also reads its changes.
             let _ = woken.try_recv();
             changes = state.after(delivered, scope)?;
             version = state.version;
@@ -288,7 +290,7 @@ mod tests {
         assert!(store.state.lock().watches.is_empty());
     }
 
-    /// The key of the watch is written after many writes to another key, more than are kept.
+    /// Writes another key more often than the store keeps changes, and then the watched key.
     #[test]
     fn a_watch_that_has_missed_nothing_does_not_expire() {
         let store = MemoryStore::new();

@@ -21,7 +21,7 @@ use crate::util::config_error::ConfigError;
 
 /// The highest version that a store may use.
 ///
-/// Fencing tokens are versions and must fit a signed 64-bit column.
+/// Fencing tokens are versions and must fit a signed 64-bit database column.
 pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 
 /// A table of records by key, with linearizable compare-and-swap.
@@ -34,16 +34,16 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 ///
 /// An elector calls [`get`](Store::get), [`create`](Store::create) and [`update`](Store::update) from its own thread,
 /// one at a time. The elector calls [`watch`](Store::watch) from a second thread. Every key has passed
-/// [`check_key`](Store::check_key); for other keys the behavior is up to the store.
+/// [`check_key`](Store::check_key); for other keys, a store may behave in any way.
 ///
 /// Each call must return within its [timeout](CallContext::remaining), apart from scheduling delays. A call that blocks
-/// longer delays the report of a lost term, but does not prolong the term.
+/// longer delays the report of a lost term, but does not extend the term.
 ///
-/// A cancelled call must return soon, with [`StoreErrorKind::Interrupted`] if there is no answer yet. Cancelling must
-/// not affect other calls. A store that cannot cancel calls must document that, because a release then waits for the
-/// call before it.
+/// A cancelled call must return soon. If no answer has arrived, the call returns [`StoreErrorKind::Interrupted`].
+/// Cancelling must not affect other calls. A store that cannot cancel calls must document this limit, because a release
+/// then waits for the previous call.
 ///
-/// A panic in a request ends the elector, and its term ends with
+/// A panic in a request ends the elector. The elector's term ends with
 /// [`StopReason::ElectorPanicked`](crate::StopReason::ElectorPanicked). A panic in a watch ends the watch, and the
 /// elector then polls the key.
 ///
@@ -61,7 +61,8 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// - `Ok` from a write means that the write was applied. An error leaves the write in doubt, except
 ///   [`StoreErrorKind::NotApplied`].
 /// - If a store can lose history, `update` also compares the whole record of `base` with the stored record, because
-///   versions may repeat. Examples are a restored backup, and a promoted replica without the last writes.
+///   versions may repeat. Examples of lost history are a restored backup, and a promoted replica without the last
+///   writes.
 /// - A read returns exactly what was written, including all digits of the times. An elector treats a changed record as
 ///   a record of another candidate.
 ///
@@ -120,11 +121,11 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 pub trait Store: Send + Sync + 'static {
-    /// Returns the record of `key`, or `None` if the store reports that there is none.
+    /// Returns the record of `key`, or `None` if the store reports that no record exists.
     ///
     /// # Errors
     ///
-    /// Returns the error that kept the store from answering. A store must not return `None` instead.
+    /// Returns the error that prevented an answer. After such an error, a store must not return `None`.
     fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError>;
 
     /// Creates the record of `key` and returns the stored record.
@@ -142,7 +143,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Replaces the record if it is unchanged since `base`, and returns the stored record.
     ///
-    /// `base` came from the same store and key.
+    /// The same store has returned `base` for the same key.
     ///
     /// # Errors
     ///
@@ -162,9 +163,9 @@ pub trait Store: Send + Sync + 'static {
     /// later change can be missed. The method returns `Ok` if the store ends the watch normally, and returns soon after
     /// `cancel`.
     ///
-    /// Events may arrive late, repeatedly and out of order. Safety does not depend on events; only the delay until a
-    /// change is noticed does. `on_event` may block for a moment. Meanwhile, the store must not hold a lock that its
-    /// requests need.
+    /// Events may arrive late, repeatedly and out of order. Safety does not depend on events. A late or lost event only
+    /// delays the elector's reaction to a change. While `on_event` runs, the store must not hold a lock that its
+    /// requests need, because `on_event` may block for a moment.
     ///
     /// A store without watches keeps this default implementation, and electors poll that store.
     ///
@@ -198,7 +199,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the location of the records for logs, or `None` by default.
     ///
     /// An example is `https://10.96.0.1:443 (service account of this pod)`. The text must not contain a secret. An
-    /// elector logs the location when it starts, so that two candidates in different places can be found.
+    /// elector logs the location when it starts. The log shows whether two candidates use different places.
     fn location(&self) -> Option<String> {
         None
     }

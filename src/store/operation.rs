@@ -25,7 +25,7 @@ pub enum StoreOperation {
 impl StoreOperation {
     pub(crate) const ALL: [Self; 3] = [Self::Get, Self::Create, Self::Update];
 
-    /// Returns the verb of this operation in permissions.
+    /// Returns the name of this operation, which is also its verb in RBAC rules.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Get => "get",

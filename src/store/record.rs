@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The record of a lease: five fields of a [`LeaseSpec`], and the `uid` of the object.
 ///
-/// Two records are equal if all six fields are equal. Equality is the protocol's definition of an unchanged record.
-/// Everything else in an object is metadata.
+/// Two records are equal if all six fields are equal. Equality is the protocol's definition of an unchanged record. The
+/// protocol ignores all other content of the object.
 ///
 /// [`LeaseSpec`]: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/
 ///
@@ -25,11 +25,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct LeaderElectionRecord {
     /// The `metadata.uid` of the object.
     ///
-    /// The `uid` distinguishes an object from a later object of the same name.
+    /// The `uid` distinguishes the object from a later object with the same name.
     pub uid: Option<String>,
     /// The identity of the holder. Empty or absent if there is no holder.
     pub holder_identity: Option<String>,
-    /// The seconds that a standby waits after a change of the record before a takeover.
+    /// The seconds without a change of the record after which a standby may take over.
     pub lease_duration_seconds: Option<i32>,
     /// The time of the acquisition, by the holder's wall clock.
     pub acquire_time: Option<MicroTime>,
@@ -41,7 +41,7 @@ pub struct LeaderElectionRecord {
 
 /// A time in the format of the Kubernetes API: RFC 3339 with six fraction digits and `Z`.
 ///
-/// The type keeps the text of the store. Times in a record are for people. The protocol only checks whether a time has
+/// The type keeps the text of the store. People read the times in a record. The protocol only checks whether a time has
 /// changed, so a malformed time cannot cause an error.
 ///
 /// # Examples
@@ -81,7 +81,7 @@ pub struct VersionedRecord {
 
 /// Data that a [`Store`](crate::Store) attaches to an observation and needs for an update.
 ///
-/// An example is the fields and labels of other clients on the object, which an update must keep. Only the store that
+/// An example is the observed object, whose labels and fields of other clients an update must keep. Only the store that
 /// created the data reads the data.
 ///
 /// # Examples
@@ -104,7 +104,7 @@ impl LeaderElectionRecord {
 
     /// Returns the time that a standby waits before a takeover.
     ///
-    /// The time is the published duration, or `otherwise` if that is absent or not positive.
+    /// The time is `lease_duration_seconds`, or `otherwise` if the field is absent or not positive.
     pub(crate) fn lease_duration_or(&self, otherwise: Duration) -> Duration {
         match self.lease_duration_seconds.map(u64::try_from) {
             Some(Ok(seconds)) if seconds > 0 => Duration::from_secs(seconds),
@@ -128,7 +128,7 @@ impl MicroTime {
     /// The last microsecond that RFC 3339 can express, at the end of the year 9999.
     pub(crate) const LAST: u64 = 253_402_300_799_999_999;
 
-    /// Returns the time `micros` microseconds after 1970, at most the end of the year 9999.
+    /// Returns the time `micros` microseconds after the start of 1970, at most the end of 9999.
     pub fn from_unix_micros(micros: u64) -> Self {
         let time = UNIX_EPOCH + Duration::from_micros(micros.min(Self::LAST));
         Self(humantime::format_rfc3339_micros(time).to_string().into())
@@ -146,7 +146,9 @@ impl MicroTime {
 }
 
 impl From<SystemTime> for MicroTime {
-    /// Converts a system time; a time before 1970, of a clock that was never set, becomes 1970.
+    /// Converts a system time.
+    ///
+    /// A time before 1970, from a clock that was never set, becomes the start of 1970.
     fn from(time: SystemTime) -> Self {
         Self::from_unix_micros(unix_micros(time))
     }
@@ -194,7 +196,7 @@ impl fmt::Debug for StoreData {
     }
 }
 
-/// Returns the microseconds since 1970, or zero before 1970.
+/// Returns the microseconds since the start of 1970, or zero for an earlier time.
 pub(crate) fn unix_micros(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(MicroTime::LAST)

@@ -69,8 +69,8 @@ pub enum WatchEvent {
 
 /// A position from which a later watch of the same scope can resume.
 ///
-/// Only the store that created a cursor reads its value. In some stores, the value is not the version that was reported
-/// last.
+/// Only the store that created a cursor reads its value. In some stores, the value differs from the last reported
+/// version.
 ///
 /// # Examples
 ///

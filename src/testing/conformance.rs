@@ -77,7 +77,7 @@ use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
 use crate::util::sync::channel::{Receiver, unbounded};
 
-/// Enough time for every expected event on a slow and busy machine.
+/// A time within which every expected event happens, even on a slow and busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
 /// A store under test, and the keys that a check may use.
@@ -122,7 +122,7 @@ const ALL: [Check; 16] = [
 
 /// Runs all checks on a store.
 ///
-/// `table` is called once per check, with a key. Neither the key nor keys that start with it may exist.
+/// `table` is called once per check, with a key. The store must contain no key that starts with the given key.
 ///
 /// # Panics
 ///
@@ -139,11 +139,11 @@ pub fn check(table: impl Fn(&str) -> Table) {
     assert!(failed.is_empty(), "{} of {} checks failed:\n{}", failed.len(), ALL.len(), failed.join("\n"));
 }
 
-/// Runs the check of this name.
+/// Runs the check `name`.
 ///
 /// # Panics
 ///
-/// Panics if the check fails, or if there is no check of this name.
+/// Panics if the check fails, or if no check has this name.
 ///
 /// # Examples
 ///
@@ -165,7 +165,7 @@ pub fn check_one(name: &str, table: &Table) {
 impl Table {
     /// Creates a table of the records of `store` whose keys start with `key`.
     ///
-    /// `delete` deletes a record behind the store's back, as an operator would.
+    /// `delete` deletes a record as an operator would, without the knowledge of an elector.
     pub fn new(store: impl Store, key: impl Into<String>, delete: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { store: Arc::new(store), key: key.into(), delete: Box::new(delete), delivers_every_change: false }
     }
@@ -260,7 +260,7 @@ fn held_by(identity: &str) -> LeaderElectionRecord {
     }
 }
 
-/// Returns the next event about a record: key, record and version.
+/// Returns the key, record and version of the next event about a record. A deletion has no record.
 fn next(events: &Receiver<WatchEvent>) -> (String, Option<VersionedRecord>, u64) {
     loop {
         match events.recv_timeout(SOON).expect("an event") {
@@ -282,7 +282,7 @@ fn cursor(events: &Receiver<WatchEvent>) -> Cursor {
     }
 }
 
-/// Asserts that no record was created or replaced, and that the store may know that.
+/// Asserts that `result` is an error of the kind `or` or `NotApplied`. Both kinds mean that nothing was written.
 fn assert_beaten(result: Result<VersionedRecord, StoreError>, or: StoreErrorKind, why: &str) {
     let kind = result.expect_err(why).kind();
     assert!(kind == or || kind == StoreErrorKind::NotApplied, "{why}: {kind:?}");
@@ -301,7 +301,7 @@ fn written_record_is_read(table: &Table) {
     assert_eq!(table.get(&table.key).expect("a record").record, written.record);
 }
 
-/// Records that an election may write: identities come from users, and clocks may be wrong.
+/// Checks unusual records, because users choose identities and clocks may be wrong.
 fn any_record_round_trips(table: &Table) {
     let long = "é".repeat(500);
     let times = [0, 1, 253_402_300_799_999_999].map(|micros| Some(MicroTime::from_unix_micros(micros)));
@@ -437,7 +437,7 @@ fn watch_delivers_existing_and_later_changes(table: &Table) {
         let second = table.update(&first, &held_by("c")).expect("an update");
         let (key, record, version) = next(events);
         assert_eq!((key, version), (table.key.clone(), second.version));
-        // A delivered record is a valid base of an update, like a read one.
+        // A record from a watch is a valid base of an update, like a record from a read.
         let third = table.update(&record.expect("a record"), &held_by("d")).expect("an update");
         assert_eq!(next(events).2, third.version);
         table.delete();
@@ -459,7 +459,7 @@ fn watch_resumes_after_its_cursor(table: &Table) {
     let again = table.watching(scope, Some(&from), |events| {
         match table.delivers_every_change {
             true => assert_eq!([next(events).2, next(events).2], [second.version, third.version]),
-            // A change between two others may be skipped.
+            // A watch that compares snapshots may skip the second record.
             false => while next(events).2 < third.version {},
         }
         cursor(events)

@@ -3,10 +3,10 @@
 //! [`ApiServer`] injects faults. [`conformance`] checks a store.
 //!
 //! [`ApiServer`] shows how code behaves when the cluster does not work: responses that are lost after the write was
-//! applied, servers that hang, watches without events, an etcd that was restored from a backup. It serves HTTP (and
-//! TLS) on a port of the loopback interface, so the code under test runs exactly as in a cluster. It needs no async
-//! runtime, container or privileges, starts in less than a millisecond (without TLS), and stops all of its threads
-//! when dropped.
+//! applied, servers that hang, watches without events, an etcd that was restored from a backup. The server serves HTTP
+//! (and TLS) on a port of the loopback interface, so the code under test runs exactly as in a cluster. The server needs
+//! no async runtime, container or privileges. Without TLS, the server starts in less than a millisecond. The drop of
+//! the server stops all of its threads.
 //!
 //! ```
 //! use leasehold::testing::{ApiServer, Fault, Resource, Verb, json};
@@ -38,8 +38,8 @@
 //!
 //! Not supported: discovery, `labelSelector`, `dryRun`, paging, all forms of PATCH, `managedFields`, finalizers, owner
 //! references and garbage collection, protobuf, custom resources. PATCH returns 405; `labelSelector`, `dryRun` and
-//! `continue` return 400 instead of being ignored. GET and LIST always return the newest state, whatever
-//! `resourceVersion` they name. To edit an object as an operator would, use [`ApiServer::edit`].
+//! `continue` return 400 instead of being ignored. GET and LIST always return the newest state, even if the request
+//! names an older `resourceVersion`. To edit an object as an operator would, use [`ApiServer::edit`].
 
 pub mod conformance;
 #[cfg(feature = "testing")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The largest number of doublings, which turns a pause of one nanosecond into two seconds.
 const MOST_DOUBLINGS: u32 = 31;
 
-/// Pauses that double, from a first one to a longest one. Callers add jitter.
+/// Pauses that double from a first pause up to a longest pause. Callers add jitter.
 #[derive(Debug, Clone, Default)]
 pub struct Backoff {
     doublings: u32,
@@ -19,12 +19,12 @@ impl Backoff {
         pause
     }
 
-    /// Makes the next pause the first one again.
+    /// Restarts with the first pause.
     pub fn reset(&mut self) {
         self.doublings = 0;
     }
 
-    /// Returns `true` if the next pause is the first one.
+    /// Returns `true` if the next pause is the first pause.
     pub fn is_reset(&self) -> bool {
         self.doublings == 0
     }

@@ -35,7 +35,9 @@ struct CancelState {
     hooks: VecDeque<Slot>,
 }
 
-/// A hook until the hook has run or is unregistered. A hook runs under this lock, so unregistering waits for a running hook.
+/// A registered hook, or `None` after the hook has run or was unregistered.
+///
+/// A hook runs under this lock, so unregistering waits for a running hook.
 type Slot = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
 /// Keeps a hook registered.

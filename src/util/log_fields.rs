@@ -1,6 +1,6 @@
 //! The start and the fields of every log line about an election.
 
-/// The targets of log lines. They do not change when a module moves, so filters can name them.
+/// The targets of log lines. A target stays the same when a module moves, so that log filters keep working.
 pub(crate) const ELECTION: &str = "leasehold::election";
 #[cfg(feature = "_tls")]
 pub(crate) const CLIENT: &str = "leasehold::client";
@@ -35,9 +35,10 @@ impl LogFields {
     }
 }
 
-/// Logs a line at `$level` with these fields. The text begins with the values of the fields `lease` and `identity`.
+/// Logs a line at `$level` with the fields `$fields`. The text begins with the values of the fields `lease` and
+/// `identity`.
 ///
-/// The text is escaped here and nowhere before, because a record and an identity may contain invisible characters.
+/// Only this macro escapes the text, in which a record or an identity may contain invisible characters.
 macro_rules! log_with {
     ($level:expr, $fields:expr $(, $key:ident = $value:expr)*; $($message:tt)+) => {{
         let fields: &$crate::util::log_fields::LogFields = &$fields;

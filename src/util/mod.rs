@@ -1,6 +1,6 @@
 //! Helpers: clock, locks, cancellation, panics and text for logs.
 //!
-//! They do not depend on elections, stores or networks.
+//! The helpers do not depend on elections, stores or networks.
 
 pub mod backoff;
 pub(crate) mod cancel;

@@ -24,8 +24,9 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), ConfigError> {
     )
 }
 
-/// Checks the key of a label or an annotation: an optional prefix, which is a DNS-1123 subdomain and a slash, and a name of at
-/// most 63 characters.
+/// Checks the key of a label or an annotation.
+///
+/// A key is an optional prefix and a name of at most 63 characters. A prefix is a DNS-1123 subdomain and a slash.
 ///
 /// Source: the documentation of Kubernetes, 'Labels and Selectors', 'Syntax and character set'.
 pub(crate) fn check_qualified_name(field: &'static str, key: &str) -> Result<(), ConfigError> {

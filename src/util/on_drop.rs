@@ -1,6 +1,6 @@
-//! A guard that runs a closure.
+//! A value that runs a closure on drop.
 
-/// Calls its closure when it is dropped.
+/// Calls the closure when the value is dropped.
 pub(crate) struct OnDrop<F: Fn()>(pub(crate) F);
 
 impl<F: Fn()> Drop for OnDrop<F> {

@@ -14,9 +14,9 @@ impl<T: Display> Display for OneLine<T> {
     }
 }
 
-/// Returns `false` for control characters, and for characters that hide or reorder others.
+/// Returns `true` if `one` is visible and neither hides nor reorders other characters.
 ///
-/// Only a quotation escapes quotes and backslashes.
+/// Quotes and backslashes count as visible, because only quoted text must escape them.
 pub fn is_seen(one: char) -> bool {
     matches!(one, '\\' | '\'' | '"') || one.escape_debug().len() == 1
 }

@@ -8,7 +8,7 @@ pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
         Ok(value) => Some(value),
         Err(payload) => {
             if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                // Dropping the payload panicked. Its own payload could panic again, without end.
+                // The drop of the payload panicked. The drop of the new payload could panic again, without end.
                 std::mem::forget(another);
             }
             None
@@ -16,7 +16,7 @@ pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Logs a line by the macro `log::$macro`. A panic of the logger ends here.
+/// Logs a line by the macro `log::$macro`, and catches a panic of the logger.
 macro_rules! log_line {
     ($macro:ident, $($line:tt)+) => {{
         let _ = $crate::util::panics::caught(|| log::$macro!($($line)+));

@@ -1,7 +1,7 @@
-//! Atomics, locks, channels, threads and their clock.
+//! Atomics, locks, channels, threads and `Instant`.
 //!
-//! All code imports them from here, so that the model checkers in `tests/threads/loom` and `tests/threads/shuttle` can replace
-//! them.
+//! All code imports these items from this module. The model checkers in `tests/threads/loom` and
+//! `tests/threads/shuttle` replace the items.
 
 pub(crate) use crossbeam_channel as channel;
 pub(crate) use parking_lot::Mutex;

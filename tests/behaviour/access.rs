@@ -1,4 +1,4 @@
-//! Users, their passwords and rights, sockets and certificates, on real servers.
+//! Tests of users, passwords, rights, sockets and certificates on real servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,9 @@ fn login_that_etcd_refuses_is_reported_without_the_password() {
     ]);
 }
 
-/// The first of the stores has a wrong password.
+/// Asserts that each store refuses the login with the expected error.
+///
+/// The first store has a wrong password.
 fn logins_are_refused<const N: usize>(stores: [(Box<dyn Store>, StoreErrorKind); N]) {
     for (store, expected) in &stores {
         let error = store.get("jobs", &call()).expect_err("a refusal");
@@ -109,7 +111,9 @@ fn logins_are_refused<const N: usize>(stores: [(Box<dyn Store>, StoreErrorKind);
     }
 }
 
-/// A source of the current password. After each change it returns the old password once.
+/// A source of the current password.
+///
+/// After a change, the source returns the old password once more.
 #[derive(Clone)]
 struct Source(Arc<Mutex<Vec<String>>>);
 
@@ -128,13 +132,15 @@ impl Source {
     }
 }
 
-/// Changes the password twice with `change`, which also ends all sessions.
+/// Asserts that a term survives two changes of the password.
+///
+/// `change` also ends all sessions.
 fn term_survives_a_change<T: Store>(source: &Source, store: impl Fn() -> T, change: impl Fn(&str)) {
     let start = |identity: &str| -> LeaderElector { builder(identity).start_on(store()).expect("an elector") };
     let (leader, standby, reader) = (start("a"), start("b"), store());
     let guard = leader.block_until_leader().expect("a term");
     let campaign = standby.campaign().expect("a campaign");
-    // The session of the reader ends with the others.
+    // The change also ends the reader's session, so a read may fail at first.
     let record = || at_last("a record", || reader.get("jobs", &call())).expect("a record");
     for password in ["password-of-later-2", "password-of-later-3"] {
         change(password);
@@ -162,7 +168,7 @@ fn changed_password_costs_no_term<S: Elects>() {
     });
 }
 
-/// With its password etcd revokes the tokens of a user.
+/// etcd revokes the tokens of a user when the user's password changes.
 #[test]
 fn password_changed_in_etcd_costs_no_term() {
     let Some(etcd) = Etcd::start(1, &[]) else { return };
@@ -203,7 +209,7 @@ fn server_in_tls_is_verified_unless_the_url_forbids_it<S: Elects>() {
     for tls in [named(&others), trusting(&ours), TlsConfig::new()] {
         assert_eq!(read(&verified, Some(tls)), Err(StoreErrorKind::Untrusted));
     }
-    // A connection carries many statements.
+    // The electors send many statements on each connection.
     let store = || S::store_with(&verified, Some(named(&ours)), None);
     let version = || store().get("jobs", &call()).expect("an answer").expect("a record").version;
     let electors = ["a", "b"].map(|identity| builder(identity).start_on(store()).expect("an elector"));

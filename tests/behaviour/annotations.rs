@@ -1,4 +1,4 @@
-//! Elections on ConfigMaps and Endpoints, on both servers: what is special about a record in an annotation.
+//! Elections on ConfigMaps and Endpoints, with the record in an annotation, on both servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ on_both_servers! {
     labels_annotations_and_owners_are_put_on_every_kind,
 }
 
-/// An object of a test's own, of one kind.
+/// An object of one kind for one test.
 struct Object<'a> {
     cluster: &'a Cluster,
     kind: Kind,
@@ -61,7 +61,7 @@ impl<'a> Object<'a> {
         request(&self.cluster.client("admin"), method, &path, body).expect("an answer")
     }
 
-    /// Made by hand, with this annotation if there is one, beside what others keep in it.
+    /// Creates the object with other content, and with `annotation` as its record, if given.
     fn create(&self, annotation: Option<&str>) -> Value {
         let (kind, more) = match self.kind {
             Kind::Lease => unreachable!("a Lease holds no record in an annotation"),
@@ -93,7 +93,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// What of an object is none of ours.
+/// Returns the parts of the object that the library does not own.
 fn others(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().expect("metadata");
     metadata.retain(|name, _| !["resourceVersion", "managedFields"].contains(&name.as_str()));
@@ -142,7 +142,7 @@ fn object_without_a_holder_is_updated(cluster: &Cluster) {
         for mut object in Object::of_each_kind(cluster) {
             object.name = format!("{}-{number}", object.name);
             let uid = object.create(annotation)["metadata"]["uid"].clone();
-            // A request may take as long as the renew deadline.
+            // A request may take as long as the renew deadline, so a busy machine does not fail the test.
             let builder = object.builder("a").lease_duration(2 * SOON).renew_deadline(SOON);
             let elector = builder.start_on(object.store("admin")).expect("an elector");
             let guard = elector.try_acquire().expect("an answer").expect("a term");
@@ -153,7 +153,9 @@ fn object_without_a_holder_is_updated(cluster: &Cluster) {
     }
 }
 
-/// Its times are local, and its duration is a text: 0.5 s round up to one.
+/// A record of Python's client has local times, and its duration is a text.
+///
+/// The duration of 0.5 s is rounded up to one second.
 fn a_record_of_python_is_waited_out(cluster: &Cluster) {
     let python = r#"{"holderIdentity": "py1", "leaseDurationSeconds": "0.5", "acquireTime": "2026-11-21 11:07:56.574492", "renewTime": "2026-11-21 11:07:57"}"#;
     for object in Object::of_each_kind(cluster) {
@@ -181,7 +183,7 @@ fn invalid_record_is_never_overwritten(cluster: &Cluster) {
             let waited = elector.block_until_leader_timeout(Duration::from_secs(1)).expect_err("what it waits for");
             assert!(waited.to_string().contains(KEY), "{waited}");
             assert_eq!(object.get()["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
-            // What is written by compare-and-swap is not written over it either.
+            // The store must neither read nor overwrite an annotation that is not a record.
             let store = object.store("admin");
             let call = CallContext::new(SOON, CancelToken::new());
             let error = store.get(&object.name, &call).expect_err("it is no record");

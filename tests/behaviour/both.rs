@@ -1,4 +1,4 @@
-//! Electors on two kinds of objects at once, on both servers, beside those on either of them alone.
+//! Electors on two kinds of objects at once, beside electors on one kind, on both servers.
 
 use leasehold::kubernetes::Method;
 use leasehold::{LeaderElector, OwnerReference, ResourceLock, StopReason};
@@ -17,10 +17,10 @@ on_both_servers! {
     labels_owners_and_events_are_of_every_kind_that_a_lock_names,
 }
 
-/// The two objects that one candidate of a test elects on.
+/// The pairs of kinds on which one candidate elects at once.
 const PAIRS: [[Kind; 2]; 2] = [[Kind::ConfigMap, Kind::Lease], [Kind::Endpoints, Kind::Lease]];
 
-/// Who campaigns for what.
+/// The candidates on two objects, or on one of these objects.
 struct Fleet<'a> {
     cluster: &'a Cluster,
     pair: [Kind; 2],
@@ -47,7 +47,7 @@ impl<'a> Fleet<'a> {
         request(&self.cluster.client("admin"), method, &path, None).expect("the object")
     }
 
-    /// Holder and duration of each record.
+    /// Returns the holder and the duration of each record.
     fn records(&self) -> [(String, i64); 2] {
         self.pair.map(|kind| {
             let record = kind.record(&self.object(kind, Method::Get));
@@ -94,7 +94,7 @@ fn candidates_on_both_and_on_either_alone_exclude_each_other(cluster: &Cluster) 
     }
 }
 
-/// Primary, both, secondary, each beside its neighbour.
+/// Candidates on the primary, on both objects and on the secondary lead one after another.
 fn a_fleet_moves_from_one_to_the_other_without_two_leaders(cluster: &Cluster) {
     for fleet in Fleet::of_each_pair(cluster) {
         let [primary, secondary] = fleet.pair;

@@ -1,4 +1,4 @@
-//! What the client logs of its requests: a line each, what the server warns of, and no secrets, however long they are.
+//! Tests of the client's log: one line per request, server warnings, and no secrets.
 
 #![cfg(unix)]
 
@@ -17,9 +17,11 @@ use log::{Level, LevelFilter};
 use support::SOON;
 use support::logged::{self, Logged};
 
-// ---- what is listened to ----
+// ---- the log of a test ----
 
-/// The records that `run` makes on this thread, where each request is logged.
+/// Returns the lines that `run` logs on this thread, and the result of `run`.
+///
+/// The client logs each request on the thread that sends the request.
 fn heard<T>(run: impl FnOnce() -> T) -> (Vec<Logged>, T) {
     logged::collect(LevelFilter::Trace, |logged| {
         if logged.target.starts_with("leasehold") {
@@ -36,7 +38,9 @@ fn ours(log: &[Logged], level: Level) -> Vec<&str> {
 
 // ---- a server that records ----
 
-/// Takes one connection, gives one of the answers to each request on it, and closes it. Ends with the heads that came.
+/// Accepts one connection, sends one of `answers` to each request, and closes the connection.
+///
+/// The thread returns the heads of the requests.
 fn serve(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -84,7 +88,7 @@ fn client(url: &str) -> Client {
     Client::new(ClientConfig::new(url).expect("a URL").with_token("sesame-in-an-echo")).expect("a client")
 }
 
-/// The line without its milliseconds, of which there is one number.
+/// Returns the line with `_` in place of its number of milliseconds.
 fn untimed(line: &str) -> String {
     let (before, after) = line.split_once(" in ").expect("a time");
     let (number, after) = after.split_once(" ms").expect("milliseconds");
@@ -93,7 +97,7 @@ fn untimed(line: &str) -> String {
     format!("{before} in _ ms{after}")
 }
 
-// ---- what goes on ----
+// ---- credentials ----
 
 #[test]
 fn lasting_credential_rejection_is_logged_at_warn_once() {
@@ -113,7 +117,9 @@ fn lasting_credential_rejection_is_logged_at_warn_once() {
     assert_eq!(server.join().expect("a server").len(), 4);
 }
 
-/// A plugin that is run again after a 401 takes its time. That the program ends meanwhile is no fault of the credentials.
+/// The program ends while the plugin runs again after a 401.
+///
+/// The end of the program is not a failure of the credentials.
 #[test]
 fn credential_run_ended_by_the_program_is_no_failure() {
     let (url, server) = serve(vec![answer("401 Unauthorized", "")]);
@@ -187,7 +193,7 @@ fn a_request_without_an_answer_is_a_line_as_well() {
     server.join().expect("a server");
     let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    // Who closes with something unread resets the connection: whether it was read by then is chance.
+    // A server that closes a connection with unread bytes resets the connection, so the error text varies.
     assert!(lines[0].starts_with("kubernetes: PUT /version: no answer in _ ms: the "), "{lines:?}");
 }
 
@@ -204,7 +210,7 @@ fn a_stream_is_one_line_when_it_opens() {
     assert_eq!(ours(&log, Level::Warn), ["kubernetes: warning from the server: soon gone"]);
 }
 
-// ---- what the server warns of ----
+// ---- warnings of the server ----
 
 #[test]
 fn a_warning_is_logged_once_for_a_client_and_holds_no_secret() {
@@ -250,7 +256,7 @@ fn warnings_without_end_are_cut() {
 
 // ---- secrets ----
 
-/// What the dumps in a log show beside their digits, in one piece.
+/// Returns the text column of the hex dumps in the log, in one piece.
 fn undumped(log: &[Logged]) -> String {
     let rows = log.iter().filter(|said| said.target == "ureq_proto::util");
     rows.filter_map(|row| row.text.get(row.text.len().checked_sub(16)?..)).collect()

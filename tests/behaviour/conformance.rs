@@ -1,5 +1,6 @@
-//! What the API server does, on both servers: the facts that the protocol rests on. What only the in-memory server
-//! passes is a bug in the in-memory server.
+//! Facts about the API server on which the protocol relies, checked on both servers.
+//!
+//! If only the in-memory server passes a test, the in-memory server has a bug.
 
 use std::time::Duration;
 
@@ -283,7 +284,7 @@ fn watch(cluster: &Cluster, user: &str, lease: &str, after: Option<u64>) -> Resu
     )
 }
 
-/// All events of a watch until the server ends it.
+/// Returns all events of a watch until the server ends the watch.
 fn events(mut stream: Stream) -> Vec<(String, u64)> {
     let mut events = Vec::new();
     while let Some(line) = stream.next_line().expect("a line or the end") {
@@ -293,7 +294,7 @@ fn events(mut stream: Stream) -> Vec<(String, u64)> {
     events
 }
 
-/// All watches stand at the same time, because each one lasts for three seconds.
+/// All watches run at the same time, because each watch lasts for three seconds.
 fn watch_of_one_lease_delivers_changes_after_its_version(cluster: &Cluster) {
     let created = version(&cluster.create(held()));
     let edit =
@@ -318,7 +319,9 @@ fn watch_of_one_lease_delivers_changes_after_its_version(cluster: &Cluster) {
     assert_eq!((of_the_future, of_another), (vec![], vec![]));
 }
 
-/// Since 1.33. A client tells the same warning once, so each of these has one of its own.
+/// The API server warns about Endpoints since version 1.33.
+///
+/// A client logs the same warning only once, so each request has its own client.
 fn endpoints_warning_is_logged_once_per_client(cluster: &Cluster) {
     let collection = format!("/api/v1/namespaces/{NAMESPACE}/endpoints");
     let path = format!("{collection}/{}", cluster.lease);

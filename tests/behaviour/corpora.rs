@@ -1,6 +1,7 @@
-//! The corpora of the fuzz targets, and mutations of them that are the same in every run, held to the same properties.
+//! Runs the fuzz targets on their corpora, and on reproducible mutations of the corpora.
 //!
-//! `LEASEHOLD_MUTATIONS` is how many mutations each target gets. `fuzz/` says how to look further.
+//! `LEASEHOLD_MUTATIONS` sets the number of mutations of each target (default: 1500). `fuzz/` describes how to search
+//! further.
 
 #[path = "../support/allocation.rs"]
 mod allocation;
@@ -17,10 +18,12 @@ use leasehold::fuzzing::{self, TARGETS, Target};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// What is mutated further stays below this.
+/// The greatest length of a mutation, in bytes.
 const LONGEST: usize = 8 * 1024;
 
-/// No input of this size takes a second; a parser that hangs takes longer than this.
+/// The time after which an input counts as a hang.
+///
+/// Other inputs of this length take less than a second.
 const HANGS: Duration = Duration::from_secs(60);
 
 struct Seed {
@@ -32,7 +35,7 @@ fn corpus(target: &Target) -> Vec<Seed> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target.name);
     let entries = std::fs::read_dir(&directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
     let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    // The order of a directory is another one on every machine, and the mutations depend on it.
+    // The mutations depend on the order of the files, and a directory has another order on each machine.
     files.sort();
     files.into_iter().map(|file| Seed { bytes: std::fs::read(&file).expect("a seed"), file }).collect()
 }
@@ -48,14 +51,16 @@ fn run(target: &Target) {
     }
     let mutations = std::env::var("LEASEHOLD_MUTATIONS").map_or(1_500, |n| n.parse().expect("a number"));
     for number in 0..mutations {
-        // Each has a seed of its own, so that one can be run again without those before it.
+        // Each mutation has its own seed, so that one mutation can be run again alone.
         let input = mutation(&mut Rng::with_seed(number), &seeds);
         held(target, &input, || format!("mutation {number}: {}", String::from_utf8_lossy(&input)));
     }
     println!("{}: {} seeds, {mutations} mutations; of the seeds at most {most:?}", target.name, seeds.len());
 }
 
-/// Says which input it was when a property does not hold.
+/// Checks the properties of a target for one input.
+///
+/// Prints the name of the input if a property does not hold.
 fn held(target: &Target, input: &[u8], name: impl Fn() -> String) -> Allocated {
     let began = Instant::now();
     let allocated = catch_unwind(AssertUnwindSafe(|| hold(target, input))).unwrap_or_else(|panic| {
@@ -81,13 +86,13 @@ fn mutation(rng: &mut Rng, seeds: &[Seed]) -> Vec<u8> {
                 let piece = input[at..end].repeat(rng.usize(1..20));
                 input.splice(at..at, piece);
             }
-            // The head of one and the tail of another.
+            // Appends the tail of another seed to the head of the input.
             5 => {
                 let other = any(rng);
                 input.truncate(at);
                 input.extend_from_slice(&other[rng.usize(..=other.len())..]);
             }
-            // A piece of another one inside.
+            // Replaces a part of the input with a piece of another seed.
             _ => {
                 let other = any(rng);
                 let from = rng.usize(..=other.len());

@@ -1,4 +1,4 @@
-//! Every kind of credential elects, on the real server.
+//! Tests of an election with each kind of credential, on the real server.
 
 use std::path::Path;
 
@@ -33,7 +33,9 @@ fn elect(test: &str, kubeconfig: &str) {
     assert_eq!(cluster.holder(), None);
 }
 
-/// A copy of a kubeconfig with its certificates in files, some of which stand there under other names.
+/// Copies a kubeconfig and its certificates, and returns a client with the copy.
+///
+/// Each pair in `files` is the name of a copy and the name of its source.
 fn copy(from: &Path, to: &Path, files: &[(&str, &str)]) -> Client {
     let directory = from.parent().expect("a directory");
     std::fs::copy(from, to.join("config")).expect("a copy of the kubeconfig");
@@ -55,14 +57,14 @@ fn the_servers_own_certificate_is_authority_enough() {
     elector.block_until_leader().expect("a term").release().expect("released");
 }
 
-/// No minute passes here: what is wrong shows.
+/// After a failed handshake, the client reads the files again without waiting for a minute.
 #[test]
 fn certificates_replaced_after_expiry_are_used_at_once() {
     let Some(cluster) = Cluster::real("replaced-certificates") else { return };
     let from = cluster.kubeconfig("candidate-cert-files");
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let write = |name: &str, text: &str| std::fs::write(scratch.path().join(name), text).expect("a file");
-    // Of another cluster.
+    // The files belong to another cluster at first.
     let other = ApiServer::builder().tls(true).start().expect("an in-memory server");
     let (chain, key) = other.client_certificate("candidate");
     write("ca-bundle.crt", &other.ca_pem().expect("an authority"));
@@ -84,7 +86,7 @@ fn certificates_replaced_after_expiry_are_used_at_once() {
     elector.block_until_leader().expect("a term").release().expect("released");
 }
 
-/// What the API server writes down of a write is by whom it was, and not only with what library.
+/// The managed fields of a write name the program, and not only the library.
 #[test]
 fn managed_fields_name_the_program() {
     let Some(cluster) = Cluster::real("managed-fields") else { return };

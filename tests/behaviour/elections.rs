@@ -1,5 +1,6 @@
-//! Elections through an API server, on both servers, always as the least-privileged user: an administrator bypasses
-//! RBAC, and with it what a candidate meets.
+//! Elections through an API server, on both servers.
+//!
+//! The candidate is the least-privileged user, because an administrator bypasses RBAC and its errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -185,7 +186,7 @@ fn candidate_without_rights_learns_verb_resource_namespace(cluster: &Cluster) {
 }
 
 fn a_namespace_that_is_missing_is_an_error_that_names_it(cluster: &Cluster) {
-    // Only an administrator may ask for leases in a namespace that is not there.
+    // Only an administrator may request leases in a missing namespace.
     let elector = cluster.builder("a").namespace("no-such-place").start_with_client(cluster.client("admin")).unwrap();
     let error = elector.block_until_leader().unwrap_err();
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::NotFound), "{error}");

@@ -1,7 +1,8 @@
-//! What an elector's threads do around the election: on stores that fail, hang and panic, with watches that end, through
-//! extremes of durations, and under connections that are closed.
+//! Tests of an elector's threads around the election.
 //!
-//! Where a retry period is long, what comes sooner was not waited for.
+//! Stores fail, hang and panic, watches end, durations are extreme, and connections are closed.
+//!
+//! Some tests have a long retry period. A faster reaction then proves that the elector did not wait for a retry.
 
 #![cfg(unix)]
 
@@ -32,7 +33,7 @@ use crate::support::AT_ONCE;
 use crate::support::memory::{Connection, Memory};
 use leasehold::{LeaderElector, LeaderElectorBuilder, LeaderGuard};
 
-/// Terms that do not end by themselves, and a pace that a test has the time for.
+/// Returns a builder whose terms do not end during a test, with a short retry period.
 pub fn builder(identity: &str) -> LeaderElectorBuilder {
     LeaderElector::builder("test")
         .identity(identity)
@@ -56,7 +57,7 @@ pub fn leading() -> (Memory, LeaderElector, LeaderGuard) {
     leading_with(builder("a"))
 }
 
-/// A store, the elector of `builder` on the store, and its guard.
+/// Returns a store, an elector of `builder` on the store, and its guard.
 pub fn leading_with(builder: LeaderElectorBuilder) -> (Memory, LeaderElector, LeaderGuard) {
     let store = Memory::default();
     let elector = builder.start_on(Connection::new(&store)).expect("an elector");
@@ -72,7 +73,7 @@ fn release_at_once(guard: LeaderGuard) {
     assert!(matches!(released, Ok(Ok(()))), "{released:?}");
 }
 
-/// The time that this thread has had a processor.
+/// Returns the processor time that this thread has used.
 fn time_on_processor() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

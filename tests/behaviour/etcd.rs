@@ -1,4 +1,4 @@
-//! Records in a real etcd, and what befalls it: lost history, members that fail, users, guarded transactions.
+//! Records in a real etcd: lost history, failing members, users, guarded transactions.
 
 mod guarded;
 mod history;

@@ -15,7 +15,9 @@ on_both_servers! {
     missing_events_right_is_logged_once_and_the_term_goes_on,
 }
 
-/// The events of an object, in the form of core/v1, as `kubectl describe` asks for them.
+/// Returns the events of an object in the form of core/v1.
+///
+/// `kubectl describe` requests the same form.
 fn events(cluster: &Cluster, kind: &str, uid: &Value) -> Vec<Value> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/events");
     let mut list = request(&cluster.client("admin"), Method::Get, &path, None).expect("a list");
@@ -45,7 +47,7 @@ fn terms_are_events_that_are_found_at_their_object(cluster: &Cluster) {
 
 fn a_config_map_has_events_too(cluster: &Cluster) {
     let store = ConfigMapStore::new(cluster.client("admin"), NAMESPACE).expect("a store");
-    // Longer than what an event says of it may be.
+    // The identity is too long for the text of an event.
     let identity = format!("pod-{}", "ä".repeat(510));
     let events_of_it = store.event_recorder(&cluster.lease, &identity).expect("a name");
     let builder = LeaderElector::builder(&cluster.lease).identity(&identity).observer(events_of_it);

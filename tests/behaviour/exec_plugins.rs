@@ -1,4 +1,4 @@
-//! Credential plugins as processes: slow ones, ones whose credentials expire, ones that hang, and their stderr.
+//! Tests of credential plugins: slow plugins, expiring credentials, hangs and stderr.
 
 #![cfg(target_os = "linux")]
 
@@ -20,12 +20,14 @@ use serde_json::json;
 use support::{A_WHILE, SOON, wait_until};
 use tempfile::TempDir;
 
-/// A plugin that is a shell script, in a directory of its own.
+/// A plugin that is a shell script in its own directory.
 struct Plugin {
     directory: TempDir,
 }
 
 impl Plugin {
+    /// Creates a plugin from a script.
+    ///
     /// The script finds its directory in `$D`, and the number of its start in `$N`.
     fn new(script: &str) -> Plugin {
         let plugin = Plugin { directory: tempfile::tempdir().expect("a directory") };
@@ -73,7 +75,7 @@ fn config(directory: &Path, server: &str, ca: &str) -> ClientConfig {
     kubeconfig.client_config(None).expect("a configuration")
 }
 
-/// A shell command that prints an `ExecCredential`.
+/// Returns a shell command that prints an `ExecCredential`.
 fn print(status: &str) -> String {
     format!(
         "cat <<END\n{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
@@ -81,7 +83,9 @@ fn print(status: &str) -> String {
     )
 }
 
-/// Prints the token `t$N`, which expires in so many seconds, and notes the number and the moment.
+/// Returns a command that prints the token `t$N`, which expires in `seconds`.
+///
+/// The command also appends the number and the time of expiry to the file `printed`.
 fn print_expiring(seconds: u32) -> String {
     format!(
         "E=$(( $(date +%s) + {seconds} ))\nT=$(date -u -d @$E +%Y-%m-%dT%H:%M:%SZ)\necho $N $E >> $D/printed\n{}",
@@ -89,7 +93,7 @@ fn print_expiring(seconds: u32) -> String {
     )
 }
 
-/// Says when two of them run at a time.
+/// Wraps `script` so that two simultaneous runs leave a line in the file `overlaps`.
 fn alone(script: &str) -> String {
     format!("mkdir $D/runs || echo $N >> $D/overlaps\n{script}\nrmdir $D/runs")
 }
@@ -99,13 +103,15 @@ fn candidate(name: &str, token: &str) -> User {
     rights.into_iter().fold(User::new(name, token), |user, verb| user.grant(verb, Resource::Leases))
 }
 
-/// A server whose users `u1` to `u30` have the tokens `t1` to `t30`.
+/// Starts a server whose users `u1` to `u30` have the tokens `t1` to `t30`.
 fn server() -> ApiServer {
     let users = (1..=30).map(|n| candidate(&format!("u{n}"), &format!("t{n}")));
     users.fold(ApiServer::builder(), |server, user| server.user(user)).start().expect("an in-memory server")
 }
 
-/// Asks for a lease. That there is none is an answer, too.
+/// Requests a lease that does not exist.
+///
+/// A not-found response counts as success.
 fn ask(client: &Client, timeout: Duration) -> Result<Option<Response>, ClientError> {
     ask_until(client, timeout, &CancelToken::new())
 }
@@ -119,7 +125,9 @@ fn ask_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result
     }
 }
 
-/// Takes their tokens from the users of whom the plugin said that they have expired, and returns how many it was.
+/// Replaces the tokens of all users whose printed credentials have expired.
+///
+/// Returns the number of these users.
 fn expire(plugin: &Plugin, server: &ApiServer) -> usize {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock").as_secs();
     let lines = plugin.lines("printed");
@@ -128,7 +136,7 @@ fn expire(plugin: &Plugin, server: &ApiServer) -> usize {
     expired.map(|(number, _)| server.set_token(&format!("u{number}"), format!("expired-{number}"))).count()
 }
 
-/// Neither there nor waiting to be reaped by whoever has inherited it.
+/// Returns `true` if the process has ended, even if the process has not been reaped.
 fn is_gone(pid: &str) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
@@ -146,7 +154,7 @@ fn requests_wait_up_to_their_deadline_and_leave_the_run_alone() {
     while let Err(error) = ask(&client, Duration::from_secs(2)) {
         assert_eq!(error.kind(), &ErrorKind::Timeout, "{error}");
         assert!(began.elapsed() < SOON, "{error}");
-        // The last may have had the credentials too late to send anything.
+        // The last request may have received the credentials too late to send anything.
         if error.to_string().contains("the run continues") {
             assert!(!error.maybe_sent(), "{error}");
             given_up += 1;
@@ -183,7 +191,8 @@ fn a_new_certificate_of_a_plugin_is_shown_on_a_new_connection() {
     let users = ["u1", "u2", "u3"].map(|name| candidate(name, &format!("token-of-{name}")));
     let server = users.into_iter().fold(ApiServer::builder().tls(true), |server, user| server.user(user));
     let server = server.start().expect("an in-memory server");
-    // It is over when it comes, so each request has the plugin run. The third is the second once more.
+    // Each credential has expired when it arrives, so each request runs the plugin. The third certificate equals the
+    // second one.
     let plugin = Plugin::new("cat $D/$N");
     for (run, user) in [(1, "u1"), (2, "u2"), (4, "u3")] {
         let (chain, key) = server.client_certificate(user);
@@ -209,7 +218,9 @@ fn a_new_certificate_of_a_plugin_is_shown_on_a_new_connection() {
 
 // ---- plugins that hang ----
 
-/// Starts a child, notes the numbers of both, and hangs: for longer than any test waits, and not for ever.
+/// Starts a child, writes both process numbers to a file, and hangs.
+///
+/// The hang is longer than any test waits, but not endless.
 const HANGS: &str = "sleep 90 &\necho $! $$ > $D/unfinished\nmv $D/unfinished $D/pids\nsleep 90";
 
 fn pids(plugin: &Plugin) -> Vec<String> {
@@ -269,7 +280,9 @@ const MODE: &str = "LEASEHOLD_TEST_STDERR";
 const DIRECTORY: &str = "LEASEHOLD_TEST_DIRECTORY";
 const SERVER: &str = "LEASEHOLD_TEST_SERVER";
 
-/// The process that the tests below listen to: one request, with the plugin that its parent has made.
+/// Sends one request with the plugin of the parent test.
+///
+/// The tests below start this test as a process and read its stderr.
 #[test]
 #[ignore = "other tests run it in a process of its own"]
 fn one_request_in_a_process_of_its_own() {
@@ -288,7 +301,9 @@ fn one_request_in_a_process_of_its_own() {
     let _ = ask(&client, SOON);
 }
 
-/// The stderr of a process whose plugin writes a complaint to stderr and exits with `code`.
+/// Returns the stderr of a process whose plugin fails.
+///
+/// The plugin writes a complaint to stderr and exits with `code`.
 fn stderr_with(mode: &str, code: u8) -> String {
     let server = server();
     let plugin = Plugin::new(&format!("echo 'the complaint' >&2\n{}\nexit {code}", print("{\"token\":\"t1\"}")));

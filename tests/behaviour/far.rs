@@ -1,7 +1,7 @@
-//! A guard's release is confirmed within the release timeout also when the API server is far away, or slow.
+//! A guard's release is confirmed in time even if the API server is far away or slow.
 //!
-//! Round trips and durations are four times as long as for a server 500 ms away and the default durations, so that a busy machine has
-//! four times the time for its own part. All tries run at once, because they mostly wait.
+//! Round trips and durations are four times as long as for a server 500 ms away and the default durations. A busy
+//! machine thus has four times as long for its own work. All tries run at once, because they mostly wait.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -16,21 +16,23 @@ use leasehold::{LeaderElector, LeaderGuard};
 
 on_both_servers! { a_release_from_far_away_is_confirmed }
 
-/// A term is counted from the last renewal.
+/// The duration of a term after its last renewal.
 const RENEW_DEADLINE: Duration = Duration::from_secs(40);
-/// The release timeout is a retry period.
+/// The retry period, which is also the release timeout.
 const RETRY_PERIOD: Duration = Duration::from_secs(8);
-/// Longer than any flight here.
+/// A renew interval that is longer than any round trip in this test.
 const RENEW_INTERVAL: Duration = Duration::from_millis(3_200);
 
-/// When the guard goes.
+/// The moment at which the guard is released.
 #[derive(Clone, Copy, Debug)]
 enum When {
-    /// After so many renewals were answered.
+    /// After this number of renewals has been answered.
     After(usize),
-    /// At this part of the flight of the renewal of this number.
+    /// During a renewal: its number, and the part of the round trip that has passed.
     In(usize, f64),
-    /// When the server closes its connections: before the word of that arrives, or after.
+    /// After the server has closed its connections.
+    ///
+    /// The elector is not aware of the closing yet (`Closing`), or already is (`Closed`).
     Closing,
     Closed,
 }
@@ -85,7 +87,9 @@ fn each_is_confirmed(cluster: &Cluster, round_trip: Duration, moments: &[When]) 
     });
 }
 
-/// Leads until the given moment, then releases and is told that the lease is free. When the guard went.
+/// Leads until the given moment, and then releases.
+///
+/// Panics if the release is not confirmed. Returns the time at which the release began.
 fn try_to_release(cluster: &Cluster, round_trip: Duration, when: When, lease: &str) -> Instant {
     let (far, client) = from_afar(cluster, round_trip);
     let mut elector = LeaderElector::builder(lease).namespace(NAMESPACE).identity("me");
@@ -95,7 +99,7 @@ fn try_to_release(cluster: &Cluster, round_trip: Duration, when: When, lease: &s
         In(number, _) => number - 1,
         Closing | Closed => 0,
     };
-    // A renewal that had to open a connection would be another case.
+    // After the connections are closed, a renewal would open a new connection. These cases must have no early renewal.
     if !matches!(when, Closing | Closed) {
         elector = elector.renew_interval(RENEW_INTERVAL);
     }
@@ -113,7 +117,8 @@ fn try_to_release(cluster: &Cluster, round_trip: Duration, when: When, lease: &s
             wait_until_renewal_is_sent(&guard);
             thread::sleep(round_trip.mul_f64(part));
         }
-        // From 2 s away a new connection needs three quarters of the time, so the word of this is to come soon.
+        // At a round trip of 2 s, a new connection takes three quarters of the release timeout. Therefore, the release
+        // starts shortly before or after the elector learns of the closing.
         Closing | Closed => {
             far.close_connections();
             let is_heard = matches!(when, Closed);
@@ -127,7 +132,9 @@ fn try_to_release(cluster: &Cluster, round_trip: Duration, when: When, lease: &s
     gone_at
 }
 
-/// A term is counted from when its last renewal was sent, and the next one follows a renew interval later.
+/// Returns the time until the next renewal is sent.
+///
+/// A term counts from the sending of its last renewal. The next renewal follows one renew interval later.
 fn until_renewal(guard: &LeaderGuard) -> Duration {
     guard.remaining().saturating_sub(RENEW_DEADLINE - RENEW_INTERVAL)
 }
@@ -138,7 +145,9 @@ fn wait_until_renewal_is_sent(guard: &LeaderGuard) {
     }
 }
 
-/// A client of the server from far away, for as long as the first of the two is kept.
+/// Returns a client that is far away from the server.
+///
+/// The client works only while the returned `Far` exists.
 fn from_afar(cluster: &Cluster, round_trip: Duration) -> (Far, Client) {
     let (url, kubeconfig) = match cluster.server() {
         Server::InMemory { server, .. } => (server.url(), server.kubeconfig("candidate")),

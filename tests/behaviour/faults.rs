@@ -1,7 +1,8 @@
-//! Electors against the in-memory server while it does whatever a server, a proxy or a network can do to a request.
+//! Electors against the in-memory server, while the server, a proxy or the network fails.
 //!
-//! The tables below name what goes wrong; the tests say when it goes wrong and what must hold then. Whatever happens,
-//! nobody leads whom the store does not show, and as soon as it is over somebody leads again.
+//! The tables in `kinds` name the faults. Each test defines when a fault occurs and what must hold then.
+//!
+//! At all times, only the holder in the store leads. After each fault, a candidate leads again.
 
 mod campaigning;
 mod kinds;

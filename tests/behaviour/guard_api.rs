@@ -1,4 +1,6 @@
-//! What dropping, leaking, withdrawing, stopping and panicking do, sentence by sentence, on a store in memory.
+//! Tests of the documented effects of dropping, leaking, withdrawing, stopping and panics.
+//!
+//! The store is in memory.
 
 use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -151,7 +153,7 @@ fn stop_ends_pending_and_later_campaigns_from_any_thread() {
     assert!(guard.is_leader(), "a guard is not affected");
 }
 
-/// Of a store that does not hear of its cancellation either.
+/// The store does not react to the cancellation of a request.
 #[test]
 fn stop_and_drop_do_not_wait_for_a_hanging_request() {
     let store = Memory::default();
@@ -254,7 +256,7 @@ fn a_panic_in_a_scope_or_in_a_thread_of_it_steps_down_at_once() {
         let (_store, _elector, guard) = leading();
         let panic = catch_unwind(|| {
             guard.scope(|scope| {
-                // The other worker hears of it, and so ends: nobody leads on beside a dead one.
+                // The other worker is notified, so that no worker continues beside a panicked one.
                 scope.spawn(|| {
                     assert_eq!(guard.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
                 });

@@ -1,5 +1,6 @@
-//! `LeaseStore` on the in-memory API server, beyond what every store owes: what a watch asks for, and what it says
-//! of its end.
+//! Tests of `LeaseStore` on the in-memory API server, beyond the conformance suite.
+//!
+//! The tests check the request of a watch and the error that ends a watch.
 
 use std::thread;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::support::stores::{call, held_by};
 const NAMESPACE: &str = "default";
 const LEASE: &str = "locked";
 
-/// A server, a store of its leases, and the lease as it was created.
+/// Returns a server, a store of its leases, and a created lease.
 fn created() -> (ApiServer, LeaseStore, VersionedRecord) {
     let server = ApiServer::start().expect("an in-memory server");
     let store = LeaseStore::new(client_of(&server.kubeconfig("admin")), NAMESPACE).expect("a store");
@@ -58,7 +59,7 @@ fn watch_requests_one_lease_a_version_and_bookmarks() {
     }
 }
 
-/// What a watch ends with that is spoiled like this.
+/// Returns the error of a watch that `fault` ends.
 fn end_of_a_watch(fault: Fault) -> StoreError {
     let (server, store, base) = created();
     server.fault(fault.verb(Verb::Watch));
@@ -67,7 +68,7 @@ fn end_of_a_watch(fault: Fault) -> StoreError {
         .expect_err("it is spoiled")
 }
 
-/// As a server says it in a watch that has begun.
+/// Returns a fault that sends an error event on an open watch.
 fn error_event(code: u16, reason: &str) -> Fault {
     let event = json!({ "type": "ERROR", "object": {
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": "made up",
@@ -98,14 +99,16 @@ fn ended_watch_passes_on_retry_after() {
     }
 }
 
-/// What a server says of the Lease `name`.
+/// Returns the line of a watch event about the Lease `name`.
 fn line(kind: &str, name: &str, version: u64) -> String {
     let metadata = json!({ "name": name, "namespace": NAMESPACE, "uid": "u", "resourceVersion": version.to_string() });
     let object = json!({ "kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata });
     format!("{}\n", json!({ "type": kind, "object": object }))
 }
 
-/// What is there is told by name, and not by age: who goes on in the middle of that would never hear of the rest.
+/// The initial events of a watch are sorted by name, not by version.
+///
+/// A watch that resumes after one of the initial events would miss the rest.
 #[test]
 fn watch_of_all_resumes_only_after_its_initial_events() {
     let (server, store, _) = created();
@@ -134,7 +137,7 @@ fn cancelled_watch_delivers_no_event() {
     let ended = store.watch(WatchScope::Key(LEASE), None, &cancel, &mut |event| {
         if let WatchEvent::Changed { .. } = event {
             changes += 1;
-            // By now all of it has arrived.
+            // During this wait, all events arrive, but the cancellation must stop their delivery.
             thread::sleep(Duration::from_millis(200));
             cancel.cancel();
         }

@@ -1,4 +1,4 @@
-//! What an operator finds in the log, and in the fields of each line.
+//! Tests of the log lines of an election, and of the fields of each line.
 
 #![cfg(unix)]
 
@@ -57,7 +57,7 @@ fn each_line_of_an_election_has_its_fields() {
         assert!(line.text.contains(value), "{value} is in the text, too: {}", line.text);
     }
 
-    // Nothing listens at this proxy, and nothing need to: the line comes first.
+    // No proxy listens at this address. The line is logged before the first connection.
     let proxied =
         ClientConfig::new("https://10.0.0.1:6443").and_then(|it| it.with_proxy("http://me:hunter2@127.0.0.1:1"));
     let client_behind = proxied.and_then(Client::new).expect("a client");
@@ -113,7 +113,7 @@ fn each_line_of_an_election_has_its_fields() {
     drop(third);
 
     let fault = server.fault(Fault::status(503, "ServiceUnavailable", "made up"));
-    // The text of a line escapes the identity, once.
+    // The text of a line escapes the identity exactly once.
     let fourth = elector("d\u{202e}");
     let line = first_with("made up");
     has(&line, &[]);
@@ -122,7 +122,7 @@ fn each_line_of_an_election_has_its_fields() {
     drop((fourth, fault));
 
     let lines = logged::those(|_| true);
-    // The client below knows of no election.
+    // The lines of the client and of the in-memory server belong to no election.
     let of_elections = lines.iter().filter(|line| {
         line.target.starts_with("leasehold") && !["client", "testing"].iter().any(|part| line.target.contains(part))
     });

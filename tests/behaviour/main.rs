@@ -1,6 +1,8 @@
-//! What a candidate, a store and the in-memory API server do: on that server, on a real one, and on stores in memory.
+//! Tests of candidates, stores and the in-memory API server.
 //!
-//! Tests with a logger, an allocator or processes of their own stand beside this, each a program.
+//! The tests run on that server, on a real API server, and on stores in memory.
+//!
+//! Tests that need their own logger, allocator or processes are separate programs in this directory.
 
 mod access;
 mod annotations;

@@ -1,4 +1,4 @@
-//! What an elector's status and a client's counters are as metrics, as Prometheus itself reads them.
+//! Tests of the metrics of electors and clients, as Prometheus reads them.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::support::is_built;
 use crate::support::memory::{Connection, Memory};
 
-/// What a sample says, by how its line begins.
+/// Returns the value of the first sample whose line starts with `begin`.
 fn value(text: &str, begin: &str) -> f64 {
     let line = text.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("{begin} is not in {text}"));
     line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"))
@@ -30,7 +30,7 @@ fn elector(name: &str) -> LeaderElector {
     builder.renew_interval(Duration::from_millis(20)).start_on(MemoryStore::new()).expect("an elector")
 }
 
-/// A client whose plugin is run once, for what it gives does not expire.
+/// Returns a client whose plugin runs once, because the credential does not expire.
 fn client_with_a_plugin(server: &ApiServer) -> Client {
     let credential =
         "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}";
@@ -61,7 +61,7 @@ fn electors_that_share_a_client_write_its_counters_once() {
     assert_eq!(text.matches("\nleasehold_client_plugin_runs_total").count(), 1);
 }
 
-/// With names that a label's value cannot hold as they are.
+/// The names contain characters that a label value must escape.
 #[test]
 fn prometheus_reads_them_without_a_complaint() {
     let promtool = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory");

@@ -1,4 +1,4 @@
-//! The rules in deploy/alerts.yaml, the dashboard and docs/OPERATIONS.md name the metrics that are exported.
+//! The alert rules, the dashboard and docs/OPERATIONS.md name only exported metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,14 +22,15 @@ const VARIABLES: [(&str, &str); 3] = [("$__rate_interval", "2m"), ("$record", ".
 
 const OPERATIONS: &str = include_str!("../../docs/OPERATIONS.md");
 
-/// Each metric with its labels.
+/// The exported metrics, each with its labels.
 type Exported = BTreeMap<String, BTreeSet<String>>;
 
 fn add(exported: &mut Exported, text: &str) {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').expect("a type");
-            // Without a value it has no labels, and is there. Of a histogram only the samples have names that can be used.
+            // A metric without a value is exported without labels. Expressions use only the samples of a histogram,
+            // which have other names.
             if kind != "histogram" {
                 exported.entry(name.to_owned()).or_default();
             }
@@ -44,7 +45,7 @@ fn add(exported: &mut Exported, text: &str) {
     }
 }
 
-/// Returns what an elector in each state, a client, and the command export.
+/// Returns the metrics that an elector in each state, a client and the command export.
 fn exported() -> Exported {
     let mut exported = Exported::new();
     let fitness = Fitness::new();
@@ -85,7 +86,7 @@ fn exported() -> Exported {
     exported
 }
 
-/// The words, texts and signs of an expression. Ranges in brackets are left out.
+/// Returns the words, texts and signs of an expression, without ranges in brackets.
 fn tokens(expression: &str) -> Vec<String> {
     let is_word = |it: char| it.is_alphanumeric() || ['_', ':', '.'].contains(&it);
     let (mut tokens, mut rest) = (Vec::new(), expression.trim_start());
@@ -141,7 +142,7 @@ impl Used {
         used
     }
 
-    /// Returns what is not exported.
+    /// Returns the used names that are not exported.
     fn unknown(&self, exported: &Exported, shown: &BTreeSet<String>) -> Vec<String> {
         let mut unknown = Vec::new();
         let has = |metric: &str, label: &String| {
@@ -155,7 +156,7 @@ impl Used {
             let labels = labels.iter().chain(&self.grouped).filter(|label| !has(metric, label));
             unknown.extend(labels.map(|label| format!("{metric}: {label}")));
         }
-        // A text shows labels that are left.
+        // A text can show only labels that the expression keeps.
         let is_left = |label: &&String| match self.grouped.is_empty() {
             true => self.metrics.iter().any(|(metric, _)| has(metric, label)),
             false => self.grouped.contains(*label),
@@ -165,7 +166,7 @@ impl Used {
     }
 }
 
-/// Returns the names behind each `begin` in a text.
+/// Returns the names that follow each `begin` in a text.
 fn names_after(text: &str, begin: &str) -> BTreeSet<String> {
     let names = text.split(begin).skip(1).map(|rest| rest.trim_start());
     names
@@ -176,7 +177,7 @@ fn names_after(text: &str, begin: &str) -> BTreeSet<String> {
 struct Rule {
     alert: String,
     expression: String,
-    /// Labels in the texts of the rule.
+    /// The labels that the texts of the rule show.
     shown: BTreeSet<String>,
 }
 
@@ -199,7 +200,9 @@ fn with_values(text: &str) -> String {
     text
 }
 
-/// Returns the expressions of the dashboard with values for its variables, each with the labels of its legend.
+/// Returns the expressions of the dashboard, each with the labels of its legend.
+///
+/// Values replace the variables of the expressions.
 fn dashboard() -> Vec<(String, BTreeSet<String>)> {
     let text = fs::read_to_string(Manifests::of("").path("dashboard.json")).expect("a dashboard");
     let dashboard: Value = serde_json::from_str(&text).expect("JSON");
@@ -227,7 +230,9 @@ fn dashboard() -> Vec<(String, BTreeSet<String>)> {
     found
 }
 
-/// Returns the names in backticks in the first column of the tables of a section, as far as they begin so.
+/// Returns names in backticks from the first column of the tables of a section.
+///
+/// Only names that start with one of `begins` are returned.
 fn listed(section: &str, begins: &[&str]) -> Vec<String> {
     let text = OPERATIONS.split(&format!("\n## {section}\n")).nth(1).and_then(|it| it.split("\n## ").next());
     let rows = text.expect("a section").lines().filter_map(|line| line.strip_prefix('|'));
@@ -327,7 +332,7 @@ fn promtool_accepts_alerts_and_dashboard() {
     let file = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules.collect::<Vec<_>>() }] });
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dashboard.yaml");
-    // JSON is YAML.
+    // JSON is valid YAML, so `promtool` can read the file.
     fs::write(&path, file.to_string()).expect("a file");
     run(Command::new(&promtool).args(["check", "rules"]).arg(&path));
     fs::write(&path, file.to_string().replace("sum by", "sum buy")).expect("a file");

@@ -1,4 +1,4 @@
-//! Records in a real MariaDB that is read-only, has too many connections, or whose rows are locked.
+//! Records in a real MariaDB that is read-only or full, or whose rows are locked.
 
 use std::time::Duration;
 
@@ -13,7 +13,9 @@ use crate::support::stores::{brief, builder, call, errors_of, held_by};
 
 type Place = InSql<MariaDb>;
 
-/// As before a fail-over. Root is not bound by it, so he has to ask.
+/// The server is read-only, as before a failover.
+///
+/// Root may write even then, so a store of root must query the mode.
 #[test]
 fn read_only_server_has_no_leader_until_it_is_writable() {
     let Some(place) = Place::alone("replica") else { return };
@@ -36,7 +38,9 @@ fn read_only_server_has_no_leader_until_it_is_writable() {
     as_root.update("other", &base, &held_by("b"), &call()).expect("an update");
 }
 
-/// A deletion that is not committed yet. The server gives up waiting within the time of a call.
+/// A deletion that is not committed yet locks the record.
+///
+/// The server stops waiting within the timeout of a call.
 #[test]
 fn record_lock_delays_writes_and_not_reads() {
     let Some(place) = Place::shared("held") else { return };
@@ -55,14 +59,16 @@ fn record_lock_delays_writes_and_not_reads() {
     update().expect("the first update was not applied");
 }
 
-/// A user of the elections has the right to do what it takes, and nobody is told of the row that it takes.
+/// After an unanswered write, a read forces the record to disk by writing a row of its own.
+///
+/// The rights of an elector are enough, and no watch reports this row.
 #[test]
 fn record_read_after_an_unanswered_write_is_on_disk() {
     let Some(place) = Place::shared("flushed") else { return };
     let store = MariaDb::store(&user(&place, "flushes"));
     let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
     let flushes = || place.query("SELECT acquired FROM leasehold WHERE name = ''");
-    // The first makes the row.
+    // The first round creates the row.
     for expected in ["0", "1"] {
         let before = flushes();
         let mut operator = place.server().session(&place.database);

@@ -1,5 +1,7 @@
-//! Records in a real PostgreSQL, and what befalls it: connections that end, a server that stands still, a fail-over that loses
-//! commits, locks of others, users who may do little, poolers.
+//! Records in a real PostgreSQL.
+//!
+//! Connections end, the server is paused, and a failover loses commits. Other sessions hold locks, users have few
+//! rights, and poolers share sessions.
 
 mod access;
 mod failures;
@@ -18,7 +20,7 @@ fn store(postgres: &Postgres, database: &str) -> Arc<PostgresStore> {
     Arc::new(PostgresStore::new(config).expect("a store"))
 }
 
-/// A database of a test's own, with a table.
+/// Creates a database for one test, and returns a store on its table.
 fn with_table(postgres: &Postgres, database: &str) -> Arc<PostgresStore> {
     let store = store(postgres, &postgres.database(database));
     store.create_table().expect("a table");

@@ -1,4 +1,4 @@
-//! Rules that hold on every real server, and in a file.
+//! Rules that hold on every real server and in a file.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -34,7 +34,7 @@ on_real_stores! {
     etcd InEtcd: versions_never_repeat_over_deletion_and_a_restart, term_outlasts_connections_and_server;
 }
 
-/// The rows are gone, and then the server that has counted them.
+/// The rows are deleted, and then the server that has counted the rows restarts.
 fn versions_never_repeat_over_deletion_and_a_restart(mut place: impl RealStore) {
     let mut last = 0;
     for _ in 0..3 {
@@ -80,7 +80,7 @@ fn term_outlasts_connections_and_server(mut place: impl OnServer) {
 }
 
 fn paused_server_ends_calls_in_time_and_the_term(mut place: impl OnServer) {
-    // The second store has no connection yet: the server does not answer its first one.
+    // The second store has no connection yet, so the paused server does not answer its first connection.
     let (warm, cold) = (place.store(), place.store());
     let base = warm.create("jobs", &held_by("a"), &call()).expect("a record");
     let elector = LeaderElector::builder("mine")
@@ -110,13 +110,15 @@ fn paused_server_ends_calls_in_time_and_the_term(mut place: impl OnServer) {
     assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "the term runs out");
     place.server().resume();
     let now = at_last("an answer", || warm.get("jobs", &call())).expect("a record");
-    // The update was in doubt: the server may have applied it when it went on.
+    // The server may have applied the in-doubt update after the pause.
     assert!([Some("a"), Some("b")].contains(&now.record.holder()));
     drop(guard);
     assert!(elector.block_until_leader().expect("another term").is_leader());
 }
 
-/// A number is taken before a row waits for another one of its key. Without a lock, rows would be committed in another order.
+/// A new row takes its number before it waits for another row of its key.
+///
+/// Without a lock, the rows could be committed in another order.
 fn rows_of_one_key_are_numbered_in_the_order_of_their_commits<S: Elects>(place: InSql<S>) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -127,7 +129,7 @@ fn rows_of_one_key_are_numbered_in_the_order_of_their_commits<S: Elects>(place: 
                     match store.create("jobs", &held_by("a"), &call()) {
                         Ok(_) => created += 1,
                         Err(error) if error.kind() == StoreErrorKind::NotApplied => {}
-                        // In MariaDB, too many deadlocks in a row, and waits for locks.
+                        // MariaDB may report repeated deadlocks and lock waits.
                         Err(error) => assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}"),
                     }
                 }
@@ -135,7 +137,8 @@ fn rows_of_one_key_are_numbered_in_the_order_of_their_commits<S: Elects>(place: 
             })
         };
         let creators: Vec<_> = (0..4).map(create).collect();
-        // The operator sees each row, and deletes it. A deletion that ended in a deadlock is followed by the next one.
+        // The operator reads and deletes each row. After a deletion that ended in a deadlock, the next deletion
+        // follows.
         let mut seen = Vec::new();
         while seen.len() < 100 {
             let mut operator = place.server().client(&place.database);

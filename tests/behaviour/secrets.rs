@@ -1,5 +1,6 @@
-//! Tokens, passwords, keys and what plugins print never show in a log, an error or a `Debug`, whatever happens: with
-//! every crate in the tree logging all it can.
+//! Secrets never appear in a log, an error or a `Debug` text.
+//!
+//! Secrets are tokens, passwords, keys and the output of plugins. Every crate logs at the finest level.
 
 #![cfg(unix)]
 
@@ -27,12 +28,12 @@ use support::process::example;
 use support::sql::{self, SqlServer};
 use support::{SOON, logged, wait_until};
 
-/// How long a candidate is given that will not be elected: enough for a few requests.
+/// The time for a candidate that cannot be elected, which is enough for a few requests.
 const REFUSED: Duration = Duration::from_secs(2);
 
-// ---- what is listened to ----
+// ---- the log of the process ----
 
-/// All that was logged in this process.
+/// Returns all lines that this process has logged.
 fn log() -> String {
     let all = logged::those(|_| true);
     all.iter().map(|it| format!("{} {}: {}\n", it.level, it.target, it.text)).collect()
@@ -42,9 +43,9 @@ fn listen() {
     logged::collect(LevelFilter::Trace, |_| {});
 }
 
-/// Runs an election and collects everything that a program could print of it.
+/// Runs an election, and returns all text that a program could print about the election.
 fn everything_shown(kubeconfig: &str, directory: &Path, timeout: Duration) -> String {
-    // The log is of all tests, and so are the secrets that must not be in the log.
+    // All tests share one log, which must contain no secret of any test.
     listen();
     let mut shown = String::new();
     let parsed = match Kubeconfig::from_text(kubeconfig, directory) {
@@ -86,12 +87,12 @@ fn everything_shown(kubeconfig: &str, directory: &Path, timeout: Duration) -> St
     format!("{shown}\n{}", log())
 }
 
-/// None of `secrets`, nor what HTTP and kubeconfigs make of them, is in `shown`.
+/// Asserts that `shown` contains none of `secrets`, neither as text nor in base64.
 fn assert_hidden(what: &str, shown: &str, secrets: &[&str]) {
     assert!(shown.contains("secrets"), "{what}: something is shown, the lease's name at least");
     for secret in secrets {
         for form in [(*secret).to_owned(), BASE64_STANDARD.encode(secret)] {
-            // The padding of base64 changes with what follows.
+            // The base64 padding depends on the text after the secret.
             let form = form.trim_end_matches('=');
             if let Some(at) = shown.find(form) {
                 let line = shown[..at].rfind('\n').map_or(0, |start| start + 1);
@@ -102,13 +103,13 @@ fn assert_hidden(what: &str, shown: &str, secrets: &[&str]) {
     }
 }
 
-/// What a hex dump in the log shows beside the digits, in one piece.
+/// Returns the text column of the hex dumps in the log, in one piece.
 fn undumped(log: &str) -> String {
     let rows = log.lines().filter(|line| line.contains("ureq_proto::util"));
     rows.filter_map(|row| row.get(row.len().checked_sub(16)?..)).collect()
 }
 
-// ---- what is hidden ----
+// ---- hidden secrets ----
 
 fn kubeconfig(server: &ApiServer, more_of_cluster: &str, user: &str) -> String {
     let authority = server.ca_pem().map(|pem| BASE64_STANDARD.encode(pem));
@@ -128,7 +129,9 @@ fn server(token: &str) -> ApiServer {
     server
 }
 
-/// A plugin that prints `printed` on stdout and stderr, and its argument and variable on stderr.
+/// Returns a plugin that prints `printed` on stdout and stderr.
+///
+/// The plugin prints its argument and its environment variable on stderr.
 fn plugin(directory: &Path, printed: &str, code: u8) -> String {
     let body = directory.join("plugin.sh");
     let script = format!("echo \"$1\" \"$PASSWORD\" >&2\ntee /dev/stderr <<'END'\n{printed}\nEND\nexit {code}\n");
@@ -155,7 +158,9 @@ fn a_token_is_hidden() {
     assert_hidden("token", &shown, &["token-in-the-open-0"]);
 }
 
-/// The HTTP library dumps all that it writes. In this process the server does so as well, so the candidate gets its own.
+/// The HTTP library dumps all bytes that it writes.
+///
+/// In this process, the server dumps its bytes as well, so the candidate runs in its own process.
 #[test]
 fn the_dumps_of_the_http_library_hold_no_credentials() {
     let server = server("token-in-a-dump-9");
@@ -178,7 +183,7 @@ fn the_dumps_of_the_http_library_hold_no_credentials() {
         let heard = std::thread::spawn(move || stderr.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"));
         let mut lines = stdout.lines().map_while(Result::ok);
         let elected = lines.any(|line| line.contains("started_leading"));
-        // The dumps of two threads mix now and then: among so many, some stand in one piece.
+        // The dumps of two threads sometimes mix. After a dozen renewals, some dumps are in one piece.
         server.clear_requests();
         let updates = || server.requests().iter().filter(|request| request.verb == Some(Verb::Update)).count();
         wait_until("a dozen renewals", || updates() >= 12);
@@ -225,7 +230,7 @@ fn a_private_key_is_hidden() {
     let lines: Vec<&str> = key.lines().filter(|line| !line.starts_with("-----")).collect();
     assert!(lines.len() > 1);
     assert_hidden("key", &shown, &lines);
-    // A key that fits no certificate is complained of, without being quoted.
+    // The error about a key that does not match its certificate does not quote the key.
     let (_, other) = server.client_certificate("candidate");
     let misfit = user.replace(&BASE64_STANDARD.encode(&key), &BASE64_STANDARD.encode(other.replace('A', "B")));
     let shown = everything_shown(&kubeconfig(&server, "", &misfit), ".".as_ref(), SOON) + "secrets";
@@ -280,7 +285,7 @@ fn the_password_for_a_proxy_is_hidden() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = nobody.local_addr().expect("an address").port();
     let proxy = std::thread::spawn(move || {
-        // Refuses whoever comes, once.
+        // The proxy refuses the first client.
         let (mut visitor, _) = nobody.accept().expect("a visitor");
         let mut request = [0; 4096];
         let length = visitor.read(&mut request).expect("a request");
@@ -305,7 +310,7 @@ fn the_password_for_a_socks_proxy_is_hidden() {
     let port = nobody.local_addr().expect("an address").port();
     let proxy = std::thread::spawn(move || {
         let mut login = [0; 1 + 1 + 2 + 1 + 19];
-        // Refuses one login. On a busy machine, a candidate may give up a connection before.
+        // The proxy refuses one login. On a busy machine, a candidate may close earlier connections before the login.
         loop {
             let (mut visitor, _) = nobody.accept().expect("a visitor");
             let chosen = visitor.read_exact(&mut [0; 4]).and_then(|()| visitor.write_all(&[5, 2]));
@@ -364,7 +369,7 @@ fn credentials_that_a_server_sends_back_are_hidden() {
 fn verification_is_disabled_by_kubeconfig_only_with_a_warning() {
     let (server, other) = (server("token-for-whomever-10"), server("another"));
     let right = kubeconfig(&server, "", "token: token-for-whomever-10");
-    // The authority of the one, and the address of the other.
+    // The kubeconfig has the authority of one server and the address of the other server.
     let wrong = kubeconfig(&other, "", "token: token-for-whomever-10").replace(&other.url(), &server.url());
     let shown = everything_shown(&wrong, ".".as_ref(), REFUSED);
     assert!(shown.contains("the server's certificate is not accepted"), "{shown}");
@@ -379,7 +384,7 @@ fn verification_is_disabled_by_kubeconfig_only_with_a_warning() {
     assert_hidden("whomever", &shown, &["token-for-whomever-10"]);
 }
 
-/// Of a gateway that gives a token, and refuses it.
+/// Returns the text shown about an etcd gateway that issues a token and then refuses it.
 fn etcd(password: &str, token: &'static str, refusal: String) -> String {
     listen();
     let gateway = tiny_http::Server::http("127.0.0.1:0").expect("a gateway");
@@ -425,7 +430,7 @@ fn secret_echoed_by_etcd_is_hidden() {
     assert_hidden("echo", &etcd(password, token, format!("{token} of {password} is none")), &[password, token]);
 }
 
-/// In TLS and not, let in and not.
+/// Covers connections with and without TLS, and accepted and refused logins.
 #[test]
 fn mariadb_secrets_are_hidden() {
     listen();

@@ -1,4 +1,4 @@
-//! The real database servers that tests start end with the tests, even with a test that is killed.
+//! Database servers that a test starts end with the test, even if the test is killed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -57,7 +57,7 @@ fn start_servers_and_wait() {
     for server in [servers(0), servers(1)].iter().flatten().flatten() {
         println!("\nserver {} {}", server.process(), server.data().display());
     }
-    // One that is stopped ends as well.
+    // A paused server must end as well.
     servers(0).into_iter().flatten().for_each(Server::pause);
     println!("started {}", [servers(0), servers(1)].iter().flatten().flatten().count());
     let _ = std::io::stdin().read(&mut [0]);

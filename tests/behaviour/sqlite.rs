@@ -1,4 +1,4 @@
-//! A store in a file, and what befalls the file: other writers, an operator, a restored row, a full disk.
+//! A store in a file, with other writers, an operator, a restored row and a full disk.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::stores::{builder, call, errors_of, held_by, next_change, watching};
 use crate::support::{AT_ONCE, SOON, scratch, skip, wait_until};
 
-/// A directory with a file in it, and one that is not this library's connection to that.
+/// A directory for the file of one test.
 struct Place {
     _scratch: TempDir,
     path: PathBuf,
@@ -50,7 +50,7 @@ fn long_writer_makes_a_call_time_out() {
     assert!(began.elapsed() >= short && began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     let error = store.create("other", &held_by("b"), &CallContext::new(short, CancelToken::new())).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
-    // Readers are not kept out.
+    // The lock of a writer does not block readers.
     assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, base.version);
 
     let cancel = CancelToken::new();
@@ -104,7 +104,7 @@ fn deleted_or_replaced_file_is_a_named_error() {
     }
 }
 
-/// Others may lead in another file at that path already.
+/// Other candidates may already lead in a new file at the same path.
 #[test]
 fn a_file_that_is_deleted_or_replaced_is_the_end_of_a_term() {
     for befall in [delete as fn(&Path), replace] {
@@ -135,13 +135,15 @@ fn writer_without_notification_is_noticed_within_a_second() {
             assert_eq!(next_change(told).1, Some(number.to_string()));
             began.elapsed()
         };
-        // A busy machine delays some of them.
+        // A busy machine delays some notices, so only the fastest one counts.
         (0..5).map(notice).min().expect("some")
     });
     assert!(fastest < Duration::from_secs(1), "{fastest:?}");
 }
 
-/// The first of them makes it, sets its mode and makes the table, and nobody waits for that but by trying again.
+/// The first store creates the file, sets its mode and creates the table.
+///
+/// The other stores wait only by retrying.
 #[test]
 fn many_that_open_a_new_file_at_once_share_it() {
     for _ in 0..10 {
@@ -173,7 +175,7 @@ fn unshareable_file_is_refused() {
     assert_eq!(error.kind(), StoreErrorKind::Malformed, "{error}");
 }
 
-/// On a disk of its own, of a quarter of a megabyte.
+/// The disk of this test has a quarter of a megabyte.
 #[test]
 fn full_disk_is_a_named_error_until_there_is_room() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
@@ -201,7 +203,8 @@ fn full_disk_is_a_named_error_until_there_is_room() {
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("make room"), "{error}");
     assert_eq!(store.get("jobs", &call()).expect("reads go on").expect("a record").version, base.version);
-    // A process that starts just then may have a copy of the descriptor, so a removed file would still take its room.
+    // A process that starts now may hold a copy of the descriptor. Truncating the file frees its space, but removing
+    // the file would not.
     fs::write(ballast, "").expect("room");
     store.update("jobs", &base, &held_by("c"), &call()).expect("an update, where there is room");
 }

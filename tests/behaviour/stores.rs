@@ -1,5 +1,6 @@
-//! What every store owes an election: the public conformance suite on every kind of object on both servers, on etcd, in MariaDB, in
-//! memory and in a file.
+//! The public conformance suite on every store.
+//!
+//! The stores are all kinds of objects on both servers, etcd, MariaDB, memory and a file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -102,7 +103,9 @@ on_every_store!(
 
 on_both_servers!(an_update_keeps_what_others_have_put_there, one_client_serves_many_leases);
 
-/// Labels, and who manages what: our updates carry no `managedFields`.
+/// An update keeps labels and field managers.
+///
+/// The library's updates contain no `managedFields`.
 fn an_update_keeps_what_others_have_put_there(cluster: &Cluster) {
     cluster.create(json!({ "holderIdentity": "a" }));
     let admin = cluster.client("admin");
@@ -136,7 +139,7 @@ fn an_update_keeps_what_others_have_put_there(cluster: &Cluster) {
     assert!(before.iter().all(|it| after.contains(it)), "{before:?} {after:?}");
 }
 
-/// Several electors on one store of one client, and each its own term.
+/// Each of several electors on one store of one client has its own term.
 fn one_client_serves_many_leases(cluster: &Cluster) {
     let store = Arc::new(LeaseStore::new(cluster.client("admin"), NAMESPACE).expect("a store"));
     let electors: Vec<_> = (0..4)

@@ -1,4 +1,6 @@
-//! The table in a file, in PostgreSQL and in MariaDB: which shapes are refused, and rows that an operator changes.
+//! The table in a file, in PostgreSQL and in MariaDB.
+//!
+//! The tests check which shapes are refused, and rows that an operator changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +13,20 @@ use crate::support::real_store::{File, InSql, InTable, RealStore};
 use crate::support::stores::{brief, builder, call, held_by, next_change, watching};
 use crate::support::{lost, wait_until};
 
-/// A database of a test's own with the table in it.
+/// A database of one test, with the table.
 trait Database: InTable {
-    /// Whether a watch reads the table, and so reports the end of the table.
+    /// Whether a watch reads the table, and thus reports a dropped table.
     const IS_READ_BY_WATCHES: bool = true;
 
-    /// The statement that creates the table, as the database or the library has it.
+    /// Returns the statement that creates the table, from the database or the library.
     fn creation(&self) -> String;
 
-    /// What to replace in it by what, and the column that is wrong then.
+    /// Returns changes of the creation statement that are refused.
+    ///
+    /// Each change is a text, its replacement, and the column that becomes wrong.
     fn refused(&self) -> &'static [[&'static str; 3]];
 
-    /// Statements that create tables that earlier versions or copies of the database have.
+    /// Returns statements that create tables of earlier versions or of copies.
     fn accepted(&self) -> Vec<String>;
 }
 
@@ -172,7 +176,7 @@ fn another_shape_is_refused_until_it_is_repaired(database: &impl Database) {
     }
 }
 
-/// Fencing tokens do not repeat, even if only the generator of the numbers knows the deleted rows.
+/// Fencing tokens do not repeat, even if only the number generator knows the deleted rows.
 fn repair_continues_above_deleted_rows(database: &impl Database) {
     let creation = database.creation();
     let key = if creation.contains("name varbinary") { "name" } else { "key" };
@@ -195,7 +199,7 @@ fn tables_of_earlier_versions_and_copies_are_accepted(database: &impl Database) 
     }
 }
 
-/// A restored backup, or a standby without the last commits, gives versions again.
+/// A restored backup, or a standby server without the last commits, reuses versions.
 fn a_row_put_back_with_another_record_is_no_base(database: &impl Database) {
     let store = database.store();
     let base = store.create("jobs", &held_by("c"), &call()).expect("a record");
@@ -251,7 +255,7 @@ fn a_former_leader_does_not_get_past_the_fence(database: &impl Database) {
     assert!(!write(first) && write(guard.fencing_token()), "the same one leads, in another term");
 }
 
-/// A late writer, which is past its check and commits at last.
+/// A late writer has passed its check, but has not committed.
 fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
     let Some(mut session) = database.session() else { return };
     let store = database.store();
@@ -262,7 +266,7 @@ fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     assert_eq!(session.query("SELECT holder_identity FROM leasehold;"), "a");
     session.execute("COMMIT;");
-    // The late update may still be applied.
+    // The update that timed out may still be applied.
     let _ = store.update("jobs", &base, &held_by("b"), &call());
     assert_eq!(session.query(&format!("BEGIN; {fence};")), "", "another one leads");
 }
@@ -271,7 +275,7 @@ fn watch_reports_writes_of_an_operator(database: &impl Database) {
     let store = database.store();
     store.create("jobs", &held_by("a"), &call()).expect("a record");
     watching(&store, |told| {
-        // The version stays the same.
+        // The statement does not change the version.
         database.execute("UPDATE leasehold SET holder_identity = 'b'");
         assert_eq!(next_change(told), ("jobs".to_owned(), Some("b".to_owned())));
         database.execute("DELETE FROM leasehold");
@@ -291,7 +295,7 @@ fn another_table_of_that_name_is_left_alone(database: &impl Database) {
 
 fn dropped_table_ends_the_term_until_it_is_created_again<D: Database>(database: &D) {
     let store = Arc::new(database.store());
-    // With numbers that begin anew, a whole lease is waited for.
+    // The numbers of the new table start again, so the elector waits for a whole lease duration.
     let brief = builder("a").lease_duration(Duration::from_secs(10)).renew_deadline(Duration::from_secs(8));
     let elector = brief.start_on(Arc::clone(&store)).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
@@ -310,7 +314,7 @@ fn dropped_table_ends_the_term_until_it_is_created_again<D: Database>(database: 
     assert!(elector.block_until_leader().expect("another term").is_leader());
 }
 
-/// A collation may take some of these names for one.
+/// A collation may treat some of these names as equal.
 fn keys_that_look_alike_are_apart(database: &impl Database) {
     let store = database.store();
     let keys = ["jobs", "Jobs", "jobs ", "jöbs", "jo\u{308}bs", "it's", "a\\b", "%"];

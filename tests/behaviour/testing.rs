@@ -1,4 +1,4 @@
-//! The in-memory API server, behaviour by behaviour.
+//! Tests of the in-memory API server, one module for each group of behaviors.
 
 mod support;
 

@@ -1,6 +1,6 @@
-//! Watching instead of polling, and every way in which a watch can fail.
+//! Tests of watches, and of every way in which a watch can fail.
 //!
-//! Where a retry period is long, whatever happens sooner was heard of and not looked for.
+//! Some tests have a long retry period. A faster reaction then proves that the watch reported the change.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ on_both_servers! {
     a_lease_that_ran_out_is_taken_over_at_its_expiry,
 }
 
-/// Nothing is polled before the test is over.
+/// Sets durations so long that the elector does not poll during a test.
 fn without_polls(builder: LeaderElectorBuilder) -> LeaderElectorBuilder {
     builder
         .lease_duration(Duration::from_secs(300))
@@ -64,7 +64,7 @@ fn deletion_is_delivered_to_leader_and_standby(cluster: &Cluster) {
     wait_until("the standby knows the leader", || b.current_leader().as_deref() == Some("a"));
     cluster.delete();
     assert!(first.ended().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
-    // Where the leader's watch had not begun yet, the standby may have made the lease anew before it did.
+    // If the leader's watch had not begun, the standby may have created the lease again before.
     let reason = first.check().unwrap_err().reason;
     assert!(matches!(reason, StopReason::Deleted | StopReason::Superseded { .. }), "{reason}");
     let second = campaign.receiver().recv_timeout(AT_ONCE).expect("at once").expect("a term");
@@ -91,7 +91,7 @@ fn without_the_right_to_watch_the_lease_is_polled(cluster: &Cluster) {
 }
 
 fn a_lease_that_ran_out_is_taken_over_at_its_expiry(cluster: &Cluster) {
-    // One look a hundred seconds: only a wait for the very expiry takes it over in time.
+    // The elector polls every hundred seconds, so only a wait for the expiry acquires the lease in time.
     let elector = patient(cluster, "a");
     cluster.create(json!({ "holderIdentity": "gone", "leaseDurationSeconds": 3 }));
     let began = Instant::now();
@@ -100,7 +100,7 @@ fn a_lease_that_ran_out_is_taken_over_at_its_expiry(cluster: &Cluster) {
     drop(guard);
 }
 
-// ---- what it costs, and what can fail: in memory ----
+// ---- costs and failures, in memory ----
 
 fn quick(server: &ApiServer, identity: &str) -> LeaderElector {
     let builder = LeaderElector::builder("watched")
@@ -110,7 +110,7 @@ fn quick(server: &ApiServer, identity: &str) -> LeaderElector {
     candidate(server, identity, builder)
 }
 
-/// It renews often, and a request of it may hang for long.
+/// Starts a candidate that renews often, and whose requests may hang for a long time.
 fn slow(server: &ApiServer, identity: &str) -> LeaderElector {
     let builder = without_polls(LeaderElector::builder("watched")).renew_interval(Duration::from_millis(200));
     candidate(server, identity, builder)
@@ -147,7 +147,7 @@ fn a_leader_costs_one_update_a_renewal_and_a_standby_nothing() {
 #[test]
 fn a_herd_of_standbys_writes_at_most_once_each_for_a_handover() {
     let server = ApiServer::start().unwrap();
-    // No request of a busy machine may be abandoned, or its candidate reads.
+    // A candidate whose request times out on a busy machine would read the record again.
     let patient = |identity: &str| {
         let builder = without_polls(LeaderElector::builder("watched")).retry_period(Duration::from_millis(500));
         candidate(&server, identity, builder)
@@ -175,11 +175,11 @@ fn a_herd_of_standbys_writes_at_most_once_each_for_a_handover() {
         wait_until("everyone knows the winner", || elector.current_leader().as_deref() == Some(winner));
     }
     let took = released.elapsed();
-    // The release and, at most, one try of each; the winner may have renewed by now.
+    // The release and one try of each standby make 41 updates. The winner may have renewed by now.
     let renewals = count(&server, Verb::Update).saturating_sub(41);
     assert!(renewals <= 4, "{renewals} more updates than candidates");
     let reads = count(&server, Verb::Get);
-    // A candidate reads if an event is late: that its watch has opened, or that another candidate was faster.
+    // A candidate reads if an event is late, such as the opening of its watch or the win of another candidate.
     let allowed = if took < Duration::from_millis(250) { standbys.len() / 4 } else { 2 * standbys.len() };
     assert!(reads <= allowed, "the losers learn the winner from the event: {reads} reads in {took:?}");
     assert!(guard.is_leader());
@@ -206,7 +206,7 @@ fn standby_learns_of_a_release_during_a_hanging_read() {
     let guard = leader.block_until_leader().unwrap();
     wait_until("the leader watches", || count(&server, Verb::Watch) == 1);
     let hanging = server.fault(Fault::hang().verb(Verb::Get).first(1));
-    // What a watch tells at its beginning may save the look. It begins when that is under way.
+    // The initial event of a watch could replace the read. Therefore, the watch opens only after the read was sent.
     let late = server.fault(Fault::hang().verb(Verb::Watch).first(1));
     let standby = slow(&server, "b");
     let campaign = standby.campaign().unwrap();
@@ -220,7 +220,7 @@ fn standby_learns_of_a_release_during_a_hanging_read() {
     again.remove();
 }
 
-/// A fault, its name, and the most watches that may be asked for in the time of the test.
+/// Returns the faults of a watch, each with its name.
 fn failures() -> Vec<(&'static str, Fault)> {
     let watch = |fault: Fault| fault.verb(Verb::Watch).resource(Resource::Leases);
     let other = json!({ "type": "MODIFIED", "object": { "kind": "Lease", "metadata": { "name": "another" } } });

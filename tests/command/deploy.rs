@@ -1,4 +1,4 @@
-//! What is in `deploy/command`, also on a real kube-apiserver: it is taken as it is, and what its Deployment runs works with its rights.
+//! Tests of the manifests and the image in `deploy/command`, also on a real kube-apiserver.
 
 use std::fs;
 use std::process::Stdio;
@@ -19,7 +19,7 @@ fn command_deployment_works_with_its_rights() {
 
     let container = manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"]["containers"][0].clone();
     let arguments = container["args"].as_array().expect("arguments").iter().map(|it| it.as_str().expect("a word"));
-    // Ports that are free.
+    // The fixed ports may be in use, so the test replaces them with free ports.
     let arguments = arguments.map(|word| match word {
         "--http=:8081" => "--http=127.0.0.1:0",
         "8080" => "0",

@@ -1,5 +1,4 @@
-//! What `leasehold run` does besides: it restarts, asks whether the replica is fit and whether the command makes progress, and answers
-//! by HTTP.
+//! Tests of restarts, probes, progress and the HTTP server of `leasehold run`.
 
 use std::fs;
 use std::net::TcpStream;
@@ -11,7 +10,7 @@ use crate::support::command::{Arena, address, ask, get};
 use crate::support::run::Run;
 use crate::support::wait_until;
 
-/// In which nothing runs out during a test.
+/// Flags of a lease that does not expire during a test.
 const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=100ms"];
 
 #[test]
@@ -20,7 +19,7 @@ fn one_that_ends_is_run_again_after_a_pause_that_grows() {
     let began = Instant::now();
     let run = arena.run(&["--restart", "--", "sh", "-c", "echo $LEASEHOLD_FENCING_TOKEN; exit 3"]);
     wait_until("three runs", || run.out().lines().count() >= 3);
-    // A second, and two.
+    // The first pause lasts one second, and the second pause lasts two seconds.
     assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
     let tokens: Vec<u64> = run.out().lines().map(|line| line.parse().expect("a token")).collect();
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
@@ -111,7 +110,7 @@ time.sleep(1000)
 "#;
     let flags = ["--progress=notify", "--progress-timeout=5s", "--", "python3", "-c", script];
     let mut command = arena.command(&flags);
-    // As of a service manager that watches us.
+    // A service manager sets `WATCHDOG_PID` for the supervisor. The command must not inherit `WATCHDOG_PID`.
     let run = Run::of(command.env("WATCHDOG_PID", "1").stdin(std::process::Stdio::null()));
     run.wait_for_out("hangs");
     run.wait_for_error("campaigning again in 1s");
@@ -143,7 +142,8 @@ fn a_cluster_asks_by_http() {
 
     for of in [&of_leader, &of_standby] {
         assert_eq!((get(of, "/healthz").0, get(of, "/readyz?verbose").0, get(of, "/").0), (200, 200, 404));
-        // More than may ask at a time.
+        // Together, these requests exceed the limit of simultaneous connections, so the server must close each
+        // connection.
         assert!((0..40).all(|_| get(of, "/livez") == (200, "ok\n".to_owned())));
         assert_eq!(ask(of, "HEAD /healthz HTTP/1.1\r\n\r\n"), (200, String::new()));
         assert_eq!(ask(of, "POST /healthz HTTP/1.1\r\n\r\n").0, 405);
@@ -156,7 +156,7 @@ fn a_cluster_asks_by_http() {
         assert!(metrics.contains(&format!("leasehold_command_starts_total {is_running}\n")), "{metrics}");
     }
 
-    // What is no request is refused, and holds up nobody.
+    // Idle connections and an invalid request do not delay other requests.
     let idle: Vec<_> = (0..8).map(|_| TcpStream::connect(&of_leader).expect("it listens")).collect();
     assert_eq!(ask(&of_leader, &"x".repeat(8 * 1024)).0, 400);
     assert_eq!(get(&of_leader, "/healthz").0, 200);

@@ -1,7 +1,9 @@
-//! Whatever happens to the processes of several candidates, to their network and to the API server: nothing of two commands runs at a
-//! time, and nothing is left.
+//! Faults of processes, networks and the API server never let two commands run at once.
 //!
-//! As often as `LEASEHOLD_COMMAND_FAULTS` says (120 times by default), from the seed `LEASEHOLD_COMMAND_SEED`.
+//! No process is left at the end.
+//!
+//! `LEASEHOLD_COMMAND_FAULTS` sets the number of faults (default: 120). `LEASEHOLD_COMMAND_SEED` sets the seed
+//! (default: random).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -22,7 +24,7 @@ use crate::support::real::Real;
 use crate::support::run::Run;
 use crate::support::{say_aloud, wait_until, wait_within};
 
-/// How many leases, and how many candidates for each.
+/// The number of leases, each with `CANDIDATES` candidates.
 const LEASES: usize = 4;
 const CANDIDATES: usize = 3;
 
@@ -34,10 +36,10 @@ const FLAGS: &[&str] = &[
     "--stop-timeout=400ms",
 ];
 
-/// What a term can last at most when it is not renewed, and what a take-over may be late by.
+/// The lease duration plus one second, in which another candidate takes over.
 const OVER: Duration = Duration::from_secs(4);
 
-/// A kube-apiserver takes half a minute to start on a busy machine, and may do so just then.
+/// The longest wait, because a kube-apiserver may need half a minute to start.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 const KINDS: &[&[&str]] = &[
@@ -50,19 +52,21 @@ const KINDS: &[&[&str]] = &[
     &["breed"],
 ];
 
-/// Where a candidate runs: who is there ends, and another comes in its place.
+/// The place of one candidate.
+///
+/// If the candidate ends, another one starts in the same place.
 struct Place {
     proxy: Proxy,
     arena: Arena,
     run: Option<Run>,
 }
 
-/// Candidates for one lease, in places of their own. What they write is one file.
+/// A lease and its candidates, which all write stamps to the same file.
 struct Lease<'a> {
     places: Vec<Place>,
     rng: Rng,
     journal: &'a Journal,
-    /// When all processes of a candidate were continued that had been stopped together.
+    /// The times at which all processes of a candidate were continued after a stop.
     continued: Vec<f64>,
     _kubeconfigs: TempDir,
 }
@@ -84,7 +88,8 @@ const FAULTS: &[Fault] = &[
     ("guardian killed", |lease, place| {
         if let Some(guardian) = lease.guardian(place) {
             let _ = kill_process(guardian, Signal::KILL);
-            // Else `settle` finds the guardian alive, and the next fault may kill the supervisor.
+            // If the guardian were still alive, `settle` would return early, and the next fault could kill the
+            // supervisor.
             wait_until("the killed guardian has ended", || !is_guardian(guardian));
         }
     }),
@@ -97,7 +102,7 @@ const FAULTS: &[Fault] = &[
         let guardian = lease.guardian(place);
         lease.stop(&guardian.into_iter().collect::<Vec<_>>());
     }),
-    // Or what waits to become it.
+    // The child of a standby's guardian is the prepared process, which later becomes the command.
     ("command killed", |lease, place| {
         if let Some(command) = lease.guardian(place).and_then(|guardian| children(guardian).first().copied()) {
             let _ = kill_process(command, Signal::KILL);
@@ -130,11 +135,11 @@ impl<'a> Lease<'a> {
         Self { places: places.collect(), rng, journal, continued: Vec::new(), _kubeconfigs: kubeconfigs }
     }
 
-    /// Somebody in each place.
+    /// Starts a candidate in each place without a running candidate.
     fn fill(&mut self) {
         for place in &mut self.places {
             if place.run.as_mut().is_none_or(|run| !run.is_running()) {
-                // Whatever has become of the one before.
+                // The result of the previous run is ignored, because a fault may have ended the run.
                 place.run = None;
                 let kinds = self.rng.choice(KINDS).expect("kinds");
                 place.run = Some(place.arena.work(&[], kinds));
@@ -150,7 +155,7 @@ impl<'a> Lease<'a> {
         children(self.run(place).pid).first().copied()
     }
 
-    /// For any time up to well past the end of a term.
+    /// Stops the processes for a random time of at most `OVER`, and continues them.
     fn stop(&mut self, pids: &[Pid]) {
         pids.iter().for_each(|&pid| _ = kill_process(pid, Signal::STOP));
         self.wait();
@@ -167,7 +172,7 @@ impl<'a> Lease<'a> {
         thread::sleep(OVER.mul_f64(self.rng.f64()));
     }
 
-    /// The place of whoever leads, most of the time.
+    /// Returns the leader's place three times out of four, and otherwise a random place.
     fn victim(&mut self) -> usize {
         let leads = |place: &Place| {
             let run = place.run.as_ref().map(|run| run.pid);
@@ -187,13 +192,15 @@ impl<'a> Lease<'a> {
         fault(self, victim);
         self.settle(victim);
         self.fill();
-        // Somebody works again, or still.
+        // A command must work after the fault.
         let from = mono();
         let arena = &self.places[0].arena;
         wait_within(PATIENCE, &format!("somebody works after {name}"), || arena.last_stamp() > from);
     }
 
-    /// Waits until a supervisor has ended what its guardian has left, if it has lost that: both killed at once is a limit, and no fault.
+    /// Waits until a supervisor that has lost its guardian has only a new guardian as a child.
+    ///
+    /// The test must not kill a supervisor and its guardian at the same time, because then processes may be left.
     fn settle(&mut self, place: usize) {
         let run = self.places[place].run.as_mut().expect("it was filled");
         wait_until("a supervisor has one guardian, and nothing else", || {
@@ -202,7 +209,7 @@ impl<'a> Lease<'a> {
         });
     }
 
-    /// How many terms there were.
+    /// Ends all candidates, and returns the number of terms.
     fn end(mut self) -> usize {
         for place in &mut self.places {
             let run = place.run.take().expect("it was filled");
@@ -244,7 +251,7 @@ fn faults_never_let_two_commands_run_at_once() {
         let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
         let server = scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                // Without a server nothing else matters: there is one most of the time.
+                // The other faults have no effect without a server, so the server is available most of the time.
                 thread::sleep(OVER * 3);
                 if !is_over.load(Ordering::Relaxed) && next() {
                     journal.fault("API server restarted");

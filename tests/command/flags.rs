@@ -1,4 +1,4 @@
-//! What the flags of the command say: where the lease is, how long it is waited for, and what is told of all that.
+//! Tests of the flags of `leasehold run`: the store, the waiting time and the log.
 
 use std::fs;
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::support::run::{Ended, Run};
 use crate::support::sql::SqlServer;
 use crate::support::{SOON, wait_for, wait_until};
 
-/// In which nothing runs out during a test.
+/// Flags of a lease that does not expire during a test.
 const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
 
 fn run(arguments: &[&str], store: Option<&str>) -> Run {
@@ -67,9 +67,9 @@ fn invalid_flags_are_one_line_and_exit_code_125() {
         (&["run", "--lease=jobs"][..], "<COMMAND>"),
         (&["run", "true"], "--lease <NAME>"),
         (&["walk"], "walk"),
-        // Not a program of that name.
+        // A misspelled flag must not be run as a program.
         (&["run", "--lease=jobs", "--stop-timeuot=1s", "true"], "'--stop-timeuot'"),
-        // Flags after it would be the command's.
+        // Flags after the program belong to the command, so `--` is required.
         (&["run", "--lease=jobs", "sleep", "1", "--store=sqlite://x"], "-- <COMMAND>..."),
         (&["run", "--lease=jobs", "--kubeconfig=/there/is/none", "--", "true"], "/there/is/none"),
         (&["run", "--lease=jobs", "--", "true"], "or use another store, such as --store sqlite:///"),
@@ -105,7 +105,7 @@ fn store_variable_and_cluster_flags_must_agree() {
     for flag in ["--namespace=jobs", "--context=here", "--kubeconfig=/there/is/none", "--lock-type=leases"] {
         let says = format!("{} needs a cluster, but LEASEHOLD_STORE", flag.split('=').next().expect("a name"));
         assert_refused(&run(&["--lease=jobs", flag, "--", "true"], Some(&url)).end(), &says);
-        // One that is empty says nothing.
+        // An empty `LEASEHOLD_STORE` counts as absent.
         let without = run(&["--lease=jobs", "--kubeconfig=/there/is/none", "--", "true"], Some("")).end();
         assert_refused(&without, "/there/is/none");
     }
@@ -133,7 +133,7 @@ fn a_lease_is_waited_for_no_longer_than_that() {
         assert!(began.elapsed() >= Duration::from_millis(at_least), "{:?}", began.elapsed());
         assert!(ended.errors.contains(": held by leader") && ended.errors.contains("jobs in "), "{}", ended.errors);
     }
-    // That a store cannot be used, or that nobody is fit, is told apart.
+    // An unusable store and an unfit candidate have different exit codes, 125 and 75.
     for (wait, store) in
         ["--wait=0s", "--wait=500ms"].into_iter().zip(["etcd://127.0.0.1:1", "postgres://a:b@127.0.0.1:1/c"])
     {
@@ -146,7 +146,7 @@ fn a_lease_is_waited_for_no_longer_than_that() {
         assert_eq!((ended.code, ended.out.as_str()), (Some(75), ""), "{wait}: {}", ended.errors);
         assert!(ended.errors.contains("this replica is unfit to lead\n"), "{}", ended.errors);
     }
-    // Nor does the answer of a store matter then.
+    // An unfit candidate ends without waiting for a store that does not respond.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let store = format!("--store=etcd://{}", silent.local_addr().expect("an address"));
     assert_eq!(arena.run(&[&store, "--probe=false", "--wait=0s", "--", "true"]).end().code, Some(75));
@@ -185,7 +185,7 @@ fn refused_writes_are_an_error_unless_another_candidate_leads() {
     faults.iter().for_each(FaultHandle::remove);
     cluster.delete();
 
-    // Another candidate is faster, and the next round reads which one.
+    // Another candidate creates the lease first, and the next attempt reads the identity of that candidate.
     let late = server.fault(Fault::hang().verb(Verb::Create).first(1));
     thread::scope(|scope| {
         scope.spawn(|| wait("--wait=0s", 75, ": held by faster"));
@@ -209,7 +209,7 @@ fn quiet_logs_only_warnings_and_errors() {
     assert!(ended.errors.contains(" INFO  leasehold: jobs in "), "{}", ended.errors);
 }
 
-/// RUST_LOG is a variable of the command's, too.
+/// `RUST_LOG` does not set the level, because the command may use `RUST_LOG` itself.
 #[test]
 fn log_level_is_chosen_by_its_own_variable() {
     let arena = Arena::on_a_file(LONG);
@@ -235,7 +235,7 @@ fn blocked_stderr_delays_no_one() {
     let bad = arena.path("bad");
     fs::write(&bad, "#!/tmp\n").expect("written");
     fs::set_permissions(&bad, fs::Permissions::from_mode(0o755)).expect("its mode");
-    // Nobody reads any more, or nobody reads and the pipe is full.
+    // Either the reader has closed the pipe, or the pipe is full and is not read.
     for is_full in [false, true] {
         let command = |flags: &[&str], code: i32| {
             let (reader, mut writer) = std::io::pipe().expect("a pipe");
@@ -257,7 +257,7 @@ fn blocked_stderr_delays_no_one() {
         command(&["--no-such-flag"], 125);
         command(&["--store=oracle://x", "--", "true"], 125);
         command(&["--", &script.display().to_string()], 0);
-        // What is found to be no program only when it is started.
+        // The start of this script fails, because its interpreter is a directory.
         command(&["--", &bad.display().to_string()], 126);
     }
 }

@@ -1,4 +1,4 @@
-//! What a command under `leasehold run` finds, how its end is told, and what is asked of the flags.
+//! Tests of the environment, the streams, the exit code and the signals of a command.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::support::command::{Arena, children, is_guardian, leasehold};
 use crate::support::run::{Ended, Run};
 use crate::support::{A_WHILE, wait_until};
 
-/// In which nothing runs out during a test.
+/// Flags of a lease that does not expire during a test.
 const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
 
 fn shell(script: &str) -> Ended {
@@ -58,7 +58,7 @@ fn guardian_that_is_late_is_not_lost() {
     kill_process(guardian, Signal::CONT).expect("it runs");
     let was_late = began.elapsed() < Duration::from_millis(700);
     let ended = run.end();
-    // A machine that takes longer shows nothing.
+    // If a busy machine paused the guardian for longer, the test proves nothing.
     assert!(!was_late || (ended.code, ended.out.as_str()) == (Some(0), "works\ndone\n"), "{}", ended.errors);
 }
 
@@ -77,7 +77,8 @@ fn it_has_our_streams_and_no_descriptor_of_ours() {
     let mut supervisor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
     supervisor.stdin.take().expect("piped").write_all(b"to the command").expect("it reads");
     let output = supervisor.wait_with_output().expect("it ends");
-    // Beside the three, and what `ls` reads, there may be what this process was started with.
+    // Besides the standard streams and the directory of `ls`, the command may have descriptors that this test
+    // inherited.
     let ours = std::process::Command::new("ls").arg("/proc/self/fd").output().expect("ls").stdout;
     let expected = format!("to the command\n{}", String::from_utf8_lossy(&ours));
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
@@ -115,18 +116,18 @@ fn internal_subcommand_explains_itself_to_users() {
 #[test]
 fn waiting_guardian_serves_only_its_supervisor_in_time() {
     let ours = std::process::id();
-    // Of the time since the machine was started.
+    // The deadline is a time since the machine booted.
     for (parent, deadline, code, out) in [(ours, u64::MAX, 0, "works\n"), (ours, 0, 125, ""), (1, u64::MAX, 125, "")] {
         let flags = SocketFlags::CLOEXEC;
         let (link, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a pair");
         let mut command = leasehold();
         command.args(["__exec", &parent.to_string(), "sh", "-c", "echo $WHAT"]).stdin(Stdio::from(theirs));
         let waits = Run::of(&mut command);
-        // It keeps the other end.
+        // `command` keeps the other end of the socket pair open.
         drop(command);
         let deadline = json!({ "secs": deadline, "nanos": 0 });
         let begin = json!({ "deadline": deadline, "group": null, "environment": [["WHAT", "works"]] });
-        // It may be gone by then.
+        // The process may have ended already, so a failure to send is ignored.
         let _ = send(&link, begin.to_string().as_bytes(), SendFlags::NOSIGNAL);
         let ended = waits.end();
         assert_eq!((ended.code, ended.out.as_str()), (Some(code), out), "{}", ended.errors);
@@ -158,7 +159,7 @@ fn stopped_guardian_ends_all_and_a_killed_one_is_replaced() {
     let probe = format!("--probe=sh -c '(sleep 0.01 &); echo >> {}'", probed.display());
     let standby = arena.run_with_signals(&[&probe, "--", "true"]);
     standby.wait_for_error("new leader");
-    // Beside the guardian there may be the probe.
+    // Besides the guardian, the supervisor may have a probe as a child.
     let guardian_of = |run: &Run| children(run.pid).into_iter().find(|&pid| is_guardian(pid));
     kill_process(guardian_of(&standby).expect("it has one"), Signal::KILL).expect("it runs");
     standby.wait_for_error("guardian lost, starting another");
@@ -182,7 +183,8 @@ fn signals_are_passed_on_to_the_command() {
         run.signal(signal);
         run.wait_for_out(says);
     }
-    // Whoever sends one to all of a service means the command, of a leader and of a standby.
+    // A service manager may signal all processes of a service. The signal is meant for the command, so a standby
+    // ignores the signal.
     let mut standby = arena.run_with_signals(&["--", "true"]);
     standby.wait_for_error("new leader");
     standby.prepared();

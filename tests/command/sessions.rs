@@ -1,4 +1,4 @@
-//! Where commands are run: as the first process of a container, in a terminal, in a pipe, and after its terminal has gone.
+//! Tests of `leasehold run` in a container, in a terminal, in a pipe and under `nohup`.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,10 +11,10 @@ use crate::support::command::{Arena, children};
 use crate::support::run::Run;
 use crate::support::{SOON, skip, wait_for, wait_or_explain, wait_until};
 
-/// In which nothing runs out during a test.
+/// Flags of a lease that does not expire during a test.
 const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=100ms"];
 
-/// As the first process of a namespace, as in a container.
+/// Returns `leasehold run` as the first process of a PID namespace, as in a container.
 fn first_of_a_namespace(arena: &Arena, flags: &[&str]) -> Option<Command> {
     if !geteuid().is_root() {
         skip("this is not root", "every test of a process that is the first", "run it as root");
@@ -32,13 +32,13 @@ fn first_process_reaps_orphans_and_ends_on_sigterm() {
             cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z 1 ' | sed 's/^/zombies /'
             sleep 0.2
         done"#;
-    // Its orphans are the first process's, and not the guardian's.
+    // The orphans of the probe become children of the first process, not of the guardian.
     let probe = "--probe=sh -c '(sleep 0.05 &) ; (sleep 0.01 &) ; true'";
     let flags = [probe, "--probe-timeout=30s", "--", "sh", "-c", script];
     let Some(mut unshare) = first_of_a_namespace(&arena, &flags) else { return };
     let run = Run::of(&mut unshare);
     wait_until("it works for a while", || run.out().lines().count() > 12);
-    // One may have ended just then, and nobody has had the time to see to it.
+    // A few orphans may have ended so recently that the first process has not reaped them.
     let counts = run.out().lines().filter_map(|line| line.strip_prefix("zombies ")?.parse().ok()).collect::<Vec<u32>>();
     assert!(counts.iter().all(|&count| count <= 4), "{counts:?}");
     let supervisor = children(run.pid)[0];
@@ -95,7 +95,7 @@ fn command_in_a_pipe_ends_without_a_reader() {
     arena.assert_nothing_is_left();
 }
 
-/// A shell in a terminal of its own.
+/// A shell in its own terminal.
 struct Terminal {
     name: String,
 }
@@ -133,7 +133,7 @@ impl Terminal {
         self.tmux(&["display-message", "-p", "#{pane_current_command}"])
     }
 
-    /// All that is to be seen.
+    /// Returns all text of the terminal, including the lines that have scrolled away.
     fn screen(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-S", "-"])
     }
@@ -143,7 +143,9 @@ impl Terminal {
         wait_or_explain(SOON, explain, || self.screen().contains(text));
     }
 
-    /// Waits until the shell reads a line. What is typed before can get lost between the two modes of the terminal.
+    /// Waits until the shell reads a line.
+    ///
+    /// Earlier input can get lost while the terminal changes its mode.
     fn wait_for_prompt(&self) {
         wait_until("a prompt", || self.screen().trim_end().ends_with("ready>"));
     }
@@ -155,7 +157,7 @@ impl Drop for Terminal {
     }
 }
 
-/// `leasehold run` as a line for a shell.
+/// Returns `leasehold run` with these flags as a line for a shell.
 fn line(arena: &Arena, flags: &[&str]) -> String {
     let command = arena.command(flags);
     let words =
@@ -173,7 +175,7 @@ fn in_a_terminal_its_keys_are_the_commands() {
     terminal.type_in("first");
     terminal.wait_for("got:first");
 
-    // Stopped, and in the foreground again: the lease is held meanwhile.
+    // The user stops the command and continues it in the foreground. The lease is held meanwhile.
     terminal.press("C-z");
     terminal.wait_for("Stopped");
     terminal.wait_for_prompt();
@@ -208,7 +210,7 @@ fn ctrl_c_in_a_terminal_is_delivered_once() {
     assert!(screen.lines().any(|line| line.ends_with("int")) && !screen.lines().any(|line| line == "term"), "{screen}");
 }
 
-/// A shell continues a job that has stopped, and not a command that stopped while `leasehold run` went on.
+/// The command stops alone, so the shell does not see a stopped job that it could continue.
 #[test]
 fn ctrl_c_ends_a_stopped_command_at_once() {
     let arena = Arena::on_a_file(LONG);

@@ -1,4 +1,4 @@
-//! Commands on other stores than a cluster, each by its URL: they take turns, and are seen by who observes.
+//! Tests of `leasehold run`, `observe` and `wait` on etcd and SQL databases.
 
 use std::net::TcpListener;
 use std::process::Stdio;
@@ -17,14 +17,14 @@ fn start(url: &str, arguments: &[&str]) -> Run {
     Run::of(leasehold().args(arguments).env("LEASEHOLD_STORE", url).stdin(Stdio::null()))
 }
 
-/// In which nothing runs out during a test.
+/// Runs `script` with a lease that does not expire during a test.
 fn run(url: &str, identity: &str, script: &str) -> Run {
     let identity = format!("--identity={identity}");
     let election = ["run", "--lease=jobs", &identity, "--lease-duration=60s", "--retry-period=250ms"];
     start(url, &[&election[..], &["--", "sh", "-c", script]].concat())
 }
 
-/// Answers what an observer has told meanwhile.
+/// Runs two commands in turn, and returns the output of an observer.
 fn commands_take_turns(url: &str, secret: Option<&str>) -> String {
     let first = run(url, "first", "echo works; exec sleep 1000");
     first.wait_for_out("works");
@@ -50,9 +50,9 @@ fn commands_take_turns(url: &str, secret: Option<&str>) -> String {
 fn etcd_by_its_url() {
     let Some(etcd) = Etcd::shared() else { return };
     let member = etcd.urls().remove(0).replace("http://", "");
-    // One that is not there beside it.
+    // The URL also names an address at which no server listens.
     let observed = commands_take_turns(&format!("etcd://127.0.0.1:1,{member}/command"), None);
-    // It tells every change; from a table only what stands when it is read.
+    // On etcd, the observer receives every change. On a table, the observer polls and may miss a short change.
     assert!(observed.contains("\"event\":\"released\""), "{observed}");
     assert!(etcd.value("command/jobs").is_some(), "below its prefix");
 }
@@ -177,7 +177,7 @@ fn mariadb_by_its_url() {
     commands_take_turns(&mariadb.url("root", &database), Some(sql::PASSWORD));
 }
 
-/// The server accepts connections and never answers.
+/// The server accepts connections and never responds.
 #[test]
 fn server_that_hangs_ends_a_run_within_its_times() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -188,7 +188,7 @@ fn server_that_hangs_ends_a_run_within_its_times() {
         let began = Instant::now();
         let ended = start(&format!("{scheme}://{place}"), &run).end();
         assert_eq!(ended.code, Some(125), "{scheme}: {}", ended.errors);
-        // Three requests of half a renew deadline each.
+        // The run makes three requests, each with a timeout of half a renew deadline.
         assert!(began.elapsed() < Duration::from_secs(10), "{scheme}: {:?}", began.elapsed());
     }
 }

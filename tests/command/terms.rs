@@ -1,4 +1,4 @@
-//! Terms of commands: nothing of one runs beside another, whatever happens to its supervisor or its guardian.
+//! Commands of different terms never run at once, even if a supervisor or guardian fails.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,10 +26,10 @@ on_both_servers! {
     command_without_a_server_ends_before_its_term,
 }
 
-/// Durations of terms that end within a test's time, but not because the machine is busy.
+/// Flags of a short lease, which a busy machine can still renew in time.
 const SHORT: &[&str] = &["--lease-duration=8s", "--renew-deadline=6s", "--retry-period=250ms", "--release-timeout=5s"];
 
-/// In which none ends by itself.
+/// Flags of a lease that does not expire during a test.
 const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
 
 const EVERYTHING: &[&str] = &["stubborn", "children", "orphans", "sessions", "breed"];
@@ -51,7 +51,7 @@ fn one_that_ends_is_followed_at_once(cluster: &Cluster) {
 
 fn stopped_command_is_renewed_until_it_has_ended(cluster: &Cluster) {
     let arena = Arena::on(cluster, SHORT);
-    // For longer than the lease.
+    // The command continues after SIGTERM for longer than the lease duration.
     let first = arena.work(&["--stop-timeout=9s"], &["stubborn"]);
     let began = arena.wait_for_work_after(0);
     let _second = arena.standby();
@@ -92,7 +92,7 @@ fn one_whose_supervisor_is_stopped_ends_before_another_begins(cluster: &Cluster)
     first.signal(Signal::CONT);
     first.ends_with(124);
     assert_eq!(arena.assert_one_at_a_time(), 2);
-    // The second's three, and the first's two.
+    // The second run has a supervisor, a guardian and a command. The first run has only a supervisor and a guardian.
     assert_eq!(left, 5);
     second.terminate();
     arena.assert_nothing_is_left();
@@ -100,7 +100,7 @@ fn one_whose_supervisor_is_stopped_ends_before_another_begins(cluster: &Cluster)
 
 #[test]
 fn killed_guardian_leaves_no_children_behind() {
-    // The children of one that is dying are found neither below it nor beside it for a moment.
+    // While a killed guardian exits, its children are briefly in no list of child processes.
     let arena = Arena::on_a_file(LONG);
     for _ in 0..20 {
         let before = arena.stamps().last().map_or(0, |stamp| stamp.token);
@@ -113,13 +113,13 @@ fn killed_guardian_leaves_no_children_behind() {
     assert_eq!(arena.assert_one_at_a_time(), 20);
 }
 
-/// Both are gone then.
+/// The supervisor is killed right after it has killed its stopped guardian.
 #[test]
 fn supervisor_killed_while_stopping_leaves_nothing() {
     for _ in 0..5 {
         let arena = Arena::on_a_file(LONG);
         let run = arena.work(&[], &["stubborn", "sessions"]);
-        // The supervisor, the guardian, the command and two below it, each of which is a parent.
+        // The supervisor, the guardian, the command, and two sessions of two processes each.
         wait_until("all of it works", || arena.processes().len() >= 7);
         let guardian = run.guardian();
         let state = || fs::read_to_string(format!("/proc/{}/stat", guardian.as_raw_nonzero())).unwrap_or_default();
@@ -138,7 +138,7 @@ fn supervisor_killed_while_stopping_leaves_nothing() {
 fn a_lease_that_comes_too_late_is_given_back_before_the_end() {
     let cluster = Cluster::in_memory("too-late");
     let server = cluster.in_memory_server().expect("it is");
-    // A watch would tell it sooner.
+    // The user `no-watch` cannot watch. A watch would report the lease before the delayed response arrives.
     let arena = Arena::by(&cluster.kubeconfig("no-watch"), &cluster.lease, LONG);
     for http in [&[][..], &["--http=127.0.0.1:0"]] {
         let _late = server.fault(Fault::delay_answer(Duration::from_secs(1)).verb(Verb::Create).first(1));
@@ -164,7 +164,7 @@ fn release_that_takes_longer_than_its_timeout_is_waited_for() {
     assert_eq!(cluster.holder(), None);
 }
 
-/// A term needs it only to begin sooner.
+/// A term can start without a prepared process, which only makes the start faster.
 #[test]
 fn killed_or_stopped_waiting_guardian_ends_with_the_others() {
     let arena = Arena::on_a_file(LONG);
@@ -177,7 +177,8 @@ fn killed_or_stopped_waiting_guardian_ends_with_the_others() {
         if let Some(signal) = signal {
             kill_process(prepared, signal).expect("it waits");
         }
-        // If it were still there when its time comes, its end would count as the end of the command.
+        // If the prepared process ended only after the start of the term, its end would count as the end of the
+        // command.
         if matches!(signal, Some(Signal::KILL | Signal::TERM)) {
             wait_until("it has ended", || !children(standby.guardian()).contains(&prepared));
         }
@@ -195,7 +196,7 @@ fn killed_or_stopped_waiting_guardian_ends_with_the_others() {
     arena.assert_nothing_is_left();
 }
 
-/// By the kernel: nobody else is there.
+/// The kernel kills the command, because the supervisor is stopped and the guardian is dead.
 #[test]
 fn a_command_is_killed_with_both_that_are_above_it() {
     let arena = Arena::on_a_file(LONG);
@@ -215,13 +216,13 @@ fn one_whose_guardian_is_lost_ends_with_all_that_it_has_started(cluster: &Cluste
 }
 
 fn loses_its_guardian(cluster: &Cluster, signal: Signal) {
-    // It is lost long before the term is over.
+    // The guardian is lost long before the lease can expire.
     let arena = Arena::on(cluster, LONG);
     let run = arena.work(&[], EVERYTHING);
     let began = arena.wait_for_work_after(0);
     let standby = arena.standby();
     kill_process(run.guardian(), signal).expect("it runs");
-    // By the other, or with another guardian.
+    // Either the standby leads next, or the same candidate leads again with a new guardian.
     let next = arena.wait_for_work_after(began.token);
     arena.wait_for_stamp("some time", |stamp| stamp.token == next.token && stamp.mono > next.mono + 0.3);
     let ended = run.terminate();
@@ -249,7 +250,8 @@ fn unkillable_command_keeps_its_lease_unreleased() {
     if !geteuid().is_root() {
         return skip("this is not root", "the test of what cannot be killed", "run it as root");
     }
-    // While something is left, the lease is renewed: a busy machine must not end the term before that is given up.
+    // The supervisor renews the lease while it tries to kill the processes. A shorter lease could expire on a busy
+    // machine before the supervisor gives up.
     let arena = Arena::on_a_file(SHORT);
     let [source, program, copy] = ["of_root.c", "of_root", "leasehold"].map(|name| arena.path(name));
     fs::write(
@@ -258,7 +260,7 @@ fn unkillable_command_keeps_its_lease_unreleased() {
     )
     .expect("written");
     assert!(Command::new("cc").arg(&source).arg("-o").arg(&program).status().expect("a C compiler").success());
-    // For everybody, and as root whoever starts it.
+    // Every user may run the program, which then runs as root.
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("its mode");
     fs::set_permissions(arena.path(""), fs::Permissions::from_mode(0o777)).expect("its mode");
     let run = arena.command(&["--stop-timeout=300ms", "--"]);
@@ -286,7 +288,7 @@ fn command_without_a_server_ends_before_its_term(cluster: &Cluster) {
     let arena = Arena::by(&kubeconfig, &cluster.lease, SHORT);
     let run = arena.work(&["--on-loss=exit"], EVERYTHING);
     arena.wait_for_work_after(0);
-    // Of which nothing is left in time.
+    // The other elector must not lead until all processes of the command have ended.
     let other = cluster.elector("other");
     let campaign = other.campaign().expect("a campaign");
     let cut_at = mono();

@@ -1,4 +1,4 @@
-"""A command that must not run twice: each of its processes writes who it is, and when, again and again.
+"""Write stamps from several processes, so that a test can detect two commands that run at the same time.
 
     worker.py FILE [stubborn] [children|orphans|sessions|breed|threads]
 """
@@ -44,7 +44,7 @@ def session():
 
 
 def breed():
-    # Each is the parent of the next, in a session of its own, and is gone before that has children.
+    # Each process starts its own session, works for 30 ms, starts the next process, and exits.
     while os.fork() == 0:
         os.setsid()
         work(time.monotonic() + 0.03)
@@ -63,7 +63,7 @@ if "sessions" in kinds:
 if "breed" in kinds:
     child(breed)
 if "threads" in kinds:
-    # Its end takes a while: others may look for its children meanwhile.
+    # With many threads, the process needs a while to exit. Meanwhile, the supervisor may look for its children.
     for _ in range(30):
         threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
 work()

@@ -1,4 +1,4 @@
-//! Candidates of ours and of another client's that take one record from each other, again and again.
+//! Candidates of leasehold and of another client that take over one record in turn.
 
 use rustix::process::Signal;
 
@@ -8,28 +8,32 @@ use crate::support::process::{Candidate, Stage};
 /// How a leader ends.
 #[derive(Clone, Copy, PartialEq)]
 pub enum End {
-    /// It is told to, and releases.
+    /// The leader receives SIGTERM and releases the lease.
     Told,
-    /// It is killed, and its lease has to run out.
+    /// The leader is killed, and its lease must expire.
     Killed,
 }
 
-/// Who takes the record from each other, and how.
+/// The candidates that lead in turn, and the ways in which they end.
 pub struct Alternation<'a> {
     pub stage: &'a Stage,
     /// Starts a candidate of the other client.
     pub theirs: &'a dyn Fn(&str) -> Candidate,
     pub handovers: u64,
-    /// How the leader before this handover ends, and whether it is ours.
+    /// Returns how the leader before a handover ends.
+    ///
+    /// The flag is `true` for a leader of leasehold.
     pub end: &'a dyn Fn(u64, bool) -> End,
-    /// So many heartbeats take longer than either's retry period.
+    /// A number of heartbeats that takes longer than the retry period of either client.
     pub renewed: usize,
-    /// Whether ours come to know that one of theirs leads.
+    /// Whether candidates of leasehold can observe a leader of the other client.
     pub we_see_them: bool,
 }
 
 impl Alternation<'_> {
-    /// Begins with ours; `taken` is called with each new leader after the first.
+    /// Runs the handovers, starting with a candidate of leasehold.
+    ///
+    /// Calls `taken` with each new leader after the first.
     pub fn run(&self, taken: impl Fn(u64, &Candidate)) -> History {
         let candidate = |is_ours: bool, number: u64| {
             let id = number.to_string();
@@ -42,7 +46,7 @@ impl Alternation<'_> {
             if is_ours || self.we_see_them {
                 while standby.wait_for("new_leader").leader.as_ref() != Some(&leader.id) {}
             }
-            // Until it has renewed its lease, under the eyes of the standby.
+            // The leader must renew its lease while the standby runs.
             (0..self.renewed).for_each(|_| drop(leader.wait_for("leading")));
             match (self.end)(number, is_ours) {
                 End::Killed => drop(leader.kill()),

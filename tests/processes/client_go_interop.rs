@@ -1,9 +1,11 @@
-//! Our candidates and client-go's on the same objects of a real kube-apiserver: a Lease beside its newest release, ConfigMaps
-//! and Endpoints beside v0.23, the last that had those locks, and both a Lease and one of these beside v0.27, the last that
-//! had `MultiLock`.
+//! Candidates of leasehold and client-go on the same objects of a real kube-apiserver.
 //!
-//! client-go compares records in whole seconds and writes over the version that it has just read. That is why a renew
-//! deadline of ours is at least a second shorter than what we publish.
+//! On a Lease, the test uses client-go's newest release. On ConfigMaps and Endpoints, the test uses v0.23, the last
+//! release with these locks. On a Lease together with one of them, the test uses v0.27, the last release with
+//! `MultiLock`.
+//!
+//! client-go compares records in whole seconds and overwrites the version that it has just read. Therefore, leasehold's
+//! renew deadline is at least one second shorter than the published lease duration.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -18,14 +20,17 @@ use crate::support::cluster::{Cluster, NAMESPACE, request};
 use crate::support::process::Stage;
 use crate::support::{is_built, say_aloud};
 
-/// So many leaders in a row are told to end, and each releases the lease; the next one is killed, and its lease has to
-/// run out. It is even, so that both kinds get killed.
+/// The number of leaders that release the lease before the next leader is killed.
+///
+/// The number is even, so that leaders of both clients are killed.
 const RELEASES_IN_A_ROW: u64 = 10;
 const TIMINGS: &[&str] = &["--lease-duration=4s", "--renew-deadline=3s", "--retry-period=200ms", "--heartbeat=10ms"];
 const PUBLISHED_SECONDS: u64 = 4;
-/// So many heartbeats take longer than the retry period.
+/// A number of heartbeats that takes longer than the retry period.
 const RENEWED: usize = 25;
-/// The same beside a `MultiLock`: five requests for a renewal, of which client-go sends five a second.
+/// The number of heartbeats beside a `MultiLock`.
+///
+/// client-go needs five requests for one renewal, and sends at most five requests a second.
 const RENEWED_ON_BOTH: usize = 150;
 const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
@@ -54,19 +59,19 @@ fn client_go_0_27_endpoints_and_lease_hand_over_both_ways() {
     take_from_each_other(Some("0.27"), ["endpointsleases"; 2], "admin", 22);
 }
 
-/// A fleet comes from a ConfigMap.
+/// The first step of a migration: some candidates use a ConfigMap, the others both objects.
 #[test]
 fn client_go_0_23_config_map_and_both_hand_over_both_ways() {
     take_from_each_other(Some("0.23"), ["configmaps", "configmapsleases"], "admin", 22);
 }
 
-/// It arrives at the Lease.
+/// The last step of a migration: some candidates use a Lease, the others both objects.
 #[test]
 fn client_go_on_a_lease_and_we_on_both_take_it_from_each_other() {
     take_from_each_other(None, ["leases", "configmapsleases"], "admin", 22);
 }
 
-/// On theirs and ours.
+/// Alternates a candidate of client-go on `lock_type` with a leasehold candidate on `ours`.
 fn take_from_each_other(version: Option<&str>, [lock_type, ours]: [&str; 2], user: &str, handovers: u64) {
     let Some(cluster) = Cluster::real(&format!("client_go_interop_{lock_type}_{ours}")) else { return };
     let (client, build) = match version {
@@ -90,14 +95,14 @@ fn take_from_each_other(version: Option<&str>, [lock_type, ours]: [&str; 2], use
     };
     let end = |number: u64, _| if number.is_multiple_of(RELEASES_IN_A_ROW + 1) { End::Killed } else { End::Told };
     let renewed = if kinds.len() == 1 { RENEWED } else { RENEWED_ON_BOTH };
-    // Who is on both knows a leader by both records.
+    // A candidate on both objects reports a leader only if both records name the leader.
     let we_see_them = lock_type == ours;
     let alternation = Alternation { stage: &stage, theirs: &theirs, handovers, end: &end, renewed, we_see_them };
     let first_uids = OnceCell::new();
     let history = alternation.run(|number, leader| {
         let (uids, records): (Vec<_>, Vec<_>) = kinds.iter().map(|kind| record(&cluster, kind)).unzip();
         records.iter().for_each(|record| assert_valid(record, &leader.id));
-        // Only the primary's count: `MultiLock` writes it into the Lease too, whatever that one had.
+        // Only the transitions of the primary are checked, because `MultiLock` copies them into the Lease.
         assert_eq!(transitions(&records[0]), number, "each handover is one transition: {records:?}");
         assert_eq!(*first_uids.get_or_init(|| uids.clone()), uids, "nobody made them anew");
     });
@@ -108,7 +113,9 @@ fn take_from_each_other(version: Option<&str>, [lock_type, ours]: [&str; 2], use
     ));
 }
 
-/// The kinds of the objects that have a record, first the one that `MultiLock` calls the primary.
+/// Returns the kinds of the objects that have a record.
+///
+/// The first kind is the one that `MultiLock` calls the primary.
 fn kinds(lock_type: &str) -> Vec<&str> {
     match lock_type.strip_suffix("leases") {
         None | Some("") => vec![lock_type],
@@ -116,7 +123,7 @@ fn kinds(lock_type: &str) -> Vec<&str> {
     }
 }
 
-/// The object's uid, and its record.
+/// Returns the uid of the object, and its record.
 fn record(cluster: &Cluster, kind: &str) -> (Value, Value) {
     let group = match kind {
         "leases" => "/apis/coordination.k8s.io/v1",
@@ -134,7 +141,7 @@ fn record(cluster: &Cluster, kind: &str) -> (Value, Value) {
     (object["metadata"]["uid"].take(), record)
 }
 
-/// What either kind needs to find in a record of the other's.
+/// Asserts that a record has the fields that both clients require.
 fn assert_valid(record: &Value, holder: &str) {
     assert_eq!(record["holderIdentity"], holder, "{record}");
     assert_eq!(record["leaseDurationSeconds"], PUBLISHED_SECONDS, "{record}");
@@ -143,12 +150,12 @@ fn assert_valid(record: &Value, holder: &str) {
         let time = humantime::parse_rfc3339(text).unwrap_or_else(|error| panic!("{field}: {error}: {record}"));
         time.duration_since(UNIX_EPOCH).expect("a time of our days").as_secs()
     };
-    // In whole seconds, as client-go compares them: the fraction of our acquireTime is random.
+    // client-go compares whole seconds. The fraction of leasehold's `acquireTime` is random.
     assert!(time("acquireTime") <= time("renewTime"), "{record}");
 }
 
 fn transitions(record: &Value) -> u64 {
-    // In a Lease client-go leaves a zero out.
+    // client-go omits a zero from a Lease.
     [&record["leaseTransitions"], &record["leaderTransitions"]].into_iter().find_map(Value::as_u64).unwrap_or(0)
 }
 

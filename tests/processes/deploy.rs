@@ -1,4 +1,4 @@
-//! What is in `deploy/base`, also on a real kube-apiserver: it is taken as it is, and its rights are enough for the example.
+//! Tests of the manifests and the image in `deploy/base`, also on a real kube-apiserver.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,7 +48,7 @@ fn api_server_accepts_manifests_and_their_rights_suffice() {
     }
 }
 
-/// The example as the service account, from the beginning of its work to the release.
+/// Runs the example as the service account until it has led and released the lease.
 fn lead(admin: &Client, cluster: &Cluster, namespace: &str, watches: bool) {
     let kubeconfig = kubeconfig_of("threaded-service", cluster, admin, namespace);
     let log = tempfile::NamedTempFile::new().expect("a file");
@@ -59,7 +59,7 @@ fn lead(admin: &Client, cluster: &Cluster, namespace: &str, watches: bool) {
     let said = || fs::read_to_string(log.path()).expect("the log");
     let began = mono();
     wait_until("it leads", || said().contains("started leading"));
-    // The second watch would be asked for within a retry period, were the first refused.
+    // If the API server rejected a watch, the elector would log `polling` within a retry period.
     wait_until("it watches, or says that it does not", || {
         said().contains("polling") || (watches && mono() - began > 3.0)
     });

@@ -1,4 +1,4 @@
-//! The examples that end by themselves do, and show what they say.
+//! Tests of the output of the examples.
 
 #![cfg(unix)]
 
@@ -71,7 +71,7 @@ fn component_takes_the_flags_of_kubernetes() {
     }
 }
 
-/// A process that ends with this.
+/// A process that is killed when this value is dropped.
 pub struct Ended(pub Child);
 
 impl Drop for Ended {
@@ -81,7 +81,7 @@ impl Drop for Ended {
     }
 }
 
-/// What an HTTP server there answers, head and body.
+/// Returns the head and the body of the response of an HTTP server.
 pub fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it reads");
@@ -98,7 +98,7 @@ fn threaded_service_answers_probes_and_scrapes() {
     let mut printed = BufReader::new(service.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let address =
         printed.find_map(|line| Some(line.split_once("metrics at http://")?.1.to_owned())).expect("an address");
-    // What it prints must not fill the pipe.
+    // Unread output could fill the pipe and block the example.
     std::thread::spawn(move || printed.for_each(drop));
     let get = |path: &str| get(&address, path);
     wait_until("it is ready", || get("/readyz").contains(" 200 "));

@@ -1,9 +1,11 @@
-//! Candidates in processes of their own, ended, killed, stopped and cut off, on both servers: the `leader_election`
-//! example as the user `candidate`, who may do what docs/rbac.yaml grants and no more, on a Lease. What befalls a process is
-//! tried on a ConfigMap and a Lease at once, as well, and a stop on a ConfigMap alone.
+//! Candidates in their own processes that end, are killed or are stopped, on both servers.
 //!
-//! Times are asserted where the protocol bounds them, by clock readings that all processes share; everything else is
-//! order.
+//! The tests run the example `leader_election` on a Lease, as the user `candidate`, who has only the rights of
+//! docs/rbac.yaml. Tests of signals and kills also run on a ConfigMap together with a Lease. The test of a stop also
+//! runs on a ConfigMap alone.
+//!
+//! A time is asserted only where the protocol bounds the time, by a clock that all processes share. All other
+//! assertions are about the order of events.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +33,9 @@ on_both_servers! {
     candidate_without_rights_learns_which_right_to_grant,
 }
 
-/// In which a term ends within a test's timeout. Between renew deadline and lease duration lies [`GAP`].
+/// Flags of a lease that expires during a test.
+///
+/// The lease duration exceeds the renew deadline by [`GAP`].
 pub const SHORT: &[&str] = &[
     "--lease-duration=4s",
     "--renew-deadline=3s",
@@ -39,10 +43,10 @@ pub const SHORT: &[&str] = &[
     "--release-timeout=10s",
     "--heartbeat=20ms",
 ];
-/// Between the end of a leader's term by its own clock and the takeover by others there is at least this, in seconds.
+/// The least time from the end of a term by the leader's clock to the takeover, in seconds.
 const GAP: f64 = 1.0;
 
-/// In which nothing runs out during a test.
+/// Flags of a lease that does not expire during a test.
 pub const LONG: &[&str] = &[
     "--lease-duration=60s",
     "--renew-deadline=50s",
@@ -50,20 +54,20 @@ pub const LONG: &[&str] = &[
     "--release-timeout=25s",
     "--heartbeat=20ms",
 ];
-/// Much sooner than a lease of [`LONG`] runs out, in seconds.
+/// A time in seconds within which a lease of [`LONG`] does not expire.
 const WELL_BEFORE: f64 = 30.0;
 
 fn stage(cluster: &Cluster, flags: &[&str]) -> Stage {
     Stage::new(cluster.kubeconfig("candidate"), &cluster.lease, flags)
 }
 
-/// For locks on other objects, with which `candidate` may do nothing.
+/// Returns a stage for other lock types, on which the user `candidate` has no rights.
 fn stage_of(lock_type: &str, cluster: &Cluster, flags: &[&str]) -> Stage {
     let lock_type = format!("--lock-type={lock_type}");
     Stage::new(cluster.kubeconfig("admin"), &cluster.lease, &[flags, &[lock_type.as_str()]].concat())
 }
 
-/// Who holds the ConfigMap by this name.
+/// Returns the holder in the record of the ConfigMap.
 fn holder_of_config_map(cluster: &Cluster) -> Option<String> {
     let path = format!("{}/{}", Kind::ConfigMap.collection(), cluster.lease);
     let object = request(&cluster.client("admin"), Method::Get, &path, None).expect("a config map");
@@ -71,7 +75,7 @@ fn holder_of_config_map(cluster: &Cluster) -> Option<String> {
     record["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
 }
 
-/// A leader and a standby that knows of it.
+/// Starts a leader, and a standby that has observed the leader.
 fn leader_and_standby(stage: &Stage) -> (Candidate, Line, Candidate) {
     let leader = stage.candidate("a");
     let started = leader.wait_for("started_leading");
@@ -80,7 +84,7 @@ fn leader_and_standby(stage: &Stage) -> (Candidate, Line, Candidate) {
     (leader, started, standby)
 }
 
-/// When the lease was last this candidate's, by its own word.
+/// Returns the last time at which the candidate reported that it led.
 fn last_beat(lines: &[Line]) -> f64 {
     let beats = lines.iter().filter(|line| line.event == "leading").map(|line| line.mono);
     beats.max_by(f64::total_cmp).expect("a leader that led")
@@ -105,12 +109,12 @@ fn an_elector_has_two_threads(cluster: &Cluster) {
     let stage = stage(cluster, LONG);
     let (leader, _, standby) = leader_and_standby(&stage);
     for candidate in [&leader, &standby] {
-        // One more comes and goes with each connection that is opened.
+        // Each new connection starts one more thread, which ends soon.
         wait_until("two threads that last", || threads(candidate) == ["leasehold", "leasehold-watch"]);
     }
 }
 
-/// Those of the library, by their names.
+/// Returns the names of the threads that the library started.
 fn threads(candidate: &Candidate) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", candidate.pid.as_raw_nonzero())).expect("it runs");
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
@@ -142,7 +146,7 @@ pub fn hands_over(stage: &Stage, signal: Signal, holder: impl Fn() -> Option<Str
     let end = leader.end();
     assert_eq!(end.code, Some(0), "{}", end.errors);
     assert_eq!(end.errors, "", "nothing to complain of");
-    // The process waited for its release: not even now does the record show it.
+    // The process ended after its release, so the record no longer names the process.
     assert_ne!(holder().as_deref(), Some("a"));
     let second = standby.wait_for("started_leading");
     assert!(second.token() > first.token(), "{first:?} {second:?}");
@@ -197,12 +201,13 @@ pub fn knows_when_it_wakes(stage: &Stage) {
     let stopped = sleeper.wait_for("stopped_leading");
     assert!(stopped.mono > second.mono);
     assert!(stopped.reason.as_deref().is_some_and(|reason| !reason.is_empty()), "{stopped:?}");
-    // It may have been stopped between its check and its word. The word's stamp is from before the check.
+    // The process may have been stopped between its check and its output. The time in the output is from before the
+    // check.
     let after = sleeper.lines();
     assert!(beats(&after) <= beats(&before) + 1, "{:?}", &after[before.len()..]);
     assert!(last_beat(&after) <= asleep_since, "{:?}", &after[before.len()..]);
 
-    // And it is a candidate again.
+    // The continued process is a candidate again.
     standby.signal(Signal::TERM);
     let third = sleeper.wait_for("started_leading");
     assert!(third.token() > second.token(), "{second:?} {third:?}");
@@ -246,7 +251,7 @@ fn candidate_without_rights_learns_which_right_to_grant(cluster: &Cluster) {
     flags.extend(SHORT);
     let end = run(&flags);
     assert_eq!(end.code, Some(1), "{}", end.errors);
-    // Beside the log, which warns as soon as the first request is refused.
+    // The other lines are the log, which warns about the first refused request.
     let lines: Vec<_> = end.errors.lines().filter(|line| line.starts_with("leader_election: ")).collect();
     assert_eq!(lines.len(), 1, "{}", end.errors);
     for word in ["`get`", "`leases`", "coordination.k8s.io", NAMESPACE, &cluster.lease, "403"] {
@@ -254,7 +259,9 @@ fn candidate_without_rights_learns_which_right_to_grant(cluster: &Cluster) {
     }
 }
 
-/// One line on stderr says what to fix, and the exit code is 2: not the one of a candidate that failed.
+/// The process prints one line with the remedy and exits with 2.
+///
+/// A candidate that fails exits with 1.
 #[test]
 fn unusable_setting_is_one_line() {
     let dir = tempfile::tempdir().expect("a scratch directory");

@@ -1,5 +1,6 @@
-//! Processes: the examples as users run them, killed, stopped and beside candidates of client-go and of Python's client,
-//! on clusters, on databases and on a file.
+//! Tests of processes: the examples, `leasehold observe` and `wait`, and other clients.
+//!
+//! Processes are killed and stopped, on clusters, on databases and on a file.
 
 mod alternation;
 mod client_go_interop;

@@ -28,10 +28,10 @@ fn of(arguments: &[&str]) -> Command {
     command
 }
 
-/// One that runs, and ends with this.
+/// A running command, which is killed when this value is dropped.
 struct Running {
     run: Run,
-    /// How many lines of stdout were looked at.
+    /// The number of lines of stdout that the test has read.
     seen: usize,
 }
 
@@ -40,7 +40,7 @@ impl Running {
         Running { run: Run::of(command.stdin(Stdio::null())), seen: 0 }
     }
 
-    /// The next line of stdout that is wanted.
+    /// Returns the next line of stdout for which `is_wanted` returns `true`.
     fn line(&mut self, what: &str, is_wanted: impl Fn(&str) -> bool) -> String {
         let (run, seen, mut found) = (&self.run, self.seen, None);
         wait_or_explain(
@@ -58,7 +58,7 @@ impl Running {
         line
     }
 
-    /// The next event of this kind of a lease.
+    /// Returns the next event of one kind for a lease.
     fn event(&mut self, lease: &str, event: &str) -> Value {
         let of = |line: &str| serde_json::from_str::<Value>(line).expect("a line of JSON");
         let line = self.line(&format!("{event} of {lease}"), |line| {
@@ -68,7 +68,7 @@ impl Running {
         of(&line)
     }
 
-    /// All kinds of events of a lease so far that are no renewals.
+    /// Returns the kinds of all events of a lease so far, without renewals.
     fn events(&self, lease: &str) -> Vec<String> {
         let out = self.run.out();
         let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
@@ -80,7 +80,7 @@ impl Running {
         self.run.wait_for_error(what);
     }
 
-    /// How it ended by itself, with all that it said on stdout and on stderr.
+    /// Returns the exit code, stdout and stderr of a command that ends by itself.
     fn end(self) -> (Option<i32>, String, String) {
         let ended = self.run.end();
         (ended.code, ended.out.trim_end_matches('\n').to_owned(), ended.errors.trim_end_matches('\n').to_owned())
@@ -164,7 +164,7 @@ fn observe_follows_all_leases_of_a_namespace_and_reconnects() {
     for field in ["transitions", "acquire_time", "renew_time", "lease_duration_seconds", "seconds_left"] {
         assert_eq!(first[field], Value::Null, "{first}");
     }
-    // Another one, which an elector of ours holds.
+    // An elector of this process holds another lease in the namespace.
     let theirs = LeaderElector::builder("theirs").namespace(NAMESPACE).identity("anna");
     let theirs = theirs.lease_duration(Duration::from_secs(60));
     let elector = theirs.start_with_client(cluster.client("candidate")).expect("an elector");
@@ -254,7 +254,7 @@ fn permanent_error_names_a_remedy_and_no_secret() {
     let mut waiting = of(&["wait", "jobs", "--kubeconfig"]);
     waiting.arg(kubeconfig);
     refused(Running::start(waiting), "401");
-    // A server that is away may come back.
+    // An unreachable server may recover, so `wait` continues until its timeout.
     let nowhere = ["wait", "jobs", "--timeout", "1s", "--store", "postgres://jobs:sesame@127.0.0.1:1/jobs"];
     let (code, _, stderr) = Running::start(of(&nowhere)).end();
     assert!(code == Some(124) && stderr.contains("127.0.0.1:1") && !stderr.contains("sesame"), "{stderr}");
@@ -271,7 +271,8 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
         command.args(["--store", &file.url()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut observing = command.spawn().expect("it runs");
         let reader = BufReader::new(observing.stdout.take().expect("piped"));
-        // It reads so many, and goes. Nothing happens any more that there would be a line of.
+        // The reader closes the pipe after these lines. No later event causes output, so the command must detect the
+        // closed pipe without writing.
         assert_eq!(reader.lines().take(lines).filter_map(Result::ok).count(), lines);
         wait_until("it ends", || observing.try_wait().expect("a child of ours").is_some());
         let ended = observing.wait_with_output().expect("it has ended");
@@ -286,7 +287,7 @@ fn wait_ends_with_the_name_of_the_leader() {
     let mut waiting = file.run(&["wait", "jobs"]);
     thread::sleep(A_WHILE);
     assert!(waiting.run.is_running(), "{}", waiting.run.out());
-    // Another client accepts this identity.
+    // Other clients accept an identity with control characters.
     let strange = file.store.create("jobs", &held_by("anna\n\u{1b}[2J"), &call()).expect("a record");
     let said = (Some(0), r"anna\n\u{1b}[2J".to_owned(), String::new());
     assert_eq!(waiting.end(), said);
@@ -334,7 +335,7 @@ fn in_a_terminal_a_table_is_drawn_over_the_one_before() {
         .env_remove("LEASEHOLD_LOG");
     let mut observing = Running::start(command);
     observing.line("nobody holds it", |line| line.starts_with("jobs") && line.trim_end().ends_with("  -"));
-    // Another client accepts this identity.
+    // Other clients accept an identity with control characters.
     file.store.create("jobs", &held_by("anna\u{1b}[2J"), &call()).expect("a record");
     let line = observing.line("it is held", |line| line.contains(r"anna\u{1b}[2J"));
     let cells: Vec<_> = line.split_whitespace().collect();

@@ -1,4 +1,6 @@
-//! The examples that are whole programs, in Rust, C and Python, on both servers: two or more of each, ended, killed and hung.
+//! Tests of the examples that are programs in Rust, C and Python, on both servers.
+//!
+//! Several processes of one program run, and are ended or hang.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -30,7 +32,7 @@ fn program(name: &'static str, arguments: &[&str], cluster: &Cluster) -> Run {
     start(command, cluster)
 }
 
-/// Returns the rest of the line after this text.
+/// Returns the rest of the line after `text`.
 fn after(program: &Run, text: &str) -> String {
     program.wait_for_out(text);
     let printed = program.out();
@@ -61,7 +63,7 @@ fn job_runners_hand_over_on_sigterm(cluster: &Cluster) {
     runners[first].signal(Signal::TERM);
     assert!(runners[first].status().success(), "{}", runners[first].errors());
     assert!(runners[first].out().contains("ended\n"));
-    // The lease is of fifteen seconds, and its release is known at once.
+    // The lease lasts fifteen seconds, but the standby learns of the release at once.
     wait_until("the other leads", || leads(other));
     runners[other].signal(Signal::TERM);
     assert!(runners[other].status().success(), "{}", runners[other].errors());
@@ -69,7 +71,7 @@ fn job_runners_hand_over_on_sigterm(cluster: &Cluster) {
 
 fn shards_are_shared_equally_among_live_members(cluster: &Cluster) {
     let programs = ["", ""].map(|_| program("shards", &["4", "2"], cluster));
-    // How many each has now: what it has taken less what it has given up.
+    // The number of shards that a program leads now.
     let share = |program: &Run| {
         let printed = program.out();
         printed.matches("leads shard").count() - printed.matches("gives up shard").count()
@@ -111,7 +113,9 @@ fn programs_in_c_and_python_lead_and_release(cluster: &Cluster) {
     assert!(tokens[0] > 0 && tokens[1] > tokens[0]);
 }
 
-/// The library for C, built; `None`, said aloud, where nothing is there to try it with.
+/// Builds the library for C, and returns its path.
+///
+/// Returns `None`, and reports the reason, if `cc` or `python3` is missing.
 fn library() -> Option<PathBuf> {
     for program in ["cc", "python3"] {
         if Command::new(program).arg("--version").output().is_err() {

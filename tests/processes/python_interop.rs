@@ -1,7 +1,8 @@
-//! Our candidates and those of Python's `kubernetes` on one ConfigMap, and on one Lease, of a real kube-apiserver.
+//! Candidates of leasehold and of Python's `kubernetes` client on a real kube-apiserver.
 //!
-//! Python's never releases, so its candidates are killed, and ours wait for the lease to run out. `LEASEHOLD_HANDOVERS` is how
-//! many handovers there are of each kind.
+//! The tests run on a ConfigMap and on a Lease. Python's client never releases, so its candidates are killed, and
+//! leasehold's candidates wait until the lease expires. `LEASEHOLD_HANDOVERS` sets the number of handovers in each test
+//! (default: 5).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +12,10 @@ use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::process::{Candidate, Stage};
 use crate::support::{is_built, say_aloud};
 
-/// The shortest that Python's takes.
+/// The shortest durations that Python's client accepts.
 const TIMINGS: &[&str] = &["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=200ms", "--heartbeat=10ms"];
 
-/// So many heartbeats take longer than Python's retry period.
+/// A number of heartbeats that takes longer than the retry period of Python's client.
 const RENEWED: usize = 120;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Candidates in processes of their own on real stores: told to end, killed, and stopped past their lease.
+//! Candidates as processes on real stores: ended, killed, and stopped past their lease.
 
 use rustix::process::Signal;
 
@@ -46,7 +46,7 @@ fn unusable_url_is_refused_without_its_password() {
         assert!(end.errors.starts_with("leader_election: "), "{url}: {}", end.errors);
         assert!(!end.errors.contains(PASSWORD), "{url}: {}", end.errors);
     }
-    // The server reports a missing database to the candidate.
+    // Only the server can detect a missing database, so the candidate starts and then fails with exit code 1.
     if let Some(postgres) = Postgres::shared() {
         let end = run(&["--lease-lock-name=jobs", "--store", &postgres.url("postgres", "no_such_database")]);
         assert_eq!(end.code, Some(1), "{}", end.errors);

@@ -1,8 +1,8 @@
-//! A hundred handovers on each store, with faults between them: of processes, of connections and of the server, as on a cluster
-//! in `soak`, and judged by the same checker.
+//! A hundred handovers on each store, with faults of processes, connections and servers.
 //!
-//! Faults come one at a time. They are drawn by a seed, which each test prints; `LEASEHOLD_FAULTS_SEED` chooses the same ones
-//! again, though no run is the same as another.
+//! Faults occur one at a time. Each test draws its faults from a seed and prints the seed. `LEASEHOLD_FAULTS_SEED`
+//! repeats the faults of a seed, but the timing still differs between runs. `soak` runs such faults on a cluster, with
+//! the same checker.
 
 mod candidates;
 mod connections;
@@ -23,7 +23,7 @@ use crate::support::sql::SqlServer;
 use candidates::{Candidates, Fault, LEASE};
 use servers::HasServer;
 
-/// What befalls a store with a server, whichever it is.
+/// Returns the faults that apply to every store with a server.
 fn faults_around_a_server<S: HasServer>() -> Vec<Fault<S>> {
     [processes::faults(), connections::faults(), servers::faults()].concat()
 }
@@ -75,7 +75,7 @@ fn mariadb_hundred_handovers_with_faults_do_not_overlap() {
     Candidates::by_way_of_proxies("mariadb", mariadb, &url).outlast(&faults);
 }
 
-/// What candidates elect on without a server.
+/// A store without a server: a SQLite file.
 struct File {
     _scratch: tempfile::TempDir,
     path: PathBuf,
@@ -87,7 +87,7 @@ impl File {
     }
 }
 
-/// This process is another one than those of the candidates.
+/// Holds the writer's lock of the file from a process that is not a candidate.
 fn hold_writers_lock(candidates: &mut Candidates<File>, leader: usize, between: Range<Duration>) {
     let operator = candidates.store.operator();
     operator.execute_batch("BEGIN IMMEDIATE").expect("the lock");
@@ -104,7 +104,7 @@ fn file_hundred_handovers_with_faults_do_not_overlap() {
         ("writer's lock held for a moment", |it, leader| hold_writers_lock(it, leader, LEASE / 40..LEASE / 2)),
         ("writer's lock held past a lease", |it, leader| hold_writers_lock(it, leader, LEASE..LEASE * 3 / 2)),
         ("log truncated", |candidates, leader| {
-            // Whether it can depends on who reads just then.
+            // A concurrent reader may prevent the truncation, so the result is ignored.
             let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
             let operator = candidates.store.operator();
             operator.query_row(checkpoint, [], |_| Ok(())).expect("an answer");

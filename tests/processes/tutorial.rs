@@ -1,4 +1,4 @@
-//! The page docs/TUTORIAL.md has the program of the example `tutorial`, and the output of that example.
+//! docs/TUTORIAL.md shows the program and the output of the example `tutorial`.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn tutorial_shows_the_output_of_its_program() {
     let last = start("a");
     last.wait_for_error("standby: ");
     let killed = killed.kill();
-    // At the default lease duration of 15 s.
+    // The last candidate leads when the lease expires, after the default lease duration of 15 s.
     last.wait_for_error("started leading");
 
     let printed = [&interrupted.errors(), &killed.errors, &last.errors(), &killed.out].map(|it| events(it)).concat();
@@ -46,7 +46,7 @@ fn tutorial_shows_the_output_of_its_program() {
     }
 }
 
-/// Returns the lines of output, without times, addresses, files and numbers.
+/// Returns the lines that show events, without times, addresses and numbers.
 fn events(text: &str) -> Vec<String> {
     let line = |line: &str| {
         let line = line.strip_prefix("[20").map_or(Some(line), |line| line.split_once("] ").map(|(_, event)| event))?;
@@ -56,7 +56,7 @@ fn events(text: &str) -> Vec<String> {
     text.lines().filter_map(line).collect()
 }
 
-/// Replaces the fencing token, and the default identity of the candidate on the real cluster.
+/// Replaces fencing tokens, and the identity that the page shows from a real cluster.
 fn anonymous(line: &str) -> String {
     let word = |word: &str| match word.trim_end_matches(':') {
         number if number.parse::<u64>().is_ok() => "0".to_owned(),

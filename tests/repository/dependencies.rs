@@ -1,12 +1,14 @@
-//! What may be in the dependency tree: the bans and licences of deny.toml, a bound on its size, and a `rust-version`
-//! that is what the tree really needs.
+//! Rules for the dependency tree: banned crates, allowed licenses, size and `rust-version`.
+//!
+//! deny.toml lists the banned crates and the allowed licenses. The `rust-version` in Cargo.toml must be the highest
+//! `rust-version` of a dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// A crate of the tree: name and version.
+/// The name and the version of a crate in the tree.
 type Package = (String, String);
 
 #[test]
@@ -48,7 +50,9 @@ fn declared_rust_version_is_that_of_the_dependency_tree() {
     assert_eq!(declared, needed, "rust-version in Cargo.toml, and the greatest in the tree");
 }
 
-/// Cargo links SQLite once per program.
+/// A program can link SQLite only once.
+///
+/// The library must therefore accept the version of the SQLite crate that sqlx and diesel use.
 #[test]
 fn sqlite_store_resolves_beside_sqlx_and_diesel() {
     for other in ["sqlx = { version = '0.9', features", "diesel = { version = '2.3', features"] {
@@ -65,12 +69,12 @@ fn sqlite_store_resolves_beside_sqlx_and_diesel() {
     }
 }
 
-/// With what is asked for by a feature, for a store that is no cluster.
+/// Returns leasehold and its normal dependencies with the features of every store.
 fn with_each_store() -> BTreeSet<Package> {
     tree_with(&["--features=cli,mysql,sqlite"])
 }
 
-/// The normal dependencies for this platform, ourselves included.
+/// Returns leasehold and its normal dependencies with the default features.
 fn tree() -> BTreeSet<Package> {
     tree_with(&[])
 }
@@ -86,7 +90,7 @@ fn tree_with(features: &[&str]) -> BTreeSet<Package> {
 }
 
 fn packages() -> BTreeMap<Package, Value> {
-    // Only this platform's packages need to have been downloaded, then.
+    // With this filter, only the packages of this platform must have been downloaded.
     let platform = ["--filter-platform", &host()];
     let metadata = cargo(&[&["metadata", "--format-version", "1"], &platform[..]].concat());
     let metadata: Value = serde_json::from_str(&metadata).expect("metadata in JSON");
@@ -104,7 +108,9 @@ fn rust_version(package: &Value) -> Vec<u32> {
     numbers
 }
 
-/// Whether one of the alternatives of an SPDX expression is allowed: `OR` (or `/`) of `AND`s, in any brackets.
+/// Returns `true` if the allowed licenses satisfy an SPDX expression.
+///
+/// The function supports expressions with `AND` between groups of alternatives. `OR` or `/` separates the alternatives.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let one = |licence: &str| {
         let licence = licence.trim_matches(['(', ')', ' ']);

@@ -1,5 +1,7 @@
-//! With which features the library compiles: for a cluster only with cryptography, and without it it says which there is to
-//! choose; for other stores without any.
+//! The features that the library needs to compile, and the dependencies that a feature adds.
+//!
+//! A build with TLS needs a feature for cryptography. Without such a feature, the compile error names the available
+//! features.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -7,7 +9,9 @@ use std::process::Command;
 
 use crate::dependencies::cargo;
 
-/// What the compiler says of the library's demand for cryptography with these features; nothing if it is met.
+/// Returns the compile error of `chosen.rs`, or `None` if the file compiles.
+///
+/// The file contains the library's check that the features include cryptography.
 fn refusal(features: &[&str]) -> Option<String> {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/net/tls/provider/chosen.rs");
@@ -45,11 +49,11 @@ fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
     };
     let needed = ["rustls", "ureq", "serde_json"].map(str::to_owned);
     assert!(needed.iter().all(|it| tree(&[]).contains(it)));
-    // By its gateway etcd needs what a cluster does, and nothing else.
+    // The etcd store uses HTTP and JSON like the Kubernetes store, so both stores need the same dependencies.
     let (of_kubernetes, of_etcd) =
         (["kubernetes,ring", "etcd,ring"]).map(|it| tree(&["--no-default-features", "--features", it])).into();
     assert_eq!(of_kubernetes, of_etcd);
-    // MySQL has a protocol of its own.
+    // The protocol of MySQL uses TLS, but neither HTTP nor JSON.
     let of_mysql = tree(&["--no-default-features", "--features", "mysql,ring"]);
     assert!(of_mysql.contains("rustls") && !of_mysql.contains("ureq") && !of_mysql.contains("serde_json"));
     for features in [&[][..], &["--features=sqlite"]] {
@@ -58,7 +62,9 @@ fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
     }
 }
 
-/// Else most of it is built once more for the threads' checkers, and again for the mutants.
+/// Cargo builds a dependency only once if its features are the same for all packages.
+///
+/// Otherwise cargo would build most dependencies again for the thread models, and again for the mutants.
 #[test]
 fn shared_test_dependencies_have_equal_features() {
     let features = |packages: &[&str]| {
@@ -76,7 +82,7 @@ fn shared_test_dependencies_have_equal_features() {
     let (ours, checkers) = (features(&["leasehold"]), features(&["leasehold-loom", "leasehold-shuttle"]));
     assert!(ours.len() > 50 && checkers.len() > 50, "{ours:?}, {checkers:?}");
     let both = features(&["leasehold", "leasehold-shuttle"]);
-    // What is built for the host may have others than what is built into a program: so there may be two.
+    // A package may have two sets of features: one for build scripts, and one for the program.
     let known = |package| [&ours, &checkers].into_iter().filter_map(move |of| of.get(package)).collect::<Vec<_>>();
     for (package, those) in checkers.iter().chain(&both) {
         for of in known(package) {
@@ -94,7 +100,8 @@ fn each_feature_for_cryptography_chooses_some() {
     assert!(with("default", "ring") && with("ring", "rustls?/ring"));
     assert!(with("aws-lc-rs", "rustls?/aws-lc-rs"));
     assert!(with("fips", "aws-lc-rs") && with("fips", "rustls?/fips"));
-    // Else it is rcgen that complains first where there is none, of features by other names.
+    // With its feature `crypto`, rcgen would fail first in a build without cryptography. Its error would name rcgen's
+    // features instead of leasehold's.
     let of_rcgen = manifest["dependencies"]["rcgen"]["features"].as_array().expect("a list");
     assert!(!of_rcgen.iter().any(|it| it.as_str() == Some("crypto")), "it comes with what chooses it");
 }

@@ -13,7 +13,7 @@ pub fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
 }
 
-/// Returns the paths in the repository of a file, or of all files in a folder.
+/// Returns the paths of a file, or of all files in a folder, relative to the repository.
 pub fn files(path: impl AsRef<Path>) -> Vec<PathBuf> {
     let path = path.as_ref();
     let full = root().join(path);
@@ -24,7 +24,7 @@ pub fn files(path: impl AsRef<Path>) -> Vec<PathBuf> {
     entries.flat_map(|entry| files(path.join(entry.expect("an entry").file_name()))).collect()
 }
 
-/// Returns the lines of a document with their numbers, without code blocks.
+/// Returns the lines of a document outside code blocks, with their numbers.
 pub fn lines_outside_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {

@@ -1,5 +1,4 @@
-//! How the library's files depend on each other: no two import each other, directly or in a round, and none imports what
-//! stands on it.
+//! The imports between the library's files: no cycles, and no imports from a higher layer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,23 +6,27 @@ use std::path::Path;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// The folders of `src`, from the ground up. A folder imports only itself and folders before it.
+/// The folders of `src`, from the lowest layer to the highest.
+///
+/// A folder imports only from itself and from lower layers.
 const LAYERS: [&str; 12] = [
     "util",       // clock, locks, cancellation, text
     "store",      // the trait, its types, the record, the store in memory
     "election",   // the protocol, without threads and I/O
-    "leadership", // what a caller holds
+    "leadership", // guards, campaigns and other types that a caller holds
     "observe",    // status, health, observers, metrics
     "runtime",    // threads
     "net",        // sockets, TLS, HTTP
-    "backends",   // a folder for each store, which names no other
+    "backends",   // a folder for each store, without imports from another store
     "elector",    // the builder and the elector
     "testing",    // the API server in memory, and the conformance suite
-    "fuzzing",    // targets
-    "cli",        // the command: the public API, and `util`
+    "fuzzing",    // fuzz targets
+    "cli",        // the command, which uses the public API and `util`
 ];
 
-/// Modules by their names, as in `kubernetes::auth::exec`, and what they import.
+/// The modules that each module imports.
+///
+/// A module has a name such as `backends::kubernetes::client`.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
@@ -100,8 +103,10 @@ fn every_form_of_a_forbidden_import_is_found() {
     assert_eq!(found(text), Vec::<String>::new());
 }
 
-/// Returns the forbidden imports: of higher layers, of other backends, of macros that log without catching the logger's panics,
-/// and those that hide the imported file.
+/// Returns the forbidden imports.
+///
+/// A module must not import from a higher layer or from another backend. A module must not import log macros, because
+/// they do not catch panics of the logger. An import must not hide the imported file.
 fn violations(sources: &BTreeMap<String, String>) -> Vec<String> {
     let backend = |module: &str| {
         let name = module.strip_prefix("backends::").map(|rest| split(rest)[0].clone());
@@ -124,7 +129,7 @@ fn layer(module: &str) -> usize {
     LAYERS.iter().position(|it| Some(*it) == folder).unwrap_or_else(|| panic!("{module} is in no layer"))
 }
 
-/// The texts of the library's modules, without the tests, by the names of the modules.
+/// Returns the text of each library module except tests, by the name of the module.
 pub fn sources() -> BTreeMap<String, String> {
     let mut sources = BTreeMap::new();
     read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut sources);
@@ -136,7 +141,7 @@ fn read(directory: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) 
         let path = entry.expect("an entry").path();
         let stem = path.file_stem().expect("a name").to_string_lossy().into_owned();
         let module = match &*stem {
-            // They may import anything.
+            // Modules of tests may import anything.
             "tests" | "properties" => continue,
             "mod" | "main" => prefix.trim_end_matches("::").to_owned(),
             _ => format!("{prefix}{stem}"),
@@ -157,7 +162,7 @@ pub fn scan(sources: &BTreeMap<String, String>) -> BTreeMap<String, Scan> {
 
 fn imports_of(sources: &BTreeMap<String, String>) -> Imports {
     let mut scans = scan(sources);
-    // `lib` re-exports every layer. `Scan` refuses paths through its re-exports.
+    // `lib` re-exports every layer, so its own imports do not count. `Scan` refuses paths through the re-exports.
     scans.remove("lib");
     let aliases = scans.values().flat_map(|scan| scan.aliases.clone()).collect();
     let resolved = |module: &String, scan: &Scan| {
@@ -167,7 +172,9 @@ fn imports_of(sources: &BTreeMap<String, String>) -> Imports {
     scans.iter().map(|(module, scan)| (module.clone(), resolved(module, scan))).collect()
 }
 
-/// Returns the file that a path leads to. Follows the imports and re-exports of other files.
+/// Returns the module that contains the item at a path.
+///
+/// Follows the imports and re-exports of other modules.
 fn resolve(path: &[String], aliases: &Aliases, files: &BTreeMap<String, Scan>) -> Option<String> {
     let mut starts = (1..=path.len()).map(|length| path.split_at(length));
     if let Some((target, rest)) = starts.find_map(|(start, rest)| Some((aliases.get(start)?, rest))) {
@@ -211,7 +218,7 @@ fn requires_test(condition: &[&str]) -> bool {
     }
 }
 
-/// Returns `true` if the tokens begin with an import without a path: the name of a file, or a path in a string.
+/// Returns `true` if the tokens begin with an import hidden in a string or an `include!`.
 fn evades(words: &[&str]) -> bool {
     let text = words[0].replace(' ', "");
     match words {
@@ -220,14 +227,18 @@ fn evades(words: &[&str]) -> bool {
     }
 }
 
-/// The full paths of names that modules import, with the paths of the imported items.
+/// The path of the imported item for each name that a module imports.
+///
+/// The key is the full path of that name.
 type Aliases = BTreeMap<Vec<String>, Vec<String>>;
 
-/// The paths and types in a file, including its macros. A syntax tree would not contain the paths in macros.
+/// The paths and types in a file, found in its tokens.
+///
+/// A syntax tree would not contain the paths in macros.
 #[derive(Default)]
 pub struct Scan {
     module: Vec<String>,
-    /// The open braces: the name of a module within the file, or `None` for other braces.
+    /// An entry for each open brace: the name of an inline module, or `None`.
     scopes: Vec<Option<String>>,
     used: Vec<Vec<String>>,
     aliases: Aliases,
@@ -254,7 +265,7 @@ impl Scan {
                     scan.scopes.push(Some((*name).to_owned()));
                     at + 3
                 }
-                // The traits of other crates choose these names.
+                // Traits of other crates determine the names of these associated types.
                 ["type", "Err" | "Item" | "Out" | "Output" | "Target" | "Value", "=", ..] => at + 2,
                 ["struct" | "enum" | "trait" | "union" | "type", name, ..] if is_name(name) => {
                     scan.types.push((*name).to_owned());
@@ -275,9 +286,11 @@ impl Scan {
         scan
     }
 
-    /// Reads the path, or the tree of paths, that begins at `at`, and returns the position after the path.
+    /// Reads the path, or the tree of paths, that begins at `at`.
     ///
-    /// `passes_on` is `None` outside `use`, and `Some(true)` in `pub use`.
+    /// Returns the position after the last token.
+    ///
+    /// `passes_on` is `None` outside `use`, `Some(true)` in `pub use`, and `Some(false)` in any other `use`.
     fn tree(&mut self, words: &[&str], mut at: usize, before: &[&str], passes_on: Option<bool>) -> usize {
         let mut path = before.to_vec();
         while is_name(words[at]) || ["::", "*"].contains(&words[at]) {
@@ -309,7 +322,7 @@ impl Scan {
         let mut absolute = key.clone();
         for name in path {
             match *name {
-                // The command is a crate of its own.
+                // The command is a separate crate, whose root is the module `cli`.
                 "crate" => absolute = self.module[..usize::from(self.module[0] == "cli")].to_vec(),
                 "super" => _ = absolute.pop(),
                 "self" => {}
@@ -319,7 +332,7 @@ impl Scan {
         let is_refused = match path {
             ["crate" | "super" | "self", ..] if absolute.len() < 2 || !LAYERS.contains(&&*absolute[0]) => true,
             ["log", "Level" | "LevelFilter" | "max_level" | "log_enabled", ..] => false,
-            // The command's logger does not panic, and the server for tests is not in a program.
+            // The logger of the command does not panic. `testing` is a server for tests, which no program contains.
             ["log", ..] => !["cli", "testing"].contains(&&*self.module[0]) && self.module != ["util", "panics"],
             [.., of, "*"] => !of.starts_with(char::is_uppercase),
             _ => path.contains(&"include"),
@@ -351,7 +364,9 @@ pub fn closed(words: &[&str], at: usize) -> usize {
     at + 1 + words[at..].iter().position(is_last).expect("a closed group")
 }
 
-/// Returns the end of the item or field that begins at `at`, or an earlier position.
+/// Returns the end of the item or field that begins at `at`.
+///
+/// The result may be too early, for example at a comma inside a type.
 fn item_end(words: &[&str], at: usize) -> usize {
     let end = at + words[at..].iter().position(|it| [";", ",", "{", "}"].contains(it)).expect("an end");
     if words[end] == "{" { closed(words, end) } else { end }

@@ -1,4 +1,4 @@
-//! Links between the documents, and the documents in the package.
+//! Tests of the links between documents, and of the documents in the package.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::files::{files, lines_outside_code, read, root};
 
-/// A link of a document: its line, and its target as written.
+/// A link in a document: the number of its line, and its target as written.
 type Link = (usize, String);
 
 #[test]
@@ -27,7 +27,7 @@ fn relative_links_point_to_files_and_headings() {
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
 }
 
-/// Returns the reason why a link leads nowhere.
+/// Returns the reason why a link is broken, or `None` if the link is correct.
 fn fault(document: &Path, text: &str, target: &str) -> Option<String> {
     let (path, fragment) = target.split_once('#').map_or((target, None), |(path, fragment)| (path, Some(fragment)));
     let linked = if path.is_empty() { document.to_owned() } else { resolve(document, path) };
@@ -53,11 +53,11 @@ fn links_in_code_are_not_links() {
     assert_eq!(links(text).collect::<Vec<_>>(), expected);
 }
 
-/// A page of a registry shows the README beside the files of the package.
+/// A registry shows the README of the package, so each linked file must be in the package.
 #[test]
 fn package_contains_each_file_that_the_readme_links() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
-    // With the archive, because `--list` succeeds even if the manifest cannot be published.
+    // This call creates the archive, because `--list` alone succeeds even if the manifest cannot be published.
     cargo_package(scratch.path(), &["--no-verify", "--quiet"]);
     let packaged = cargo_package(scratch.path(), &["--list"]);
     let packaged: BTreeSet<_> = packaged.lines().map(PathBuf::from).collect();
@@ -81,7 +81,7 @@ fn cargo_package(target: &Path, flags: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Returns the Markdown files of the repository, except those that are beside code of tests and tools.
+/// Returns the Markdown files in the root of the repository and in `docs`.
 fn documents() -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(root()).expect("the repository").map(|entry| entry.expect("an entry").file_name());
     let at_root = entries.map(PathBuf::from).filter(|path| root().join(path).is_file());
@@ -92,7 +92,7 @@ fn is_relative(target: &str) -> bool {
     !target.contains("://") && !target.starts_with("mailto:")
 }
 
-/// Returns the path in the repository of a link that `document` has.
+/// Returns the target of a link in `document` as a path relative to the repository.
 fn resolve(document: &Path, path: &str) -> PathBuf {
     let mut resolved = document.parent().unwrap_or(Path::new("")).to_owned();
     for part in Path::new(path).components() {
@@ -116,7 +116,7 @@ fn links(text: &str) -> impl Iterator<Item = Link> {
     })
 }
 
-/// Returns the fragments that lead to the headings of a document.
+/// Returns the anchors of the headings in a document.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut uses = BTreeMap::<String, usize>::new();
     let headings = lines_outside_code(text)
@@ -132,7 +132,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 fn anchor(heading: &str) -> String {
-    // Of a link in a heading, only the text counts.
+    // If a heading contains a link, only the link text is part of the anchor.
     let mut parts = heading.trim().split("](");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -1,22 +1,27 @@
-//! The log lines at `warn` and `error` that docs/OPERATIONS.md lists are the lines that the sources can print.
+//! docs/OPERATIONS.md lists exactly the `warn` and `error` lines that the library can log.
 //!
-//! The test reads the sources. A line is a list of arguments with a level and, after the level, a text: of a log macro, of a `Notice`, or a
-//! tuple. A level in a variable counts by the expression of the variable: a level there, or a method of `FailureLog`.
+//! The test finds the log lines in the sources. A log line is a list of arguments with a level and then a text. The
+//! list belongs to a log macro, to a `Notice` or to a tuple. If the level is a variable, the test reads the expression
+//! that sets the variable. The expression contains a level, or calls a method of `FailureLog`.
 
 use std::collections::BTreeSet;
 
 use crate::imports::{closed, flat, sources, without_tests};
 
-/// Stands for a value in a line.
+/// The placeholder for a value in a log line.
 const ANY: char = '…';
 
-/// Shorter texts, such as `{name}: {error}`, hold the text of another place.
+/// The minimum number of letters and digits in the text of a log line.
+///
+/// A shorter text, such as `{name}: {error}`, consists of values, whose texts are elsewhere in the sources.
 const SHORTEST: usize = 4;
 
-/// Marks a line at `error` on the page.
+/// The mark of an `error` line in docs/OPERATIONS.md.
+///
+/// Lines without the mark are `warn` lines.
 const ERROR: &str = "**E**";
 
-/// A level and a text.
+/// The level and the text of a log line.
 type Line = (&'static str, String);
 
 #[test]
@@ -25,7 +30,7 @@ fn operations_page_lists_every_warning_and_error() {
     assert!(page.len() > 30, "{page:#?}");
     let mut found = Found::default();
     for (module, text) in sources() {
-        // The server for tests is not in a program.
+        // `testing` is a server for tests, which no program contains.
         if !module.starts_with("testing") {
             found.add(&module, &text);
         }
@@ -111,7 +116,9 @@ fn lines_in_every_form_are_found() {
     assert_eq!(compared(&all.replace("start: the plugin …", "start: a plugin")).1, ["cannot start: a plugin"]);
 }
 
-/// Returns the lines of the section, each with its level: `error` if [`ERROR`] stands before it.
+/// Returns the log lines that the page lists.
+///
+/// The level is `error` if [`ERROR`] precedes the text, and `warn` otherwise.
 fn page_lines(page: &str) -> Vec<Line> {
     let section = page.split("## Log lines\n").nth(1).expect("the section").split("\n## ").next().expect("its text");
     let cells = section.lines().filter_map(|row| row.trim().strip_prefix('|')?.split('|').next());
@@ -123,21 +130,21 @@ fn page_lines(page: &str) -> Vec<Line> {
     cells.flat_map(|cell| cell.split("<br>").filter_map(line)).collect()
 }
 
-/// Returns a row for the page.
+/// Returns the row of a log line in the table of the page.
 fn row((level, text): &Line) -> String {
     let mark = if *level == "error" { format!("{ERROR} ") } else { String::new() };
     format!("| {mark}`{text}` | |\n")
 }
 
-/// Returns the lines of the sources that are not on the page, and the lines of the page that are not in the sources.
+/// Returns the log lines that are missing on the page, and those that no source can print.
 fn compare<'a>(page: &'a [Line], found: &'a Found) -> (Vec<&'a Line>, Vec<&'a Line>) {
     let mut missing: BTreeSet<_> = found.lines.iter().collect();
     let mut superfluous = Vec::new();
     for line @ (level, text) in page {
-        // The text of another place may stand in place of a value.
+        // Instead of a value, the page may show a text that the value can contain.
         let is_printed = |text: &str| found.texts.iter().any(|it| matched(text, it, &is_value).is_some());
         let accepts = |part: &str| is_value(part) || is_printed(part);
-        // An error may follow.
+        // On the page, an error may follow the text of the sources.
         let named = |template: &str| {
             [template.to_owned(), format!("{template}: {ANY}")]
                 .iter()
@@ -159,13 +166,14 @@ fn is_value(part: &str) -> bool {
     part.chars().all(|it| it == ANY)
 }
 
-/// How many characters a text has besides values.
+/// Returns the number of letters and digits in a text.
 fn literal(text: &str) -> usize {
     text.chars().filter(|it| it.is_alphanumeric()).count()
 }
 
-/// Returns how many characters of the page are those of the source, if the page shows this text, or its beginning, with an accepted text
-/// in place of each value.
+/// Returns the number of equal characters if `page` matches `source`, and `None` otherwise.
+///
+/// The page may show only the beginning of the source text. On the page, any accepted text may replace a value.
 fn matched(page: &str, source: &str, accepts: &dyn Fn(&str) -> bool) -> Option<usize> {
     if page.is_empty() {
         return Some(0);
@@ -179,7 +187,7 @@ fn matched(page: &str, source: &str, accepts: &dyn Fn(&str) -> bool) -> Option<u
     ends.filter_map(|end| matched(&page[end..], rest, accepts).filter(|_| accepts(&page[..end]))).max()
 }
 
-/// Returns the text with one [`ANY`] for neighboring values and their quotes.
+/// Joins adjacent values into one [`ANY`], and removes quotes around values.
 fn normalized(text: &str) -> String {
     let mut out = String::new();
     let mut between = String::new();
@@ -206,13 +214,13 @@ fn normalized(text: &str) -> String {
     out
 }
 
-/// Lines and texts of the sources.
+/// The log lines and the texts that the sources contain.
 #[derive(Default)]
 struct Found {
     lines: BTreeSet<Line>,
-    /// How many lines are the text of another place.
+    /// The number of log lines with a text shorter than [`SHORTEST`].
     places: usize,
-    /// All texts.
+    /// All string literals, except very short literals.
     texts: BTreeSet<String>,
 }
 
@@ -232,7 +240,7 @@ impl Found {
         }
     }
 
-    /// Adds the line whose arguments begin at `at`, if they are those of a line.
+    /// Adds a log line if the group that opens at `at` contains the arguments of a log line.
     fn add_call(&mut self, words: &[&str], at: usize) {
         let arguments = split(words, at);
         let of_macro = match words[..at] {
@@ -283,7 +291,9 @@ fn split<'a, 'b>(words: &'b [&'a str], at: usize) -> Vec<(usize, &'b [&'a str])>
     parts
 }
 
-/// Returns at which of `warn` and `error` a line is that has this argument at `at`.
+/// Returns the levels that the argument at `at` can have.
+///
+/// Levels other than `warn` and `error` are left out.
 fn levels(words: &[&str], at: usize, argument: &[&str]) -> Vec<&'static str> {
     match argument {
         ["Level", "::", level] | ["log", "::", "Level", "::", level] => named([*level]),
@@ -301,7 +311,7 @@ fn named<'a>(levels: impl IntoIterator<Item = &'a str>) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns which of `warn` and `error` the variable `level` may be after these words.
+/// Returns the levels that the variable `level` can have after the given words.
 fn levels_of_variable(words: &[&str]) -> Vec<&'static str> {
     for at in (0..words.len()).rev() {
         let expression = match &words[at..] {
@@ -310,7 +320,7 @@ fn levels_of_variable(words: &[&str]) -> Vec<&'static str> {
                 let begin = words[..at].iter().rposition(|it| [";", "=>"].contains(it)).unwrap_or(0);
                 &words[begin..at]
             }
-            // An argument, whose value is a matter of the callers.
+            // If `level` is a parameter of the function, the callers determine the level.
             ["level", ":", "Level" | "log", ..] | ["{", "level", "," | "}", ..] => return Vec::new(),
             _ => continue,
         };
@@ -323,7 +333,7 @@ fn levels_of_variable(words: &[&str]) -> Vec<&'static str> {
     Vec::new()
 }
 
-/// Returns the length of the statement that these words begin with.
+/// Returns the number of words in the statement that begins `words`.
 fn statement(words: &[&str]) -> usize {
     let mut at = 0;
     while at < words.len() && words[at] != ";" {
@@ -333,7 +343,7 @@ fn statement(words: &[&str]) -> usize {
     at
 }
 
-/// How many groups these words open and do not close.
+/// Returns the number of groups that the words open and do not close.
 fn depth(words: &[&str]) -> usize {
     let mut open = 0_usize;
     for word in words {
@@ -349,7 +359,9 @@ fn depth(words: &[&str]) -> usize {
     open
 }
 
-/// Returns the literal of this argument at `at`: itself, that of a `format!`, or that of a variable.
+/// Returns the string literal of an argument.
+///
+/// The literal is the argument itself, the format of `format!`, or the value of a variable.
 fn text_of<'a>(words: &[&'a str], at: usize, argument: &[&'a str]) -> Option<&'a str> {
     match argument {
         [text, ..] if text.starts_with('"') => Some(text),

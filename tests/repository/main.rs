@@ -1,5 +1,4 @@
-//! What holds of the repository: its dependencies, features and platforms, its documents, and how its files depend on each
-//! other.
+//! Tests of the repository: dependencies, features, platforms, documents, imports and names.
 
 mod dependencies;
 mod features;

@@ -1,12 +1,14 @@
-//! On which systems the library compiles: only where a clock is known to count the time in suspend.
+//! The library compiles only on systems whose clock is known to count the time in suspend.
 //!
-//! Nothing is there to compile for another system, not even `core`. But the choice of the systems stands in a file that
-//! needs nothing, and that the compiler takes for any target that it knows.
+//! Other targets are not installed, so not even `core` is available for them. The test therefore compiles only
+//! `supported.rs`. This file contains the check and needs no library, so the compiler accepts any target.
 
 use std::path::Path;
 use std::process::Command;
 
-/// `compile_error!` comes from `core`, which is not there.
+/// A crate that contains `supported.rs`.
+///
+/// `core` is not installed, so the crate defines the macro `compile_error!` itself.
 const WITHOUT_CORE: &str = r#"
 #![feature(no_core, rustc_attrs)]
 #![allow(internal_features, unused_macros)]
@@ -21,7 +23,7 @@ macro_rules! compile_error {
 mod supported;
 "#;
 
-/// What the compiler says of the file for `target`; nothing if it is taken.
+/// Returns the compile error of `supported.rs` for `target`, or `None` if the file compiles.
 fn refusal(target: &str) -> Option<String> {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/util/clock/supported.rs");
@@ -29,7 +31,7 @@ fn refusal(target: &str) -> Option<String> {
     std::fs::write(&shim, WITHOUT_CORE.replace("PATH", source.to_str().expect("a path"))).expect("a file");
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(compiler)
-        // The features are those of a compiler in the making.
+        // The variable allows unstable features in the stable compiler.
         .env("RUSTC_BOOTSTRAP", "1")
         .args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "--target", target, "-o"])
         .args([&scratch.path().join("metadata"), &shim])

@@ -7,7 +7,9 @@ use proc_macro2::TokenStream;
 use crate::files::{files, lines_outside_code, read};
 use crate::imports::{flat, without_tests};
 
-/// The number of matches that each pattern still has. A change may lower a number, never raise it.
+/// The number of matches that each pattern has.
+///
+/// A change may lower these numbers, but must not raise them.
 const LIMITS: [(Area, Pattern, usize); 14] = [
     (Area::TestName, Pattern::Long, 0),
     (Area::TestName, Pattern::RelativeClause, 0),
@@ -42,7 +44,7 @@ enum Pattern {
     Long,
     /// The documentation of a function does not begin with a verb in the third person.
     NoVerb,
-    /// A sentence, or a part after a colon, begins with a relative clause or a preposition without an actor.
+    /// A sentence, or a part after a colon, begins with a word of [`STARTS`].
     RelativeClause,
     /// A verb of speech, as if a program were a person.
     Speech,
@@ -98,7 +100,7 @@ mod tests {
     }
 }
 ";
-    // Written otherwise, so that this test is not found.
+    // The source contains `FN` instead of `fn`, so that `prose` does not find a test in the literal above.
     let mut texts = prose_of_source("a.rs", &source.replace("FN", "fn"));
     texts.sort();
     let expected = [
@@ -122,14 +124,14 @@ mod tests {
     assert_eq!(matches(Area::Text, "What is a lease?"), []);
 }
 
-/// The area, place and content of every text of the repository that has rules.
+/// Returns the area, the place and the content of every text for which the lint has rules.
 fn prose() -> Vec<(Area, String, String)> {
     let mut texts = Vec::new();
     for folder in ["src", "tests", "examples", "benches", "docs", "README.md", "CONTRIBUTING.md"] {
         for path in files(folder) {
             let place = path.to_string_lossy().replace('\\', "/");
             match path.extension().and_then(|it| it.to_str()) {
-                // A fuzz target or a test may have a target directory of its own.
+                // Fuzz targets and tests may have a target directory, whose files are not part of the repository.
                 _ if place.contains("/target/") => (),
                 Some("rs") => {
                     let text = read(&path);

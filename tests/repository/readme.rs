@@ -9,7 +9,7 @@ use crate::files::{read, root};
 /// The documents that name tests.
 const DOCUMENTS: [&str; 2] = ["docs/internals/TESTING.md", "docs/WHY.md"];
 
-/// The behavior tests run with the rights that docs/rbac.yaml grants, so a reader of the README needs the same rights.
+/// The behavior tests use the role in docs/rbac.yaml, so the README must show the same role.
 #[test]
 fn readme_shows_the_role_that_the_tests_use() {
     let readme = include_str!("../../README.md");
@@ -54,7 +54,7 @@ fn in_backticks(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Returns the names of all tests that are compiled: in the library, and in each test program.
+/// Returns the names of all tests in the library and in the test programs.
 fn tests() -> HashSet<String> {
     let package = root();
     let manifest: toml::Table = include_str!("../../Cargo.toml").parse().expect("a manifest");
@@ -71,7 +71,9 @@ fn tests() -> HashSet<String> {
     tests
 }
 
-/// Collects the tests in a file, and in its modules, which are in `directory`.
+/// Collects the names of the tests in a file and in its modules.
+///
+/// `directory` contains the files of the modules.
 fn collect(text: &str, directory: &Path, tests: &mut HashSet<String>) {
     let mut attributes = String::new();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
@@ -80,7 +82,8 @@ fn collect(text: &str, directory: &Path, tests: &mut HashSet<String>) {
             continue;
         }
         if let Some(module) = line.strip_suffix(';').and_then(|line| line.rsplit_once("mod ")) {
-            // A module with a path is shared by several test programs, or belongs to the library.
+            // Modules with a `path` attribute are skipped: support code has no tests, and `src` is collected
+            // separately.
             if !attributes.contains("path = ") {
                 collect_module(module.1, directory, tests);
             }
@@ -104,7 +107,7 @@ fn collect_module(name: &str, directory: &Path, tests: &mut HashSet<String>) {
     }
 }
 
-/// Returns the tests that a macro defines for each server or store, by their names in its list.
+/// Returns the names of the tests that a macro defines for each server or store.
 fn tests_of(text: &str) -> impl Iterator<Item = &str> {
     let lists = ["\non_both_servers! {", "\non_every_database! {", "\non_real_stores! {"];
     let list = lists.iter().find_map(|list| text.split_once(list)?.1.split_once('}'));

@@ -1,4 +1,4 @@
-//! Type names: a name means one type in the whole crate.
+//! Each name of a type is unique in the whole crate.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ fn each_type_has_a_name_of_its_own() {
     let mut modules = BTreeMap::<_, Vec<_>>::new();
     for (module, scan) in scan(&sources()) {
         for name in scan.types {
-            // Each folder may name its error `Error`.
+            // Each folder may define its own error type `Error`.
             let depth = if module.starts_with("backends::") { 2 } else { 1 };
             let folder = module.split("::").take(if name == "Error" { depth } else { 0 }).collect::<String>();
             modules.entry((name, folder)).or_default().push(module.clone());

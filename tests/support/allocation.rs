@@ -1,19 +1,21 @@
-//! Counts what a thread allocates, and holds parsers to a bound.
+//! Counts the memory that a thread allocates, and checks the memory limits of parsers.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use leasehold::fuzzing::Target;
 
-/// Maximum memory at one time, for each byte of input. A JSON object with one member has seven bytes of text and is a
-/// whole node of a B-tree in memory.
+/// The maximum memory at one time, per byte of input.
+///
+/// A JSON object with one member has seven bytes of text, but needs a whole B-tree node in memory.
 const PEAK_PER_BYTE: usize = 160;
 
-/// Maximum total of all allocations, including freed ones, for each byte of input. A parser that copies the rest for each
-/// line exceeds it.
+/// The maximum sum of all allocations, including freed memory, per byte of input.
+///
+/// A parser that copies the remaining input for each line exceeds this limit.
 const TOTAL_PER_BYTE: usize = 640;
 
-/// The allocator of the system, with a count for each thread.
+/// The allocator of the system, which also counts the allocations of each thread.
 pub struct Counting;
 
 #[derive(Clone, Copy)]
@@ -26,11 +28,11 @@ struct Count {
 /// The bytes that a run has allocated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allocated {
-    /// At most at one time.
+    /// The maximum at any time during the run.
     pub peak: usize,
-    /// From beginning to end.
+    /// The sum of all allocations, including freed memory.
     pub total: usize,
-    /// In the end.
+    /// The bytes that are still allocated after the run.
     pub left: usize,
 }
 
@@ -39,7 +41,7 @@ thread_local! {
 }
 
 fn count(taken: usize, given_back: usize) {
-    // A thread that ends may free after its thread-locals are gone.
+    // An ending thread may free memory after its thread-local values were destroyed.
     let _ = COUNT.try_with(|cell| {
         let Count { live, peak, total } = cell.get();
         let live = live + taken as isize - given_back as isize;
@@ -47,7 +49,7 @@ fn count(taken: usize, given_back: usize) {
     });
 }
 
-// SAFETY: every call goes to the system's allocator as it came; the count allocates nothing.
+// SAFETY: every call is passed to the system's allocator unchanged, and counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
@@ -77,7 +79,7 @@ pub fn measure(run: impl FnOnce()) -> Allocated {
     Allocated { peak: peak.max(0) as usize, total, left: live.max(0) as usize }
 }
 
-/// Reads the input within the bound, then checks all that must hold of it.
+/// Parses the input within the memory limits, and then checks the properties of the target.
 pub fn hold(target: &Target, input: &[u8]) -> Allocated {
     let allocated = measure(|| (target.read)(input));
     let peak = target.base + PEAK_PER_BYTE * input.len();

@@ -25,7 +25,7 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// For a host name or an address, or for a user of this name.
+    /// Issues a certificate for a host name, an address or a user.
     pub fn issue(&self, name: &str) -> Pair {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");

@@ -1,4 +1,4 @@
-//! A common interface to both API servers, for tests of behavior.
+//! A common interface to the in-memory API server and the real API server.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::real::Real;
 pub const NAMESPACE: &str = "leasehold-tests";
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server, and a lease of the test's own on it.
+/// An API server, and the name of a lease that only one test uses.
 pub struct Cluster {
     server: Server,
     admin: Client,
@@ -27,7 +27,7 @@ pub enum Server {
     Real(&'static Real),
 }
 
-/// Makes of each function a test on either server.
+/// Defines two tests for each function: on the in-memory server, and on the real server.
 #[macro_export]
 macro_rules! on_both_servers {
     ($($test:ident),* $(,)?) => {
@@ -92,7 +92,7 @@ impl Cluster {
         client(self.kubeconfig(user))
     }
 
-    /// A least-privileged candidate on this test's lease, with durations for a test.
+    /// Returns the builder of a candidate for the lease of this test, with short durations.
     pub fn builder(&self, identity: &str) -> LeaderElectorBuilder {
         brief(&self.lease, identity).namespace(NAMESPACE)
     }
@@ -120,7 +120,7 @@ impl Cluster {
         version(&self.lease().expect("a lease"))
     }
 
-    /// The lease of the test with this `spec`, as a request to create the lease sends it.
+    /// Returns the body of a request that creates the lease of this test with `spec`.
     pub fn new_lease(&self, spec: Value) -> Value {
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -150,7 +150,7 @@ impl Cluster {
         self.request(Method::Delete, true, None).expect("a lease to delete");
     }
 
-    /// A request by the administrator, to the lease or to its collection.
+    /// Sends a request of the administrator to the lease of this test, or to its collection.
     pub fn request(&self, method: Method, to_the_lease: bool, body: Option<&Value>) -> Result<Value, ClientError> {
         request(&self.admin, method, &self.path(to_the_lease), body)
     }
@@ -161,7 +161,7 @@ impl Cluster {
     }
 }
 
-/// A candidate for `lease` with durations for a test.
+/// Returns the builder of a candidate for `lease`, with short durations.
 pub fn brief(lease: &str, identity: &str) -> LeaderElectorBuilder {
     LeaderElector::builder(lease)
         .identity(identity)

@@ -17,19 +17,19 @@ use super::cluster::{Cluster, NAMESPACE};
 use super::run::Run;
 use super::{SOON, marked, scratch, wait_for};
 
-/// Several `leasehold run` that compete for one lease, and the output of their commands.
+/// Processes of `leasehold run` that compete for one lease, and the output of their commands.
 pub struct Arena {
     place: Vec<OsString>,
     flags: Vec<String>,
     scratch: TempDir,
     stamps: PathBuf,
-    /// In the environment of all that is started here.
+    /// The value of [`MARK`] in the environment of every process that this arena starts.
     mark: String,
 }
 
 const MARK: &str = "LEASEHOLD_TEST_MARK";
 
-/// A line of a command's.
+/// A line that a running command writes, with the time of the line.
 #[derive(Debug, Clone)]
 pub struct Stamp {
     pub token: u64,
@@ -75,7 +75,7 @@ impl Arena {
         self.scratch.path().join(name)
     }
 
-    /// `leasehold run` with these flags, which include `--` and the command to run.
+    /// Returns `leasehold run` with these flags. The flags include `--` and the command to run.
     pub fn command(&self, flags: &[&str]) -> Command {
         let mut command = leasehold();
         self.mark(&mut command);
@@ -83,7 +83,9 @@ impl Arena {
         command
     }
 
-    /// Returns the same command, started by another program with its arguments.
+    /// Returns `leasehold run` with these flags, started by another program.
+    ///
+    /// `program` includes its arguments.
     pub fn command_under(&self, program: &[&str], flags: &[&str]) -> Command {
         let command = self.command(flags);
         let mut outer = untouched(program[0]);
@@ -101,17 +103,19 @@ impl Arena {
         Run::of(self.command(flags).stdin(Stdio::null()))
     }
 
-    /// Starts `leasehold run` without ignored signals, because the test process may have inherited ignored signals.
+    /// Starts `leasehold run` without the ignored signals of the test process.
     pub fn run_with_signals(&self, flags: &[&str]) -> Run {
         Run::of(&mut self.command_under(&["env", "--default-signal"], flags))
     }
 
-    /// A command that writes stamps, of these kinds.
+    /// Starts `leasehold run` with a command that writes stamps.
+    ///
+    /// `kinds` are arguments of `worker.py`.
     pub fn work(&self, flags: &[&str], kinds: &[&str]) -> Run {
         Run::of(self.worker(flags, kinds).stdin(Stdio::null()))
     }
 
-    /// A command that waits for the leader's lease.
+    /// Starts a standby, and waits until the standby has found the leader.
     pub fn standby(&self) -> Run {
         let standby = self.work(&[], &[]);
         standby.wait_for_error("new leader");
@@ -130,7 +134,7 @@ impl Arena {
         text.lines().filter_map(Stamp::parse).collect()
     }
 
-    /// When the last of them was written, or one shortly before it.
+    /// Returns the latest time among the last stamps, without reading the whole file.
     pub fn last_stamp(&self) -> f64 {
         let read = || {
             let mut file = fs::File::open(&self.stamps)?;
@@ -139,11 +143,11 @@ impl Arena {
             file.read_to_string(&mut text).map(|_| text)
         };
         let text = read().unwrap_or_default();
-        // The first line may have lost its beginning.
+        // The text may begin inside a line, so the first line is skipped.
         text.lines().skip(1).filter_map(Stamp::parse).map(|stamp| stamp.mono).fold(0.0, f64::max)
     }
 
-    /// The first stamp of a term after that with this token.
+    /// Waits for a stamp with a greater fencing token than `token`.
     pub fn wait_for_work_after(&self, token: u64) -> Stamp {
         self.wait_for_stamp(&format!("work after {token}"), |stamp| stamp.token > token)
     }
@@ -152,12 +156,16 @@ impl Arena {
         wait_for(what, || self.stamps().into_iter().find(&wanted))
     }
 
-    /// Asserts that no two commands work at the same time, and that tokens grow. Returns the number of commands.
+    /// Asserts that no two terms overlap, and that fencing tokens grow.
+    ///
+    /// Returns the number of terms.
     pub fn assert_one_at_a_time(&self) -> usize {
         self.assert_one_at_a_time_but_for(&[])
     }
 
-    /// The same, except for stamps within 50 ms of these moments, at which all processes of a tree were continued.
+    /// Asserts that no two terms overlap, except shortly after the times in `continued`.
+    ///
+    /// At each of these times, the test continued a stopped process tree. Its command may then write stamps for 50 ms.
     pub fn assert_one_at_a_time_but_for(&self, continued: &[f64]) -> usize {
         let mut terms = BTreeMap::<u64, (f64, f64)>::new();
         for Stamp { token, mono, .. } in self.stamps() {
@@ -176,7 +184,7 @@ impl Arena {
         terms.len()
     }
 
-    /// All processes that this test started, except this process.
+    /// Returns all processes that this arena started directly or indirectly.
     pub fn processes(&self) -> Vec<Pid> {
         marked::processes(MARK, &self.mark)
     }
@@ -210,7 +218,7 @@ impl Stamp {
     }
 }
 
-/// The command, without the environment variables for clusters and logs.
+/// Returns the command `leasehold`, without the environment variables for clusters and logs.
 pub fn leasehold() -> Command {
     untouched(env!("CARGO_BIN_EXE_leasehold"))
 }
@@ -239,12 +247,12 @@ pub fn children(pid: Pid) -> Vec<Pid> {
     lists.flat_map(pids).filter_map(Pid::from_raw).collect()
 }
 
-/// Whether a process has not become a command yet.
+/// Returns `true` if a process still waits to become the command.
 pub fn is_prepared(pid: Pid) -> bool {
     line(pid).split('\0').nth(1) == Some("__exec")
 }
 
-/// Whether a process is a guardian that has not ended.
+/// Returns `true` if a process is a guardian that has not ended.
 pub fn is_guardian(pid: Pid) -> bool {
     line(pid).split('\0').nth(1) == Some("__guardian")
 }
@@ -255,24 +263,26 @@ fn line(pid: Pid) -> String {
 }
 
 impl Run {
-    /// The guardian, which is the only one that the supervisor starts.
+    /// Waits for the guardian, which is the only child of the supervisor.
     pub fn guardian(&self) -> Pid {
         wait_for("a guardian", || children(self.pid).first().copied())
     }
 
-    /// The process that waits for the start, and then becomes the command.
+    /// Waits for the child of the guardian that later becomes the command.
     pub fn prepared(&self) -> Pid {
         let guardian = self.guardian();
         wait_for("a process that waits", || children(guardian).into_iter().find(|&child| is_prepared(child)))
     }
 }
 
-/// Returns status and body of a GET request to `--http`.
+/// Sends a GET request to the address of `--http`.
+///
+/// Returns the status and the body of the response.
 pub fn get(address: &str, path: &str) -> (u16, String) {
     ask(address, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
 }
 
-/// Returns status and body of the response to a request.
+/// Sends an HTTP request. Returns the status and the body of the response.
 pub fn ask(address: &str, request: &str) -> (u16, String) {
     let mut connection = TcpStream::connect(address).expect("it listens");
     connection.write_all(request.as_bytes()).expect("sent");
@@ -282,7 +292,7 @@ pub fn ask(address: &str, request: &str) -> (u16, String) {
     (head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), body.to_owned())
 }
 
-/// Returns the address of `--http` of a running command.
+/// Returns the address on which a `leasehold run` with `--http` listens.
 pub fn address(run: &Run) -> String {
     run.wait_for_error("listening on http://");
     let errors = run.errors();

@@ -1,4 +1,6 @@
-//! A real etcd with one or three members: the etcd that is built into the tests' API server, run without the API server.
+//! A real etcd cluster with one or three members.
+//!
+//! The program is the etcd that is built into the tests' API server.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,13 +16,15 @@ use super::server::{Scratch, Server, free_port};
 use super::{SOON, is_built};
 use crate::is_a_server;
 
-/// The members of a cluster. They end when this value is dropped, and when the test process ends or is killed.
+/// The members of a cluster.
+///
+/// All members end when this value is dropped, and when the test process ends or is killed.
 pub struct Etcd {
     pub members: Vec<Member>,
     pub dir: Arc<Scratch>,
 }
 
-/// A member, on ports of its own that it keeps.
+/// A member of a cluster. The member keeps its ports after a restart.
 pub struct Member {
     server: Server,
     pub data: PathBuf,
@@ -30,15 +34,16 @@ pub struct Member {
 is_a_server!(Member);
 
 impl Etcd {
-    /// The cluster of one member that the tests of a binary share, each below a prefix of its own. If it is not built, the test
-    /// is skipped.
+    /// Returns a cluster of one member that the tests of a binary share.
+    ///
+    /// Each test uses its own prefix. If etcd is not built, the test is skipped.
     pub fn shared() -> Option<&'static Etcd> {
         static SHARED: OnceLock<Option<Etcd>> = OnceLock::new();
         program()?;
         SHARED.get_or_init(|| Etcd::start(1, &[])).as_ref()
     }
 
-    /// A cluster of a test's own.
+    /// Starts a cluster that only one test uses.
     pub fn start(members: usize, flags: &[&str]) -> Option<Etcd> {
         program().map(|program| {
             let dir = Arc::new(Scratch::new("etcd"));
@@ -61,7 +66,7 @@ impl Etcd {
                     format!("--listen-peer-urls={peer_url}"),
                     format!("--initial-advertise-peer-urls={peer_url}"),
                     cluster.clone(),
-                    // Tests outlive no power cut, and a slow disk must not make them flaky.
+                    // Tests need not survive a power cut, and a slow disk must not make tests flaky.
                     "--unsafe-no-fsync=true".to_owned(),
                     "--log-level=error".to_owned(),
                     // The minimum cost keeps logins fast.
@@ -70,9 +75,9 @@ impl Etcd {
                 arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
                 let log = format!("m{number}.log");
                 let mut server = Server::new(&dir, &log, client, arguments, move |server| match scheme {
-                    // It listens when it is ready.
+                    // etcd accepts connections only when it is ready.
                     "https" => TcpStream::connect(("127.0.0.1", server.port())).is_ok(),
-                    // If users are enabled, etcd answers that a user is required.
+                    // If users are enabled, a ready etcd responds with code 3: a user name is required.
                     _ => post(server.port(), "", "/v3/kv/range", &json!({ "key": base64("nothing") }))
                         .is_some_and(|answer| !answer["header"].is_null() || answer["code"] == 3),
                 });
@@ -86,7 +91,9 @@ impl Etcd {
         })
     }
 
-    /// A cluster of one member that requires client certificates of `authority`. Writes its certificate into `directory`.
+    /// Starts a cluster of one member that requires client certificates of `authority`.
+    ///
+    /// Writes the certificates and the key of the member into `directory`.
     pub fn start_with_certificates(authority: &Authority, directory: &Path) -> Option<Etcd> {
         let server = authority.issue("127.0.0.1");
         let file = |name: &str, text: &str| {
@@ -103,7 +110,7 @@ impl Etcd {
         Etcd::start(1, &flags.each_ref().map(String::as_str))
     }
 
-    /// The client URLs.
+    /// Returns the URLs of all members for clients.
     pub fn urls(&self) -> Vec<String> {
         self.members.iter().map(Member::url).collect()
     }
@@ -116,7 +123,7 @@ impl Etcd {
         EtcdStore::new(self.config(prefix)).expect("a store")
     }
 
-    /// A request of an operator, and what was answered.
+    /// Sends a request of an operator, and returns the response.
     pub fn post(&self, path: &str, body: &Value) -> Value {
         post(self.members[0].port(), "", path, body).expect("an answer")
     }
@@ -136,13 +143,13 @@ impl Etcd {
         Some(String::from_utf8(BASE64_STANDARD.decode(value).expect("base64")).expect("text"))
     }
 
-    /// The revision of the cluster.
+    /// Returns the revision of the cluster.
     pub fn revision(&self) -> u64 {
         let answer = self.post("/v3/kv/range", &json!({ "key": base64("nothing") }));
         answer["header"]["revision"].as_str().and_then(|text| text.parse().ok()).expect("a revision")
     }
 
-    /// The number of the member that leads the others.
+    /// Returns the index of the member that the members have elected as their leader.
     pub fn leader(&self) -> usize {
         let leads = |member: &Member| {
             let status = post(member.port(), "", "/v3/maintenance/status", &json!({})).expect("an answer");
@@ -151,7 +158,7 @@ impl Etcd {
         self.members.iter().position(leads).expect("a leader")
     }
 
-    /// Two users: root, and jobs, who may do all below `prefix`.
+    /// Enables logins of two users: `root`, and `jobs` with read and write access below `prefix`.
     pub fn enable_users(&self, prefix: &str) {
         let mut end = prefix.to_owned().into_bytes();
         *end.last_mut().expect("a prefix") += 1;
@@ -172,7 +179,7 @@ impl Etcd {
         }
     }
 
-    /// As root. A change revokes the tokens of the user.
+    /// Sets the password of the user `jobs`. The change revokes the login tokens of the user.
     pub fn set_password_of_jobs(&self, password: &str) {
         let root = json!({ "name": "root", "password": "password-of-root" });
         let token = self.post("/v3/auth/authenticate", &root)["token"].as_str().expect("a token").to_owned();
@@ -205,7 +212,7 @@ fn post(port: u16, token: &str, path: &str, body: &Value) -> Option<Value> {
 
 fn program() -> Option<PathBuf> {
     let program = match std::env::var_os("KUBEBUILDER_ASSETS").filter(|assets| !assets.is_empty()) {
-        // The API server is built without an etcd then.
+        // With this variable, the API server is built without etcd, and the directory contains etcd.
         Some(assets) => Path::new(&assets).join("etcd"),
         None => {
             let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));

@@ -1,31 +1,33 @@
-//! Checks that there was never more than one leader, from the lines that the candidates printed.
+//! Checks the lines of all candidates for two leaders at the same time.
 //!
-//! A candidate stamps a `leading` line first, then asks whether it leads, and prints the line if so. Its term was valid
-//! when it asked, which is not before the stamp; and since a term that is over never comes back, it was valid at the
-//! stamp too, and at every moment since the term's first line. So a term is the time between its first and its last
-//! stamp, and two of them that share a moment were two leaders at that moment. There is no excuse for that: however long
-//! a process is stopped between its check and its print, its line only describes the time of the stamp.
+//! A candidate makes a `leading` line in three steps. It reads the clock, checks its term, and prints the line. The
+//! stamp of the line is the time in the first step. If the check succeeds, the term was valid at the stamp, because an
+//! ended term never becomes valid again. The term was therefore valid at all times since its first stamp.
 //!
-//! A `started_leading` line does not count, because it is stamped after the term was won.
+//! In this module, a term is therefore the time between its first and its last stamp. If two terms overlap, there were
+//! two leaders. A process that is stopped between check and print causes no overlap, because the stamp precedes the
+//! check.
+//!
+//! A `started_leading` line does not count, because no check follows its stamp.
 
 use std::collections::HashMap;
 
 use super::process::Line;
 
-/// A term, as far as its heartbeats show it.
+/// A term, from its first to its last `leading` line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Term {
     pub identity: String,
-    /// client-go has none.
+    /// The fencing token, which candidates with client-go do not have.
     pub token: Option<u64>,
     pub first: f64,
     pub last: f64,
 }
 
-/// Everything that was said about who led.
+/// The terms in the lines of all candidates, and the errors in these terms.
 #[derive(Debug)]
 pub struct History {
-    /// In the order in which they began.
+    /// The terms in the order of their first lines.
     pub terms: Vec<Term>,
     pub heartbeats: usize,
     /// Pairs of terms that were valid at the same moment.
@@ -54,13 +56,15 @@ impl History {
         History { heartbeats, overlaps: overlaps(&terms), disorder: disorder(&terms), terms }
     }
 
-    /// How often the lease went from one candidate to another.
+    /// Returns the number of changes of the lease from one candidate to another.
     pub fn handovers(&self) -> usize {
         self.terms.windows(2).filter(|pair| pair[0].identity != pair[1].identity).count()
     }
 }
 
-/// A term may outlast several later terms, so each term is compared with the term that has ended last so far.
+/// Returns the pairs of terms that overlap.
+///
+/// A term may end after several later terms. Each term is therefore compared with the earlier term that ended last.
 fn overlaps(terms: &[Term]) -> Vec<(Term, Term)> {
     let mut found = Vec::new();
     let mut longest: Option<&Term> = None;

@@ -1,5 +1,4 @@
-//! A server that is far away: a TCP proxy through which every byte takes as long as it would from another continent. TLS
-//! goes through it untouched.
+//! A TCP proxy that delays every byte, as if the server were far away. TLS passes unchanged.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Bytes arrive half a round trip after they were sent, in order, however many they are. Opening a connection takes a
-/// round trip before the first of them. Dropping it ends its connections and its threads.
+/// A proxy with delay and unlimited bandwidth.
+///
+/// Bytes arrive in order, half a round trip after they were sent. Opening a connection takes one round trip. Dropping
+/// the proxy ends its connections and its threads.
 pub struct Far {
     pub port: u16,
     shared: Arc<Shared>,
@@ -39,7 +40,7 @@ enum End {
     Server,
 }
 
-/// Something on its way to one end of a connection.
+/// Bytes or an event on the way to one end of a connection.
 struct Piece {
     arrives_at: Instant,
     link: Arc<Link>,
@@ -51,12 +52,12 @@ enum What {
     Bytes(Vec<u8>),
     /// The other end has sent its last byte.
     Last,
-    /// The other end is gone.
+    /// The other end no longer accepts bytes.
     Reset,
 }
 
 impl Far {
-    /// A server that is `round_trip` away, and is reached at a port of this machine.
+    /// Creates a proxy on a local port, with a delay as if `server` were `round_trip` away.
     pub fn to(server: SocketAddr, round_trip: Duration) -> Far {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("a bound socket").port();
@@ -77,12 +78,14 @@ impl Far {
         Far { port, shared, listens: Some(listens) }
     }
 
-    /// How many connections have been opened so far.
+    /// Returns the number of connections that were opened so far.
     pub fn connections(&self) -> usize {
         self.shared.opened.load(Ordering::SeqCst)
     }
 
-    /// Closes every connection on the server's side. The clients receive the close half a round trip later.
+    /// Closes every connection on the server's side.
+    ///
+    /// The clients receive the close half a round trip later.
     pub fn close_connections(&self) {
         for link in self.shared.links() {
             let _ = link.server.shutdown(Shutdown::Both);
@@ -93,7 +96,7 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
-        // Wakes the listener, which then sees that it is over.
+        // This connection wakes the listener thread, which then reads `over` and ends.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         let _ = self.listens.take().map(JoinHandle::join);
         for link in self.shared.links() {
@@ -132,15 +135,15 @@ impl Shared {
         }
     }
 
-    /// Takes what one end sends.
+    /// Reads the bytes that one end sends, and queues the bytes for the other end.
     fn take(&self, link: &Arc<Link>, from: End, pieces: &Sender<Piece>) {
         let (mut stream, to) = match from {
             End::Client => (&link.client, End::Server),
             End::Server => (&link.server, End::Client),
         };
         if let End::Client = from {
-            // The client's system takes the connection for open at once. From far away that takes a round trip, and
-            // only then does the client send anything.
+            // A connection to this proxy opens at once. A client of a distant server can send its first byte only after
+            // a round trip.
             thread::sleep(self.round_trip);
         }
         let mut buffer = [0; 16 * 1024];
@@ -157,7 +160,9 @@ impl Shared {
         Piece { arrives_at: Instant::now() + self.round_trip / 2, link: Arc::clone(link), to, what }
     }
 
-    /// Delivers the bytes of all connections in the order of sending, because all bytes have the same delay.
+    /// Delivers the bytes of all connections, in the order of sending.
+    ///
+    /// One thread is enough, because all bytes have the same delay.
     fn deliver(&self, under_way: &Receiver<Piece>, answers: &Sender<Piece>) {
         // The channel never disconnects, because this function holds a sender.
         while !self.over.load(Ordering::SeqCst) {

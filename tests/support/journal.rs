@@ -1,4 +1,4 @@
-//! The faults of the candidates and their times, counted and stored beside the candidates' lines.
+//! A journal of the faults that a test causes, written to a file with the candidates' lines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl Journal {
         self.entries.lock().push(Entry { mono: mono(), text, fault: None });
     }
 
-    /// How many of each kind.
+    /// Returns the number of faults of each kind.
     pub fn faults(&self) -> BTreeMap<&'static str, usize> {
         let mut faults = BTreeMap::new();
         for kind in self.entries.lock().iter().filter_map(|entry| entry.fault) {
@@ -42,7 +42,10 @@ impl Journal {
         faults
     }
 
-    /// Writes all of it to a file, in the order of time. The next run overwrites the file of a successful run.
+    /// Writes the journal and the candidates' lines to a file, in the order of time.
+    ///
+    /// The next run overwrites the file of a successful run. The file of a failed run is kept, because its name
+    /// contains the seed.
     pub fn keep(&self, lines: &[Line], failed: bool) {
         let entries = self.entries.lock();
         let befell = entries.iter().map(|entry| (entry.mono, format!("        {}", entry.text)));

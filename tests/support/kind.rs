@@ -1,4 +1,4 @@
-//! The kinds of objects that hold records.
+//! The kinds of Kubernetes objects that can contain records.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// Returns the record in such an object.
+    /// Returns the record in an object of this kind.
     pub fn record(self, object: &Value) -> Value {
         match self {
             Kind::Lease => object["spec"].clone(),

@@ -1,9 +1,11 @@
-//! A documented limit: a process was stopped after its check and before its work.
+//! Late lines, which a stopped process prints when it continues in another candidate's term.
 //!
-//! The stamp of such a line is correct (see [`super::exclusion`]), but the line is printed after the process continues, when
-//! another candidate may lead. No library can prevent the line; the receiver rejects its token. The library guarantees that
-//! there is no second late line, because a process that continues after its term fails its next check. A late line is from a
-//! process that was stopped: stamped before the stop, received after the process was continued, in another candidate's term.
+//! Late lines are a documented limit. If a process is stopped between its check and its print, its line is printed when
+//! the process continues. No library can prevent the line, but the receiver can reject its fencing token. There is no
+//! second late line, because the next check of the process fails.
+//!
+//! The stamp of a late line is correct (see [`super::exclusion`]) and precedes the stop. The test receives the line
+//! after the process was continued, in the term of another candidate.
 
 use super::exclusion::History;
 use super::process::Line;

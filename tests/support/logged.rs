@@ -1,4 +1,4 @@
-//! The log records of this process.
+//! Collects the log records of the test process.
 
 use std::collections::BTreeMap;
 use std::sync::Once;
@@ -19,7 +19,7 @@ pub struct Logged {
 
 static ALL: Mutex<Vec<Logged>> = Mutex::new(Vec::new());
 
-/// Keeps each record, and calls a function with each of them afterwards.
+/// A logger that keeps each record, and then calls a function with the record.
 struct Collector(fn(&Logged));
 
 struct Fields(BTreeMap<String, String>);
@@ -53,7 +53,9 @@ impl Log for Collector {
     fn flush(&self) {}
 }
 
-/// Collects the records of this process, and calls `then` with each of them. Later calls do nothing.
+/// Collects the log records of this process, and calls `then` with each record.
+///
+/// Later calls of `collect` do nothing.
 pub fn collect(level: LevelFilter, then: fn(&Logged)) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -62,12 +64,12 @@ pub fn collect(level: LevelFilter, then: fn(&Logged)) {
     });
 }
 
-/// The records for which `is` returns `true`.
+/// Returns the records for which `is` returns `true`.
 pub fn those(is: impl Fn(&Logged) -> bool) -> Vec<Logged> {
     ALL.lock().iter().filter(|logged| is(logged)).cloned().collect()
 }
 
-/// The records that `run` makes on this thread, and its result.
+/// Returns the records that `run` logs on this thread, and the result of `run`.
 pub fn of_this_thread<T>(run: impl FnOnce() -> T) -> (Vec<Logged>, T) {
     let before = ALL.lock().len();
     let result = run();

@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use super::SOON;
 use super::cluster::{Cluster, request};
 
-/// A directory of `deploy/`.
+/// The manifests in a directory of `deploy/`.
 pub struct Manifests(&'static str);
 
 impl Manifests {
@@ -28,20 +28,20 @@ impl Manifests {
         documents.collect()
     }
 
-    /// The files that its kustomization has.
+    /// Returns the names of the files that the kustomization lists.
     pub fn resources(&self) -> Vec<String> {
         let kustomization = self.read("kustomization.yaml").remove(0);
         let files = kustomization["resources"].as_array().expect("resources").iter();
         files.map(|file| file.as_str().expect("a name").to_owned()).collect()
     }
 
-    /// All objects, in the order in which they are applied.
+    /// Returns the objects of all listed files, in the order in which `apply` creates them.
     pub fn objects(&self) -> Vec<Value> {
         self.resources().iter().flat_map(|file| self.read(file)).collect()
     }
 }
 
-/// Where objects of this kind are created.
+/// Returns the URL path of a request that creates an object.
 fn collection(object: &Value, namespace: &str) -> String {
     let group = match object["apiVersion"].as_str().expect("a version") {
         "v1" => "/api/v1".to_owned(),
@@ -51,8 +51,10 @@ fn collection(object: &Value, namespace: &str) -> String {
     format!("{group}/namespaces/{namespace}/{plural}")
 }
 
-/// Applies them to a namespace that this makes. Without a kubelet only rights are kept, and the rest is tried; `fieldValidation` finds
-/// what is misspelt.
+/// Creates a namespace, and applies the objects to the namespace.
+///
+/// Only service accounts, roles and role bindings are stored. Other objects are sent as a dry run, because there is no
+/// kubelet. `fieldValidation` makes the server reject misspelled fields.
 pub fn apply(admin: &Client, namespace: &str, objects: Vec<Value>) {
     let new = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
     request(admin, Method::Post, "/api/v1/namespaces", Some(&new)).expect("a namespace");
@@ -69,7 +71,7 @@ pub fn apply(admin: &Client, namespace: &str, objects: Vec<Value>) {
     }
 }
 
-/// A kubeconfig of a service account.
+/// Creates a kubeconfig with a token of a service account.
 pub fn kubeconfig_of(account: &str, cluster: &Cluster, admin: &Client, namespace: &str) -> NamedTempFile {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
     let asked =

@@ -1,4 +1,4 @@
-//! A real MariaDB.
+//! A real MariaDB server.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use super::server::{Scratch, Server, free_port, installed, output_of};
 use super::sql::{Kept, PASSWORD, SqlServer};
 use crate::is_a_server;
 
-/// Through its socket, root needs no password.
+/// A MariaDB server. For connections through the Unix socket, root needs no password.
 pub struct MariaDb {
     server: Server,
     client: PathBuf,
@@ -51,7 +51,7 @@ impl SqlServer for MariaDb {
         install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
         install.args(["--skip-name-resolve", &format!("--{LOG_FILE_SIZE}")]);
         install.args([format!("--datadir={}", scratch.file("data")), format!("--extra-file={sql}")]);
-        // A server that starts removes the temporary tables of every other server in the same directory.
+        // Each server needs its own `tmpdir`, because a starting server removes all temporary tables in this directory.
         install.arg(format!("--tmpdir={}", scratch.file("")));
         output_of(&mut install, &[]);
     }
@@ -73,9 +73,10 @@ impl SqlServer for MariaDb {
             "innodb_buffer_pool_size=16M",
             LOG_FILE_SIZE,
             "innodb_temp_data_file_path=ibtmp1:3M:autoextend",
-            // Not every container has the system calls for it.
+            // Some containers forbid the system calls for native asynchronous I/O.
             "innodb_use_native_aio=0",
-            // Tests outlive no power cut, and a slow disk must not make them flaky. With 0 a killed server loses a second.
+            // Tests need not survive a power cut, and a slow disk must not make tests flaky. With 0 instead of 2, a
+            // killed server would lose its last second of writes.
             "innodb_flush_log_at_trx_commit=2",
         ];
         arguments.extend(ours.iter().chain(settings).map(|setting| format!("--{setting}")));
@@ -104,7 +105,7 @@ impl SqlServer for MariaDb {
         let sql = format!("SELECT id FROM information_schema.processlist WHERE db = '{database}'");
         let connections = self.query(&sql);
         for id in connections.lines() {
-            // The connection may already have ended, so errors are ignored.
+            // The connection may already have ended, so the result of KILL is ignored.
             self.client("mysql").args(["-e", &format!("KILL {id}")]).output().expect("a client");
         }
         connections.lines().count()
@@ -116,7 +117,7 @@ impl MariaDb {
         self.scratch().file(SOCKET)
     }
 
-    /// Returns a user's client, with no statement yet.
+    /// Returns the client program with the login of a user. The caller adds the statement.
     pub fn client_as(&self, user: &str, password: &str, database: &str) -> Command {
         let mut client = self.client_in(database);
         client.args([format!("--port={}", self.port()), format!("--user={user}"), format!("--password={password}")]);
@@ -137,5 +138,5 @@ impl MariaDb {
 
 const SOCKET: &str = "socket";
 
-/// The minimum. The data must be created and used with the same value.
+/// The minimum size. The server must use the size with which its data was created.
 const LOG_FILE_SIZE: &str = "innodb_log_file_size=4M";

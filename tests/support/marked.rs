@@ -1,4 +1,4 @@
-//! Finds processes by an environment variable, even after they have left their parent.
+//! Finds processes by an environment variable, even if their parent process has ended.
 
 use std::fs;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// All that have `variable` in their environment, with this value.
+/// Returns all processes whose environment contains `variable` with this value.
 pub fn processes(variable: &str, value: &str) -> Vec<Pid> {
     let mark = format!("{variable}={value}");
     let is_marked = |pid: i32| {
@@ -18,7 +18,7 @@ pub fn processes(variable: &str, value: &str) -> Vec<Pid> {
     numbers.filter(|&pid| is_marked(pid)).filter_map(Pid::from_raw).collect()
 }
 
-/// Kills the processes, and the processes that they start during the search.
+/// Kills all processes with this variable, including processes that start during the search.
 pub fn end(variable: &str, value: &str, limit: Duration) {
     let until = Instant::now() + limit;
     loop {

@@ -1,4 +1,4 @@
-//! A store in memory. Tests can make each of its operations fail, wait or hang.
+//! A store in memory, whose operations a test can make fail, wait or hang.
 
 use std::sync::Arc;
 
@@ -66,17 +66,17 @@ impl Memory {
         });
     }
 
-    /// Runs before every get.
+    /// Sets a function that runs before every get.
     pub fn on_get(&self, run: impl FnMut() -> Result<(), StoreError> + Send + 'static) {
         *self.0.on_get.lock() = Some(Box::new(run));
     }
 
-    /// Runs before every create.
+    /// Sets a function that runs before every create.
     pub fn on_create(&self, run: impl FnMut() + Send + 'static) {
         *self.0.on_create.lock() = Some(Box::new(run));
     }
 
-    /// Runs before every update.
+    /// Sets a function that runs before every update.
     pub fn on_update(&self, run: impl FnMut(&LeaderElectionRecord) -> Result<(), StoreError> + Send + 'static) {
         *self.0.on_update.lock() = Some(Box::new(run));
     }

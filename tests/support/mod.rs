@@ -1,4 +1,4 @@
-//! Code that several test binaries share. Each binary uses a part.
+//! Code that several test binaries share. Each binary uses only a part of the code.
 #![allow(dead_code)]
 
 pub mod authority;
@@ -34,25 +34,28 @@ use crossbeam_channel::RecvTimeoutError;
 use leasehold::{LeaderGuard, StopReason};
 use tempfile::TempDir;
 
-/// Long enough for anything that must happen soon, even on a slow and busy machine.
+/// The time limit for events that must happen soon, even on a slow and busy machine.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// Long enough, even on a slow machine, for operations that take milliseconds and are documented as immediate.
+/// The time limit for operations that are documented as immediate.
+///
+/// Such operations take milliseconds, but a slow machine needs more time.
 pub const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// Long enough to see that something does not happen.
+/// The time for which a test waits to show that an event does not happen.
 pub const A_WHILE: Duration = Duration::from_millis(300);
 
-/// Creates a directory for databases, in memory if the system has a place for that.
+/// Creates a directory for databases, in memory if the system supports this.
 ///
-/// Tests in real time must not depend on a disk: beside other writers an fsync can take longer than a short lease.
+/// Tests with real time must not depend on a disk: if other processes write, an fsync can take longer than a short
+/// lease.
 pub fn scratch() -> TempDir {
     let in_memory = Path::new("/dev/shm");
     let directory = if in_memory.is_dir() { tempfile::tempdir_in(in_memory) } else { tempfile::tempdir() };
     directory.expect("a scratch directory")
 }
 
-/// Waits until the term of `guard` ends, and returns why it ended.
+/// Waits until the term of `guard` ends, and returns the reason.
 pub fn lost(guard: &LeaderGuard, what: &str) -> StopReason {
     assert_eq!(guard.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected), "{what}: not lost");
     assert!(!guard.is_leader(), "{what}");
@@ -77,7 +80,7 @@ pub fn wait_within(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
     wait_or_explain(limit, || what.to_owned(), holds);
 }
 
-/// Waits, and panics with the explanation after `limit`.
+/// Waits until `holds` returns `true`. Panics with the explanation after `limit`.
 pub fn wait_or_explain(limit: Duration, explain: impl FnOnce() -> String, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + limit;
     while !holds() {
@@ -88,7 +91,9 @@ pub fn wait_or_explain(limit: Duration, explain: impl FnOnce() -> String, mut ho
     }
 }
 
-/// Returns `true` if the program exists and tests may use servers. Otherwise the test is skipped, as by [`skip`].
+/// Returns `true` if the program exists and tests may use servers.
+///
+/// Otherwise reports the test as skipped.
 pub fn is_built(program: &Path, needed_by: &str, builder: &str) -> bool {
     let is_there = program.exists() && may_use_servers();
     if !is_there {
@@ -97,15 +102,17 @@ pub fn is_built(program: &Path, needed_by: &str, builder: &str) -> bool {
     is_there
 }
 
-/// Returns `false` if `LEASEHOLD_REAL_SERVER` is `none`: then tests skip even the servers that are installed.
+/// Returns `false` if `LEASEHOLD_REAL_SERVER` is `none`.
+///
+/// Tests then do not use even installed servers.
 pub fn may_use_servers() -> bool {
     std::env::var("LEASEHOLD_REAL_SERVER").map_or(true, |value| value != "none")
 }
 
 /// Reports that the current test is skipped. Panics if `LEASEHOLD_REAL_SERVER` is `required`.
 ///
-/// The report is one line in the file that `LEASEHOLD_SKIPPED` names, which `tests/run` counts. Without that variable the line
-/// goes to stderr.
+/// If `LEASEHOLD_SKIPPED` names a file, the report is a line in this file, and `tests/run` counts the lines. Without
+/// the variable, the report is a line on stderr.
 pub fn skip(missing: &str, needed_by: &str, remedy: &str) {
     use std::io::Write;
     let required = std::env::var("LEASEHOLD_REAL_SERVER").is_ok_and(|value| value == "required");
@@ -123,7 +130,9 @@ pub fn skip(missing: &str, needed_by: &str, remedy: &str) {
     }
 }
 
-/// Prints a line even if the test passes. The harness shows normal output only if the test fails.
+/// Prints a line even if the test passes.
+///
+/// The harness shows normal output only if the test fails.
 pub fn say_aloud(what: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{what}");

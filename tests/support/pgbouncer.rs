@@ -1,4 +1,4 @@
-//! A real PgBouncer before a PostgreSQL, which shares few connections among many.
+//! A real PgBouncer, a pooler of connections to a PostgreSQL server.
 
 use std::net::TcpStream;
 use std::path::Path;
@@ -16,8 +16,9 @@ pub struct PgBouncer {
 is_a_server!(PgBouncer);
 
 impl PgBouncer {
-    /// Starts a pooler before all databases and users of that server, with settings like `pool_mode=transaction`. If it is not
-    /// installed, the test is skipped.
+    /// Starts a pooler for all databases and users of `postgres`.
+    ///
+    /// An example of a setting is `pool_mode=transaction`. If PgBouncer is not installed, the test is skipped.
     pub fn start(postgres: &Postgres, settings: &[&str]) -> Option<PgBouncer> {
         let program = installed("pgbouncer", &[Path::new("/usr/sbin").into()], "every test on a real PgBouncer")?;
         let scratch = Scratch::unprivileged("pgbouncer");

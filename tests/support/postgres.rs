@@ -1,4 +1,4 @@
-//! A real PostgreSQL, and standbys of it.
+//! A real PostgreSQL server and its standbys.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::sql::{Kept, PASSWORD, SqlServer};
 use super::wait_until;
 use crate::is_a_server;
 
-/// Through its socket, every user is admitted without a password.
+/// A PostgreSQL server. Connections through the Unix socket need no password.
 pub struct Postgres {
     server: Server,
     bin: PathBuf,
@@ -25,14 +25,16 @@ impl SqlServer for Postgres {
     /// The directory of the programs.
     type Programs = PathBuf;
 
-    /// Finds the newest installed version: Debian has only some of the programs on the `PATH`.
+    /// Finds the newest installed version.
+    ///
+    /// On Debian, only some of the programs are in the `PATH`.
     fn programs() -> Option<PathBuf> {
         let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let mut versions: Vec<_> = versions.map(|version| version.path().join("bin")).collect();
         let number = |bin: &PathBuf| bin.parent().and_then(Path::file_name)?.to_str()?.parse::<u32>().ok();
         versions.sort_by_key(|bin| std::cmp::Reverse(number(bin)));
         let initdb = installed("initdb", &versions, "every test on a real PostgreSQL")?;
-        // A link on the path has no other programs beside it.
+        // A symbolic link in the `PATH` must be resolved, because the other programs are beside its target.
         initdb.canonicalize().expect("a program").parent().map(Path::to_owned)
     }
 
@@ -57,17 +59,19 @@ impl SqlServer for Postgres {
             &*port_setting,
             &socket,
             "listen_addresses=127.0.0.1",
-            // Tests outlive no power cut, and a slow disk must not make them flaky. What a killed server wrote is there.
+            // Tests need not survive a power cut, and a slow disk must not make tests flaky. The writes of a killed
+            // server survive even without fsync.
             "fsync=off",
             "shared_buffers=16MB",
-            // Shared memory of a killed server goes with its directory.
+            // With this setting, shared memory is in the data directory, whose removal also frees the memory of a
+            // killed server.
             "dynamic_shared_memory_type=mmap",
         ];
         for setting in ours.iter().chain(settings) {
             arguments.extend(["-c".to_owned(), (*setting).to_owned()]);
         }
         let server = Server::new(&Arc::new(scratch), "log", port, arguments, |server| {
-            // The file holds the number of the server and its state. The file of a killed server may still be there.
+            // The file contains the process ID and the state of the server. A killed server leaves its file behind.
             let state = std::fs::read_to_string(server.data().join("postmaster.pid")).unwrap_or_default();
             let mut lines = state.lines();
             lines.next() == Some(&server.process().to_string())
@@ -94,12 +98,12 @@ impl SqlServer for Postgres {
 }
 
 impl Postgres {
-    /// Returns the directory of the Unix socket, which is named after the port.
+    /// Returns the directory of the Unix socket. The name of the socket contains the port.
     pub fn socket_dir(&self) -> &Path {
         self.scratch().path()
     }
 
-    /// Returns the client at this URL, with no statement yet.
+    /// Returns the client program for this URL. The caller adds the statement.
     pub fn psql(&self, url: &str) -> Command {
         let mut psql = self.scratch().command(&self.bin.join("psql"));
         psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]);
@@ -116,13 +120,17 @@ impl Postgres {
         format!("postgres:///{database}?host={}&port={}&user=postgres", self.socket_dir().display(), self.port())
     }
 
-    /// Changes a setting that is not among its arguments: at once for new connections, and soon for all.
+    /// Changes a setting that is not among the server's arguments.
+    ///
+    /// The change is effective at once for new connections, and soon for open connections.
     pub fn set(&self, name: &str, value: &str) {
         self.execute(&format!("ALTER SYSTEM SET {name} = '{value}'"));
         self.reload();
     }
 
-    /// Replaces the rules for connections over TCP. Before, each user is admitted with the password.
+    /// Replaces the rules for connections over TCP.
+    ///
+    /// The initial rule admits each user with the password.
     pub fn set_hba(&self, lines: &str) {
         let local = "local all all trust\nlocal replication all trust\n";
         self.scratch().write("data/pg_hba.conf", &format!("{local}{lines}\n"));
@@ -136,7 +144,7 @@ impl Postgres {
         wait_until("the settings are read", || loaded() != before);
     }
 
-    /// Starts a server that follows this one and answers reads.
+    /// Starts a standby, which replicates this server and answers reads.
     pub fn standby(&self, settings: &[&str]) -> Postgres {
         let scratch = Scratch::unprivileged("postgres");
         let mut copy = scratch.command(&self.bin.join("pg_basebackup"));
@@ -146,7 +154,7 @@ impl Postgres {
         Postgres::on_data(scratch, self.bin.clone(), settings)
     }
 
-    /// Waits until the standby has all that the primary has.
+    /// Waits until this standby has replayed all current writes of the primary.
     pub fn catch_up(&self, primary: &Postgres) {
         let all = primary.query("SELECT pg_current_wal_lsn()");
         let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{all}'");

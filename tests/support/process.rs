@@ -23,7 +23,7 @@ use super::run::{Ended, Run};
 pub struct Line {
     pub event: String,
     pub identity: String,
-    /// `CLOCK_MONOTONIC`, which all processes of a machine share.
+    /// The time by `CLOCK_MONOTONIC`, which all processes of a machine share.
     pub mono: f64,
     pub fencing_token: Option<u64>,
     pub leader: Option<String>,
@@ -36,7 +36,7 @@ impl Line {
     }
 }
 
-/// The clock of [`Line::mono`].
+/// Returns the current time on the clock of [`Line::mono`].
 pub fn mono() -> f64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
@@ -53,7 +53,9 @@ pub struct Stage {
 
 #[derive(Default)]
 struct Said {
-    /// In order of arrival. Lines of one candidate are in the order of `mono`; lines of different candidates may not be.
+    /// The lines in the order of arrival.
+    ///
+    /// Only the lines of a single candidate are certain to be in the order of `mono`.
     lines: Mutex<Vec<Line>>,
     more: Condvar,
 }
@@ -63,7 +65,7 @@ impl Stage {
         Stage::at(in_cluster(&kubeconfig.into()), lease, flags)
     }
 
-    /// On the store with this URL.
+    /// Creates a stage whose candidates use the store with this URL.
     pub fn on_store(url: &str, lease: &str, flags: &[&str]) -> Stage {
         Stage::at(on_store(url), lease, flags)
     }
@@ -81,12 +83,12 @@ impl Stage {
         self.candidate_at(&self.place, id)
     }
 
-    /// A candidate that connects to the server with this kubeconfig.
+    /// Starts a candidate that connects to the server with this kubeconfig.
     pub fn candidate_by_way_of(&self, kubeconfig: &Path, id: &str) -> Candidate {
         self.candidate_at(&in_cluster(kubeconfig), id)
     }
 
-    /// A candidate that connects to the store with this URL.
+    /// Starts a candidate that connects to the store with this URL.
     pub fn candidate_on_store(&self, url: &str, id: &str) -> Candidate {
         self.candidate_at(&on_store(url), id)
     }
@@ -97,22 +99,24 @@ impl Stage {
         self.candidate_of(command, id)
     }
 
-    /// A candidate of another program, which prints the same lines.
+    /// Starts a candidate with another program, which prints lines in the same format.
     pub fn candidate_of(&self, program: Command, id: &str) -> Candidate {
         Candidate::spawn(id, program, &self.said)
     }
 
-    /// Everything that was said so far.
+    /// Returns all lines that the candidates have printed so far.
     pub fn lines(&self) -> Vec<Line> {
         self.said.lines.lock().clone()
     }
 
-    /// The number of lines received so far. Later lines have this index or a higher one in [`Stage::lines`].
+    /// Returns the number of lines received so far.
+    ///
+    /// The number is the index of the next line in [`Stage::lines`].
     pub fn heard(&self) -> usize {
         self.said.lines.lock().len()
     }
 
-    /// The last line that a leader printed.
+    /// Returns the last `leading` line.
     pub fn last_heartbeat(&self) -> Option<Line> {
         self.said.lines.lock().iter().rfind(|line| line.event == "leading").cloned()
     }
@@ -123,14 +127,14 @@ impl Stage {
         found.unwrap_or_else(|| panic!("{what}: not among {:#?}", without_heartbeats(self.lines())))
     }
 
-    /// Waits for the start of a term with a greater token than that.
+    /// Waits for the start of a term with a greater fencing token than `token`.
     pub fn wait_for_leader_after(&self, token: u64) -> Line {
         self.wait_for(&format!("a leader with a token above {token}"), |line| {
             line.event == "started_leading" && line.token() > token
         })
     }
 
-    /// Mutual exclusion and fencing order, from the `leading` lines.
+    /// Asserts that the `leading` lines show no overlapping terms, and that fencing tokens grow.
     pub fn assert_one_leader_at_a_time(&self) {
         let history = History::of(&self.lines());
         assert!(history.overlaps.is_empty(), "two lead at a time: {:?}", history.overlaps);
@@ -144,7 +148,9 @@ impl Said {
         self.more.notify_all();
     }
 
-    /// The first wanted line at `from` or later, and where it stands. `None` when it does not come.
+    /// Waits for the first wanted line with the index `from` or a higher index.
+    ///
+    /// Returns the index and the line, or `None` if no such line arrives in time.
     fn wait_for(&self, from: usize, wanted: impl Fn(&Line) -> bool) -> Option<(usize, Line)> {
         let until = Instant::now() + SOON;
         let mut looked_at = from;
@@ -169,7 +175,7 @@ fn on_store(url: &str) -> Vec<OsString> {
     vec!["--store".into(), url.into()]
 }
 
-/// Removes the many heartbeats, for shorter messages.
+/// Removes the `leading` lines, which would make failure messages very long.
 fn without_heartbeats(lines: Vec<Line>) -> Vec<Line> {
     lines.into_iter().filter(|line| line.event != "leading").collect()
 }
@@ -198,7 +204,7 @@ impl Candidate {
         let born = said.lines.lock().len();
         let tells = Arc::clone(said);
         let run = Run::telling(command.stdin(Stdio::null()), move |line| {
-            // A killed process may leave an incomplete line.
+            // The last line of a killed process may be incomplete.
             if let Ok(line) = serde_json::from_str(line) {
                 tells.say(line);
             }
@@ -206,7 +212,9 @@ impl Candidate {
         Candidate { id: id.to_owned(), run, said: Arc::clone(said), born, heard: Cell::new(born) }
     }
 
-    /// The next line of this event from this candidate, after the last one that was waited for.
+    /// Waits for this candidate's next line with this event.
+    ///
+    /// The search starts after the line that the previous call returned.
     pub fn wait_for(&self, event: &str) -> Line {
         let wanted = |line: &Line| line.identity == self.id && line.event == event;
         match self.said.wait_for(self.heard.get(), wanted) {
@@ -223,7 +231,7 @@ impl Candidate {
         }
     }
 
-    /// What this candidate said so far.
+    /// Returns the lines that this candidate has printed so far.
     pub fn lines(&self) -> Vec<Line> {
         lines_of(&self.said, self.born, &self.id)
     }
@@ -238,7 +246,7 @@ impl Candidate {
         lines_of(&self.said, self.born, &self.id)
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for the process to end by itself.
     pub fn end(self) -> Ended {
         self.run.end()
     }
@@ -248,12 +256,12 @@ fn lines_of(said: &Said, born: usize, id: &str) -> Vec<Line> {
     said.lines.lock()[born..].iter().filter(|line| line.identity == id).cloned().collect()
 }
 
-/// Runs the example with these flags alone, until it ends.
+/// Runs the example `leader_election` with only these flags, and waits for its end.
 pub fn run(flags: &[&str]) -> Ended {
     Run::of(example("leader_election").args(flags).stdin(Stdio::null())).end()
 }
 
-/// The program of an example, without the environment variables for clusters and logs.
+/// Returns the command of an example, without environment variables for clusters and logs.
 pub fn example(name: &'static str) -> Command {
     static PROGRAMS: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
     let mut command = Command::new(PROGRAMS.lock().entry(name).or_insert_with(|| built_example(name)));
@@ -263,8 +271,11 @@ pub fn example(name: &'static str) -> Command {
     command
 }
 
-/// `cargo test` builds the examples beside the tests. `cargo test --test …` does not, and then an older one may lie
-/// there, and the test would run outdated code.
+/// Returns the program of an example.
+///
+/// Builds the program if it is missing or older than its sources.
+///
+/// `cargo test` builds all examples, but `cargo test --test …` does not. The test would then run outdated code.
 fn built_example(name: &str) -> PathBuf {
     let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let this = std::env::current_exe().expect("the path of this test");
@@ -290,7 +301,8 @@ fn built_example(name: &str) -> PathBuf {
 
 /// Returns `cargo` in the project, without the variables of `cargo test` and `tests/stress`.
 ///
-/// Build scripts compare these variables, and would run again, and once more in the next build without them.
+/// If these variables change, cargo runs build scripts again: in this build, and in the next build without the
+/// variables.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(env!("CARGO"));
     for (variable, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
@@ -301,7 +313,7 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// When a file, or any below a directory, was last written.
+/// Returns the time of the last change to a file, or to any file below a directory.
 fn newest(path: &Path) -> SystemTime {
     match std::fs::read_dir(path) {
         Ok(entries) => {

@@ -1,5 +1,6 @@
-//! A TCP proxy between one candidate and a server, which passes bytes, or does what bad networks do. TLS goes
-//! through it untouched.
+//! A TCP proxy between a candidate and a server that can cause network faults.
+//!
+//! TLS passes unchanged.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,16 +15,21 @@ use parking_lot::{Condvar, Mutex};
 #[derive(Clone, Copy, PartialEq)]
 pub enum Faults {
     Fair,
-    /// Connections are closed, and new ones too.
+    /// The proxy closes all open connections and all new connections.
     Cut,
-    /// Connections stay open on the candidate's side, but nothing comes through any more, ever: the server has forgotten
-    /// them. New connections behave the same.
+    /// Open and new connections lose all bytes, as if the server had forgotten the connections.
+    ///
+    /// These connections stay open on the candidate's side, but lose all bytes even after the fault ends.
     BlackHole,
-    /// What the candidate sends is held back, and delivered afterwards, even if the candidate has long given up.
+    /// The proxy delivers requests only after the fault ends.
+    ///
+    /// The candidate may no longer wait for a response then.
     RequestsHeldBack,
-    /// The server receives and does everything, but what it answers is held back until afterwards.
+    /// The server handles requests, but the proxy delivers responses only after the fault ends.
     AnswersHeldBack,
-    /// Both, while connections stay open.
+    /// The proxy delivers requests and responses only after the fault ends.
+    ///
+    /// Connections stay open.
     HeldBack,
 }
 
@@ -45,12 +51,12 @@ struct State {
     links: Vec<Weak<Link>>,
 }
 
-/// One connection of the candidate's.
+/// A connection of the candidate.
 struct Link {
     client: TcpStream,
-    /// Absent when it was opened into a black hole.
+    /// `None` if the connection was opened during [`Faults::BlackHole`].
     server: Option<TcpStream>,
-    /// It was in a black hole, and stays dead.
+    /// `true` after [`Faults::BlackHole`]. The connection then loses all bytes forever.
     forgotten: AtomicBool,
 }
 
@@ -61,7 +67,9 @@ enum Direction {
 }
 
 impl Proxy {
-    /// A proxy to the server of a kubeconfig, and a copy of the kubeconfig that names the proxy.
+    /// Creates a proxy to the server of a kubeconfig.
+    ///
+    /// Writes a copy of the kubeconfig with the proxy's address.
     pub fn by_kubeconfig(original: &Path, copy: &Path) -> Proxy {
         let text = std::fs::read_to_string(original).expect("a kubeconfig");
         let mut words = text.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
@@ -105,7 +113,7 @@ impl Drop for Proxy {
         state.links.iter().filter_map(Weak::upgrade).for_each(|link| link.close());
         drop(state);
         self.shared.changed.notify_all();
-        // Wakes the listener, which then sees that it is over.
+        // This connection wakes the listener thread, which then reads `over` and ends.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         let _ = self.listens.take().map(JoinHandle::join);
     }
@@ -121,7 +129,8 @@ impl Shared {
             let server = match state.faults {
                 Faults::Cut => continue,
                 Faults::BlackHole => None,
-                // The server is on this machine, so the system accepts a connection immediately, even for a stopped process.
+                // The server is on this machine, so the system accepts a connection immediately, even for a stopped
+                // process.
                 _ => match TcpStream::connect(self.server) {
                     Ok(server) => Some(server),
                     Err(_) => continue,
@@ -162,7 +171,9 @@ impl Shared {
         }
     }
 
-    /// Waits while bytes and the end of the stream are held back. Returns `false` if the bytes are lost.
+    /// Waits while bytes and the end of the stream are held back.
+    ///
+    /// Returns `false` if the bytes are lost.
     fn passes(&self, link: &Link, direction: Direction) -> bool {
         let mut state = self.state.lock();
         loop {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::is_built;
 
-/// The launcher and what it printed.
+/// A running launcher, which runs the API server and etcd.
 pub struct Real {
     pub ready: Ready,
     pipes: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
@@ -32,9 +32,12 @@ pub struct Ready {
 }
 
 impl Real {
-    /// The server of this test binary. If it is not built, the test is skipped.
+    /// Returns the server that all tests of this binary share.
     ///
-    /// The server ends with the test process, even if that is killed: the launcher waits for the end of its input.
+    /// If the server is not built, the test is skipped.
+    ///
+    /// The server ends with the test process, even if the test process is killed, because the launcher's input then
+    /// ends.
     pub fn shared() -> Option<&'static Real> {
         static SHARED: OnceLock<Real> = OnceLock::new();
         let launcher = launcher();
@@ -42,7 +45,7 @@ impl Real {
             .then(|| SHARED.get_or_init(|| Real::start(&launcher)))
     }
 
-    /// A server of the caller's own, for tests that stop it.
+    /// Starts a server that only one test uses, for tests that stop the server.
     pub fn own() -> Option<Real> {
         Real::shared()?;
         Some(Real::start(&launcher()))
@@ -68,7 +71,7 @@ impl Real {
         Real { ready, pipes: Mutex::new((stdin, stdout)), _launcher: child, _dir: dir }
     }
 
-    /// One of the launcher's commands, such as `stop kube-apiserver`.
+    /// Sends a command, such as `stop kube-apiserver`, to the launcher. The command must succeed.
     pub fn tell(&self, command: &str) {
         let mut pipes = self.pipes.lock();
         writeln!(pipes.0, "{command}").expect("the launcher listens");
@@ -80,9 +83,11 @@ impl Real {
 }
 
 impl Drop for Real {
-    /// Only servers of a test's own are dropped: the shared one ends with its input, at the end of the process.
+    /// Ends a server of [`Real::own`].
+    ///
+    /// The server of [`Real::shared`] is never dropped, and ends with the test process.
     fn drop(&mut self) {
-        // The launcher ends at the end of its input. If the launcher is killed, its children end too.
+        // If the launcher is killed, its other children end too, such as etcd.
         let _ = writeln!(self.pipes.get_mut().0, "stop kube-apiserver");
         let _ = self._launcher.kill();
         let _ = self._launcher.wait();

@@ -1,4 +1,4 @@
-//! Records on a real server or in a file, in a place of one test's own.
+//! Real stores for tests. Each test has its own database, prefix or file.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -19,20 +19,24 @@ use super::session::Session;
 use super::sql::{PASSWORD, SqlServer};
 use super::stores::call;
 
-/// Records of one test.
+/// The records of one test in a real store.
 pub trait RealStore: Sized {
-    /// On a server that tests share. `None` if it is not installed.
+    /// Creates a place for records on a server that tests share.
+    ///
+    /// Returns `None` if the server is not installed.
     fn shared(name: &str) -> Option<Self>;
 
-    /// On a server of the test's own.
+    /// Creates a place for records on a server that only this test uses.
+    ///
+    /// Returns `None` if the server is not installed.
     fn alone(name: &str) -> Option<Self>;
 
     fn open(&self) -> Result<Box<dyn Store>, StoreError>;
 
-    /// Deletes a record past the store.
+    /// Deletes a record like an operator, without the store.
     fn delete(&self, key: &str);
 
-    /// Returns the URL for the command.
+    /// Returns the URL of the store for the command `leasehold`.
     fn url(&self) -> String;
 
     /// Kills the server and starts it again on its data.
@@ -49,7 +53,7 @@ pub trait RealStore: Sized {
     }
 }
 
-/// Records on a server that a test disturbs.
+/// The records of one test on a server that the test can stop, kill or pause.
 pub trait OnServer: RealStore {
     fn server(&mut self) -> &mut Server;
 
@@ -82,7 +86,7 @@ impl<S> Deref for Held<S> {
     }
 }
 
-/// Records in a table.
+/// The records of one test in a table.
 pub trait InTable: RealStore {
     fn execute(&self, sql: &str);
 
@@ -93,13 +97,15 @@ pub trait InTable: RealStore {
 
     fn fence(&self, token: u64) -> String;
 
-    /// Opens a connection of an operator, where one transaction does not exclude all others.
+    /// Opens a connection of an operator.
+    ///
+    /// Returns `None` if a transaction in this database excludes all others.
     fn session(&self) -> Option<Session> {
         None
     }
 }
 
-/// The table in a file.
+/// A table in an SQLite file.
 pub struct File {
     pub scratch: TempDir,
     pub operator: Connection,
@@ -130,7 +136,9 @@ impl RealStore for File {
         format!("sqlite://{}", self.scratch.path().join("election.db").display())
     }
 
-    /// The file is closed, except by an operator in memory.
+    /// Closes and reopens the operator's connection, because a file has no server.
+    ///
+    /// The connection in memory is a placeholder while the file is closed.
     fn restart(&mut self) {
         self.operator = Connection::open_in_memory().expect("a connection");
         self.operator = Connection::open(self.scratch.path().join("election.db")).expect("a connection");
@@ -155,24 +163,24 @@ impl InTable for File {
     }
 }
 
-/// The table in a database of the test's own.
+/// A table in a database that only one test uses.
 pub struct InSql<S: SqlServer> {
     server: Held<S>,
     pub database: String,
 }
 
-/// Returns the password of a login.
+/// A function that returns the password for a login.
 pub type PasswordSource = Box<dyn Fn(&CallContext) -> Result<String, String> + Send + Sync>;
 
 pub trait Elects: SqlServer {
     const ADMINISTRATOR: &'static str;
-    /// The column of the keys.
+    /// The name of the column that contains the keys.
     const KEY: &'static str;
-    /// The flag of the client for a statement.
+    /// The flag of the client program that precedes a statement.
     const STATEMENT: &'static str;
-    /// What precedes the password of a user in SQL.
+    /// The SQL keywords before the password in `CREATE USER`.
     const BY_PASSWORD: &'static str;
-    /// The parameters of a URL for plain text, for TLS with any server, and for TLS with a verified server.
+    /// The URL parameters for plain text, for unverified TLS, and for TLS with a verified server.
     const TLS_MODES: [&'static str; 3];
 
     fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<PasswordSource>) -> Box<dyn Store>;
@@ -184,7 +192,7 @@ pub trait Elects: SqlServer {
     /// Returns the administrator's URL through the socket in `directory`.
     fn socket_url(&self, directory: &str, database: &str) -> String;
 
-    /// Refuses a user without TLS.
+    /// Makes the server refuse connections of a user without TLS.
     fn require_tls(&self, user: &str);
 
     fn store(url: &str) -> Box<dyn Store> {
@@ -271,7 +279,9 @@ impl<S: Elects> InSql<S> {
         place
     }
 
-    /// On a server of the test's own with this certificate.
+    /// Creates a place for records on a server that only this test uses.
+    ///
+    /// The server has this certificate.
     pub fn with_tls(pair: &Pair, name: &str) -> Option<Self> {
         S::start_with_tls(&pair.certificate, &pair.key, &[]).map(|server| Self::on(Held::Own(server), name))
     }
@@ -340,7 +350,7 @@ impl<S: Elects> OnServer for InSql<S> {
     }
 }
 
-/// Records in an etcd of one member, below a prefix.
+/// The records of one test below a prefix, in an etcd cluster of one member.
 pub struct InEtcd {
     etcd: Held<Etcd>,
     prefix: String,

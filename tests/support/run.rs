@@ -21,10 +21,10 @@ pub struct Run {
     readers: Vec<JoinHandle<()>>,
 }
 
-/// How it ended.
+/// The exit code and the output of an ended process.
 #[derive(Debug)]
 pub struct Ended {
-    /// `None` when a signal ended it.
+    /// `None` if a signal ended the process.
     pub code: Option<i32>,
     pub out: String,
     pub errors: String,
@@ -39,7 +39,7 @@ impl Run {
         run
     }
 
-    /// Calls `on_line` with each line of stdout.
+    /// Starts a command, and calls `on_line` with each line of stdout.
     pub fn telling(command: &mut Command, on_line: impl FnMut(&str) + Send + 'static) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -77,7 +77,7 @@ impl Run {
         kill_process(self.pid, signal).expect("it was not waited for yet");
     }
 
-    /// Stops it, and returns when it has stopped.
+    /// Stops the process with SIGSTOP. Returns a time at which the process is already stopped.
     pub fn suspend(&self) -> f64 {
         self.signal(Signal::STOP);
         wait_until("it stops", || {
@@ -91,7 +91,9 @@ impl Run {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for the process to exit, but not for its children. Returns `None` if a signal ended the process.
+    /// Waits for the process to exit, but not for its children.
+    ///
+    /// Returns `None` if a signal ended the process.
     pub fn code(mut self) -> Option<i32> {
         self.wait().code()
     }
@@ -105,10 +107,10 @@ impl Run {
         self.child.wait().expect("a child of ours")
     }
 
-    /// Waits for it to end by itself, and until all of its output is read.
+    /// Waits until the process has ended by itself and all of its output is read.
     pub fn status(&mut self) -> ExitStatus {
         let status = self.wait();
-        // Processes that the process leaves behind may keep its output open.
+        // Child processes that still run keep the output open.
         let until = Instant::now() + SOON;
         while !self.readers.iter().all(JoinHandle::is_finished) {
             assert!(Instant::now() < until, "something of it is left: {}", self.errors());
@@ -123,7 +125,7 @@ impl Run {
         self.end()
     }
 
-    /// Sends SIGTERM and waits for the end.
+    /// Sends SIGTERM, and waits until the process has ended and all of its output is read.
     pub fn terminate(self) -> Ended {
         self.signal(Signal::TERM);
         self.end()
@@ -142,7 +144,9 @@ impl Run {
         ended
     }
 
-    /// Waits for it to end by itself, with all that it has started.
+    /// Waits until the process has ended by itself and all of its output is read.
+    ///
+    /// Returns the exit code and the output.
     pub fn end(mut self) -> Ended {
         let code = self.status().code();
         Ended { code, out: self.out(), errors: self.errors() }

@@ -1,4 +1,6 @@
-//! Servers that a test starts: each ends with the test process, can be killed, stopped and started again, and is not run by root.
+//! Servers that a test starts, pauses, kills and restarts.
+//!
+//! A server ends with the test process. If root runs the tests, the user `nobody` runs the database servers.
 
 use std::fs::{Permissions, set_permissions};
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +18,9 @@ use tempfile::TempDir;
 
 use super::SOON;
 
-/// A server on a port of its own. The server ends when this value is dropped, and when the test process ends.
+/// A server on a port of its own.
+///
+/// The server ends when this value is dropped, and when the test process ends.
 pub struct Server {
     port: u16,
     scratch: Arc<Scratch>,
@@ -26,18 +30,20 @@ pub struct Server {
     running: Option<Mutex<Running>>,
 }
 
-/// The shell that ends the server when its own input ends.
+/// The shell that runs the server, and ends the server at the end of the shell's input.
 struct Running {
     shell: Child,
     answers: BufReader<ChildStdout>,
     server: u32,
 }
 
-/// A shell script that ends a process together with its parent. Rust tests cannot do this without unsafe code.
+/// A shell script that ends the server when the test process ends.
+///
+/// In Rust, the tests would need unsafe code for this.
 const UNTIL_THE_END_OF_INPUT: &str = include_str!("server.sh");
 
 impl Server {
-    /// Does not start the server yet.
+    /// Creates a server that is not started yet.
     pub fn new(
         scratch: &Arc<Scratch>,
         log: &str,
@@ -62,7 +68,7 @@ impl Server {
         self.scratch.path().join("data")
     }
 
-    /// Starts the server, which may have been killed, on its data, and waits until it is ready.
+    /// Starts the server for the first time or after a kill, and waits until the server is ready.
     pub fn start_again(&mut self) {
         self.launch();
         self.wait_until_ready();
@@ -71,8 +77,9 @@ impl Server {
     /// Starts the server without waiting.
     pub fn launch(&mut self) {
         assert!(self.running.is_none(), "it runs already");
-        // A separate session, because signals to the test's process group must not reach the shell, which outlives the
-        // test. A separate group is not enough: the system resumes a stopped server when the test leaves its group.
+        // The shell outlives the test, so signals to the test's process group must not reach the shell. A separate
+        // group in the same session is not enough: when the parent of such a group ends, the system resumes a stopped
+        // server.
         let mut command = Command::new("setsid");
         command.args(["sh", "-c", UNTIL_THE_END_OF_INPUT, "sh"]);
         command.arg(&self.log).arg(self.scratch.path()).args(&self.arguments);
@@ -90,7 +97,9 @@ impl Server {
         self.running = Some(Mutex::new(Running { shell, answers, server }));
     }
 
-    /// Waits for a server that was launched. If the server ends instead, panics with the server's log.
+    /// Waits until the launched server is ready.
+    ///
+    /// If the server ends instead, panics with the server's log.
     pub fn wait_until_ready(&self) {
         let until = Instant::now() + SOON;
         while !(self.is_ready)(self) {
@@ -118,7 +127,7 @@ impl Server {
         }
     }
 
-    /// Connections stay open, and nothing answers.
+    /// Stops all processes of the server. Connections stay open, but receive no response.
     pub fn pause(&self) {
         self.ask("pause");
     }
@@ -137,7 +146,7 @@ impl Server {
 
     fn has_ended(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process()));
-        // The process is gone if its parent has reaped it.
+        // If the shell has reaped the server, the file does not exist.
         stat.map_or(true, |stat| stat.contains(") Z "))
     }
 }
@@ -158,7 +167,9 @@ pub struct Scratch {
     user: Option<User>,
 }
 
-/// Databases refuse to be run by root.
+/// The user that runs a database server if root runs the tests.
+///
+/// Database servers refuse to run as root.
 #[derive(Clone, Copy)]
 struct User {
     uid: u32,
@@ -166,13 +177,13 @@ struct User {
 }
 
 impl Scratch {
-    /// For a server that any user may run.
+    /// Creates a directory for a server that root may run.
     pub fn new(of: &str) -> Scratch {
         let directory = tempfile::Builder::new().prefix(&format!("leasehold-{of}-")).tempdir().expect("a directory");
         Scratch { directory, user: None }
     }
 
-    /// For a server that root may not run.
+    /// Creates a directory for a server that refuses to run as root.
     pub fn unprivileged(of: &str) -> Scratch {
         let user = geteuid().is_root().then(User::nobody);
         let scratch = Scratch { user, ..Scratch::new(of) };
@@ -189,7 +200,9 @@ impl Scratch {
         self.path().join(name).display().to_string()
     }
 
-    /// A file that only the server reads, such as a key.
+    /// Writes a file that only the server's user can read, such as a key.
+    ///
+    /// Returns the path of the file.
     pub fn write(&self, name: &str, text: &str) -> String {
         let path = self.path().join(name);
         std::fs::write(&path, text).expect("a file");
@@ -198,7 +211,9 @@ impl Scratch {
         self.file(name)
     }
 
-    /// A program that prepares or connects to the server, as the server's user and without the settings of the tester.
+    /// Returns a command that runs `program` as the server's user, in this directory.
+    ///
+    /// The command has no environment variables of the test process except `PATH`.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = run_by(Command::new(program), self.user);
         command.env_clear().env("HOME", self.path()).current_dir(self.path());
@@ -248,7 +263,7 @@ pub fn text_of(command: &mut Command, input: &str) -> String {
     String::from_utf8(output_of(command, input.as_bytes())).expect("text").trim_end_matches('\n').to_owned()
 }
 
-/// The same, in bytes.
+/// Runs a program that must succeed. Returns its output as bytes.
 pub fn output_of(command: &mut Command, input: &[u8]) -> Vec<u8> {
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -260,13 +275,17 @@ pub fn output_of(command: &mut Command, input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Returns a port below the system's ephemeral ports, so that a restarted server finds its port free.
+/// Returns a free port below the system's ephemeral ports.
+///
+/// The system assigns no such port to another program, so a restarted server finds its port free.
 pub fn free_port() -> u16 {
     let mut some = std::iter::repeat_with(|| fastrand::u16(10_000..32_000));
     some.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port")
 }
 
-/// A program of one of these directories, or on the `PATH`. If there is none, the test is skipped.
+/// Returns the path of a program in one of these directories or in the `PATH`.
+///
+/// If the program is missing, reports the test as skipped.
 pub fn installed(program: &str, directories: &[PathBuf], what_needs_it: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = directories.iter().cloned().chain(std::env::split_paths(&path));

@@ -1,5 +1,6 @@
-# LOG SCRATCH COMMAND...: a server that ends with this shell's input, and with it the test that began it, however that ends.
-# Between, it does what it reads: `pause`, `resume`, and `kill`, which leaves the scratch directory.
+# LOG SCRATCH COMMAND...: runs COMMAND as a server, and ends the server when the input of this shell ends. The input
+# ends when the test process ends or is killed. The shell then removes the directory SCRATCH. The shell reads requests
+# from its input: `pause`, `resume`, and `kill`, which ends the server and keeps SCRATCH.
 log=$1
 scratch=$2
 shift 2
@@ -7,19 +8,19 @@ shift 2
 server=$!
 echo "$server"
 
-look() { # PROCESS: sets its state and its parent
+look() { # PROCESS: sets `state` and `parent` to the values of PROCESS
     state=- parent=-
     { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 0
-    # The name before it may have anything in it.
+    # The line begins with the process name in parentheses. The name may itself contain spaces and parentheses.
     set -- ${stat##*) }
     state=$1 parent=$2
 }
 
-tell() { # SIGNAL STATES PARENT PROCESS...: returns when all are in one of the states, or gone
+tell() { # SIGNAL STATES PARENT PROCESS...: sends SIGNAL until each PROCESS is in one of STATES or gone
     signal=$1 states=$2 of=$3
     shift 3
     for process; do
-        # A number may be another's by now.
+        # If the parent is different, PROCESS has ended and another process has got its number.
         while look "$process" && [ "$parent" = "$of" ]; do
             case $state in [$states]) break ;; esac
             kill -s "$signal" "$process"
@@ -28,7 +29,8 @@ tell() { # SIGNAL STATES PARENT PROCESS...: returns when all are in one of the s
     done
 }
 
-# PostgreSQL has a process for each connection, each a group and a session of its own: so groups are of no use.
+# PostgreSQL has a process for each connection, and each process has its own group and session. A signal to a process
+# group would therefore not reach all processes.
 children() {
     for directory in /proc/[0-9]*; do
         look "${directory#/proc/}"
@@ -37,18 +39,18 @@ children() {
 }
 
 pause() {
-    # Who is stopped begins no others.
+    # The server must stop first, because a stopped server starts no more children.
     tell STOP TtZX $$ "$server"
     tell STOP TtZX "$server" $(children)
 }
 
 end() {
     pause
-    # First the children: who lives on keeps the data directory locked.
+    # The children must end before the server, because a remaining child would keep the data directory locked.
     tell KILL ZX "$server" $(children)
     tell KILL ZX $$ "$server"
     wait
-    # PostgreSQL's segment, which a system has few of.
+    # Removes the shared memory segment of a killed PostgreSQL, because a system has only few segments.
     while read -r _ segment _ _ creator _ attached _; do
         [ "$creator $attached" != "$server 0" ] || ipcrm -m "$segment"
     done </proc/sysvipc/shm

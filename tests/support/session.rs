@@ -1,9 +1,11 @@
-//! A connection of an operator that stays open: for transactions that hold a lock.
+//! A connection of an operator that stays open, for transactions that hold a lock.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A client program. It ends when this value is dropped, and at the end of its input.
+/// A running client program.
+///
+/// The program ends when this value is dropped, and at the end of its input.
 pub struct Session {
     client: Child,
     input: ChildStdin,
@@ -11,11 +13,11 @@ pub struct Session {
     mark: &'static str,
 }
 
-/// The text that ends an answer.
+/// The line that the client prints after the rows of a statement.
 const END: &str = "end of the answer";
 
 impl Session {
-    /// Starts a client that answers `mark` with [`END`].
+    /// Starts a client. `mark` is a statement that makes the client print [`END`].
     pub fn new(command: &mut Command, mark: &'static str) -> Session {
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
         let mut client = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -28,7 +30,7 @@ impl Session {
         self.query(sql);
     }
 
-    /// Rows on lines. The statement ends with a semicolon.
+    /// Runs a statement that ends with a semicolon. Returns each row on a line.
     pub fn query(&mut self, sql: &str) -> String {
         writeln!(self.input, "{sql}\n{}", self.mark).expect("a client that reads");
         let mut answer = String::new();

@@ -1,4 +1,4 @@
-//! Database servers, as tests use each of them.
+//! The common interface to the real database servers of tests.
 
 use std::ops::DerefMut;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::server::{Scratch, Server, text_of};
 use super::session::Session;
 
-/// The password of every user over TCP.
+/// The password of every user for connections over TCP.
 pub const PASSWORD: &str = "password-of-database-1";
 
 /// A real database server.
@@ -15,16 +15,18 @@ pub trait SqlServer: DerefMut<Target = Server> + Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// The database in which the administrator's statements run.
     const ADMINISTRATION: &'static str;
-    /// The settings for TLS. The last two get the files of the certificate and the key.
+    /// The settings for TLS.
+    ///
+    /// The values of the last two settings are the files of the certificate and the key.
     const TLS: &'static [&'static str];
     /// The statement that makes the client of this server print the end of an answer.
     const MARK: &'static str;
     type Programs;
 
-    /// Finds the programs. If they are not installed, the test is skipped.
+    /// Finds the programs of the server. If a program is not installed, the test is skipped.
     fn programs() -> Option<Self::Programs>;
 
-    /// The values that all tests of a binary share.
+    /// Returns the values that all tests of a binary share.
     fn kept() -> &'static Kept<Self>;
 
     /// Creates the directory `data` in `scratch`.
@@ -46,12 +48,12 @@ pub trait SqlServer: DerefMut<Target = Server> + Send + Sync + Sized + 'static {
         Some(Self::kept().shared.get_or_init(|| Self::on_data(Self::new_data(&programs), programs, &[])))
     }
 
-    /// Starts a server of a test's own, with settings like `max_connections=10`.
+    /// Starts a server that only one test uses, with settings such as `max_connections=10`.
     fn start(settings: &[&str]) -> Option<Self> {
         Self::programs().map(|programs| Self::on_data(Self::new_data(&programs), programs, settings))
     }
 
-    /// Starts a server that accepts TLS.
+    /// Starts a server that accepts TLS and that only one test uses.
     fn start_with_tls(certificate_pem: &str, key_pem: &str, settings: &[&str]) -> Option<Self> {
         let programs = Self::programs()?;
         let scratch = Self::new_data(&programs);
@@ -63,7 +65,9 @@ pub trait SqlServer: DerefMut<Target = Server> + Send + Sync + Sized + 'static {
         Some(Self::on_data(scratch, programs, &settings))
     }
 
-    /// Copies the data of a new server, because creating them takes ten times as long.
+    /// Returns a copy of a new server's data.
+    ///
+    /// Creating the data again would take ten times as long.
     fn new_data(programs: &Self::Programs) -> Scratch {
         let packed = Self::kept().data.get_or_init(|| {
             let scratch = Scratch::unprivileged(&format!("{}-data", Self::NAME));
@@ -85,7 +89,7 @@ pub trait SqlServer: DerefMut<Target = Server> + Send + Sync + Sized + 'static {
         self.query(sql);
     }
 
-    /// Runs statements as the administrator. Rows are on lines.
+    /// Runs statements as the administrator. Returns each row on a line.
     fn query(&self, sql: &str) -> String {
         self.query_in(Self::ADMINISTRATION, sql)
     }
@@ -115,7 +119,7 @@ impl<S> Kept<S> {
     }
 }
 
-/// A type with a field `server` is used as this [`Server`].
+/// Implements `Deref` from a type with a field `server` to this [`Server`].
 #[macro_export]
 macro_rules! is_a_server {
     ($($type:ident)*) => {

@@ -22,7 +22,9 @@ type WatchScript =
     dyn Fn(Option<&Cursor>, &CancelToken, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync;
 
 impl<S: Store> Wrapped<S> {
-    /// Runs `answer` with the name of a method after the method was applied.
+    /// Runs `answer` after each read or write, before the result is returned.
+    ///
+    /// The argument of `answer` is the name of the method.
     pub fn answering(store: S, answer: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { store, answer: Box::new(answer), watch: None }
     }
@@ -97,7 +99,7 @@ pub fn call() -> CallContext {
     CallContext::new(SOON, CancelToken::new())
 }
 
-/// A call with a short timeout.
+/// Returns the context of a call with a short timeout.
 pub fn brief() -> CallContext {
     CallContext::new(A_WHILE, CancelToken::new())
 }
@@ -113,7 +115,7 @@ pub fn held_by(identity: &str) -> LeaderElectionRecord {
     }
 }
 
-/// A builder with durations that never expire during a test.
+/// Returns a builder with a lease duration that is longer than a test.
 pub fn builder(identity: &str) -> LeaderElectorBuilder {
     LeaderElector::builder("jobs")
         .identity(identity)
@@ -127,7 +129,9 @@ pub fn elector(store: &Arc<impl Store>, identity: &str) -> LeaderElector {
     builder(identity).start_on(Arc::clone(store)).expect("an elector")
 }
 
-/// Retries `ask` until it succeeds, because the server may be starting or electing its own leader.
+/// Retries `ask` until `ask` succeeds.
+///
+/// The server may still be starting, or an etcd cluster may be electing its own leader.
 pub fn at_last<T>(what: &str, ask: impl Fn() -> Result<T, StoreError>) -> T {
     let until = Instant::now() + SOON;
     loop {
@@ -149,7 +153,9 @@ pub fn errors_of(store: &impl Store, base: &VersionedRecord) -> [StoreError; 4] 
     ]
 }
 
-/// Cancels the watch even if the test fails. Otherwise the test would wait for its watch forever.
+/// Cancels the watch when dropped, even if the test panics.
+///
+/// Otherwise the test would wait for its watch forever.
 struct Ends(CancelToken);
 
 impl Drop for Ends {
@@ -158,7 +164,9 @@ impl Drop for Ends {
     }
 }
 
-/// Runs a watch of all keys beside `test`, which receives the events after the first bookmark.
+/// Runs `test` during a watch of all keys.
+///
+/// The channel receives the events after the first bookmark.
 pub fn watching<T>(store: &impl Store, test: impl FnOnce(&Receiver<WatchEvent>) -> T) -> T {
     let cancel = CancelToken::new();
     std::thread::scope(|scope| {
@@ -176,7 +184,9 @@ pub fn watching<T>(store: &impl Store, test: impl FnOnce(&Receiver<WatchEvent>) 
     })
 }
 
-/// Returns the key of the next change and its holder, or `None` if the record was deleted.
+/// Returns the key of the next change and the new holder.
+///
+/// The holder is `None` if the record was deleted.
 pub fn next_change(told: &Receiver<WatchEvent>) -> (String, Option<String>) {
     loop {
         match told.recv_timeout(AT_ONCE).expect("a change") {

@@ -30,13 +30,17 @@ use crate::util::panics::log_line;
 /// Maximum number of idle connections to a member that the client keeps open for later calls.
 const MAX_IDLE_AGENTS: usize = 4;
 
-/// Makes a member without a leader fail immediately instead of after seconds.
+/// A request header that makes a member without a leader fail immediately.
+///
+/// Without the header, the member fails only after several seconds.
 const HAS_LEADER: HeaderName = HeaderName::from_static("grpc-metadata-hasleader");
 
 /// A blocking client for one cluster.
 pub(crate) struct EtcdClient {
     members: Vec<Member>,
-    /// The member to try first: the last one that answered.
+    /// The index of the member to try first.
+    ///
+    /// A success sets the index of the member that answered. A failure of a member sets the next index.
     current: AtomicUsize,
     login: Option<EtcdLogin>,
     dialer: Dialer,
@@ -54,7 +58,9 @@ struct Member {
 pub(crate) struct EtcdRequest<'a> {
     pub(crate) path: &'static str,
     pub(crate) body: &'a Value,
-    /// `true` if the request changes nothing. The client may repeat such a request after etcd may have received it.
+    /// `true` if the request changes nothing.
+    ///
+    /// The client may repeat such a request even if etcd may have received the first copy.
     pub(crate) is_read: bool,
     pub(crate) call: &'a CallContext,
 }
@@ -62,8 +68,9 @@ pub(crate) struct EtcdRequest<'a> {
 /// The response to a request.
 pub(crate) struct EtcdAnswer {
     pub(crate) body: Vec<u8>,
-    /// `true` if an earlier copy was sent and its token was refused. A failed comparison proves nothing about that
-    /// copy.
+    /// `true` if etcd refused the token of an earlier copy of the request.
+    ///
+    /// A failed comparison in this response does not prove that etcd has not applied the earlier copy.
     pub(crate) is_second: bool,
 }
 
@@ -73,13 +80,13 @@ struct MemberAttempt<'a> {
     member: &'a Member,
     request: EtcdRequest<'a>,
     body: &'a [u8],
-    /// The deadline for the connection. After that, the client tries another member.
+    /// The deadline for connecting, after which the client tries another member.
     connected_by: Instant,
     deadline: Instant,
     interrupter: &'a Interrupter,
 }
 
-/// The response to a stream's request, up to its head.
+/// A streaming response whose head has arrived, and whose body is not read yet.
 pub(super) struct OpenedWatch {
     pub(super) body: ureq::Body,
     pub(super) handle: Arc<AgentHandle>,
@@ -88,7 +95,7 @@ pub(super) struct OpenedWatch {
 }
 
 impl EtcdClient {
-    /// Creates a client. Sends nothing.
+    /// Creates a client without connecting.
     pub(crate) fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
         config.check_secrecy()?;
         config.user.as_ref().map_or(Ok(()), |user| user.password.check(true))?;
@@ -118,8 +125,8 @@ impl EtcdClient {
 
     /// Sends a request, and returns the body of a successful response.
     ///
-    /// The client never sends a write to a second member after the first may have received it. The second copy would be
-    /// compared with the result of the first.
+    /// If one member may have received a write, the client does not send the write to another member. etcd would
+    /// compare the second copy with the result of the first copy.
     pub(crate) fn request(&self, request: EtcdRequest<'_>) -> Result<EtcdAnswer, Error> {
         let call = ActiveCall::begin(request.call.remaining(), request.call.cancel());
         let body = request.body.to_string().into_bytes();
@@ -158,7 +165,9 @@ impl EtcdClient {
         })
     }
 
-    /// Drops a token that etcd refuses. Returns `false` if the client cannot get another one.
+    /// Drops a token that etcd has refused.
+    ///
+    /// Returns `false` if the client has no user, and therefore cannot get another token.
     pub(super) fn forget(&self, token: Option<&Token>) -> bool {
         match (&self.login, token) {
             (Some(login), Some(token)) => {
@@ -169,7 +178,9 @@ impl EtcdClient {
         }
     }
 
-    /// Tries one member after another, starting with the last one that answered.
+    /// Calls `ask` with one member after another, starting with `current`.
+    ///
+    /// `ask` gets the index of the member, the deadline for connecting, and the deadline for the response.
     fn on_some_member<T>(
         &self,
         interrupter: &Interrupter,
@@ -187,7 +198,8 @@ impl EtcdClient {
             }
             let number = (first + tried) % count;
             let is_last = tried + 1 == count;
-            // A stopped member keeps connections open and sends nothing, so the first try gets only half of the time.
+            // A suspended member accepts connections but never answers. Each attempt except the last therefore gets
+            // half of the remaining time.
             let half = if is_last { deadline } else { deadline - left / 2 };
             let error = match ask(number, half, if may_repeat { half } else { deadline }) {
                 Ok(answer) => {
@@ -199,7 +211,7 @@ impl EtcdClient {
             if interrupter.is_interrupted() || !error.is_of_the_member() {
                 return Err(error);
             }
-            // Later calls must not wait for this member again.
+            // Later calls start with the next member, so that they do not wait for the failed member again.
             self.current.store((number + 1) % count, Ordering::Relaxed);
             if is_last || (error.maybe_sent() && !may_repeat) {
                 return Err(error);
@@ -221,7 +233,8 @@ impl EtcdClient {
             Ok(body) => return Ok(EtcdAnswer { body, is_second: false }),
             Err(error) => error,
         };
-        // A member may wait forever for the state that it needs to check a token.
+        // After a timeout, the member may lack the state that it needs to check this token. Without the token, the next
+        // call logs in again.
         if error.net_kind() == Some(NetErrorKind::Timeout) {
             self.forget(token.as_ref());
         }
@@ -229,7 +242,7 @@ impl EtcdClient {
             return Err(error);
         }
         log_line!(debug, target: CLIENT, "etcd: {}: {error}; logging in again", attempt.member.endpoint.url());
-        // The first copy may have been applied, so any later failure must count as sent.
+        // etcd may have applied the first copy, so every later error must report that the request may have been sent.
         let token = self.token(attempt).map_err(Error::sent)?;
         let body = self.exchange(call, attempt, used, token.as_ref()).map_err(Error::sent)?;
         Ok(EtcdAnswer { body, is_second: true })
@@ -237,14 +250,15 @@ impl EtcdClient {
 
     fn token(&self, attempt: MemberAttempt<'_>) -> Result<Option<Token>, Error> {
         let Some(login) = &self.login else { return Ok(None) };
-        // No request has been sent yet, so the client may still try another member.
+        // The login ends at the deadline for connecting. The request is not sent yet, so the client may then try
+        // another member.
         let MemberAttempt { member, request: EtcdRequest { call, .. }, connected_by: deadline, interrupter, .. } =
             attempt;
         let tls = member.parts()?;
         let (endpoint, dialer) = (&member.endpoint, &self.dialer);
         let at = At { endpoint, tls: tls.as_ref(), dialer, deadline, cancel: call.cancel(), interrupter };
         login.token(at).map(Some).map_err(|error| match error {
-            // A failed login has not sent the request itself.
+            // If the login fails, the request itself has not been sent.
             Error::Net(error) => Error::Net(error.sent(false)),
             error if error.is_of_the_member() => net::Error::new(NetErrorKind::Io, error.to_string()).into(),
             other => other,
@@ -270,7 +284,7 @@ impl EtcdClient {
             used,
             || self.new_handle(attempt, Opening::default()),
             |handle| self.exchange_on(handle, attempt, token),
-            // The certificate files may have changed.
+            // Returns `true` if newer certificate files may let the request succeed.
             |handle, error| {
                 let tls = member.tls.as_ref().filter(|_| !error.maybe_sent());
                 tls.is_some_and(|tls| tls.has_newer_after(error.net_kind(), handle.versions[1]))
@@ -297,14 +311,15 @@ impl EtcdClient {
         let answer = self.accept(answer, token)?;
         let is_framed = is_framed(answer.headers());
         let body = read_body(answer.into_body()).map_err(|error| error.sent(true))?;
-        // Our own shutdown also ends a body that has no length, so the body may be incomplete.
+        // An interrupt closes the connection, which also ends a body without a declared length. The body may then be
+        // incomplete.
         if !is_framed && handle.call.interrupter().is_interrupted() {
             return Err(interrupted().sent(true).into());
         }
         Ok(body)
     }
 
-    /// Returns 2xx responses, and an error without any credentials for every other response.
+    /// Returns a 2xx response, and converts any other response to an error without credentials.
     fn accept(
         &self,
         answer: http::Response<ureq::Body>,

@@ -56,9 +56,10 @@ impl EtcdConfig {
         Ok(Self { endpoints, prefix: "leasehold/".to_owned(), tls: TlsConfig::default(), user: None })
     }
 
-    /// Sets the prefix of the keys: the record `jobs` has the key `<prefix>jobs`.
+    /// Sets the prefix of the keys, so that the record `jobs` has the key `<prefix>jobs`.
     ///
-    /// Other programs should not write below the prefix. The user needs the right to read and write there.
+    /// Other programs should not write below the prefix. The user needs the right to read and write keys below the
+    /// prefix.
     ///
     /// Defaults to `leasehold/`.
     #[must_use]
@@ -69,8 +70,8 @@ impl EtcdConfig {
 
     /// Sets the trusted authorities and the client certificate for `https` endpoints.
     ///
-    /// The client certificate is for TLS only, because etcd's gateway takes no user name from it. If etcd has users
-    /// enabled, set [`with_user`](Self::with_user) too.
+    /// etcd's gateway does not read a user name from the client certificate. If etcd has users enabled, call
+    /// [`with_user`](Self::with_user) too.
     ///
     /// Defaults to the roots of the system, without a client certificate.
     ///
@@ -92,9 +93,10 @@ impl EtcdConfig {
     /// Sets the user name and the password.
     ///
     /// The client logs in once, and again after etcd has refused the token of the login. Over plain `http`, the
-    /// password may only be sent to this machine: [`EtcdStore::new`](crate::EtcdStore::new) rejects other endpoints.
+    /// password may only be sent to this machine. [`EtcdStore::new`](crate::EtcdStore::new) returns an error for other
+    /// endpoints.
     ///
-    /// Defaults to the user and the password of the URL, or else to no user.
+    /// Defaults to the user and the password of the URL, if the URL contains them.
     #[must_use]
     pub fn with_user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         let user = self.user.get_or_insert_default();
@@ -110,14 +112,14 @@ impl EtcdConfig {
     /// call and must return within [`CallContext::remaining`]. If a password is also set,
     /// [`EtcdStore::new`](crate::EtcdStore::new) returns an error.
     ///
-    /// Defaults to the user and the password of the URL.
+    /// Defaults to the user and the password of the URL, if the URL contains them.
     ///
     /// # Examples
     ///
     /// ```
     /// use leasehold::{EtcdConfig, EtcdStore};
     ///
-    /// // A mounted Secret.
+    /// // Reads the password from a mounted Secret.
     /// let config = EtcdConfig::new(["https://10.0.0.1:2379"])?
     ///     .with_user_from("jobs", |_| std::fs::read_to_string("/run/secrets/etcd/password"));
     /// let store = EtcdStore::new(config)?;
@@ -135,7 +137,7 @@ impl EtcdConfig {
         self
     }
 
-    /// Returns the name of the user, if the URL or [`with_user`](Self::with_user) has set one.
+    /// Returns the name of the user, or `None` if no user is set.
     pub fn user_name(&self) -> Option<&str> {
         self.user.as_ref().map(|user| &*user.name)
     }

@@ -8,20 +8,22 @@ use crate::net::error as net;
 use crate::net::request_error::{RequestError, ServerRefusal};
 use crate::net::text::clean;
 
-/// The reason why a request failed.
+/// The error of a failed request to etcd.
 pub(crate) type Error = RequestError<EtcdRefusal>;
 
-/// An error of etcd: a gRPC code and a message. The HTTP status differs between versions.
+/// An error that etcd returned, with a gRPC code and a message.
+///
+/// The HTTP status is not kept, because etcd's versions send different statuses for the same error.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct EtcdRefusal {
-    /// A stream of etcd 3.4 names this field `grpc_code`.
+    /// In a stream, etcd 3.4 names this field `grpc_code`.
     #[serde(alias = "grpc_code")]
     pub(crate) code: u32,
     #[serde(default)]
     pub(crate) message: String,
 }
 
-/// gRPC codes, which etcd's gateway passes on.
+/// The gRPC codes in the errors of etcd's gateway.
 pub(crate) mod code {
     pub(crate) const INVALID_ARGUMENT: u32 = 3;
     pub(crate) const DEADLINE_EXCEEDED: u32 = 4;
@@ -34,11 +36,13 @@ pub(crate) mod code {
     pub(crate) const UNAUTHENTICATED: u32 = 16;
 }
 
-/// Maximum length of a message in characters. A proxy in front of etcd may send more than etcd's one line.
+/// Maximum length of an error message in characters.
+///
+/// etcd sends one line, but a proxy in front of etcd may send a longer text.
 const MAX_MESSAGE: usize = 300;
 
 impl Error {
-    /// Creates a refusal whose message is one line for the log.
+    /// Creates a refusal with a message of one line for the log.
     pub(crate) fn refused(code: u32, message: &str) -> Self {
         Self::Refused(EtcdRefusal { code, message: clean(message, MAX_MESSAGE) })
     }
@@ -74,7 +78,7 @@ impl Error {
 
 /// Returns `true` if etcd may accept another token.
 ///
-/// The token may be revoked or expired, users may have been enabled after the login, or rights may have changed.
+/// etcd refuses a token if it is revoked or expired, if users were enabled after the login, or if rights have changed.
 fn is_of_the_token(code: u32, message: &str) -> bool {
     let is_about = |text: &str| message.contains(text);
     code == code::UNAUTHENTICATED
@@ -82,13 +86,15 @@ fn is_of_the_token(code: u32, message: &str) -> bool {
             && (is_about("user name is empty") || is_about("auth token") || is_about("revision of auth store is old"))
 }
 
-/// Returns `true` if a watch was cancelled because of its token. The reason of a cancelled watch is only a text.
+/// Returns `true` if etcd has cancelled a watch because of the watch's token.
+///
+/// A cancelled watch has no gRPC code, only the text `reason`.
 pub(crate) fn is_reason_of_the_token(reason: &str) -> bool {
     is_of_the_token(code::INVALID_ARGUMENT, reason) || reason.contains("code = Unauthenticated")
 }
 
 impl ServerRefusal for EtcdRefusal {
-    /// An HTTP response is complete, and HTTP has no session.
+    /// Returns `true`, because a complete HTTP response leaves no session behind.
     fn leaves_session_unchanged(&self) -> bool {
         true
     }
@@ -111,7 +117,7 @@ mod tests {
     #[test]
     fn each_failure_is_of_the_member_of_the_token_or_final() {
         use net::NetErrorKind::*;
-        // Whether another member may accept the request.
+        // `expected` is `true` if another member may accept the request.
         for (kind, expected) in [
             (Timeout, true),
             (Interrupted, false),
@@ -129,7 +135,7 @@ mod tests {
             let error = Error::Net(net::Error::new(kind, ""));
             assert_eq!((error.is_of_the_member(), error.is_of_the_token()), (expected, false), "{kind:?}");
         }
-        // Whether another member may accept the request, and whether etcd may accept another token.
+        // The first flag: another member may accept the request. The second flag: etcd may accept another token.
         for (code, message, is_of_the_member, is_of_the_token) in [
             (code::UNAVAILABLE, "no leader", true, false),
             (code::DEADLINE_EXCEEDED, "auth token", true, false),

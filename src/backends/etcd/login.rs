@@ -16,16 +16,20 @@ use crate::net::interrupt::Interrupter;
 use crate::net::tls::TlsParts;
 use crate::util::cancel::CancelToken;
 
-/// Redacting a shorter secret would garble other words.
+/// Minimum length of a secret that is redacted, in bytes.
+///
+/// Redacting a shorter secret would also overwrite parts of other words.
 const SHORTEST: usize = 4;
 
-/// A user, and the current token of this user.
+/// A user, and the current token of the user.
 pub(crate) struct EtcdLogin {
     user: EtcdUser,
     token: Mutex<Option<Token>>,
 }
 
-/// A token as the header sends it: without a scheme, because etcd accepts none.
+/// A token in the form of the `Authorization` header.
+///
+/// The header contains no scheme such as `Bearer`, because etcd accepts none.
 #[derive(Clone)]
 pub(crate) struct Token(HeaderValue);
 
@@ -45,7 +49,9 @@ impl EtcdLogin {
         Self { user, token: Mutex::default() }
     }
 
-    /// Returns the current token, or logs in for a new one. Two concurrent calls may each get a valid token.
+    /// Returns the current token, or logs in for a new token.
+    ///
+    /// Two concurrent calls may both log in. Both tokens are then valid.
     pub(crate) fn token(&self, at: At<'_>) -> Result<Token, Error> {
         let current = self.token.lock().clone();
         match current {
@@ -59,7 +65,7 @@ impl EtcdLogin {
         }
     }
 
-    /// Drops the token unless another one has replaced it.
+    /// Drops `token` if `token` is still the current token.
     pub(crate) fn forget(&self, token: &Token) {
         let mut current = self.token.lock();
         if current.as_ref().is_some_and(|current| current.0 == token.0) {
@@ -97,7 +103,9 @@ impl Token {
     }
 }
 
-/// Converts an unsuccessful response to an error. A proxy in front of etcd may have sent the response.
+/// Converts an unsuccessful response to an error.
+///
+/// A proxy in front of etcd may have sent the response.
 pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
     let said = |code| Error::refused(code, &format!("HTTP {status} without an error message from the gateway"));
     match (message::read_refusal(body), status) {
@@ -106,7 +114,7 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
         (None, 429 | 500..) => said(code::UNAVAILABLE),
         (None, _) => {
             let body = String::from_utf8_lossy(body);
-            // Source: etcd, server/embed/serve.go.
+            // The gateway sends this message as plain text (server/embed/serve.go in etcd).
             if body.contains("CommonName of client") {
                 return Error::refused(code::FAILED_PRECONDITION, &body);
             }

@@ -1,8 +1,9 @@
 //! A record as the JSON value of a key.
 //!
-//! The fields have the names and the time format of a Lease. The store keeps the fields of other writers, as in a
-//! Lease. Any other value is an error, and the store never overwrites such a value, because the value belongs to
-//! another program.
+//! The fields have the names and the time format of a Lease. The store keeps unknown fields of other writers.
+//!
+//! A value in any other form is an error. The store never overwrites such a value, because the value belongs to another
+//! program.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -11,17 +12,23 @@ use crate::backends::record_fields;
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, MicroTime};
 
-/// Far more than a record's few hundred bytes, because users choose their identities.
+/// Maximum length of a value in bytes.
+///
+/// A record usually has a few hundred bytes, but users may choose long identities.
 pub(super) const LARGEST: usize = 64 * 1024;
 
-/// Memory limit for the values of a record.
+/// Memory limit for the parsed values of a record, in bytes.
 const LARGEST_VALUES: usize = 1024 * 1024;
 
-/// Fields in another form are errors, because their writer may have meant something else.
+/// The JSON document of a record.
+///
+/// A field of another type is an error, because its writer may have meant something else.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
-    /// Distinguishes a record from other JSON. Always present, and null without a holder.
+    /// The field that distinguishes a record from other JSON.
+    ///
+    /// Always present, and null if there is no holder.
     #[serde(deserialize_with = "present")]
     holder_identity: Option<String>,
     lease_duration_seconds: Option<i32>,
@@ -58,7 +65,9 @@ pub(super) fn read(text: &[u8]) -> Result<LeaderElectionRecord, &'static str> {
     })
 }
 
-/// Returns the value for a record, with the foreign fields of `base`, or the reason why the record is invalid.
+/// Returns the value for a record, or the reason why the record is invalid.
+///
+/// The value keeps the unknown fields of `base`.
 pub(super) fn write(record: &LeaderElectionRecord, base: Option<&[u8]>) -> Result<Vec<u8>, &'static str> {
     let mut fields = base.and_then(|base| parse(base).ok()).map(|document| document.others).unwrap_or_default();
     let values = record_fields::NAMES.into_iter().zip(record_fields::values(record));

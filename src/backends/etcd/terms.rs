@@ -1,4 +1,4 @@
-//! The observed terms of the records, and the newest version of each record.
+//! The terms that a store has observed, and the newest value of each record.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,13 +7,17 @@ use parking_lot::Mutex;
 use crate::backends::etcd::message::KeyValue;
 use crate::store::record::LeaderElectionRecord;
 
-/// Maximum number of remembered terms of a key.
+/// Maximum number of remembered terms for each key.
 const REMEMBERED: usize = 16;
 
-/// Maximum number of remembered keys. With more guards at a time, guarded transactions are refused.
+/// Maximum number of remembered keys.
+///
+/// If one store has more guards at a time, it refuses guarded transactions of some guards.
 const MAX_KEYS: usize = 4096;
 
-/// Identifies a term among all terms of a key, because `acquireTime` has random digits.
+/// The fields of a record that identify a term among all terms of a key.
+///
+/// Two terms of the same holder differ in `acquireTime`, which has random digits.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct EtcdTerm {
     record: LeaderElectionRecord,
@@ -25,7 +29,9 @@ pub(super) struct EtcdTerms(Mutex<HashMap<Box<str>, Seen>>);
 
 struct Seen {
     newest: KeyValue,
-    /// The version at which each term was first seen, which is the fencing token of a term won through this store.
+    /// Each term, with the version at which this store first observed the term.
+    ///
+    /// If the term was won through this store, this version is the fencing token.
     terms: VecDeque<(u64, EtcdTerm)>,
 }
 
@@ -44,22 +50,22 @@ impl EtcdTerm {
 }
 
 impl EtcdTerms {
-    /// Remembers the value of a key, which contains `record`.
+    /// Remembers `kv` as the value of `key`, where `record` is the parsed value.
     pub(super) fn note(&self, key: &str, record: &LeaderElectionRecord, kv: KeyValue) {
         let version = kv.mod_revision;
         let mut all = self.0.lock();
         // Avoids an allocation for a known key, because each renewal calls this function.
         if !all.contains_key(key) {
             if all.len() >= MAX_KEYS {
-                // The revision of a key in use increases, so the lowest revision belongs to an unused key.
+                // Renewals increase the revision of a key in use, so the key with the lowest revision is unused.
                 let oldest = all.iter().min_by_key(|(_, seen)| seen.newest.mod_revision).map(|(key, _)| key.clone());
                 oldest.map(|key| all.remove(&key));
             }
             all.insert(key.into(), Seen { newest: kv.clone(), terms: VecDeque::new() });
         }
         let Some(seen) = all.get_mut(key) else { return };
-        // Two threads may call this, and the later version is the newer state. After a restore, the transaction itself
-        // finds the difference.
+        // Two threads may call this function in any order, and the higher version is the newer value. If etcd was
+        // restored, the remembered value may be wrong, and the comparison of a guarded transaction fails.
         if version >= seen.newest.mod_revision {
             seen.newest = kv;
         }
@@ -73,9 +79,11 @@ impl EtcdTerms {
     }
 
     /// Returns the term with this fencing token, and the newest value of its key.
+    ///
+    /// Returns `None` if there is no such term, or if several keys have one.
     pub(super) fn find(&self, token: u64) -> Option<GuardedRecord> {
         let all = self.0.lock();
-        // Several keys have one revision only if another program's transaction wrote them.
+        // Two keys have the same revision only if another program wrote both in one transaction.
         let mut found = all.iter().flat_map(|(key, seen)| {
             let mine = seen.terms.iter().rev().find(|(version, _)| *version == token);
             mine.map(|(_, term)| GuardedRecord { key: key.clone(), term: term.clone(), newest: seen.newest.clone() })

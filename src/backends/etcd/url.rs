@@ -18,7 +18,7 @@ impl EtcdConfig {
     /// | `/PREFIX`, after the hosts | the prefix of the keys; a missing `/` at its end is added | `leasehold/` |
     /// | `?cacert=FILE&cert=FILE&key=FILE`, at the end | PEM files, as `etcdctl`'s flags with these names | the roots of the system |
     ///
-    /// Special characters in names, passwords and file names are percent-encoded: `%40` is an `@`.
+    /// Special characters in names, passwords and file names must be percent-encoded, such as `%40` for `@`.
     ///
     /// # Examples
     ///
@@ -69,7 +69,9 @@ impl EtcdConfig {
     }
 }
 
-/// Returns `true` if there is a port: in `[::1]` the last colon belongs to the address.
+/// Returns `true` if `member` contains a port.
+///
+/// The last colon in `[::1]` is a part of the address, not the start of a port.
 fn has_port(member: &str) -> bool {
     member.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
 }

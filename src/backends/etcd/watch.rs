@@ -1,4 +1,4 @@
-//! Watches: a request with an endless response, on its own connection.
+//! Watches of etcd, each a request with an endless response on its own connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
 use crate::store::CallContext;
 
-/// An open watch. Dropping it closes the connection.
+/// An open watch, which closes its connection when dropped.
 pub(crate) struct EtcdWatch<'a> {
     client: &'a EtcdClient,
     token: Option<Token>,
@@ -26,13 +26,16 @@ pub(crate) struct EtcdWatch<'a> {
 }
 
 impl EtcdClient {
-    /// Opens a watch within the time of `call`. The watch ends after `silence` without data.
+    /// Opens a watch within the time of `call`.
+    ///
+    /// The watch ends after `silence` without data.
     pub(crate) fn watch(&self, body: &Value, call: &CallContext, silence: Duration) -> Result<EtcdWatch<'_>, Error> {
         let request = EtcdRequest { path: "/v3/watch", body, is_read: true, call };
         for _ in 0..2 {
             let (interrupter, hook) = Interrupter::hooked(call.cancel());
             let OpenedWatch { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
-            // The gateway of etcd 3.4 ends its last line without a line feed.
+            // The gateway of etcd 3.4 does not end its last line with a line feed. The rest of the body is therefore a
+            // line too.
             let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook).with_rest();
             if let Some(revision) = self.begin(&mut lines, &opening, token.as_ref())? {
                 return Ok(EtcdWatch { client: self, token, lines, revision });
@@ -41,7 +44,9 @@ impl EtcdClient {
         Err(Error::refused(code::UNAUTHENTICATED, "every new token is refused"))
     }
 
-    /// Returns the revision of the member, or `None` if etcd refuses the token and may accept another token.
+    /// Reads the first line of a watch, and returns the revision of the member.
+    ///
+    /// Returns `None` if etcd refuses the token and may accept another token.
     fn begin(&self, lines: &mut LineStream, opening: &Opening, token: Option<&Token>) -> Result<Option<u64>, Error> {
         let line = self.next_line(lines, token);
         if line.as_ref().is_err_and(|error| error.net_kind() == Some(NetErrorKind::Timeout)) {
@@ -60,7 +65,7 @@ impl EtcdClient {
         }
     }
 
-    /// Reads the next line, and redacts the secrets in the text that an error quotes.
+    /// Reads the next line, and redacts secrets in the text of a cancellation or a failure.
     fn next_line(&self, lines: &mut LineStream, token: Option<&Token>) -> Result<Option<EtcdWatchLine>, Error> {
         let Some(line) = lines.next_line()? else { return Ok(None) };
         let mut line = message::read_line(&line)?;
@@ -80,8 +85,9 @@ impl EtcdWatch<'_> {
         self.revision
     }
 
-    /// Blocks until the next events arrive. Returns `None` once the watch has ended normally or was silent for too
-    /// long.
+    /// Blocks until the next events arrive.
+    ///
+    /// Returns `None` once the watch has ended normally or was silent for too long.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<message::EtcdEvent>>, Error> {
         match self.client.next_line(&mut self.lines, self.token.as_ref()) {
             Ok(Some(EtcdWatchLine::Events(events))) => Ok(Some(events)),
@@ -89,15 +95,15 @@ impl EtcdWatch<'_> {
             Ok(Some(EtcdWatchLine::Canceled { is_compacted, reason })) => Err(canceled(is_compacted, &reason)),
             Ok(Some(EtcdWatchLine::Failed(refusal))) => Err(Error::refused(refusal.code, &refusal.message)),
             Ok(None) => Ok(None),
-            // A restart of the watch finds a silently lost connection. On a working connection, the restart costs one
-            // request.
+            // The connection may be lost without an error, so the caller restarts a silent watch. If the connection
+            // still works, the restart costs one request.
             Err(error) if error.net_kind() == Some(NetErrorKind::Timeout) => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Converts the reason of a cancelled watch, a text, to an error with a code.
+/// Converts the text that explains a cancelled watch to an error with a gRPC code.
 fn canceled(is_compacted: bool, reason: &str) -> Error {
     use code::{INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE};
     let code = match reason {

@@ -4,12 +4,12 @@ use super::object::{Codec, ObjectStore};
 
 /// A store in the ConfigMaps of a namespace; a key is the name of a ConfigMap.
 ///
-/// Use this store for clusters and peers that elect on ConfigMaps. The record is JSON in the annotation
+/// Use this store if other candidates of the election use ConfigMaps. The record is JSON in the annotation
 /// `control-plane.alpha.kubernetes.io/leader`. client-go's lock `configmaps` (last in v0.23) and Python's client use
 /// the same annotation.
 ///
-/// The store keeps data, labels, other annotations, and the record's fields of other writers. Each renewal sends the
-/// whole ConfigMap, so the ConfigMap should contain little else.
+/// An update keeps the object's data, labels and other annotations, and unknown fields of the record. Each renewal
+/// sends the whole ConfigMap, so the ConfigMap should contain little else.
 ///
 /// An object without the annotation, or with an empty annotation, has no holder. If the annotation has any other text
 /// that is not a record, requests fail with [`StoreErrorKind::Malformed`](crate::StoreErrorKind::Malformed) and the
@@ -30,7 +30,7 @@ use super::object::{Codec, ObjectStore};
 /// ```
 pub type ConfigMapStore = ObjectStore<ConfigMapKind>;
 
-/// The kind `ConfigMap`.
+/// The type parameter of [`ObjectStore`] for the kind `ConfigMap`.
 #[derive(Debug)]
 pub struct ConfigMapKind;
 

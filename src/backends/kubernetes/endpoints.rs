@@ -4,12 +4,12 @@ use super::object::{Codec, ObjectStore};
 
 /// A store in the Endpoints of a namespace; a key is the name of an Endpoints object.
 ///
-/// Use this store for clusters and peers that elect on Endpoints. The record is JSON in the annotation
+/// Use this store if other candidates of the election use Endpoints. The record is JSON in the annotation
 /// `control-plane.alpha.kubernetes.io/leader`, as in client-go's lock `endpoints` (last in v0.23). The store otherwise
 /// works like a [`ConfigMapStore`](crate::ConfigMapStore), with rights on `endpoints`.
 ///
-/// The name must not be that of a Service, because the endpoints controller would overwrite labels and subsets. Since
-/// 1.33, API servers warn that this kind is deprecated. The client logs this warning once.
+/// The name must not be the name of a Service, because the endpoints controller would overwrite labels and subsets.
+/// Since Kubernetes 1.33, API servers warn that this kind is deprecated. The client logs this warning once.
 ///
 /// # Examples
 ///
@@ -23,7 +23,7 @@ use super::object::{Codec, ObjectStore};
 /// ```
 pub type EndpointsStore = ObjectStore<EndpointsKind>;
 
-/// The kind `Endpoints`.
+/// The type parameter of [`ObjectStore`] for the kind `Endpoints`.
 #[derive(Debug)]
 pub struct EndpointsKind;
 

@@ -16,12 +16,12 @@ use crate::util::panics::log_line;
 /// Timeout for each of the two requests for an event.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Limits of the API: characters of `reportingInstance`, bytes of `note`, bytes of a name.
+/// Limits of the API: `reportingInstance` in characters, `note` and names in bytes.
 const LONGEST_INSTANCE: usize = 128;
 const LONGEST_NOTE: usize = 1024;
 const LONGEST_NAME: usize = 253;
 
-/// Memory limit for the values of the object while its uid is read.
+/// Memory limit for the parsed object from which the recorder reads the uid.
 const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
 /// An [`Observer`] that records `became leader` and `stopped leading` as Kubernetes events.
@@ -32,12 +32,12 @@ const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 /// [`ConfigMapStore::event_recorder`](crate::ConfigMapStore::event_recorder).
 ///
 /// Create the recorder with the name and the identity of the observed elector. Requires the right to `create` the
-/// resource `events` of the API group `events.k8s.io`. Requires the right to `get` the object too, because an event
+/// resource `events` of the API group `events.k8s.io`. Requires the right to `get` the object, because an event
 /// contains the object's uid.
 ///
-/// The recorder does not retry. The first lost event is logged at `warn`, further ones at `debug`, until an event is
-/// recorded again. The observer's thread records the end of a term, so a process that exits immediately afterwards may
-/// lose this event.
+/// The recorder does not retry. The first lost event is logged at `warn`, and further lost events at `debug`. The next
+/// recorded event resets the level. The observer's thread records the end of a term. If the process exits immediately
+/// after the term, this event may be lost.
 ///
 /// # Examples
 ///
@@ -97,8 +97,8 @@ impl EventRecorder {
         let Subject { api_version, kind, namespace, name, path } = &self.subject;
         let request = Request { method: Method::Get, path, query: &[], body: None, timeout: TIMEOUT };
         let object = self.client.request(request)?;
-        // The server accepts an event without a uid, but readers that search for the events of this object do not find
-        // the event.
+        // The server accepts an event without a uid. Clients that search for the events of the object do not find such
+        // an event.
         let object: Option<Value> = limited::read(&object.body, LARGEST_VALUES).ok();
         let uid = object.as_ref().and_then(|object| object.get("metadata")?.get("uid"));
         let now = SystemTime::now();

@@ -9,7 +9,7 @@ use crate::store::record::LeaderElectionRecord;
 /// A store in the Leases of a namespace; a key is the name of a Lease.
 ///
 /// Reads have no `resourceVersion` and are therefore linearizable. An update contains the version and the `uid` of the
-/// observed Lease, and the API server compares both. The store keeps labels, annotations and spec fields of other
+/// observed Lease, and the API server compares both. An update keeps labels, annotations and spec fields of other
 /// writers.
 ///
 /// Requires the verbs `get`, `create`, `update` and `watch` on `leases` of the API group `coordination.k8s.io`. Any
@@ -32,7 +32,7 @@ use crate::store::record::LeaderElectionRecord;
 /// ```
 pub type LeaseStore = ObjectStore<LeaseKind>;
 
-/// The kind `Lease`.
+/// The type parameter of [`ObjectStore`] for the kind `Lease`.
 #[derive(Debug)]
 pub struct LeaseKind;
 
@@ -54,7 +54,7 @@ impl Codec for LeaseKind {
     }
 
     fn write(object: &mut Value, record: &LeaderElectionRecord) {
-        // Writing into an absent or null spec creates the object.
+        // If the spec is absent or null, the first write of a field creates an object.
         let spec = &mut object["spec"];
         for (name, value) in NAMES.into_iter().zip(record_fields::values(record)) {
             spec[name] = json!(value);

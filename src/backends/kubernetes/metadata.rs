@@ -1,6 +1,6 @@
 //! Labels, annotations and owners of an elector's objects.
 //!
-//! Labels, annotations and owners of other writers stay on the objects.
+//! Each update keeps the labels, annotations and owners of other writers.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,9 @@ use super::annotation;
 use crate::util::config_error::ConfigError;
 use crate::util::names::{check_label_value, check_qualified_name};
 
-/// An owner of the object with the record, which is deleted with its owner.
+/// An owner of the object that holds the record.
+///
+/// If the owner is deleted, the cluster's garbage collector deletes the object.
 ///
 /// See [`LeaderElectorBuilder::owner_reference`](crate::LeaderElectorBuilder::owner_reference).
 ///
@@ -29,7 +31,7 @@ pub struct OwnerReference {
     pub api_version: String,
     /// The `kind`, such as `Deployment`.
     pub kind: String,
-    /// The name of the owner, which is in the same namespace or cluster-scoped.
+    /// The name of the owner. The owner must be in the object's namespace, or cluster-scoped.
     pub name: String,
     /// The `metadata.uid` of the owner.
     ///
@@ -69,7 +71,7 @@ impl Metadata {
             check_label_value(key, value)?;
         }
         for key in self.annotations.keys() {
-            // The API server accepts uppercase letters in annotation keys where labels must be lowercase.
+            // The API server requires a lowercase prefix in label keys, but ignores the case of annotation keys.
             check_qualified_name("annotation", &key.to_lowercase())?;
             if key == annotation::KEY {
                 return Err(ConfigError::new("annotation", format_args!("{key:?}"), "reserved for records"));
@@ -104,7 +106,9 @@ impl Metadata {
 }
 
 impl OwnerReference {
-    /// Adds this owner unless the list has an owner with the same uid, whose other fields must not change.
+    /// Adds this owner to the list, unless the list has an owner with the same uid.
+    ///
+    /// The other fields of an owner in the list must not change.
     fn write(&self, owners: &mut Vec<Value>) {
         if !owners.iter().any(|owner| owner["uid"] == self.uid.as_str()) {
             let Self { api_version, kind, name, uid } = self;
@@ -117,7 +121,9 @@ fn member<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<Str
     as_object(object.entry(name).or_insert(Value::Null))
 }
 
-/// Replaces any other value by an empty object, so that writing into an invalid response cannot panic.
+/// Returns `value` as an object, after replacing any other value by an empty object.
+///
+/// A write into an invalid response therefore cannot panic.
 fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = json!({});

@@ -1,4 +1,6 @@
-//! Records in objects of an API server. A [`Codec`] supports one kind of object.
+//! Records in objects of an API server.
+//!
+//! Each [`Codec`] supports one kind of object.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -19,28 +21,35 @@ use crate::util::log_fields::STORE;
 use crate::util::names::{check_name, check_namespace};
 use crate::util::panics::log_line;
 
-/// Minimum duration of a watch. Each watch lasts at most twice as long, at random, so that watches do not end together.
+/// Minimum duration of a watch.
+///
+/// A random part of the same length is added, so that the watches of many candidates do not end together.
 const WATCH_LASTS: Duration = Duration::from_secs(300);
 
 /// Time limit for opening a watch.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// A server sends a bookmark about once a minute. Without bookmarks, the watch of an unheld lease restarts after this
-/// time.
+/// Maximum time without data, after which a watch ends with an error.
+///
+/// A server sends a bookmark about once a minute. Without bookmarks, the watch of a lease without a holder restarts
+/// after this time.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// Maximum size of an object's JSON: twice the 1.5 MiB that etcd accepts in a request (its `--max-request-bytes`).
+/// Maximum size of an object's JSON, which is twice the 1.5 MiB that etcd accepts.
 ///
-/// etcd holds the object in a binary form, of which the JSON can be longer.
+/// The limit of etcd is its `--max-request-bytes`.
+///
+/// etcd stores objects in a binary form, and the JSON form can be longer.
 const LARGEST: usize = 3 * 1024 * 1024;
 
-/// Memory limit for the values of an object. Together with the response and the copied record, the total stays below 16
-/// MiB.
+/// Memory limit for a parsed object.
+///
+/// Together with the response and the copied record, the total stays below 16 MiB.
 const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
-/// The position of the record in one kind of object.
+/// A kind of object that can hold a record.
 pub trait Codec: Send + Sync + 'static {
-    /// The API group, as RBAC rules name it. Empty for the core group.
+    /// The API group, as in RBAC rules. Empty for the core group.
     const GROUP: &'static str;
     /// The `apiVersion` of the objects.
     const API_VERSION: &'static str;
@@ -53,12 +62,16 @@ pub trait Codec: Send + Sync + 'static {
     /// The name of the kind in paths and RBAC rules.
     const RESOURCE: &'static str;
 
-    /// Returns the record without its uid, or the fault of the object. Defaults to the record in the annotation.
+    /// Returns the record without its uid, or the reason why the object is invalid.
+    ///
+    /// The default implementation reads the annotation.
     fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, String> {
         annotation::read(object)
     }
 
-    /// Writes the record into the object and changes nothing else. Defaults to the annotation.
+    /// Writes the record into the object and changes nothing else.
+    ///
+    /// The default implementation writes the annotation.
     fn write(object: &mut Value, record: &LeaderElectionRecord) {
         annotation::write(object, record);
     }
@@ -88,7 +101,7 @@ pub struct ObjectStore<C> {
     codec: PhantomData<fn() -> C>,
 }
 
-/// One line of a watch, and the version in it.
+/// The content of one line of a watch.
 struct WatchLine {
     version: Option<u64>,
     is_bookmark: bool,
@@ -98,7 +111,7 @@ struct WatchLine {
 impl<C: Codec> ObjectStore<C> {
     /// Creates a store of the objects in `namespace`.
     ///
-    /// Sends nothing.
+    /// Does not connect.
     ///
     /// # Errors
     ///
@@ -224,7 +237,7 @@ impl<C: Codec> ObjectStore<C> {
 
     fn parse(&self, key: &str, mut object: Value) -> Result<VersionedRecord, StoreError> {
         let (record, version) = parse::<C>(&object, key).map_err(|what| self.malformed(key, &what))?;
-        // Drops the longest part of many objects. The server keeps `managedFields` if a PUT has none.
+        // `managedFields` is the longest part of many objects. The server keeps `managedFields` if a PUT has none.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
@@ -263,7 +276,7 @@ impl<C: Codec> ObjectStore<C> {
                 match (self.parse(&key, object), scope) {
                     (Ok(observed), _) => Some(WatchEvent::Changed { key, observed }),
                     (Err(error), WatchScope::Key(_)) => return Err(error),
-                    // One invalid object must not hide the others.
+                    // An invalid object must not end the watch of all objects.
                     (Err(error), WatchScope::All) => {
                         log_line!(debug, target: STORE, "{error}");
                         None
@@ -275,7 +288,7 @@ impl<C: Codec> ObjectStore<C> {
         Ok(WatchLine { version, is_bookmark, event })
     }
 
-    /// Returns the error that the server sent in a watch, after the status code 200.
+    /// Returns the error that the server sent as an event of a watch.
     fn watch_ended(&self, scope: WatchScope<'_>, object: &Value) -> StoreError {
         let status = ApiStatus::from_object(object).unwrap_or_default();
         let kind = if status.code == 410 { StoreErrorKind::Expired } else { StoreErrorKind::Unavailable };
@@ -294,8 +307,8 @@ impl<C: Codec> ObjectStore<C> {
             ErrorKind::Status(status) => match (status.code, status.reason.as_str()) {
                 (409, "AlreadyExists") => (StoreErrorKind::AlreadyExists, None),
                 (409, _) => (StoreErrorKind::Conflict, None),
-                // Only missing rights produce the words `cannot VERB resource`. Quotas, policies and terminating
-                // namespaces also cause a 403.
+                // Quotas, policies and terminating namespaces also cause a 403. Only a 403 for missing rights contains
+                // the words `cannot VERB resource`.
                 (403, _) if !status.message.contains(&format!(" cannot {verb} resource ")) => {
                     (StoreErrorKind::Forbidden, None)
                 }
@@ -404,7 +417,8 @@ impl<C: Codec> Store for ObjectStore<C> {
             if let Some(event) = event {
                 on_event(event);
             }
-            // The server first sends the existing objects in the order of their names. Only a bookmark marks their end.
+            // The server first sends the existing objects, ordered by name and not by version. Only a bookmark marks
+            // the end of this part.
             is_in_order |= is_bookmark;
             if let Some(version) = version.filter(|_| is_in_order) {
                 let newest = *after.insert(after.map_or(version, |after| after.max(version)));
@@ -432,7 +446,9 @@ impl<C: Codec> Store for ObjectStore<C> {
     }
 }
 
-/// Returns `true` if the API server itself reports that the object is absent. A proxy can answer 404 too.
+/// Returns `true` if the API server itself reports that the object is absent.
+///
+/// A 404 without these details may come from a proxy.
 fn is_absence(error: &StoreError, resource: &str) -> bool {
     std::error::Error::source(error)
         .and_then(|source| source.downcast_ref::<ClientError>())
@@ -450,7 +466,7 @@ fn read(text: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// Returns the record and the version of an object, or the fault of the object.
+/// Returns the record and the version of an object, or the reason why the object is invalid.
 pub(super) fn parse<C: Codec>(object: &Value, name: &str) -> Result<(LeaderElectionRecord, u64), String> {
     let object = object.as_object().ok_or("not a JSON object")?;
     if object.get("kind").and_then(Value::as_str) != Some(C::KIND) {
@@ -471,8 +487,8 @@ fn resource_version(object: &Value) -> Option<u64> {
 
 fn version_in(metadata: &Map<String, Value>) -> Option<u64> {
     let text = metadata.get("resourceVersion")?.as_str()?;
-    // The next update must return the same text. A text such as "+7" or "007" would change, and every update would
-    // conflict.
+    // The next update sends the version as text. A text such as "+7" or "007" would change on the way, and every update
+    // would conflict.
     text.parse().ok().filter(|version: &u64| (1..=MAX_VERSION).contains(version) && version.to_string() == text)
 }
 
@@ -527,7 +543,7 @@ mod tests {
         ] {
             assert_eq!(kind(of_the_client.clone()), expected, "{of_the_client:?}");
         }
-        // The last event of a watch.
+        // The error event that ends a watch.
         for (code, expected) in [(410, Expired), (429, Unavailable), (500, Unavailable)] {
             let status = json!({"kind": "Status", "code": code, "details": {"retryAfterSeconds": 7}});
             let ended = objects.watch_ended(WatchScope::All, &status);

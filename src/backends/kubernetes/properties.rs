@@ -1,4 +1,4 @@
-//! Properties of every response with an object and of every watch, checked with Leases.
+//! Properties that every response and every watch must have, checked by fuzzing with Leases.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -15,12 +15,12 @@ pub(crate) const LEASE: Target = Target { name: "lease", base: 64 * 1024, read: 
 
 pub(crate) const WATCH: Target = Target { name: "watch", base: 64 * 1024, read: read_watch, check: check_watch };
 
-/// Limit for a message that quotes a server.
+/// Maximum length of an error message that quotes a server.
 const LONGEST_MESSAGE: usize = 16 * 1024;
 
 const NAME: &str = "my-controller";
 
-/// One store is enough, because no test sends a request.
+/// Returns a store that all checks share, because no check sends a request.
 fn leases() -> &'static ObjectStore<LeaseKind> {
     static LEASES: OnceLock<ObjectStore<LeaseKind>> = OnceLock::new();
     LEASES.get_or_init(|| {
@@ -48,7 +48,7 @@ fn check_lease(input: &[u8]) {
     }
 }
 
-/// Checks that a record is written back as it was read, and that other fields of the object stay the same.
+/// Checks that a record is read back unchanged, and that an update changes nothing else.
 fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &VersionedRecord) {
     let VersionedRecord { record, version, data } = observed;
     assert!(*version > 0);
@@ -65,7 +65,7 @@ fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &VersionedRecord) {
     }
 }
 
-/// Returns the parts of an object that an update does not change.
+/// Returns the object with an empty record. An update must not change the rest of the object.
 fn others(object: &Value) -> Value {
     let mut object = object.clone();
     LeaseKind::write(&mut object, &LeaderElectionRecord::default());
@@ -101,7 +101,7 @@ fn check_watch(input: &[u8]) {
                 use StoreErrorKind::*;
                 assert!(matches!(error.kind(), Malformed | Expired | Unavailable), "{error}");
                 assert!(error.retry_after().is_none_or(|wait| wait <= Duration::from_secs(3600)));
-                // The watch has ended.
+                // An error ends the watch, so the check ignores further lines.
                 return assert_loggable(&error.to_string(), LONGEST_MESSAGE);
             }
         }

@@ -18,7 +18,9 @@ use crate::store::Store;
 use crate::util::config_error::ConfigError;
 use crate::util::sync::Arc;
 
-/// The kind of object that holds the record, or two kinds at once, with client-go's names.
+/// The kind of object that holds the record, or two kinds at once.
+///
+/// The kinds have the names of client-go's locks.
 ///
 /// See [`LeaderElectorBuilder::resource_lock`](crate::LeaderElectorBuilder::resource_lock). Defaults to `Leases`.
 ///
@@ -41,13 +43,13 @@ pub enum ResourceLock {
     ConfigMaps,
     /// `endpoints`: an Endpoints object.
     Endpoints,
-    /// `configmapsleases`: a ConfigMap and a Lease together, to migrate between the two.
+    /// `configmapsleases`: a ConfigMap and a Lease together, for a migration.
     ConfigMapsLeases,
-    /// `endpointsleases`: an Endpoints object and a Lease together, to migrate between the two.
+    /// `endpointsleases`: an Endpoints object and a Lease together, for a migration.
     EndpointsLeases,
 }
 
-/// The cluster of an election, and the objects that hold the record there.
+/// The cluster of an election, and the objects in the cluster that hold the record.
 #[derive(Clone, Default)]
 pub(crate) struct ObjectChoice {
     pub(crate) cluster: Choice,
@@ -62,7 +64,7 @@ pub(crate) struct ElectionObjects {
     pub(crate) events: EventRecorder,
 }
 
-/// An election on the objects `key` of a namespace.
+/// An election on the objects with the name `key` in a namespace.
 pub(crate) struct ObjectElection<'a> {
     pub(crate) client: Client,
     pub(crate) namespace: &'a str,
@@ -72,7 +74,7 @@ pub(crate) struct ObjectElection<'a> {
 }
 
 impl ObjectElection<'_> {
-    /// Returns the primary, and the secondary if there is one.
+    /// Returns the store and recorder of the first kind, and of the second kind if there is one.
     pub(crate) fn objects(
         &self,
         lock: ResourceLock,

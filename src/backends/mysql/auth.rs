@@ -1,4 +1,4 @@
-//! Authentication by the method that the server names.
+//! Authentication by the method that the server requests.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -6,10 +6,12 @@ use sha2::{Digest, Sha256};
 use crate::net::error::{Error, NetErrorKind};
 use crate::net::text::clean;
 
-/// The length of a server's challenge.
+/// The length of a server's challenge in bytes.
 pub(super) const SCRAMBLE: usize = 20;
 
-/// Maximum length of a method's name in a message. A server may send any name.
+/// Maximum number of characters of a method's name in an error.
+///
+/// A server may send a name of any length.
 const MAX_NAME: usize = 40;
 
 /// The method by which the client proves that it has the password.
@@ -17,7 +19,7 @@ const MAX_NAME: usize = 40;
 pub(super) enum AuthMethod {
     Native,
     CachingSha2,
-    /// The password itself.
+    /// Sends the password itself.
     Clear,
 }
 
@@ -34,7 +36,9 @@ impl AuthMethod {
         }
     }
 
-    /// Returns the proof. `is_confidential` means that no other machine can read the connection.
+    /// Returns the proof that the client has the password.
+    ///
+    /// `is_confidential` is `true` if no other machine can read the connection.
     pub(super) fn answer(self, password: &str, scramble: &[u8], is_confidential: bool) -> Result<Vec<u8>, Error> {
         match self {
             Self::Clear => self.full(password, is_confidential),
@@ -44,7 +48,9 @@ impl AuthMethod {
         }
     }
 
-    /// Returns the password itself. A server requests this form if the server cannot check the other form.
+    /// Returns the password itself, or an error if another machine could read the password.
+    ///
+    /// A server requests the password itself if the server cannot check the hash of the password.
     pub(super) fn full(self, password: &str, is_confidential: bool) -> Result<Vec<u8>, Error> {
         if is_confidential {
             return Ok([password.as_bytes(), &[0]].concat());
@@ -68,14 +74,14 @@ pub(super) fn unknown(name: &[u8]) -> Error {
     Error::new(NetErrorKind::Credentials, rule)
 }
 
-/// SHA1(password) XOR SHA1(scramble + SHA1(SHA1(password)))
+/// Returns SHA1(password) XOR SHA1(scramble + SHA1(SHA1(password))).
 fn native(password: &str, scramble: &[u8]) -> Vec<u8> {
     let once = Sha1::digest(password);
     let mask = Sha1::new().chain_update(scramble).chain_update(Sha1::digest(once)).finalize();
     xor(&once, &mask)
 }
 
-/// SHA256(password) XOR SHA256(SHA256(SHA256(password)) + scramble)
+/// Returns SHA256(password) XOR SHA256(SHA256(SHA256(password)) + scramble).
 fn caching_sha2(password: &str, scramble: &[u8]) -> Vec<u8> {
     let once = Sha256::digest(password);
     let mask = Sha256::new().chain_update(Sha256::digest(once)).chain_update(scramble).finalize();
@@ -94,7 +100,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Computed with Python's hashlib.
+    /// The expected values were computed with Python's hashlib.
     #[test]
     fn scramble_matches_the_documentation() {
         let scramble = b"abcdefghijklmnopqrst";

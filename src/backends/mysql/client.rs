@@ -1,4 +1,4 @@
-//! The blocking client: sends one statement and returns one result.
+//! The blocking client, which sends one statement and returns one result.
 
 use std::time::Instant;
 
@@ -29,9 +29,9 @@ pub(crate) struct MySqlClient {
     user: String,
     password: Password,
     database: String,
-    /// The columns that the table of the statements must have.
+    /// The columns that the store's table must have.
     table: Shape,
-    /// `None` for plain text.
+    /// `None` for unencrypted connections.
     tls: Option<ClientTls>,
     dialer: Dialer,
     idle: Pool<PooledSession>,
@@ -49,14 +49,15 @@ struct PooledSession {
 #[derive(Clone, Copy)]
 pub(crate) struct MySqlStatement<'a> {
     pub(crate) sql: &'a str,
-    /// `true` if the statement changes nothing. The client may repeat such a statement after the server may have
-    /// received it.
+    /// `true` if the statement changes nothing.
+    ///
+    /// The client may repeat such a statement even if the server may have received the first copy.
     pub(crate) is_read: bool,
     pub(crate) call: &'a CallContext,
 }
 
 impl MySqlClient {
-    /// Creates a client. Sends nothing.
+    /// Creates a client without connecting.
     pub(crate) fn new(config: MySqlConfig, table: Shape) -> Result<Self, ConfigError> {
         let mode = config.tls_mode()?;
         let MySqlConfig { address, user, password, database, tls, .. } = config;
@@ -118,7 +119,7 @@ impl MySqlClient {
         let log_in = |password: Option<&str>| {
             ClientTls::open(self.tls.as_ref(), |files, tls| open(password, files, tls.as_ref()))
         };
-        // Access denied: the password is wrong, or the user must have none or some.
+        // The server denies access because the password is wrong or missing, or because the user must have no password.
         let is_refused = |error: &Error| matches!(error.code(), Some(1045 | 1698));
         self.password.log_in(call.deadline, cancel, log_in, is_refused)
     }
@@ -140,12 +141,12 @@ impl CallConnection for PooledSession {
 
 impl PooledSession {
     fn carry_out(&mut self, request: MySqlStatement<'_>, deadline: Instant) -> Result<StatementResult, Error> {
-        // The server executes writes of such a user even while it is read-only.
+        // A read-only server would execute this user's writes, so the client first checks that the server is writable.
         if !request.is_read && self.session.writes_on_read_only {
             session::check_writable_by(&mut self.connection, deadline)?;
         }
         match self.connection.query(request.sql, deadline) {
-            // The rows belong to another statement, and do not prove that this statement has changed nothing.
+            // Rows are not the result of a write, so the response does not prove that the write has changed nothing.
             Ok(answer) if !request.is_read && answer.is_rows => Err(malformed("rows for a write").sent(true).into()),
             other => other.map_err(Error::sent),
         }

@@ -12,7 +12,9 @@ use crate::util::config_error::ConfigError;
 
 const PORT: u16 = 3306;
 
-/// Too short for people to notice, and a small load for a server.
+/// Default interval of a watch's reads.
+///
+/// People do not notice such a delay, and the reads are a small load for a server.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The address of a MySQL or MariaDB server, the user, and the database.
@@ -42,9 +44,9 @@ pub struct MySqlConfig {
 impl MySqlConfig {
     /// Creates a configuration from a URL such as `mysql://user:password@host:3306/database`.
     ///
-    /// The scheme `mariadb://` means the same. Names and passwords must be percent-encoded, except letters, digits,
-    /// `-`, `.`, `_` and `~`. The port defaults to 3306. The server must be the primary, with a name that no load
-    /// balancer distributes over replicas.
+    /// The scheme `mariadb://` has the same meaning. Names and passwords must be percent-encoded, except letters,
+    /// digits, `-`, `.`, `_` and `~`. The port defaults to 3306. The server must be the primary. Its name must not
+    /// belong to a load balancer that distributes connections over replicas.
     ///
     /// | parameter | meaning |
     /// |---|---|
@@ -53,7 +55,7 @@ impl MySqlConfig {
     /// | `ssl-mode=REQUIRED` | uses TLS **without verifying the server** |
     /// | `ssl-mode=DISABLED` | uses no TLS |
     ///
-    /// With `REQUIRED`, any machine on the way can pose as the server. That machine gets the password if the
+    /// With `REQUIRED`, any machine on the network path can pose as the server. Such a machine gets the password if the
     /// authentication method sends the password itself.
     ///
     /// `ssl-mode` defaults to `VERIFY_IDENTITY` for other machines and after [`with_tls`](Self::with_tls), and to
@@ -89,7 +91,7 @@ impl MySqlConfig {
                 ("ssl-mode", _) => {
                     return Err(refuse("has an ssl-mode other than DISABLED, REQUIRED, VERIFY_IDENTITY"));
                 }
-                // The name may be part of a password, so the error does not contain it.
+                // The name may be part of a password, so the error does not contain the name.
                 _ => return Err(refuse("has a parameter other than socket and ssl-mode")),
             }
         }
@@ -142,7 +144,7 @@ impl MySqlConfig {
     /// ```
     /// use leasehold::{MySqlConfig, MySqlStore};
     ///
-    /// // A mounted Secret.
+    /// // Reads the password from a mounted Secret.
     /// let config = MySqlConfig::new("mysql://jobs@db.example.com/app")?
     ///     .with_password_from(|_| std::fs::read_to_string("/run/secrets/mysql/password"));
     /// let store = MySqlStore::new(config)?;
@@ -158,7 +160,7 @@ impl MySqlConfig {
         self
     }
 
-    /// Enables TLS with these trusted authorities and this client certificate.
+    /// Enables TLS with the trusted authorities and the client certificate in `tls`.
     ///
     /// Applies to connections to this machine, too.
     ///
@@ -171,8 +173,10 @@ impl MySqlConfig {
 
     /// Sets the interval of a watch's reads.
     ///
-    /// A watch detects a change after at most this time, and after half of it on average. The interval is at least 1
-    /// ms. Defaults to 50 ms.
+    /// A watch detects a change after at most this time, and after half of this time on average. The interval is at
+    /// least 1 ms.
+    ///
+    /// Defaults to 50 ms.
     #[must_use]
     pub fn with_poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval.max(Duration::from_millis(1));

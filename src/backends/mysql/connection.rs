@@ -1,4 +1,4 @@
-//! One connection: packets in order, statements, and their results.
+//! One connection, which sends statements and receives their results in packets.
 
 use std::io;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::net::tls::TlsParts;
 /// The command byte of a statement.
 const COM_QUERY: u8 = 0x03;
 
-/// More columns than any statement of this library returns.
+/// Maximum number of columns, more than any statement of this library returns.
 const MOST_COLUMNS: u64 = 64;
 
 /// A connection that one call uses at a time.
@@ -50,7 +50,7 @@ impl MySqlConnection {
         self.socket.use_for(interrupter)
     }
 
-    /// Returns `true` if another call can use the connection: it is open, and no unexpected bytes have arrived.
+    /// Returns `true` if the connection is open and no unexpected bytes have arrived.
     pub(super) fn is_quiet(&self) -> bool {
         self.received.is_empty() && self.socket.is_quiet()
     }
@@ -60,7 +60,7 @@ impl MySqlConnection {
     }
 
     pub(super) fn start_tls(&mut self, parts: &TlsParts, deadline: Instant) -> Result<(), net::Error> {
-        // A machine on the way could have inserted these bytes.
+        // Another machine on the network path may have inserted bytes before the start of TLS.
         if !self.received.is_empty() {
             return Err(malformed("bytes before TLS"));
         }
@@ -80,7 +80,7 @@ impl MySqlConnection {
         let length = packet::length(header, self.sequence)?;
         self.sequence = self.sequence.wrapping_add(1);
         self.fill(HEADER + length, deadline)?;
-        // Copies the packet, because the buffer's capacity may be much larger.
+        // Copies the packet out of the buffer, whose capacity may be much larger than the packet.
         let packet = self.received[HEADER..HEADER + length].to_vec();
         self.received.drain(..HEADER + length);
         Ok(packet)
@@ -102,7 +102,7 @@ impl MySqlConnection {
     /// Sends a statement and reads its complete result.
     pub(super) fn query(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
         self.exchange(sql, deadline).map_err(|error| match error {
-            // A server may close a connection just when the client sends a statement.
+            // A server may close an idle connection at the moment when the client sends a statement.
             Error::Net(error) if error.kind == NetErrorKind::Io && self.is_reused && !self.has_answered => {
                 let closed = "the server closed a reused connection";
                 net::Error::new(NetErrorKind::ConnectionClosed, closed).into()
@@ -112,7 +112,7 @@ impl MySqlConnection {
     }
 
     fn exchange(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
-        // These bytes would count as the result of this statement.
+        // Bytes that arrived earlier would count as the result of this statement.
         if !self.received.is_empty() {
             return Err(malformed("unexpected bytes").into());
         }
@@ -133,7 +133,7 @@ impl MySqlConnection {
                 (StatementResult { rows, is_rows: true, ..StatementResult::default() }, status)
             }
         };
-        // Inside a transaction, a write would not be committed.
+        // If a transaction is open, the server has not committed the write.
         if status & (status::AUTOCOMMIT | status::IN_TRANSACTION | status::MORE_RESULTS) != status::AUTOCOMMIT {
             return Err(malformed("a transaction is open, or more results follow").into());
         }
@@ -146,7 +146,7 @@ impl MySqlConnection {
         if columns > MOST_COLUMNS || !reader.is_empty() {
             return Err(malformed("too many columns").into());
         }
-        // The names and types of the columns follow from the statement.
+        // Skips the definitions of the columns, because the statement determines their names and types.
         for _ in 0..columns {
             self.part(deadline)?;
         }
@@ -168,7 +168,7 @@ impl MySqlConnection {
         }
     }
 
-    /// Reads a further packet of a result.
+    /// Reads the next packet of a result, or returns the error in the packet.
     fn part(&mut self, deadline: Instant) -> Result<Vec<u8>, Error> {
         let packet = self.receive(deadline)?;
         match packet.first() {

@@ -26,7 +26,9 @@ impl Error {
     }
 }
 
-/// Errors that leave the session unchanged: an existing row, a lock wait timeout, a deadlock.
+/// The codes of errors after which the session is unchanged.
+///
+/// 1062: the row exists. 1205: lock wait timeout. 1213 and 1467: deadlock.
 const UNCHANGED: [u16; 4] = [1062, 1205, 1213, 1467];
 
 impl ServerRefusal for MySqlRefusal {

@@ -9,17 +9,19 @@ use super::packet::{self, EOF, ERR, MORE_AUTH, OK, PacketReader, capability, mal
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::tls::TlsParts;
 
-/// The only protocol version since 1998.
+/// The version of the protocol, the only version since 1998.
 const PROTOCOL: u8 = 10;
 
-/// utf8mb4_general_ci, which MySQL and MariaDB both have.
+/// The number of the collation utf8mb4_general_ci, which MySQL and MariaDB both have.
 const UTF8MB4: u8 = 45;
 
-/// The server's answers in the method caching_sha2_password.
+/// The server's possible answers in the method caching_sha2_password.
 const IS_KNOWN: u8 = 3;
 const IS_NOT_KNOWN: u8 = 4;
 
-/// A server that sends more requests has repeated one of them.
+/// Maximum number of the server's requests during one login.
+///
+/// A server that sends more requests has repeated a request.
 const MOST_QUESTIONS: usize = 5;
 
 const WANTED: u32 = capability::LONG_PASSWORD
@@ -30,7 +32,7 @@ const WANTED: u32 = capability::LONG_PASSWORD
     | capability::SECURE_CONNECTION
     | capability::PLUGIN_AUTH;
 
-/// The client requires these capabilities.
+/// The capabilities that the client requires of a server.
 const NEEDED: u32 = capability::PROTOCOL_41 | capability::SECURE_CONNECTION | capability::PLUGIN_AUTH;
 
 /// The user, the password, and the database of a login.
@@ -56,7 +58,7 @@ impl Greeting {
         let mut reader = PacketReader::new(packet);
         match reader.u8()? {
             PROTOCOL => {}
-            // Too many connections, or this host is not allowed.
+            // The server refuses the connection. It may have too many connections, or may not allow this host.
             ERR => return Err(Error::Refused(packet::refusal(packet)?)),
             _ => return Err(malformed("another protocol in the greeting").into()),
         }
@@ -75,14 +77,14 @@ impl Greeting {
         let _reserved = reader.take(10)?;
         scramble.extend_from_slice(reader.take(SCRAMBLE - 8)?);
         reader.take(1)?;
-        // In some versions, the name ends with the packet.
+        // In some versions of the server, no zero byte ends the name.
         let rest = reader.rest();
         let method = rest.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
         Ok(Self { capabilities, scramble, method })
     }
 }
 
-/// Logs in on a connection, in TLS if `tls` is set.
+/// Logs in on a connection, through TLS if `tls` is set.
 pub(super) fn shake_hands(
     connection: &mut MySqlConnection,
     login: MySqlLogin<'_>,
@@ -145,7 +147,7 @@ fn convince(
     Err(malformed("too many requests during the login").into())
 }
 
-/// Returns the common start of a request for TLS and of a login.
+/// Returns the bytes that are the start of both a request for TLS and a login.
 fn head(capabilities: u32) -> Vec<u8> {
     let mut head = capabilities.to_le_bytes().to_vec();
     head.extend((packet::LONGEST as u32).to_le_bytes());
@@ -172,7 +174,7 @@ fn response(capabilities: u32, login: MySqlLogin<'_>, answer: &[u8], method: Aut
 mod tests {
     use super::*;
 
-    /// The greeting of MariaDB 10.11.
+    /// Returns the greeting of MariaDB 10.11.
     fn greeting() -> Vec<u8> {
         let mut packet = vec![PROTOCOL];
         packet.extend(b"5.5.5-10.11.19-MariaDB\0");

@@ -1,22 +1,24 @@
-//! Packets and their contents.
+//! Packets of the MySQL protocol and their contents.
 
 use super::error::MySqlRefusal;
 use crate::net::error::{Error, NetErrorKind};
 
-/// Maximum length of a packet. The protocol allows 16 MiB.
+/// Maximum length of a packet in bytes.
+///
+/// The protocol allows 16 MiB.
 pub(super) const LONGEST: usize = 1024 * 1024;
 
-/// The length of a packet header: three bytes of length, and a number.
+/// The length of a packet header: three bytes for the packet's length, one for its number.
 pub(super) const HEADER: usize = 4;
 
-/// The first byte of a response.
+/// The possible first bytes of a response.
 pub(super) const OK: u8 = 0x00;
 pub(super) const MORE_AUTH: u8 = 0x01;
 pub(super) const LOCAL_FILE: u8 = 0xfb;
 pub(super) const EOF: u8 = 0xfe;
 pub(super) const ERR: u8 = 0xff;
 
-/// NULL in a row.
+/// The byte that means NULL in a row.
 const NULL: u8 = 0xfb;
 
 /// Capabilities of a client and a server.
@@ -31,20 +33,20 @@ pub(super) mod capability {
     pub(in crate::backends::mysql) const PLUGIN_AUTH: u32 = 1 << 19;
 }
 
-/// The state of the session in a response.
+/// Flags in a response that describe the state of the session.
 pub(super) mod status {
     pub(in crate::backends::mysql) const IN_TRANSACTION: u16 = 1;
     pub(in crate::backends::mysql) const AUTOCOMMIT: u16 = 1 << 1;
     pub(in crate::backends::mysql) const MORE_RESULTS: u16 = 1 << 3;
 }
 
-/// Returns the header of a packet to send.
+/// Returns the header of a packet to send, or `None` if the packet is too long.
 pub(super) fn header(length: usize, sequence: u8) -> Option<[u8; HEADER]> {
     let [a, b, c, ..] = u32::try_from(length).ok().filter(|_| length <= LONGEST)?.to_le_bytes();
     Some([a, b, c, sequence])
 }
 
-/// Returns the length of a packet with this header.
+/// Returns the length of a packet with this header, or an error if the number is wrong.
 pub(super) fn length(header: [u8; HEADER], sequence: u8) -> Result<usize, Error> {
     let [a, b, c, number] = header;
     let length = u32::from_le_bytes([a, b, c, 0]) as usize;
@@ -61,7 +63,7 @@ pub(super) fn malformed(what: &str) -> Error {
     Error::new(NetErrorKind::Malformed, format!("unexpected response from MySQL: {what}"))
 }
 
-/// Parses a packet from its start.
+/// A reader that parses a packet from its start.
 pub(super) struct PacketReader<'a>(&'a [u8]);
 
 impl<'a> PacketReader<'a> {
@@ -96,7 +98,7 @@ impl<'a> PacketReader<'a> {
         Ok(u16::from_le_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Reads up to the next zero byte, which is skipped.
+    /// Reads up to the next zero byte, and skips the zero byte.
     pub(super) fn until_zero(&mut self) -> Result<&'a [u8], Error> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(|| malformed("a text has no end"))?;
         let text = self.take(end)?;
@@ -104,7 +106,7 @@ impl<'a> PacketReader<'a> {
         Ok(text)
     }
 
-    /// Reads a number with its length in the first byte.
+    /// Reads a number whose first byte is the number itself or a code for its length.
     pub(super) fn length_encoded(&mut self) -> Result<u64, Error> {
         match self.u8()? {
             number @ 0..=0xfa => Ok(number.into()),
@@ -115,13 +117,13 @@ impl<'a> PacketReader<'a> {
         }
     }
 
-    /// Reads a text with its length before it.
+    /// Reads a text that follows its own length.
     pub(super) fn text(&mut self) -> Result<&'a [u8], Error> {
         let length = self.length_encoded()?;
         self.take(usize::try_from(length).map_err(|_| malformed("a packet is too short"))?)
     }
 
-    /// Reads one column of a row. `None` is NULL.
+    /// Reads one column of a row, and returns `None` for NULL.
     pub(super) fn column(&mut self) -> Result<Option<&'a [u8]>, Error> {
         if self.0.first() == Some(&NULL) {
             self.take(1)?;
@@ -151,12 +153,14 @@ impl Done {
     }
 }
 
-/// Returns `true` if this packet ends the columns or the rows. A row that starts with this byte is longer.
+/// Returns `true` if `packet` ends the columns or the rows.
+///
+/// A row may start with the same byte, but has at least nine bytes.
 pub(super) fn is_eof(packet: &[u8]) -> bool {
     packet.first() == Some(&EOF) && packet.len() < 9
 }
 
-/// Returns the state of the session after the last row.
+/// Returns the status flags in the packet that ends the rows.
 pub(super) fn eof_status(packet: &[u8]) -> Result<u16, Error> {
     let mut reader = PacketReader::new(packet);
     reader.take(3)?;
@@ -212,7 +216,7 @@ mod tests {
         assert!(PacketReader::new(b"abc").until_zero().is_err());
     }
 
-    /// The examples of the protocol's documentation.
+    /// Parses the examples in the protocol's documentation.
     #[test]
     fn answers_are_taken_apart() {
         let done = Done::parse(&[0, 0, 0, 2, 0, 0, 0]).unwrap();

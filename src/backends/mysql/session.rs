@@ -8,37 +8,39 @@ use super::error::{Error, MySqlRefusal};
 use crate::backends::sql::SqlRow;
 use crate::net::error::{self as net, NetErrorKind};
 
-/// Two columns for [`check_writable`].
+/// The two columns with which a row for [`check_writable`] must start.
 pub(crate) const READ_ONLY: &str = "@@global.read_only, @@global.innodb_read_only";
 
-/// Settings of every session.
+/// The settings of every session, which have these effects:
 ///
 /// - Each statement is its own transaction, and returns all rows.
 /// - No value is truncated to fit a column, and no other engine replaces InnoDB.
-/// - A statement stops waiting for a lock soon, because its caller may have given up.
+/// - A statement soon stops waiting for a lock, because the statement's caller may have given up.
 const SETTINGS: &str = "SET SESSION autocommit = 1, NAMES utf8mb4, \
                         sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
                         sql_select_limit = 18446744073709551615, innodb_lock_wait_timeout = 1, \
                         lock_wait_timeout = 2, sql_big_selects = 1";
 
-/// With this isolation level, a statement that found no row blocks inserts of that row until its transaction ends.
+/// Sets an isolation level in which a locking read also blocks inserts of a missing row.
+///
+/// The server blocks the inserts until the end of the transaction.
 const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE";
 
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN \
                          ('version', 'version_comment', 'wsrep_on', 'group_replication_group_name')";
 
-/// A member of Galera or of a replication group may lag behind other members.
+/// Makes a member of Galera wait for the writes of other members before each read.
 const CAUSAL_GALERA: &str = "SET SESSION wsrep_sync_wait = 15";
 const CAUSAL_GROUP: &str = "SET SESSION group_replication_consistency = 'BEFORE'";
 
-/// The table that a client's statements use.
+/// The name and the columns of the table that a client's statements use.
 pub(crate) struct Shape {
     name: &'static str,
-    /// Selects `'column'` and the name of each wrong column.
+    /// A query that returns a row with `'column'` and the name for each wrong column.
     wrong_columns: &'static str,
-    /// Explains a wrong column.
+    /// Returns the explanation of a wrong column.
     explain: fn(&str) -> String,
-    /// Whether the check has found no wrong column.
+    /// `true` once the check has found no wrong column.
     is_checked: AtomicBool,
 }
 
@@ -51,11 +53,11 @@ impl Shape {
 /// The properties of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MySqlSession {
-    /// Whether the server executes this user's writes while the server is read-only.
+    /// `true` if the server executes this user's writes even while the server is read-only.
     pub(super) writes_on_read_only: bool,
 }
 
-/// Prepares a session for statements about this table.
+/// Prepares a session for statements about the table of `shape`.
 pub(super) fn set_up(
     connection: &mut MySqlConnection,
     shape: &Shape,
@@ -83,7 +85,7 @@ pub(super) fn set_up(
         let is = if engine.is_empty() { "a view".to_owned() } else { format!("a table of {engine}") };
         return Err(refuse(format!("{} is {is}; use the engine InnoDB, which survives a crash", shape.name)));
     }
-    // Only once, because the check takes some milliseconds.
+    // The client checks the columns only once, because the check takes some milliseconds.
     if !shape.is_checked.load(Ordering::Acquire) && find(&about, "engine").next().is_some() {
         let wrong = connection.query(shape.wrong_columns, deadline)?;
         if let Some(column) = find(&wrong, "column").next() {
@@ -105,7 +107,7 @@ fn find<'a>(answer: &'a StatementResult, name: &'a str) -> impl Iterator<Item = 
     rows.filter(move |row| text(row, 0).eq_ignore_ascii_case(name)).map(move |row| text(&row, 1))
 }
 
-/// Returns an error unless the server never reuses generated numbers.
+/// Returns an error if the server may generate numbers that do not increase.
 fn check_version(version: &str, comment: &str) -> Result<(), String> {
     let says = |name: &str| [version, comment].iter().any(|text| text.to_ascii_lowercase().contains(name));
     if says("tidb") {
@@ -127,7 +129,9 @@ fn check_version(version: &str, comment: &str) -> Result<(), String> {
     }
 }
 
-/// Returns an error if the server may be a replica. `row` starts with the columns of [`READ_ONLY`].
+/// Returns an error if the server may be a replica.
+///
+/// `row` starts with the columns of [`READ_ONLY`].
 pub(crate) fn check_writable(row: &[Option<&str>]) -> Result<(), Error> {
     // MariaDB 12 returns words instead of numbers.
     let is_off = |column: &Option<&str>| matches!(*column, Some("0" | "OFF"));
@@ -137,7 +141,7 @@ pub(crate) fn check_writable(row: &[Option<&str>]) -> Result<(), Error> {
     }
 }
 
-/// Runs the same check in a statement of its own.
+/// Queries the columns of [`READ_ONLY`], and runs [`check_writable`] on the row.
 pub(super) fn check_writable_by(connection: &mut MySqlConnection, deadline: Instant) -> Result<(), Error> {
     let answer = connection.query(&format!("SELECT {READ_ONLY}"), deadline)?;
     check_writable(&answer.rows.first().map(SqlRow::columns).unwrap_or_default())

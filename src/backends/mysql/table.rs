@@ -1,4 +1,4 @@
-//! The statements of the table, and the meaning of their results.
+//! The SQL statements of the store's table, and the meaning of their results.
 
 use std::time::Duration;
 
@@ -23,22 +23,28 @@ const NAME: &str = "leasehold";
 
 const CREATE_TABLE: &str = include_str!("table.sql");
 
-/// The server's error for an existing row.
+/// The server's error code for an existing row.
 const EXISTS: u16 = 1062;
 
-/// Deadlocks. MariaDB reports one at the lock for the next generation as a failure to read the number.
+/// The server's error codes for deadlocks.
+///
+/// If the deadlock is at the lock for the next generation, MariaDB reports a failure to read the number (1467).
 const DEADLOCKS: [u16; 2] = [1213, 1467];
 
 /// Maximum pause before a statement is repeated after a deadlock, which lasts only a moment.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Maximum number of repetitions. After that, the election itself waits.
+/// Maximum number of repetitions of a statement after deadlocks.
+///
+/// If all repetitions fail, the call fails and the elector waits before its next attempt.
 const MOST_DEADLOCKS: usize = 10;
 
-/// Time limit of a watch's read. After that, the watch ends with an error.
+/// Time limit of one read of a watch, after which the watch ends with an error.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The server answers this write after everything that earlier reads returned is on disk. No record has the empty name.
+/// A write that the server confirms only after all rows of earlier reads are on disk.
+///
+/// The write changes the row with the empty name, which is not a record.
 const FLUSH: &str = "UPDATE leasehold SET acquired = 1 - acquired WHERE name = X''";
 const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid) VALUES (X'', X'')";
 
@@ -63,7 +69,7 @@ impl MySqlTable {
             WatchScope::Key(key) => format!("r.name = {}", text(Some(key))),
             WatchScope::All => "1 = 1".to_owned(),
         };
-        // Returns a row even without a record, because the row shows that the server is no replica.
+        // The statement returns a row even without a record, because the row reports whether the server is read-only.
         let select = format!(
             "SELECT {READ_ONLY}, r.generation, r.name, r.writes, r.uid, r.holder_identity, r.lease_duration_seconds, \
              r.acquire_time, r.renew_time, r.lease_transitions FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
@@ -83,7 +89,7 @@ impl MySqlTable {
             let row = row.columns();
             check_writable(&row).map_err(|error| place(&error))?;
             if let Some((key, observed)) = sql::read(&row[2..]).ok_or_else(malformed)? {
-                // The column may have a collation that ignores case.
+                // The column may have a collation that ignores case, so the row may have another key.
                 if scope != WatchScope::All && scope != WatchScope::Key(&key) {
                     return Err(malformed());
                 }
@@ -96,9 +102,9 @@ impl MySqlTable {
         Ok(records)
     }
 
-    /// Makes rows durable that may be our own writes and that a crash could revert.
+    /// Makes rows durable that may be writes of this process and that a crash could revert.
     ///
-    /// Otherwise this process could lead with a version that another candidate gets again after the crash.
+    /// Otherwise this process could lead with a version that another candidate also gets after the crash.
     fn prove(&self, records: &Records, call: &CallContext) -> Result<(), Error> {
         let in_doubt = records.iter().map(|(key, observed)| (&**key, observed.version));
         let in_doubt: Vec<_> =
@@ -106,7 +112,8 @@ impl MySqlTable {
         if in_doubt.is_empty() {
             return Ok(());
         }
-        // A second flush is needed if another client inserts the row at the same time.
+        // If the row is missing, the insert is the flush. If another client inserts the row first, a second flush is
+        // needed.
         for sql in [FLUSH, MAKE_FLUSHABLE, FLUSH] {
             if self.write("flush", NAME, sql, call)?.affected > 0 {
                 in_doubt.iter().for_each(|(key, version)| self.undurable.is_proven(key, *version));
@@ -116,7 +123,7 @@ impl MySqlTable {
         Err(net::Error::new(NetErrorKind::Malformed, "the row of the flush is missing and cannot be inserted").into())
     }
 
-    /// Converts a failed operation to the error of a store.
+    /// Converts an error of the client to an error of the store.
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
             Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
@@ -126,7 +133,7 @@ impl MySqlTable {
         sql::failed(operation, what, error, self.client.password(), (kind, advice))
     }
 
-    /// Repeats a write after a deadlock, which has rolled the write back.
+    /// Sends a write, and repeats the write after a deadlock, which has rolled back the write.
     fn write(&self, operation: &str, key: &str, sql: &str, call: &CallContext) -> Result<StatementResult, Error> {
         for _ in 0..MOST_DEADLOCKS {
             let request = MySqlStatement { sql, is_read: false, call };
@@ -161,7 +168,7 @@ impl SqlTable for MySqlTable {
             }
             _ => self.explain("create", &self.name(), &error),
         })?;
-        // A table with this name may exist already, with other columns.
+        // An existing table with this name may have other columns, so a read checks the columns.
         self.read("read", WatchScope::Key(""), call).map(drop)
     }
 
@@ -171,8 +178,8 @@ impl SqlTable for MySqlTable {
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
         let (key_text, uid, columns) = (text(Some(key)), text(record.uid.as_deref()), literals(record).join(", "));
-        // The inner SELECT locks the key before the server generates the number, until the row exists. Otherwise
-        // another row could be inserted and deleted in between, with a greater number.
+        // The inner SELECT locks the key before the server generates the number. Otherwise another client could first
+        // insert and delete a row of this key that has a greater number.
         let insert = format!(
             "INSERT INTO {NAME} (name, uid, holder_identity, lease_duration_seconds, acquire_time, renew_time, \
              lease_transitions) SELECT {key_text}, {uid}, {columns} FROM (SELECT 1) AS one WHERE NOT EXISTS \
@@ -202,8 +209,8 @@ impl SqlTable for MySqlTable {
         let (key_text, uid) = (text(Some(key)), text(base.record.uid.as_deref()));
         let [holder, duration, acquire_time, renew_time, transitions] = literals(new);
         let [old_holder, old_duration, old_acquire_time, old_renew_time, old_transitions] = literals(&base.record);
-        // MySQL evaluates assignments from left to right with the new values. The statement compares the whole record,
-        // because a version may repeat after a fail-over that lost writes.
+        // MySQL evaluates assignments from left to right, and later assignments see the new values. The statement
+        // compares the whole record, because a version may repeat after a fail-over that lost writes.
         let update = format!(
             "UPDATE {NAME} SET acquired = IF(holder_identity <=> {holder} AND acquire_time <=> {acquire_time} AND \
              lease_transitions <=> {transitions}, acquired, writes + 1), holder_identity = {holder}, \
@@ -230,10 +237,10 @@ impl SqlTable for MySqlTable {
     }
 }
 
-/// Explains a column that breaks the store's promise.
+/// Explains how to repair a column that does not meet the store's requirements.
 fn wrong_column(column: &str) -> String {
     sql::wrong_column(CREATE_TABLE, column, |declared| {
-        // A further unique index is harmless, while a second primary key is an error.
+        // The repair uses UNIQUE, because a second primary key is an error. Another unique index is harmless.
         format!("ALTER TABLE {NAME} MODIFY {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
     })
 }
@@ -245,7 +252,7 @@ pub(super) fn text(text: Option<&str>) -> String {
     format!("X'{digits}'")
 }
 
-/// Returns the [`columns`](sql::columns) of a record as literals.
+/// Returns the [`columns`](sql::columns) of a record as SQL literals.
 fn literals(record: &LeaderElectionRecord) -> [String; 5] {
     let text = |column: Option<String>| text(column.as_deref());
     let number = |column: Option<String>| column.unwrap_or_else(|| "NULL".to_owned());
@@ -255,7 +262,9 @@ fn literals(record: &LeaderElectionRecord) -> [String; 5] {
 
 const PRIMARY: &str = "; connect to the primary, or wait until this server is the primary";
 
-/// Converts an error code. MySQL and MariaDB use the same numbers where both have the error.
+/// Converts an error code to a kind of error and advice.
+///
+/// MySQL and MariaDB use the same code if both have the error.
 fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
     use StoreErrorKind::{Forbidden, NotFound, Rejected, Unauthorized, Unavailable};
     match code {
@@ -266,18 +275,18 @@ fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
         // The user, or the whole server, requires TLS.
         3159 => (Unauthorized, "; set ssl-mode=VERIFY_IDENTITY in the URL"),
         1142 | 1143 | 1227 | 1370 => (Forbidden, "; grant the user SELECT, INSERT and UPDATE on the table leasehold"),
-        // The login failed: user, password, host, method, locked or expired account.
+        // The login failed because of the user, password, host or method, or because the account is locked or expired.
         1045 | 1130 | 1131 | 1132 | 1133 | 1251 | 1275 | 1524 | 1698 | 1820 | 1862 | 3118 | 4151 => (Unauthorized, ""),
         1040 | 1203 | 1226 => (Unavailable, "; raise max_connections, or the user's limit"),
-        // A statement has a few hundred bytes and twice the identity, so a repetition would fail too.
+        // A statement has a few hundred bytes and twice the identity, so a repeated statement would be too long again.
         1153 => (Rejected, "; raise max_allowed_packet, or shorten the identity"),
         1129 => (Unavailable, "; run FLUSH HOSTS on the server to allow this machine again"),
-        // Too long, out of range, of another type, or against a CHECK.
+        // A value is too long, out of range or of another type, or violates a CHECK.
         1264 | 1292 | 1366 | 1406 | 3819 | 4025 => (Rejected, "; the table cannot store this record"),
         1054 | 1064 | 1136 | 1193 | 1231 | 1364 => {
             (Rejected, "; the table leasehold must be as in MySqlStore's documentation")
         }
-        // Lock waits, deadlocks, shutdowns, full disks, and all unknown errors.
+        // All other errors, such as lock waits, deadlocks, shutdowns and full disks.
         _ => (Unavailable, ""),
     }
 }

@@ -1,10 +1,10 @@
-//! Our own writes that reads may return although a crash of the server could revert them.
+//! Writes of this process that are readable, but that a crash of the server could revert.
 
 use std::collections::BTreeMap;
 
 use crate::util::sync::Mutex;
 
-/// Tracks our own writes that may not be durable yet.
+/// The writes of this process that may not be durable yet.
 ///
 /// Without a binary log, InnoDB shows a commit to other sessions before the log is flushed. If a process reads its own
 /// write before the write's result arrives, the write may still be lost in a crash.
@@ -15,9 +15,11 @@ pub(super) struct UndurableWrites(Mutex<BTreeMap<Box<str>, Writes>>);
 #[derive(Default)]
 struct Writes {
     in_flight: usize,
-    /// The lowest version that an unconfirmed write replaces. A later success also confirms the writes before it.
+    /// The lowest version that an unconfirmed write replaces.
+    ///
+    /// A later successful write also confirms the earlier writes.
     since: Option<u64>,
-    /// This version is known to be on disk.
+    /// The greatest version that is known to be on disk.
     proven: u64,
 }
 
@@ -29,7 +31,7 @@ pub(super) enum WriteOutcome {
 }
 
 impl UndurableWrites {
-    /// Runs a write onto version `base`, which is zero for an insert.
+    /// Runs and tracks a write that replaces version `base`, which is zero for an insert.
     pub(super) fn track<T>(&self, key: &str, base: u64, write: impl FnOnce() -> (WriteOutcome, T)) -> T {
         let is_alone = {
             let mut keys = self.0.lock();
@@ -53,7 +55,7 @@ impl UndurableWrites {
         result
     }
 
-    /// Returns `true` if the row at this version may be our own write, and not durable.
+    /// Returns `true` if `version` may be a write of this process that is not durable.
     pub(super) fn may_be_taken_back(&self, key: &str, version: u64) -> bool {
         let keys = self.0.lock();
         keys.get(key).is_some_and(|it| version != it.proven && it.since.is_some_and(|since| version > since))

@@ -1,4 +1,4 @@
-//! Cancels server-side statements whose caller has given up.
+//! Cancels statements on the server whose caller has given up.
 //!
 //! A server that waits for a lock, or for its standby at a commit, does not notice that the client has closed the
 //! connection. Without a cancel request, each call that times out would occupy a connection of the server.
@@ -25,10 +25,12 @@ use crate::util::panics::log_line;
 /// Timeout of a cancel request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of concurrent cancel requests. More requests do not help if the server answers none of them.
+/// Maximum number of concurrent cancel requests.
+///
+/// More requests do not help if the server answers none of them.
 const MOST: usize = 8;
 
-/// The server of a connection.
+/// The server that receives the cancel requests of a connection.
 #[derive(Clone)]
 pub(super) struct CancelTarget {
     pub(super) address: Address,

@@ -1,4 +1,4 @@
-//! The changes of the table, from notifications or else by polling.
+//! Watches of the table, which wait for notifications or else poll.
 
 use std::time::{Duration, Instant};
 
@@ -20,19 +20,22 @@ use crate::util::panics::log_line;
 /// Time limit for opening a watch, and for each read of a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time limit for a notification to this client before notifications count as not delivered.
+/// Time limit for a test notification, after which the watch polls.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Silence after which the watch reads the table, because the connection may be dead. Random and at most twice as long,
-/// so that watches do not read together.
+/// Minimum silence after which a watch reads the table, because the connection may be dead.
+///
+/// Each watch chooses a random time of once to twice this value, so that watches do not read together.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Maximum number of records that are read one by one. If more records changed, the watch reads all.
+/// Maximum number of records that are read one by one.
+///
+/// If more records changed, the watch reads all records.
 const ONE_BY_ONE: usize = 16;
 
 const LISTEN: &str = "LISTEN leasehold";
 const UNLISTEN: &str = "UNLISTEN leasehold";
-/// Loads the language of the trigger.
+/// Loads PL/pgSQL, the language of the trigger.
 const LOAD: &str = "DO LANGUAGE plpgsql 'BEGIN END'";
 const NOTIFY: &str = "SELECT pg_notify('leasehold', $1)";
 
@@ -72,10 +75,10 @@ impl TableWatch<'_> {
         }
     }
 
-    /// Opens a connection and prepares it for a takeover.
+    /// Opens a connection, and prepares its server process for the first write to the table.
     ///
-    /// A server process must load what its first write to the table needs, which takes a fifth of the time of the first
-    /// takeover. These statements write nothing, and nothing depends on their success.
+    /// A server process must load data before its first write. The loading takes a fifth of the time of the first
+    /// takeover. The statements of this function write nothing, and their errors are ignored.
     fn warm_up(&self) {
         let load = Statement { sql: LOAD, parameters: &[] };
         let _ = self.run(None, load, |_| Ok(()));
@@ -83,15 +86,15 @@ impl TableWatch<'_> {
         let _ = self.run(None, onto_nothing, |_| Ok(()));
     }
 
-    /// Returns a connection that receives notifications, or `None` if notifications are not delivered.
+    /// Returns a connection that receives notifications, or `None` if none arrive.
     ///
-    /// A pooler may assign another server connection to each transaction, and then notifications do not arrive.
+    /// A pooler may assign another server connection to each transaction. Notifications then do not arrive.
     fn listen(&self) -> Result<Option<PostgresConnection>, Error> {
         let until = Instant::now() + READ_TIMEOUT;
         let mut listener = self.client.connect(until, self.cancel, self.interrupter)?;
         listener.listen(Statement { sql: LISTEN, parameters: &[] }, until)?;
-        // The probe comes from another connection, because a notification to the same connection also arrives behind a
-        // pooler.
+        // The probe comes from another connection. Even behind a pooler, a connection receives its own notifications,
+        // so its own probe would prove nothing.
         let probe = format!("probe {:016x}", fastrand::u64(..));
         self.run(None, Statement { sql: NOTIFY, parameters: &[Some(&probe)] }, |_| Ok(()))?;
         let until = Instant::now() + PROBE_TIMEOUT;
@@ -101,8 +104,8 @@ impl TableWatch<'_> {
                 return Ok(Some(listener));
             }
             if Instant::now() >= until {
-                // Behind a pooler, the server connection may belong to another client by now. That client needs no
-                // notifications either.
+                // Behind a pooler, the server connection may now belong to another client, which needs no notifications
+                // either.
                 let unlisten = Statement { sql: UNLISTEN, parameters: &[] };
                 let _ = listener.run(&[unlisten], false, Instant::now() + PROBE_TIMEOUT);
                 log_line!(debug, target: STORE, "postgres: {} sends no notifications, polling", self.client.location());
@@ -122,7 +125,7 @@ impl TableWatch<'_> {
         };
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
         let Changed { payloads, and_others } = listener.notified(Instant::now() + silence)?;
-        // A truncation, or a wait without a notification, may concern any key.
+        // After a truncation (an empty payload), or after a silence, any record may have changed.
         let is_any = payloads.is_empty() || and_others || payloads.contains("");
         match self.scope {
             WatchScope::Key(key) if !is_any && !payloads.contains(key) => {}
@@ -151,7 +154,9 @@ impl TableWatch<'_> {
         self.run(listener, Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] }, table::read)
     }
 
-    /// Runs a statement on the listening connection, if any, so that writers can use the other connections.
+    /// Runs a statement on `listener`, or on another connection if there is no listener.
+    ///
+    /// The use of the listener leaves the other connections to writers.
     fn run<T>(
         &self,
         listener: Option<&mut PostgresConnection>,

@@ -23,8 +23,9 @@ use crate::util::config_error::ConfigError;
 /// Maximum number of idle connections that the client keeps open for later calls.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// Upper bound of `statement_timeout`, as a multiple of the time that a call has left. Limits a statement whose cancel
-/// request is lost.
+/// Maximum `statement_timeout`, as a multiple of the time that a call has left.
+///
+/// The timeout ends a statement whose cancel request is lost.
 const MOST_TIME: u32 = 10;
 
 /// A blocking client for one database.
@@ -34,9 +35,11 @@ pub(crate) struct PostgresClient {
     tls: Option<ClientTls>,
     dialer: Dialer,
     idle: Pool<PostgresConnection>,
-    /// Whether each connection is known to have its own session of the server.
+    /// `true` if each connection is known to have its own session on the server.
     has_sessions: AtomicBool,
-    /// Whether a transaction lacked the settings of its session. From then on, the findings of watches are ignored.
+    /// `true` once a transaction has lacked the settings of its session.
+    ///
+    /// From then on, the client applies the settings in each transaction, even if a watch detects sessions.
     has_lost_settings: AtomicBool,
     /// Number of cancel requests in progress.
     ending: Arc<AtomicUsize>,
@@ -46,14 +49,15 @@ pub(crate) struct PostgresClient {
 pub(crate) struct PostgresRequest<'a> {
     /// The statements of one transaction.
     pub(crate) statements: &'a [Statement<'a>],
-    /// `true` if the request changes nothing. The client may repeat such a request after the server may have received
-    /// it.
+    /// `true` if the request changes nothing.
+    ///
+    /// The client may repeat such a request even if the server may have received the first copy.
     pub(crate) is_read: bool,
     pub(crate) call: &'a CallContext,
 }
 
 impl PostgresClient {
-    /// Creates a client. Sends nothing.
+    /// Creates a client without connecting.
     pub(crate) fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
         config.password.check(false)?;
         let tls = config.tls_mode.client(&config.tls, &config.address)?;
@@ -82,8 +86,9 @@ impl PostgresClient {
         self.config.poll_interval
     }
 
-    /// Runs statements and returns the result of `read` on the rows. If `read` rejects the rows, the connection is not
-    /// reused.
+    /// Runs statements, and returns the result of `read` on the rows.
+    ///
+    /// If `read` returns an error, the connection is not reused.
     pub(crate) fn run<T>(
         &self,
         request: PostgresRequest<'_>,
@@ -103,7 +108,9 @@ impl PostgresClient {
         call.end(answer, [&self.idle], used.map(|connection| (&self.idle, connection)))
     }
 
-    /// Runs statements like [`run`](Self::run), on a connection of the caller. Cancellation shuts down the connection.
+    /// Runs statements like [`run`](Self::run), but on a connection of the caller.
+    ///
+    /// A cancellation shuts down the connection.
     pub(crate) fn run_on<T>(
         &self,
         connection: &mut PostgresConnection,
@@ -118,9 +125,10 @@ impl PostgresClient {
         answer.and_then(read)
     }
 
-    /// Sets whether each connection has its own session of the server.
+    /// Sets whether each connection has its own session on the server.
     ///
-    /// Behind a pooler, each transaction may use another session. Until this is known, the client assumes a pooler.
+    /// Behind a pooler, each transaction may use another session. Before the first call of this method, the client
+    /// assumes a pooler.
     pub(crate) fn set_has_sessions(&self, has_sessions: bool) {
         self.has_sessions.store(has_sessions, Ordering::Release);
     }
@@ -141,7 +149,7 @@ impl PostgresClient {
                 PostgresConnection::open(&self.config, password, place, files, deadline, interrupter)
             })
         };
-        // The user or the password is wrong. PgBouncer may send 08P01.
+        // The user or the password is wrong. PgBouncer may report a wrong password as 08P01.
         let is_refused = |error: &Error| match error {
             Error::Refused(refusal) => matches!(&*refusal.sqlstate, "28000" | "28P01" | "08P01"),
             Error::Net(_) => false,
@@ -149,8 +157,9 @@ impl PostgresClient {
         self.config.password.log_in(deadline, cancel, log_in, is_refused)
     }
 
-    /// Returns `true` if a prepared statement was missing, so nothing was executed. The client then stops preparing
-    /// statements.
+    /// Returns `true` if the server executed nothing because a prepared statement was unusable.
+    ///
+    /// The client then stops preparing statements.
     fn keeps_nothing(&self, connection: &PostgresConnection, error: &Error) -> bool {
         let is_so = connection.has_kept && matches!(error, Error::Refused(refusal) if refusal.is_of_what_is_kept());
         if is_so {
@@ -160,7 +169,7 @@ impl PostgresClient {
         is_so
     }
 
-    /// Returns rows whose transaction had the required settings.
+    /// Runs statements, and returns the rows if the transaction had the required settings.
     fn ask(
         &self,
         connection: &mut PostgresConnection,
@@ -176,7 +185,7 @@ impl PostgresClient {
         self.has_lost_settings.store(true, Ordering::Release);
         match kept && request.is_read {
             true => self.ask(connection, request, deadline),
-            // The transaction may be committed, and may be lost in a crash.
+            // The transaction may be committed, but a crash may revert the commit.
             false => Err(without_settings().sent(true).into()),
         }
     }
@@ -194,7 +203,7 @@ impl PostgresClient {
         if for_session && connection.settings.is_some_and(|set| left <= set && set <= left * MOST_TIME) {
             return connection.run(request.statements, kept, deadline);
         }
-        // A later call may have slightly more time.
+        // The extra time lets a later call with slightly more time use the same setting.
         let time = if for_session { left + left / 4 } else { left };
         let milliseconds = time.as_millis().to_string();
         let settings = [Some(milliseconds.as_str()), Some(if for_session { "false" } else { "true" })];
@@ -202,7 +211,8 @@ impl PostgresClient {
         let statements = [&settings, request.statements].concat();
         let rows = connection.run(&statements, kept, deadline)?;
         if for_session {
-            // A failed transaction restores the previous settings.
+            // The client stores the time only after a success, because a failed transaction restores the previous
+            // settings.
             connection.settings = Some(time);
         }
         Ok(rows)
@@ -212,6 +222,7 @@ impl PostgresClient {
 fn without_settings() -> net::Error {
     let detail = "the transaction lacked the required settings: a pooler, or a trigger on the table, changed \
                   synchronous_commit, client_min_messages or lock_timeout";
-    // Not `Io`, which would retry: another connection through the same pooler or trigger has the same settings.
+    // The kind is not `Io`, because the client would then retry on another connection. Another connection through the
+    // same pooler or trigger has the same settings.
     net::Error::new(NetErrorKind::Connect, detail)
 }

@@ -44,8 +44,9 @@ pub struct PostgresConfig {
 impl PostgresConfig {
     /// Creates a configuration from a URL such as `postgres://user:password@host:port/database`.
     ///
-    /// Special characters are percent-encoded. The host defaults to `localhost`, the port to 5432, and the database to
-    /// the user's name. The URL names one host. A fail-over needs a name that always leads to the primary.
+    /// Special characters must be percent-encoded. The host defaults to `localhost`, the port to 5432, and the database
+    /// to the user's name. The URL contains one host. After a fail-over, the name of the host must lead to the new
+    /// primary.
     ///
     /// The parameters have libpq's names:
     ///
@@ -58,8 +59,8 @@ impl PostgresConfig {
     /// | `connect_timeout` | ignored, because every call has its own timeout |
     /// | `target_session_attrs` | `any`, `primary` or `read-write`; ignored, because the server must be a primary |
     ///
-    /// Without `sslmode`, connections to other machines use `verify-full`: the server must prove by TLS that it is the
-    /// host in the URL. Connections within this machine are not encrypted. `require` encrypts without verifying the
+    /// Without `sslmode`, connections to other machines use `verify-full`, so the server must prove by TLS that it is
+    /// the host in the URL. Connections within this machine are not encrypted. `require` encrypts without verifying the
     /// server.
     ///
     /// # Errors
@@ -76,7 +77,8 @@ impl PostgresConfig {
             match name.as_str() {
                 "host" => host = value,
                 "application_name" => application_name = value,
-                // Every call has its own timeout, and every server must be a primary.
+                // Both parameters are ignored, because every call has its own timeout, and every server must be a
+                // primary.
                 "connect_timeout" => {}
                 "target_session_attrs" if ["any", "primary", "read-write"].contains(&&*value) => {}
                 "sslmode" => {
@@ -107,7 +109,7 @@ impl PostgresConfig {
         };
         let user = url.user.ok_or_else(|| refuse("must name a user"))?;
         let tls_mode = match (&address, sslmode) {
-            // As in libpq: a socket stays on this machine.
+            // As in libpq, a socket needs no TLS, because the data stays on this machine.
             (Address::Unix(_), _) => TlsMode::Disable,
             (_, Some(mode)) => mode,
             (address, None) => TlsMode::default_for(address),
@@ -124,7 +126,7 @@ impl PostgresConfig {
         })
     }
 
-    /// Sets the password, for URLs that must not contain the password.
+    /// Sets the password, so that the URL need not contain the password.
     ///
     /// Defaults to the password of the URL.
     #[must_use]
@@ -145,7 +147,7 @@ impl PostgresConfig {
     ///
     /// # Examples
     ///
-    /// A token of RDS IAM, which lasts 15 minutes:
+    /// The source in this example returns a token of RDS IAM, which is valid for 15 minutes:
     ///
     /// ```
     /// use std::{io, process::Command};
@@ -183,11 +185,13 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets the interval of a watch's reads where notifications are not delivered.
+    /// Sets the interval of a watch's reads if notifications are not delivered.
     ///
     /// Poolers such as PgBouncer in transaction mode do not deliver notifications.
     ///
-    /// The interval is at least 1 ms. Defaults to 50 ms.
+    /// The interval is at least 1 ms.
+    ///
+    /// Defaults to 50 ms.
     #[must_use]
     pub fn with_poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval.max(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! One connection: statements, their results, and notifications.
+//! One connection, which runs statements and receives notifications.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,7 +26,7 @@ use crate::net::interrupt::Interrupter;
 pub(crate) struct PostgresConnection {
     wire: Wire,
     route: Option<Route>,
-    /// Whether the server has answered on this connection before.
+    /// Whether the server has answered a statement on this connection before.
     is_reused: bool,
     /// The versions of the certificate files when this connection was opened.
     files: u64,
@@ -34,7 +34,7 @@ pub(crate) struct PostgresConnection {
     key: Option<Key>,
     /// Whether the server may still be executing a statement.
     is_busy: bool,
-    /// The statements that the server has prepared.
+    /// The numbers of the statements that the server has prepared.
     prepared: HashSet<u64>,
     /// Whether the client has ever asked the server to prepare a statement.
     pub(super) has_kept: bool,
@@ -42,7 +42,7 @@ pub(crate) struct PostgresConnection {
     pub(super) settings: Option<Duration>,
 }
 
-/// SQL with the parameters `$1`, `$2` and so on: texts, or NULL.
+/// SQL with the parameters `$1`, `$2` and so on, which are texts or NULL.
 #[derive(Clone, Copy)]
 pub(crate) struct Statement<'a> {
     pub(crate) sql: &'a str,
@@ -53,7 +53,9 @@ pub(crate) struct Statement<'a> {
 pub(crate) type Rows = Vec<SqlRow>;
 
 impl PostgresConnection {
-    /// Connects and logs in. The interrupt shuts the connection down.
+    /// Connects and logs in.
+    ///
+    /// An interrupt shuts the connection down.
     pub(super) fn open(
         config: &PostgresConfig,
         password: Option<&str>,
@@ -86,11 +88,13 @@ impl PostgresConnection {
         Ok(connection)
     }
 
-    /// Runs the statements in one transaction, which applies all or none. Returns the rows of the last statement.
+    /// Runs the statements in one transaction, and returns the rows of the last statement.
     ///
-    /// The client sends all statements at once. An error of one statement skips the later ones, and the server commits
-    /// at the end. If `kept`, the server parses each statement only once. That requires a session that no other client
-    /// uses between two calls.
+    /// The client sends all statements at once. If a statement fails, the server skips the later statements and applies
+    /// none. Otherwise the server commits after the last statement.
+    ///
+    /// If `kept` is `true`, the server parses each statement only once. No other client may then use the session
+    /// between two calls.
     pub(crate) fn run(&mut self, statements: &[Statement<'_>], kept: bool, deadline: Instant) -> Result<Rows, Error> {
         let mut out = BytesMut::new();
         let mut parsed = VecDeque::new();
@@ -127,13 +131,15 @@ impl PostgresConnection {
         }
     }
 
-    /// Runs a `LISTEN` statement. The connection receives notifications from then on.
+    /// Runs a `LISTEN` statement, after which the connection receives notifications.
     pub(crate) fn listen(&mut self, statement: Statement<'_>, deadline: Instant) -> Result<(), Error> {
         self.wire.listens = true;
         self.run(&[statement], false, deadline).map(drop)
     }
 
-    /// Returns the notifications so far, or blocks until the next one. Returns no changes at the deadline.
+    /// Returns the received notifications, or blocks until the next notification.
+    ///
+    /// If the deadline passes, returns no notifications.
     pub(crate) fn notified(&mut self, deadline: Instant) -> Result<Changed, Error> {
         loop {
             while let Some(message) = self.wire.parse()? {
@@ -172,7 +178,8 @@ impl PostgresConnection {
                 }
                 Message::NoticeResponse(body) => {
                     let notice = PostgresRefusal::read(body.fields());
-                    // The commit may not be replicated: a warning can mean that the server no longer waits for standbys.
+                    // A warning can mean that the server no longer waits for standbys, so the commit may not be
+                    // replicated.
                     if notice.is_warning {
                         refusal.get_or_insert(PostgresRefusal { is_fatal: true, ..notice });
                     }
@@ -196,7 +203,9 @@ impl PostgresConnection {
         }
     }
 
-    /// A server may close a connection just when the client sends a statement.
+    /// Converts an I/O error if the server has closed a reused connection.
+    ///
+    /// A server may close an idle connection at the moment when the client sends a statement.
     fn explain(&self, error: net::Error) -> net::Error {
         match error.kind {
             NetErrorKind::Io if self.is_reused && !self.wire.has_heard => {

@@ -15,7 +15,7 @@ pub(crate) type Error = RequestError<PostgresRefusal>;
 /// An error message of the server.
 #[derive(Debug)]
 pub(crate) struct PostgresRefusal {
-    /// Five letters and digits. Source: PostgreSQL's documentation, appendix A.
+    /// The error code of five letters and digits, as in appendix A of PostgreSQL's documentation.
     pub(crate) sqlstate: String,
     pub(crate) message: String,
     /// Whether the error ended the connection.
@@ -23,7 +23,9 @@ pub(crate) struct PostgresRefusal {
     pub(crate) is_warning: bool,
 }
 
-/// Maximum length of a message in characters. PostgreSQL's messages have one line.
+/// Maximum length of a message in characters.
+///
+/// PostgreSQL's messages have one line.
 const MAX_MESSAGE: usize = 300;
 
 impl Error {
@@ -43,22 +45,22 @@ impl Error {
 }
 
 impl PostgresRefusal {
-    /// Returns `true` if a prepared statement is missing, exists already, or needs parsing because the table has
-    /// changed.
+    /// Returns `true` if a prepared statement is missing, exists already, or is outdated.
     ///
-    /// The server has then executed nothing. A fatal error is excluded, because its effects are unknown.
+    /// A prepared statement is outdated if the table has changed. The server has then executed nothing. A fatal error
+    /// is excluded, because its effects are unknown.
     pub(crate) fn is_of_what_is_kept(&self) -> bool {
         !self.is_fatal && matches!(self.sqlstate.as_str(), "26000" | "42P05" | "0A000")
     }
 
     pub(crate) fn read(mut fields: ErrorFields<'_>) -> Self {
         let (mut severity, mut sqlstate, mut message) = (String::new(), String::new(), String::new());
-        // Skips unreadable fields.
+        // An unreadable field ends the loop, so all later fields are ignored.
         while let Ok(Some(field)) = fields.next() {
-            // The text stays complete here, because secrets must be removed before the text is cut.
+            // The text stays complete here, because secrets must be removed before the text is shortened.
             let value = || String::from_utf8_lossy(field.value_bytes()).into_owned();
             match field.type_() {
-                // This field is in the server's language and precedes the untranslated field `V`.
+                // The field `S` is in the server's language. The untranslated field `V` follows and replaces it.
                 b'S' if severity.is_empty() => severity = value(),
                 b'V' => severity = value(),
                 b'C' => sqlstate = value(),
@@ -72,6 +74,8 @@ impl PostgresRefusal {
 }
 
 impl ServerRefusal for PostgresRefusal {
+    /// Returns `false` for a fatal error and for 25006.
+    ///
     /// A session that started read-only (25006) stays read-only.
     fn leaves_session_unchanged(&self) -> bool {
         !self.is_fatal && self.sqlstate != "25006"

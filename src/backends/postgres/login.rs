@@ -17,7 +17,7 @@ use crate::net::error::{self as net, NetErrorKind};
 use crate::net::socket::{Socket, explain};
 use crate::net::tls::TlsParts;
 
-/// Requests TLS and starts it. Nothing else is sent before.
+/// Requests and starts TLS, and sends nothing else before.
 pub(super) fn encrypt(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Result<(), net::Error> {
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
@@ -36,7 +36,9 @@ pub(super) fn encrypt(socket: &mut Socket, parts: &TlsParts, deadline: Instant) 
     }
 }
 
-/// Authenticates until the server accepts statements. Returns the key that cancels the session's statements.
+/// Authenticates until the server accepts statements.
+///
+/// Returns the key that cancels the session's statements.
 pub(super) fn log_in(
     wire: &mut Wire,
     config: &PostgresConfig,
@@ -59,7 +61,7 @@ pub(super) fn log_in(
         out.clear();
         match wire.receive(deadline)? {
             Message::NoticeResponse(_) => {}
-            // A server that requests SCRAM must prove that it has the password.
+            // After a request for SCRAM, the server must first prove that it has the password.
             Message::AuthenticationOk if scram.is_none() => {}
             Message::BackendKeyData(body) => {
                 key = Some(Key { process: body.process_id(), secret: body.secret_key() });
@@ -129,7 +131,9 @@ mod tests {
 
     use super::*;
 
-    /// Logs in to a local server under the name `host`. Returns the result and the sent bytes.
+    /// Logs in to a local server under the name `host`.
+    ///
+    /// Returns the result and the sent bytes.
     fn log_in_at(
         host: &str,
         mut answer: impl FnMut(&str) -> Vec<u8> + Send + 'static,

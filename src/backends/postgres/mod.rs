@@ -1,6 +1,6 @@
 //! Stores records in a table of PostgreSQL.
 //!
-//! The client is small and blocking. Its protocol messages come from `postgres-protocol`.
+//! The client is small and blocking. Its protocol messages come from the crate `postgres-protocol`.
 
 mod abandoned;
 mod changes;

@@ -2,12 +2,12 @@
 
 use super::connection::{Rows, Statement};
 
-/// Sets the settings for one transaction, or for all later ones of a session.
+/// A statement that applies the settings to one transaction, or to all later transactions.
 ///
 /// - `statement_timeout` and `lock_timeout` end an abandoned statement on the server.
-/// - `synchronous_commit` ensures that a commit reaches the disk, and that of a synchronous standby.
-/// - `client_min_messages` ensures that the server reports a commit without the standby.
-/// - `plan_cache_mode` is only for speed.
+/// - `synchronous_commit` ensures that a commit reaches the disk of the server, and the disk of a synchronous standby.
+/// - `client_min_messages` ensures that the server reports a commit that has not reached the standby.
+/// - `plan_cache_mode` only makes statements faster.
 pub(super) const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, $2::boolean), \
      set_config('lock_timeout', $1, $2::boolean), \
      set_config('client_min_messages', 'warning', $2::boolean), \
@@ -15,13 +15,14 @@ pub(super) const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, $2
      set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') \
      IN ('off', 'local', 'remote_write') THEN 'on' ELSE current_setting('synchronous_commit') END, $2::boolean)";
 
-/// The last column of each row of a record: the proof that the transaction has these settings.
+/// The SQL of each row's last column, which proves that the transaction has the settings.
 ///
-/// A watch only finds out whether its own connection has a session. Some poolers listen for their clients, prepare
+/// A watch only detects whether its own connection has a session. Some poolers listen for their clients, prepare
 /// statements again, and run the next transaction in another session with other settings. The transaction itself must
 /// therefore return its settings.
 ///
-/// Each of these message levels includes `WARNING`. Without a `lock_timeout`, a statement may wait for a lock forever.
+/// Each accepted value of `client_min_messages` includes `WARNING`. Without a `lock_timeout`, a statement may wait for
+/// a lock forever.
 macro_rules! proof {
     () => {
         "(current_setting('synchronous_commit') IN ('on', 'remote_apply') AND current_setting('client_min_messages') IN \
@@ -32,15 +33,17 @@ macro_rules! proof {
 
 pub(crate) use proof;
 
-/// Returns `true` if the rows of these statements have the proof. Other statements must not rely on session settings.
+/// Returns `true` if the rows of these statements have the proof.
+///
+/// Other statements must not rely on session settings.
 pub(super) fn are_proved_by(statements: &[Statement<'_>]) -> bool {
     statements.last().is_some_and(|statement| statement.sql.contains(proof!()))
 }
 
-/// Returns `true` if the proof, which is the last column of each row, holds.
+/// Returns `true` if the last column of each row proves the settings.
 ///
-/// Without rows no proof is needed: a write without a row has committed nothing, and a read of records always has a
-/// row.
+/// Without rows, no proof is needed. A write without a row has committed nothing, and a read of records always returns
+/// a row.
 pub(super) fn are_proven(rows: &Rows) -> bool {
     rows.iter().all(|row| row.columns().last() == Some(&Some("t")))
 }

@@ -7,7 +7,7 @@ use crate::backends::sql;
 use crate::backends::sql::{Records, SqlRow};
 use crate::store::record::VersionedRecord;
 
-/// Returns a row if the table exists, survives a crash, and sends notifications.
+/// A query that returns a row if the table exists, survives a crash, and sends notifications.
 pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid \
     WHERE c.oid = to_regclass('leasehold') AND c.relpersistence = 'p' AND t.tgenabled IN ('O', 'A') AND \
     t.tgname IN ('leasehold_notify', 'leasehold_notify_truncate') GROUP BY c.oid HAVING count(*) = 2";
@@ -15,12 +15,13 @@ pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger A
 /// Serializes concurrent creations of the table.
 const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold', 0))";
 
-/// Precedes each record with a column that is `true` if the server is read-only. A standby is read-only, and may return
-/// old rows.
+/// A query for records, with a first column that is `true` if the server is read-only.
 ///
-/// A read alone may show commits that have not reached a synchronous standby: after a crash, or if the writer has
-/// disabled the wait. If there is such a standby, the read therefore writes an unused message to the log. The commit of
-/// this message waits until the standby has everything that the read returned.
+/// A read-only server may be a standby, which may return old rows.
+///
+/// A read alone may return commits that have not reached a synchronous standby. The cause is a crash, or a writer that
+/// has disabled the wait. If there may be such a standby, the read therefore writes an unused message to the
+/// write-ahead log. The commit of this message waits until the standby has everything that the read returned.
 macro_rules! select {
     ($condition:literal) => {
         concat!(
@@ -40,7 +41,7 @@ macro_rules! select {
 pub(super) const SELECT_ONE: &str = select!("l.key = $1");
 pub(super) const SELECT_ALL: &str = select!("true");
 
-/// The lock gives the rows of one key increasing generations in the order of their commits.
+/// An insert under a lock, so that later commits of a key have greater generations.
 ///
 /// Without the lock, an insert takes its generation first, and then waits for another row with the same key.
 pub(super) const INSERT: &str = concat!(
@@ -51,7 +52,9 @@ pub(super) const INSERT: &str = concat!(
     proof!()
 );
 
-/// Compares the whole record, because a version may repeat after a fail-over that lost commits.
+/// An update that compares the whole record.
+///
+/// A version alone may repeat after a fail-over that lost commits.
 pub(super) const UPDATE: &str = concat!(
     "UPDATE leasehold SET writes = writes + 1, acquired = CASE WHEN \
     holder_identity IS NOT DISTINCT FROM $1 AND acquire_time IS NOT DISTINCT FROM $3 AND \
@@ -64,14 +67,16 @@ pub(super) const UPDATE: &str = concat!(
     proof!()
 );
 
-/// Fails if the table is another table with this name. Nothing is changed then.
+/// A query that fails if another table has this name.
+///
+/// A transaction that contains the query then changes nothing.
 pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \
     acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
 
-/// Returns a row if the table has a column that breaks the store's promise.
+/// A query that returns a row if the table does not meet the store's requirements.
 pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
 
-/// Explains the result of [`WRONG_COLUMN`].
+/// Returns the error text for the result of [`WRONG_COLUMN`].
 pub(super) fn wrong_column(column: &str, next_generation: &str) -> String {
     if column == "UNLOGGED" {
         return "the table is UNLOGGED or TEMPORARY and lost in a crash; run: ALTER TABLE leasehold SET LOGGED"
@@ -97,7 +102,7 @@ pub(super) fn create() -> impl Iterator<Item = &'static str> {
     std::iter::once(ONE_AT_A_TIME).chain(table).chain([HAS_ITS_COLUMNS]).chain(parts)
 }
 
-/// Returns the selected records. The last column is the proof of the settings.
+/// Parses the selected records, and ignores the last column, the proof of the settings.
 pub(super) fn read(rows: Rows) -> Result<Records, Error> {
     let mut records = Records::new();
     for row in rows {
@@ -113,7 +118,7 @@ pub(super) fn read(rows: Rows) -> Result<Records, Error> {
     Ok(records)
 }
 
-/// Returns the record of this key, if any.
+/// Returns the record of `key`, if any, or an error if there are other records.
 pub(super) fn only(key: &str, mut found: Records) -> Result<Option<VersionedRecord>, Error> {
     match (found.remove(key), found.is_empty()) {
         (found, true) => Ok(found),
@@ -121,7 +126,7 @@ pub(super) fn only(key: &str, mut found: Records) -> Result<Option<VersionedReco
     }
 }
 
-/// Returns the number in the only row, if any.
+/// Returns the number in the first column of the only row, or `None` without a row.
 pub(super) fn number(rows: &[SqlRow]) -> Result<Option<i64>, Error> {
     let Some(row) = rows.first() else { return Ok(None) };
     let number = row.columns().first().copied().flatten().and_then(|text| text.parse().ok());
@@ -129,7 +134,7 @@ pub(super) fn number(rows: &[SqlRow]) -> Result<Option<i64>, Error> {
 }
 
 fn read_only() -> Error {
-    // The server rejects writes with this code.
+    // A read-only server rejects writes with the same code.
     let message = "the server is read-only, perhaps a standby".to_owned();
     Error::Refused(PostgresRefusal { sqlstate: "25006".to_owned(), message, is_fatal: true, is_warning: false })
 }

@@ -11,23 +11,29 @@ use super::error::Error;
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::socket::{Socket, explain};
 
-/// Far longer than a record, or than any other message of the server.
+/// Maximum length of a message in bytes, far longer than any expected message.
 const MAX_MESSAGE: usize = 1024 * 1024;
 
-/// Maximum number of distinct payloads. Beyond it, any record may have changed.
+/// Maximum number of distinct payloads.
+///
+/// If more payloads arrive, any record may have changed.
 const MAX_CHANGED: usize = 1024;
 
-/// Maximum length of a payload in bytes. Keys are shorter, so a longer payload is not about a key.
+/// Maximum length of a payload in bytes.
+///
+/// Keys are shorter, so a longer payload is not about a key.
 const MAX_PAYLOAD: usize = 256;
 
 /// A socket with its buffered input.
 pub(super) struct Wire {
     pub(super) socket: Socket,
     input: BytesMut,
-    /// Whether any data has arrived since this was last reset.
+    /// Whether data has arrived since the last statement was sent.
     pub(super) has_heard: bool,
     pub(super) changed: Changed,
-    /// Whether to keep notifications. Behind a pooler, another client's notifications may arrive.
+    /// Whether to keep notifications.
+    ///
+    /// Behind a pooler, notifications of another client may arrive, so only a listening connection keeps them.
     pub(super) listens: bool,
 }
 
@@ -35,11 +41,11 @@ pub(super) struct Wire {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
     pub(crate) payloads: BTreeSet<Box<str>>,
-    /// Whether there were more payloads than the limit.
+    /// Whether more payloads than the limit have arrived.
     pub(crate) and_others: bool,
 }
 
-/// The identifier of a session for cancel requests, which only its owner has.
+/// The key that a client needs to cancel the statements of its session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) process: i32,

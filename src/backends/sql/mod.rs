@@ -13,23 +13,26 @@ use crate::store::record::{LeaderElectionRecord, MicroTime, StoreData, Versioned
 #[cfg(feature = "_sql_server")]
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The number of bits of a version that count the writes to one row. The other bits number the rows that were ever inserted.
+/// Number of bits of a version that count the writes to one row.
+///
+/// The other bits number the rows that were ever inserted.
 const WRITES_BITS: u32 = 31;
 
-/// Memory limit for the rows of a response.
+/// Memory limit for the rows of a response, in bytes.
 #[cfg(feature = "_sql_server")]
 pub(crate) const MAX_ROWS: usize = 16 * 1024 * 1024;
 
-/// The columns of a row in one text, because an allocation for each column takes four times the memory.
+/// The columns of a row in one string.
 ///
-/// Each column is its length in bytes, a colon and its text. NULL is `-:`.
+/// A separate allocation for each column would take four times the memory. Each column is stored as its length in
+/// bytes, a colon and its text. NULL is stored as `-:`.
 #[cfg(feature = "_sql_server")]
 #[derive(Debug)]
 pub(crate) struct SqlRow(Box<str>);
 
 #[cfg(feature = "_sql_server")]
 impl SqlRow {
-    /// Returns the columns. `None` is NULL.
+    /// Returns the columns, with `None` for NULL.
     pub(crate) fn columns(&self) -> Vec<Option<&str>> {
         let (mut columns, mut rest) = (Vec::new(), &*self.0);
         while let Some((length, after)) = rest.split_once(':') {
@@ -41,7 +44,7 @@ impl SqlRow {
         columns
     }
 
-    /// Returns the memory of the row, with its allocation.
+    /// Returns the memory of the row in bytes, including its allocation.
     pub(crate) fn memory(&self) -> usize {
         self.0.len() + 48
     }
@@ -58,8 +61,9 @@ impl<'a> FromIterator<Option<&'a str>> for SqlRow {
 /// The records of a table, by their keys.
 pub(crate) type Records = BTreeMap<Box<str>, VersionedRecord>;
 
-/// Reads the columns: the generation, the key, the writes and the record. `Some(None)` is a row without a record.
-/// Returns `None` for columns that this library does not write.
+/// Reads the generation, the key, the writes and the record from the columns of a row.
+///
+/// Returns `Some(None)` for a row without a record, and `None` for columns that this library does not write.
 #[cfg(feature = "_sql_server")]
 pub(crate) fn read(columns: &[Option<&str>]) -> Option<Option<(Box<str>, VersionedRecord)>> {
     let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = *columns else {
@@ -78,7 +82,9 @@ pub(crate) fn read(columns: &[Option<&str>]) -> Option<Option<(Box<str>, Version
     observed(key?, generation.parse().ok()?, writes?.parse().ok()?, record).map(Some)
 }
 
-/// Returns the record of a row with its key, or `None` for numbers that this library does not write.
+/// Returns the key and the record of a row.
+///
+/// Returns `None` for numbers that this library does not write.
 pub(crate) fn observed(
     key: &str,
     generation: i64,
@@ -88,7 +94,9 @@ pub(crate) fn observed(
     Some((key.into(), VersionedRecord::new(record, version(generation, writes)?, StoreData::none())))
 }
 
-/// Returns the columns of a record as texts: the holder, the duration, the two times and the transitions.
+/// Returns the columns of a record as texts.
+///
+/// The columns are the holder, the duration, the two times and the transitions.
 pub(crate) fn columns(record: &LeaderElectionRecord) -> [Option<String>; 5] {
     let number = |number: Option<i32>| number.map(|number| number.to_string());
     let time = |time: &Option<MicroTime>| time.as_ref().map(MicroTime::to_string);
@@ -108,7 +116,9 @@ pub(crate) fn insert_parameters(key: &str, record: &LeaderElectionRecord) -> Vec
     row.into_iter().chain(columns(record)).collect()
 }
 
-/// Returns the parameters of an `UPDATE`: the new [`columns`], the key, the generation, the writes, the uid and the old columns.
+/// Returns the parameters of an `UPDATE`.
+///
+/// The parameters are the new [`columns`], the key, the generation, the writes, the uid and the old columns.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn update_parameters(key: &str, base: &VersionedRecord, new: &LeaderElectionRecord) -> Vec<Option<String>> {
     let (generation, writes) = parts(base.version);
@@ -116,14 +126,18 @@ pub(crate) fn update_parameters(key: &str, base: &VersionedRecord, new: &LeaderE
     columns(new).into_iter().chain(row).chain(columns(&base.record)).collect()
 }
 
-/// Returns the version of a row. Generations never repeat, so versions increase over deletion and re-creation.
+/// Returns the version of a row, or `None` for numbers that this library does not write.
+///
+/// Generations never repeat, so a row that is deleted and created again has greater versions.
 pub(crate) fn version(generation: i64, writes: i64) -> Option<u64> {
     let writes = u64::try_from(writes).ok().filter(|writes| writes >> WRITES_BITS == 0)?;
     let generation = u64::try_from(generation).ok().filter(|it| *it > 0 && it >> (63 - WRITES_BITS) == 0)?;
     Some((generation << WRITES_BITS) | writes)
 }
 
-/// Returns the generation and the writes of a version. Both are in range for every `u64`.
+/// Returns the generation and the writes of a version.
+///
+/// Both numbers are in range for every `u64`.
 pub(crate) fn parts(version: u64) -> (i64, i64) {
     let writes = version & ((1 << WRITES_BITS) - 1);
     ((version >> WRITES_BITS).cast_signed(), writes.cast_signed())
@@ -131,12 +145,12 @@ pub(crate) fn parts(version: u64) -> (i64, i64) {
 
 /// Returns the version of the deletion of a row that had `version`.
 ///
-/// No table stores this version. It is above all versions of the row, and below those of every later row.
+/// No table stores this version. The version is above all versions of the row, and below all versions of later rows.
 pub(crate) fn deletion_version(version: u64) -> u64 {
     version | ((1 << WRITES_BITS) - 1)
 }
 
-/// Explains which column of a table breaks the promise of the library, and which statement repairs it.
+/// Returns an explanation of a wrong column, with the statement that repairs the column.
 ///
 /// `repair` receives the column's declaration in `create`, the statement that creates the table.
 pub(crate) fn wrong_column(create: &str, column: &str, repair: impl FnOnce(&str) -> String) -> String {
@@ -145,7 +159,9 @@ pub(crate) fn wrong_column(create: &str, column: &str, repair: impl FnOnce(&str)
     format!("column {column} of the table must be declared as `{declared}` or an equivalent; run: {}", repair(declared))
 }
 
-/// Returns a `SELECT` that has a row while the term of `fencing_token` has no successor. `literal` quotes a text.
+/// Returns a `SELECT` that has a row while the term of `fencing_token` has no successor.
+///
+/// `literal` quotes a text for SQL.
 pub(crate) fn fence(
     column: &str,
     key: &str,
@@ -153,8 +169,8 @@ pub(crate) fn fence(
     literal: impl Fn(&str) -> String,
     lock: &str,
 ) -> String {
-    // The token is the version at which the candidate observed its term, which may be a renewal. Later terms have
-    // greater versions.
+    // The token is the version at which the candidate first observed its term, and this version may be of a renewal.
+    // The statement therefore accepts all tokens from `acquired` on. Later terms have greater versions.
     format!(
         "SELECT 1 FROM leasehold WHERE {column} = {} AND holder_identity <> {} AND (generation << 31) + acquired <= {}{lock}",
         literal(key),
@@ -163,7 +179,7 @@ pub(crate) fn fence(
     )
 }
 
-/// Returns the error of an operation. Removes the password from the server's text.
+/// Converts a failed operation to an error of the store, without the password.
 #[cfg(feature = "_sql_server")]
 pub(crate) fn failed(
     operation: &str,

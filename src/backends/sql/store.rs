@@ -1,4 +1,4 @@
-//! The store that all SQL databases share, and the statements that each of them provides.
+//! The store that all SQL databases share, and the operations that each database provides.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,10 +40,14 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     /// Returns the record of `key`.
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError>;
 
-    /// Inserts a row with the uid of `record`. Returns its generation, or `None` if there is a row of that key.
+    /// Inserts a row with the uid of `record`.
+    ///
+    /// Returns the generation of the row, or `None` if a row with this key exists.
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError>;
 
-    /// Replaces the record of a row. Returns `false` if the row is no longer the one of `base`.
+    /// Replaces the record of a row.
+    ///
+    /// Returns `false` if the row no longer has the version and the record of `base`.
     fn update(
         &self,
         key: &str,
@@ -55,7 +59,9 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     /// Watches as [`Store::watch`] does.
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError>;
 
-    /// Returns the name of the records in `scope`, for errors. The empty key has no record.
+    /// Returns the name of the records in `scope`, for errors.
+    ///
+    /// The empty key has no record, and returns the name of the table.
     fn describe(&self, scope: WatchScope<'_>) -> String {
         match scope {
             WatchScope::Key("") => self.name(),
@@ -68,7 +74,9 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
 /// The records in a table.
 pub(crate) struct SqlStore<T> {
     pub(crate) table: T,
-    /// Whether the next request must create the table, because the server may start later than this process.
+    /// Whether the next request must create the table.
+    ///
+    /// The table is not created at the start of the process, because the server may start later.
     creates_table: AtomicBool,
 }
 
@@ -77,12 +85,16 @@ impl<T: SqlTable> SqlStore<T> {
         Self { table, creates_table: AtomicBool::new(creates_table) }
     }
 
-    /// Creates the table if it is missing. Blocks at most [`SET_UP_TIMEOUT`].
+    /// Creates the table if it is missing.
+    ///
+    /// Blocks at most [`SET_UP_TIMEOUT`].
     pub(crate) fn set_up(&self) -> Result<(), StoreError> {
         self.table.create_table(&CallContext::new(SET_UP_TIMEOUT, CancelToken::new()))
     }
 
-    /// Creates the table if that is necessary. Calls do not wait for each other, because a server may hang.
+    /// Creates the table if that is necessary.
+    ///
+    /// Concurrent calls do not wait for each other, because a server may hang.
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
         if self.creates_table.load(Ordering::Acquire) { self.table.create_table(call) } else { Ok(()) }
     }
@@ -97,14 +109,15 @@ impl<T: SqlTable> fmt::Debug for SqlStore<T> {
 impl<T: SqlTable> Store for SqlStore<T> {
     fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let created = match self.create_table(call) {
-            // The password may be a file that another program has not written yet.
+            // A later call may be authorized, because another program may not have written the password's file yet.
             Err(error) if error.is_transient() || error.kind() == StoreErrorKind::Unauthorized => return Err(error),
             created => created,
         };
         let answer = self.table.select(key, call);
         match &answer {
             Ok(_) => self.creates_table.store(false, Ordering::Release),
-            // A user without the right to create tables may use a table that exists.
+            // A user without the right to create tables may use an existing table. The error counts only if the table
+            // is missing.
             Err(error) if error.kind() == StoreErrorKind::NotFound => created?,
             Err(_) => {}
         }
@@ -117,7 +130,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         record: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        // A unique uid, which differs from the uids in other tables, and in this table before a restore.
+        // The random uid differs from the uids in other tables, and from the uids in this table before a restore.
         let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
         let record = LeaderElectionRecord { uid, ..record.clone() };
         let what = self.describe(key);
@@ -154,7 +167,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        // A read reports this error sooner.
+        // The watch ignores the error, because a read reports the same error sooner.
         let _ = self.create_table(&CallContext::new(SET_UP_TIMEOUT, cancel.clone()));
         self.table.watch(WatchRequest { scope, from, cancel }, on_event)
     }

@@ -15,7 +15,9 @@ pub(crate) enum TlsMode {
 }
 
 impl TlsMode {
-    /// Returns the mode for a URL that sets none. Traffic within this machine is plain text.
+    /// Returns the mode for a URL without a mode.
+    ///
+    /// Connections within this machine are not encrypted.
     pub(crate) fn default_for(address: &Address) -> Self {
         if address.is_local() { Self::Disable } else { Self::VerifyFull }
     }

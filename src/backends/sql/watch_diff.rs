@@ -1,4 +1,4 @@
-//! The changes that a watch of a table delivers: the difference between two readings.
+//! The changes that a watch of a table delivers, as the difference between two reads.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::util::sync::{Arc, channel};
 
 /// The last records that a watch has delivered.
 ///
-/// The records are also the watch's cursor: a database assigns versions before commits, so versions do not give the
-/// order of changes.
+/// The records are also the cursor of the watch. A version cannot be the cursor, because a database does not commit
+/// changes in the order of their versions.
 pub(crate) struct WatchDiff {
     records: Arc<Records>,
     is_open: bool,
@@ -25,7 +25,9 @@ impl WatchDiff {
         Self { records, is_open: false }
     }
 
-    /// Delivers the changes up to `current`. The first call reports the watch as open.
+    /// Delivers the changes up to `current`.
+    ///
+    /// The first call reports the watch as open.
     pub(crate) fn deliver(
         &mut self,
         current: &Records,
@@ -50,10 +52,10 @@ impl WatchDiff {
     }
 }
 
-/// Watches by reading: delivers what `read` returns if something may have changed, then calls `wait`.
+/// Watches a table by calling `read` and `wait` in turn.
 ///
-/// If the table is missing, delivers all records as deleted, with those of `remains`, because a leader must learn of
-/// this soon.
+/// `read` returns `None` if nothing has changed. If the table is missing, the watch delivers the last records and those
+/// of `remains` as deleted. A leader must detect a missing table soon.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) fn watch_by_reading(
     WatchRequest { from, cancel, .. }: WatchRequest<'_>,
@@ -81,7 +83,9 @@ pub(crate) fn watch_by_reading(
     }
 }
 
-/// Returns the changes between two readings. Compares the records too: after a restore a version may repeat.
+/// Returns the changes between two reads.
+///
+/// The function compares the records too, because a version may repeat after a restore.
 fn changes(before: &Records, current: &Records) -> Vec<WatchEvent> {
     let is_known = |key: &str, observed: &VersionedRecord| {
         before.get(key).is_some_and(|it| it.version == observed.version && it.record == observed.record)
@@ -102,7 +106,7 @@ fn check(cancel: &CancelToken) -> Result<(), StoreError> {
     }
 }
 
-/// Waits for `pause`, or until the call is cancelled or over.
+/// Waits for `pause`, or until the call is cancelled or its time has passed.
 pub(crate) fn wait(call: &CallContext, pause: Duration) {
     let (end, ended) = channel::bounded::<()>(0);
     let _hook = call.cancel().on_cancel(move || drop(end));

@@ -6,21 +6,25 @@ use std::path::{Path, PathBuf};
 
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The database and the two files beside it, with their paths and their identities when they were opened.
+/// The database file and the two files beside it, with their paths and identities.
 pub(super) struct DatabaseFile {
-    /// The given path in absolute form. Other processes open this path, even after a link in the path has changed.
+    /// The given path in absolute form, in which links are not resolved.
+    ///
+    /// Other processes open this path, even after a link in the path has changed.
     path: PathBuf,
-    /// The path at which SQLite puts the file, with all links resolved.
+    /// The path at which SQLite creates the `-wal` file, with all links resolved.
     wal: PathBuf,
     shm: PathBuf,
     opened: Vec<(PathBuf, FileIdentity)>,
 }
 
-/// The device and the inode.
+/// The device number and the inode number of a file.
 type FileIdentity = (u64, u64);
 
 impl DatabaseFile {
-    /// Creates the file if it is missing. SQLite opens the file afterwards.
+    /// Creates the file if it is missing, and checks its path and its file system.
+    ///
+    /// SQLite opens the file afterwards.
     pub(super) fn prepare(path: &Path) -> Result<Self, StoreError> {
         let failed = |error: io::Error| {
             let kind = match error.kind() {
@@ -41,7 +45,7 @@ impl DatabaseFile {
             return Err(StoreError::new(StoreErrorKind::Rejected, format!("{} {what}", path.display())));
         }
         let path = std::path::absolute(path).map_err(failed)?;
-        // An existing file is not opened here, because closing it would drop the locks of every connection of this
+        // An existing file is not opened here. Closing the file would drop the locks of all SQLite connections of this
         // process.
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(_) => {}
@@ -63,13 +67,15 @@ impl DatabaseFile {
         &self.wal
     }
 
-    /// Makes inotify fail.
+    /// Sets a missing path, so that inotify fails.
     #[cfg(test)]
     pub(super) fn lose_wal(&mut self) {
         self.wal = PathBuf::from("/no/such/file");
     }
 
-    /// Remembers the files beside the database, which stay the same while a connection that has read is open.
+    /// Remembers the `-wal` and `-shm` files beside the database.
+    ///
+    /// The files stay the same while a connection that has read is open.
     pub(super) fn remember_companions(&mut self) -> Result<(), StoreError> {
         for path in [self.wal.clone(), self.shm.clone()] {
             let identity = identity(&path).map_err(|error| unreadable(&path, error))?;
@@ -117,17 +123,19 @@ fn identity(path: &Path) -> io::Result<FileIdentity> {
     fs::metadata(path).map(|it| (it.dev(), it.ino()))
 }
 
-/// An open file can be neither deleted nor replaced.
+/// Returns a constant, because an open file can be neither deleted nor replaced.
 #[cfg(not(unix))]
 fn identity(path: &Path) -> io::Result<FileIdentity> {
     fs::metadata(path).map(|_| (0, 0))
 }
 
-/// Uses `f_type` of statfs(2). On network file systems, locks and shared memory do not reach other hosts reliably.
+/// Returns an error if the file is on a network file system, by `f_type` of statfs(2).
+///
+/// On network file systems, locks and shared memory do not reach other hosts reliably.
 #[cfg(target_os = "linux")]
 fn refuse_network(path: &Path) -> Result<(), StoreError> {
     let found = rustix::fs::statfs(path).map_err(|error| unreadable(path, error.into()))?;
-    // Signed on some platforms, and never wider than 32 bits.
+    // `f_type` is signed on some platforms, and never wider than 32 bits.
     let kind = found.f_type as u32;
     if kind == FUSE {
         crate::util::panics::log_line!(
@@ -175,7 +183,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn network_file_systems_are_known_by_their_numbers() {
         assert_eq!([0x6969, 0xff53_4d42, 0xfe53_4d42].map(network_name), [Some("NFS"), Some("CIFS"), Some("SMB2")]);
-        // ext4, xfs, btrfs, tmpfs, overlayfs.
+        // The numbers of ext4, xfs, btrfs, tmpfs, overlayfs and FUSE.
         assert_eq!([0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, FUSE].map(network_name), [None; 6]);
     }
 

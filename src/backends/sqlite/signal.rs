@@ -17,7 +17,7 @@ use rustix::fs::inotify;
 #[cfg(target_os = "linux")]
 use rustix::fs::inotify::{CreateFlags, WatchFlags};
 
-/// Interval of reads for commits of writers that do not touch the `-wal` file.
+/// Interval of reads, because writers other than this library do not touch the `-wal` file.
 #[cfg(target_os = "linux")]
 const FOREIGN_WRITERS: Duration = Duration::from_millis(250);
 
@@ -26,7 +26,9 @@ const POLLING: Duration = Duration::from_millis(20);
 
 /// The events that a watch waits for.
 pub(super) enum CommitSignal {
-    /// Every writer of this library touches the `-wal` file after a commit.
+    /// inotify events of the `-wal` file.
+    ///
+    /// Every writer of this library touches the file after a commit.
     #[cfg(target_os = "linux")]
     Inotify {
         changes: OwnedFd,
@@ -38,7 +40,7 @@ pub(super) enum CommitSignal {
     },
 }
 
-/// Ends the current wait of a [`CommitSignal`], or the next one.
+/// A handle that ends the current or the next wait of a [`CommitSignal`].
 #[derive(Clone)]
 pub(super) enum Waker {
     #[cfg(target_os = "linux")]
@@ -47,7 +49,7 @@ pub(super) enum Waker {
 }
 
 impl CommitSignal {
-    /// Creates a signal. Polls without inotify, or if all inotify instances are in use.
+    /// Creates a signal, which polls if inotify is missing or all inotify instances are in use.
     pub(super) fn new(database: &Path, wal: &Path) -> Self {
         #[cfg(target_os = "linux")]
         match Self::inotify(database, wal) {
@@ -70,7 +72,7 @@ impl CommitSignal {
     fn inotify(database: &Path, wal: &Path) -> rustix::io::Result<Self> {
         let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         inotify::add_watch(&changes, wal, WatchFlags::ATTRIB)?;
-        // Deleting or replacing the file changes its number of links.
+        // Deleting or replacing the file changes its number of links, which inotify reports as an attribute.
         inotify::add_watch(&changes, database, WatchFlags::ATTRIB | WatchFlags::MOVE_SELF)?;
         let own = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         Ok(Self::Inotify { changes, own })
@@ -99,7 +101,7 @@ fn wait_for_either(changes: &OwnedFd, own: &OwnedFd) {
     let timeout = Timespec { tv_sec: 0, tv_nsec: FOREIGN_WRITERS.subsec_nanos().into() };
     let mut both = [PollFd::new(changes, PollFlags::IN), PollFd::new(own, PollFlags::IN)];
     if poll(&mut both, Some(&timeout)).is_err() {
-        // Interrupted, or out of memory. The pause prevents a tight loop.
+        // The poll was interrupted or ran out of memory. The pause prevents a tight loop.
         std::thread::sleep(Duration::from_millis(1));
     }
     // The events contain no useful data. Events that do not fit in the buffer end the next wait.
@@ -128,9 +130,10 @@ impl Waker {
     }
 }
 
-/// Wakes watches through inotify, and returns `true` on success.
+/// Wakes the watches of all processes through inotify, and returns `true` on success.
 ///
-/// Runs after the commit, because inotify's events of the write itself arrive before the write is readable.
+/// The caller runs this function after the commit. inotify's events of the write itself arrive before other connections
+/// can read the write.
 pub(super) fn wake_others(wal: &Path) -> bool {
     #[cfg(target_os = "linux")]
     {

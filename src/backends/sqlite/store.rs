@@ -10,7 +10,7 @@ use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScop
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// A store in a table of one SQLite file; each row has the record of one key.
+/// A store in a table of one SQLite file, with one row for each key.
 ///
 /// Use this store for several processes on one host, without a server. Every process opens the same path. SQLite's
 /// locks exclude concurrent writes. A write returns after its data is on the disk (write-ahead log,
@@ -20,8 +20,8 @@ use crate::util::config_error::ConfigError;
 /// Watches detect writers other than this library within 250 ms on Linux, and 20 ms elsewhere.
 ///
 /// All methods may be called from any thread at any time. The calls of one store take turns, each for the time of one
-/// statement. A call that waits for another process or thread ends at its timeout or when it is cancelled. A call
-/// cannot end early while the disk hangs in a write or a sync, and neither can a release.
+/// statement. A call that waits for another process or thread ends at its timeout or when it is cancelled. While the
+/// disk hangs in a write or a sync, neither a call nor a release can end early.
 ///
 /// # The table
 ///
@@ -40,12 +40,12 @@ use crate::util::config_error::ConfigError;
 /// - The file must not be on a network file system, where SQLite's locks do not work. On Linux, [`open`](Self::open)
 ///   rejects such a file.
 /// - The file must not be deleted, renamed or replaced while it is open. Later calls fail and name the cause, and
-///   leaders lose their terms. A process that then opens the path elects on an empty table. Back up with SQLite's
+///   leaders lose their terms. A process that opens the path afterwards elects on an empty table. Back up with SQLite's
 ///   own backup, or with `VACUUM INTO`.
 /// - A process that has the file open must not open and close it without SQLite, such as to copy it. Closing the file
 ///   drops all POSIX locks of the process. A second copy of SQLite in one process has the same effect.
-/// - A child process after `fork` must not use the store, because SQLite does not allow it. Open the file again in the
-///   child.
+/// - A child process after `fork` must not use the store, because SQLite does not allow this use. Open the file again
+///   in the child.
 /// - One file must not have two paths, by hard links or by mounting the file itself, because each path has its own log.
 ///
 /// # Examples
@@ -106,12 +106,13 @@ impl SqliteStore {
 
     /// Returns a `SELECT` that yields a row only while no later term exists.
     ///
-    /// Use the statement in a transaction of the leader's own writes to the same file, on any connection. If there is
-    /// no row, roll back: the leader of `fencing_token` has been replaced or has released the lease.
+    /// Use the statement in a transaction of the leader's own writes to the same file, on any connection. If the
+    /// statement yields no row, roll back, because the leader of `fencing_token` has been replaced or has released the
+    /// lease.
     ///
     /// - The transaction must start with `BEGIN IMMEDIATE`, which keeps other processes from writing until the commit.
     /// - Keep the transaction short, because it delays the renewals of all keys.
-    /// - The token must come from a term in this same file. With `start_on_both` it is the token of the second store.
+    /// - The token must come from a term in this same file. With `start_on_both`, use the token of the second store.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
     ///
     /// # Examples

@@ -1,6 +1,6 @@
 //! Follows the records of a store.
 //!
-//! A thread watches each lease, or all leases, for the life of the process.
+//! One thread for each named lease, or one thread for all leases, watches until the process ends.
 
 pub mod leases;
 mod place;
@@ -22,20 +22,22 @@ use watching::{CurrentWatch, FollowMessage, FollowThread};
 
 pub use place::FollowArgs;
 
-/// The limit of queued updates. A full queue stops the reading of the store.
+/// The largest number of queued updates.
+///
+/// While the queue is full, the threads do not read from the store.
 const BEHIND: usize = 64;
 
 /// The state of the followed leases, and the queue of updates.
 pub struct Follower {
     updates: Receiver<FollowMessage>,
     pub leases: Leases,
-    /// The queues by lease; `None` for all leases.
+    /// The current watch of each lease. The key `None` stands for all leases.
     watches: BTreeMap<Option<Box<str>>, CurrentWatch>,
     /// The location of the records, for messages.
     pub location: String,
 }
 
-/// An update to report.
+/// The result of waiting for an update.
 pub enum Heard {
     Events(Vec<LeaseEvent>),
     /// A log line and its level.
@@ -72,14 +74,14 @@ impl Follower {
     ///
     /// # Errors
     ///
-    /// Returns permanent errors.
+    /// Returns an error that a retry cannot repair.
     pub fn next(&mut self, patience: Duration) -> Result<Heard, String> {
         let expiry = self.leases.next_expiry().map_or(Duration::MAX, |expiry| expiry.since(clock::now()));
         let events = match self.updates.recv_timeout(patience.min(expiry)) {
             Ok(FollowMessage::Update(update, at)) => self.leases.apply(update, at),
             Ok(FollowMessage::Trouble(level, trouble)) => return Ok(Heard::Trouble(level, trouble)),
             Ok(FollowMessage::Failed(why)) => return Err(OneLine(&why).to_string()),
-            // The clock is read after the queue, so an update in the queue is never late.
+            // `expire` reads the clock after the queue was empty, so an update that arrived in time is applied first.
             Err(RecvTimeoutError::Timeout) => self.expire(),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err("all watches have ended unexpectedly; report this as a bug in leasehold".to_owned());

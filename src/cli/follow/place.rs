@@ -24,7 +24,7 @@ pub struct FollowArgs {
 }
 
 impl FollowArgs {
-    /// Opens the store, and returns the filter for its leases if none is named.
+    /// Opens the store, and returns the selection of leases for a command that names no lease.
     pub fn open(&self) -> Result<(Arc<dyn Store>, Which), Box<dyn std::error::Error>> {
         let client = match self.place.open(self.lock_type, false)? {
             RecordPlace::Store(store) => return Ok((Arc::from(store), Which::All)),
@@ -39,7 +39,9 @@ impl FollowArgs {
     }
 }
 
-/// A record on two objects can be followed on either.
+/// Parses a lock type of one object.
+///
+/// If an election uses two objects, the command can follow either object.
 fn one_kind(text: &str) -> Result<ResourceLock, String> {
     match text.parse() {
         Ok(kind @ (ResourceLock::Leases | ResourceLock::ConfigMaps | ResourceLock::Endpoints)) => Ok(kind),

@@ -48,7 +48,7 @@ pub fn json(event: &LeaseEvent) -> String {
     escaped(&text) + "\n"
 }
 
-/// Escapes the invisible characters of a JSON text. A JSON parser reads the same value.
+/// Escapes the invisible characters of a JSON text. The value of the JSON stays the same.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for one in text.chars() {

@@ -52,12 +52,14 @@ pub struct ObserveArgs {
     json: bool,
 }
 
-/// The interval at which the table is drawn without a change, and at which a closed stdout is noticed.
+/// The interval at which an unchanged table is redrawn, and a closed stdout is detected.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Shows leases until stdout is closed, and returns the exit code.
+///
 /// # Errors
 ///
-/// Returns permanent errors.
+/// Returns an error that a retry cannot repair.
 pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
     let mut follower = Follower::start(store, &arguments.leases, which)?;

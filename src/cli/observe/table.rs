@@ -1,4 +1,4 @@
-//! A table of leases in a terminal, drawn over the previous one.
+//! A table of leases in a terminal, drawn over the previous table.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -13,21 +13,21 @@ use leasehold::util::one_line::OneLine;
 /// The shortest time between two drawings while updates arrive.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// The widest column of names.
+/// The largest width of the name column, in characters.
 const LONGEST_NAME: usize = 48;
 
 const HEAD: [&str; 6] = ["LEASE", "LEFT", "TRANSITIONS", "RENEWALS", "SINCE", "HOLDER"];
 
 pub struct LeaseTable {
-    /// The number of lines on the terminal.
+    /// The number of lines that the table has on the terminal.
     lines: usize,
     drawn: Option<Instant>,
-    /// An update has arrived since the last drawing.
+    /// `true` if an update has arrived since the last drawing.
     pub is_old: bool,
 }
 
 impl LeaseTable {
-    /// Returns `None` if stdout is not a terminal that can redraw lines.
+    /// Creates a table, or returns `None` if stdout is not a terminal that can redraw lines.
     pub fn in_terminal() -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
         (io::stdout().is_terminal() && !is_dumb && size().is_some()).then_some(Self {
@@ -37,7 +37,7 @@ impl LeaseTable {
         })
     }
 
-    /// Draws the table if no update is queued, and from time to time otherwise.
+    /// Draws the table if `is_quiet` is `true`, or if the last drawing is older than [`BUSY`].
     pub fn update(&mut self, is_quiet: bool, follower: &Follower, now: Now) -> io::Result<()> {
         self.is_old = true;
         match is_quiet || self.drawn.is_none_or(|drawn| drawn.elapsed() > BUSY) {
@@ -46,7 +46,7 @@ impl LeaseTable {
         }
     }
 
-    /// Erases the table before a message on stderr.
+    /// Erases the table, so that a message can be written to stderr.
     pub fn clear(&mut self) -> io::Result<()> {
         let mut text = String::new();
         self.go_back(&mut text);
@@ -60,7 +60,7 @@ impl LeaseTable {
         if lines.len() == 1 {
             lines = vec![format!("no leases yet in {}", OneLine(&follower.location))];
         }
-        // The cursor needs the last line.
+        // The cursor stays below the table, so the table must leave one line free.
         let room = height.saturating_sub(1).max(1);
         if lines.len() > room {
             let left_out = lines.len() - room + 1;
@@ -69,7 +69,7 @@ impl LeaseTable {
         }
         let mut text = String::new();
         self.go_back(&mut text);
-        // A wider line than expected must not wrap.
+        // Line wrapping is disabled, because wide characters may make a line wider than the terminal.
         text.push_str("\x1b[?7l");
         for line in &lines {
             text.extend(line.chars().take(width));
@@ -92,7 +92,7 @@ impl LeaseTable {
 #[cfg(unix)]
 fn size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    // Some consoles report no size.
+    // Some consoles report a size of zero.
     let or = |size: u16, otherwise| if size == 0 { otherwise } else { usize::from(size) };
     Some((or(size.ws_row, 24), or(size.ws_col, 80)))
 }
@@ -102,7 +102,9 @@ fn size() -> Option<(usize, usize)> {
     None
 }
 
-/// Returns the header and a line per lease, in columns. The holder is last because it is the longest and may be cut.
+/// Returns the header and a line per lease, in columns.
+///
+/// The holder is the last column, because it is the longest text and may be cut.
 fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a LeaseView)>, now: Moment) -> Vec<String> {
     let cells = std::iter::once(HEAD.map(str::to_owned)).chain(leases.map(|(key, lease)| cells(key, lease, now)));
     let cells: Vec<_> = cells.collect();
@@ -123,7 +125,7 @@ fn cells(key: &str, lease: &LeaseView, now: Moment) -> [String; HEAD.len()] {
     let record = lease.record.as_ref().filter(|_| lease.holder().is_some());
     let left = match lease.remaining(now) {
         _ if lease.has_expired => "expired".to_owned(),
-        // The time left has passed.
+        // The time left is rounded up, so that `0s` appears only after the whole time has passed.
         Some(left) => format!("{}s", left.as_secs() + u64::from(left.subsec_nanos() > 0)),
         None => absent(),
     };
@@ -144,7 +146,7 @@ fn cells(key: &str, lease: &LeaseView, now: Moment) -> [String; HEAD.len()] {
     ]
 }
 
-/// Shortens a time of the usual form to seconds.
+/// Removes the fraction of a second from a time such as `2026-01-01T00:00:00.000000Z`.
 fn without_fraction(time: &str) -> String {
     match time.split_once('.') {
         Some((seconds, fraction)) if fraction.ends_with('Z') => format!("{seconds}Z"),

@@ -33,7 +33,7 @@ impl CommandEnd {
     }
 }
 
-/// Returns the shells' exit code of a process that a signal ended.
+/// Returns the exit code that shells report for a process that a signal ended.
 pub fn by_signal(signal: i32) -> u8 {
     u8::try_from(signal).ok().and_then(|signal| signal.checked_add(128)).unwrap_or(FAILED)
 }

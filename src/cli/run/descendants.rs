@@ -1,21 +1,23 @@
 //! The descendants of a process: all processes that a command has started.
 //!
-//! They are found in the kernel's lists, in any process group or session.
+//! The kernel's lists of children contain the descendants in all process groups and sessions.
 //!
-//! A process ID is signaled as soon as it is read. Before the kernel can reuse an ID, its process must end and all
-//! other IDs must have been used.
+//! A process is signaled as soon as its ID is read, so that the ID still belongs to the process. The kernel reuses an
+//! ID only after its process has ended and all other IDs have been used.
 
 use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait, waitpid};
 
-/// The depth limit of a search. Deeper processes are found after those above them have ended.
+/// The depth limit of a search.
+///
+/// A later search finds deeper processes after their ancestors have ended.
 const DEEPEST: usize = 64;
 
-/// Checks that the kernel lists children, and that `/proc` is of the own PID namespace.
+/// Checks that the kernel lists children, and that `/proc` shows the own PID namespace.
 ///
-/// In another namespace, the IDs would be those of foreign processes.
+/// In another namespace, the IDs would belong to foreign processes.
 pub fn check() -> io::Result<()> {
     let ours = std::fs::read_link("/proc/self")?;
     if ours.to_str().and_then(parse) != Some(getpid()) {
@@ -24,7 +26,9 @@ pub fn check() -> io::Result<()> {
     own().map(drop)
 }
 
-/// Returns the children that a thread of a process has started. The main thread's children include adopted orphans.
+/// Returns the children that the thread `task` of a process has started.
+///
+/// The children of the main thread include the orphans that the process has adopted.
 fn children_of(pid: Pid, task: Pid) -> io::Result<Vec<Pid>> {
     let list = format!("/proc/{}/task/{}/children", pid.as_raw_nonzero(), task.as_raw_nonzero());
     Ok(std::fs::read_to_string(list)?.split_whitespace().filter_map(parse).collect())
@@ -34,11 +38,11 @@ fn parse(number: &str) -> Option<Pid> {
     number.parse().ok().and_then(Pid::from_raw)
 }
 
-/// Returns the children of this process's main thread: started ones and adopted ones.
+/// Returns the children of this process's main thread, including adopted orphans.
 ///
 /// # Errors
 ///
-/// Returns an error if the children are unknown, never because there is none.
+/// Returns an error if the list of children cannot be read. An empty list is not an error.
 pub fn own() -> io::Result<Vec<Pid>> {
     children_of(getpid(), getpid())
 }
@@ -47,14 +51,14 @@ fn children(pid: Pid) -> Vec<Pid> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
     let tasks = tasks.into_iter().flatten().flatten();
     let tasks = tasks.filter_map(|task| parse(task.file_name().to_str()?));
-    // A process that has ended has no children.
+    // If the list cannot be read, the process has ended and has no children.
     tasks.flat_map(|task| children_of(pid, task).unwrap_or_default()).collect()
 }
 
 /// Calls `visit` with each of `roots` and all their descendants, parents first.
 fn walk(roots: &[Pid], depth: usize, visit: &mut impl FnMut(Pid)) {
     for &pid in roots {
-        // A killed process has no children: they were adopted.
+        // The children are listed first, because another process adopts them as soon as `visit` kills their parent.
         let below = if depth < DEEPEST { children(pid) } else { Vec::new() };
         visit(pid);
         walk(&below, depth + 1, visit);
@@ -63,15 +67,16 @@ fn walk(roots: &[Pid], depth: usize, visit: &mut impl FnMut(Pid)) {
 
 /// Sends SIGTERM and SIGCONT to `roots` and all their descendants.
 ///
-/// SIGTERM is sent once per process. SIGCONT is needed because a stopped process handles no signal.
+/// If `are_told` is `true`, the processes have already received a signal to end, so SIGTERM is not sent. SIGCONT is
+/// needed because a stopped process handles no signal.
 pub fn terminate(roots: &[Pid], are_told: bool) {
     let signals: &[Signal] = if are_told { &[Signal::CONT] } else { &[Signal::TERM, Signal::CONT] };
     walk(roots, 0, &mut |pid| signals.iter().for_each(|signal| _ = kill_process(pid, *signal)));
 }
 
-/// Kills `roots` and all their descendants, and returns their number.
+/// Kills `roots` and all their descendants, and returns the number of killed processes.
 ///
-/// The next call finds processes that start in the meantime.
+/// A process that starts during the call may survive. The next call kills such a process.
 pub fn kill(roots: &[Pid]) -> usize {
     let mut count = 0;
     walk(roots, 0, &mut |pid| {
@@ -102,9 +107,9 @@ pub fn reap_all(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     }
 }
 
-/// Reaps those of `adopted` that have ended.
+/// Reaps the processes in `adopted` that have ended.
 ///
-/// Other code in the process waits for its own children.
+/// All other children are left to the code that has started them.
 pub fn reap(adopted: &[Pid]) {
     for &pid in adopted {
         let _ = waitpid(Some(pid), WaitOptions::NOHANG);

@@ -21,19 +21,20 @@ use super::times::boot_time;
 /// The hidden subcommand, which the guardian starts with its own process ID.
 pub const NAME: &str = "__exec";
 
-/// The order to become the command. The command's stdin is attached.
+/// The order to become the command. The command's stdin is attached to the message.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Begin {
     /// The latest start of the command, in boot time.
     pub deadline: Duration,
-    /// The process group that the command joins, unless it gets its own.
+    /// The process group that the command joins, or `None` for a group of its own.
     pub group: Option<i32>,
     pub environment: Environment,
 }
 
 /// A process that waits to become a command.
 ///
-/// The guardian's main thread must start it, because the kernel kills it when that thread ends.
+/// The guardian's main thread must start the process, because the kernel kills the process when the starting thread
+/// ends.
 pub struct Prepared {
     pub pid: Pid,
     link: GuardianLink,
@@ -42,12 +43,12 @@ pub struct Prepared {
 impl Prepared {
     /// Starts the process ahead of time.
     ///
-    /// The start takes longer than every other step from the acquisition to the command.
+    /// Starting a process takes longer than every other step between the acquisition and the start of the command.
     pub fn start(arguments: &[OsString]) -> io::Result<Self> {
         let (link, theirs) = GuardianLink::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("leasehold").args([NAME, &getpid().as_raw_nonzero().to_string()]).args(arguments);
-        // The process is reaped with all others.
+        // `reap_all` or `end` reaps the process, so the `Child` is not needed.
         let child = command.stdin(Stdio::from(theirs)).process_group(0).spawn()?;
         Ok(Self { pid: Pid::from_child(&child), link })
     }
@@ -56,15 +57,15 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// Returns an error if the process is gone. The caller must start another one.
+    /// Returns an error if the process is gone. The caller must then start another process.
     pub fn begin(&self, begin: &Begin, stdin: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        // The process may have been stopped. The order continues it here, because the command may look at the cause of
-        // a SIGCONT.
+        // The waiting process may have been stopped. SIGCONT is sent before the order, because the command itself may
+        // react to SIGCONT.
         kill_process(self.pid, Signal::CONT)?;
         self.link.send(begin, stdin)
     }
 
-    /// Kills the process, which is not needed.
+    /// Kills the waiting process, because no command will start.
     pub fn end(self) {
         let _ = kill_process(self.pid, Signal::KILL);
         let _ = waitpid(Some(self.pid), WaitOptions::empty());
@@ -105,8 +106,8 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 /// Waits for the order to start. Returns `None` if no order can come.
 fn wait(parent: Pid) -> io::Result<Option<(Begin, Option<OwnedFd>)>> {
     let _ = rustix::thread::set_name(c"leasehold");
-    // The kernel sends the signal when the parent thread ends, which is the guardian's only thread. If the guardian
-    // ended earlier, it is no longer the parent.
+    // The kernel kills this process when the guardian's only thread ends. If the guardian has already ended, this
+    // process has another parent.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid() != Some(parent) {
         return Ok(None);

@@ -14,13 +14,13 @@ use serde_json::json;
 
 use super::messages::CommandEnd;
 
-/// The state of the command.
+/// The state and the counters of the command.
 #[derive(Debug, Default)]
 pub struct CommandWork(Mutex<Counted>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Counted {
-    /// The start of the running command.
+    /// The start time of the running command, or `None` if no command runs.
     since: Option<SystemTime>,
     starts: u64,
     failures: u64,
@@ -34,7 +34,7 @@ impl CommandWork {
         counted.starts += 1;
     }
 
-    /// Records the end of the command, with its status if it ended by itself.
+    /// Records the end of the command. `end` is `None` if the command did not end by itself.
     pub fn ended(&self, end: Option<CommandEnd>) {
         let mut counted = self.0.lock();
         counted.since = None;
@@ -44,7 +44,7 @@ impl CommandWork {
         }
     }
 
-    /// Returns the metrics in the text format of Prometheus.
+    /// Writes the metrics of the command in the text format of Prometheus.
     fn write_prometheus(&self, out: &mut String) {
         let Counted { since, starts, failures, last } = *self.0.lock();
         let mut metric = |name: &str, kind: &str, help: &str, value: u64| {
@@ -66,7 +66,7 @@ impl CommandWork {
 #[derive(Debug, Clone)]
 pub struct Listen {
     pub text: String,
-    /// The resolved addresses; the first usable one counts.
+    /// The resolved addresses. The server listens on the first usable address.
     addresses: Vec<SocketAddr>,
 }
 
@@ -76,7 +76,7 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, String> {
         let rule = "give an address and a port, such as 127.0.0.1:8080, or :8080 for all addresses";
         let addresses = match text.strip_prefix(':').map(str::parse::<u16>) {
-            // A socket for IPv6 accepts IPv4 as well, if the system has both.
+            // If the system supports both, a socket for IPv6 also accepts IPv4.
             Some(Ok(port)) => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
             Some(Err(_)) => return Err(rule.to_owned()),
             None => text.to_socket_addrs().map_err(|error| format!("{error}: {rule}"))?.collect(),
@@ -88,19 +88,19 @@ impl FromStr for Listen {
 /// The limit of concurrent connections. Further connections are closed.
 const MOST_CONNECTIONS: usize = 32;
 
-/// The longest request: a line and some headers.
+/// The longest request in bytes: a request line and some headers.
 const LONGEST_REQUEST: usize = 8 * 1024;
 
 /// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct StatusServer {
-    /// The server ends with the supervisor, which waits for its end.
+    /// A weak reference, because the server must not delay the end of the elector.
     elector: Weak<LeaderElector>,
     work: Arc<CommandWork>,
 }
 
-/// Listens on the address for the rest of the process.
+/// Serves the endpoints on the address until the process ends.
 ///
 /// # Errors
 ///
@@ -112,11 +112,11 @@ pub fn serve(listen: &Listen, elector: &Arc<LeaderElector>, work: Arc<CommandWor
     thread::Builder::new().name("http".into()).spawn(move || {
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
-                // After an error such as too many open files, a retry must wait.
+                // After an error such as too many open files, an immediate retry would fail again.
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
-            // Each answering thread has a clone.
+            // Each answering thread holds a clone of `server`, so the strong count limits the connections.
             if Arc::strong_count(&server) <= MOST_CONNECTIONS {
                 let answering = Arc::clone(&server);
                 let _ = thread::Builder::new().name("http".into()).spawn(move || answering.answer(connection));
@@ -171,7 +171,7 @@ impl StatusServer {
         let Some(elector) = self.elector.upgrade() else { return text(UNAVAILABLE, "the election has ended\n") };
         match path.split('?').next().unwrap_or_default() {
             "/leader" => self.leader(&elector),
-            // An unreachable API server is no failure here: a restart does not bring it back.
+            // An unreachable API server does not fail the check, because a restart does not repair the API server.
             "/healthz" | "/livez" => match elector.health_check().check() {
                 Ok(()) => text(OK, "ok\n"),
                 Err(unhealthy) => text("500 Internal Server Error", &format!("{unhealthy}\n")),
@@ -182,7 +182,7 @@ impl StatusServer {
                     _ if !status.is_running => text(UNAVAILABLE, "the election has ended\n"),
                     (None, _) => text(UNAVAILABLE, "no response from the store yet\n"),
                     (_, Some(error)) => text(OK, &format!("ok, but the last write failed: {error}\n")),
-                    // A standby is ready to take over, and a leader stays a leader for a while without its store.
+                    // A standby is ready because it can take over. A leader still leads for a while without its store.
                     _ => text(OK, "ok\n"),
                 }
             }
@@ -199,7 +199,7 @@ impl StatusServer {
     fn leader(&self, elector: &LeaderElector) -> HttpAnswer {
         let status = elector.status();
         let since = self.work.0.lock().since;
-        // A leader whose command has not started yet, or has ended, does not work.
+        // A leader whose command has not started or has ended does no work, so it is not reported as leader.
         let is_leader = status.is_leader && since.is_some();
         let leader = status.leader.as_deref().filter(|_| !status.leader_lease_expired);
         let mut body = json!({ "record": status.record, "identity": elector.identity(), "leader": leader, "is_leader": is_leader });
@@ -218,7 +218,9 @@ fn text(status: &'static str, body: &str) -> HttpAnswer {
     HttpAnswer { status, content_type: TEXT, body: body.to_owned() }
 }
 
-/// Returns the path of a complete read-only request, or `None` while the request is incomplete.
+/// Returns the path of a complete request, and `true` for GET and HEAD.
+///
+/// Returns `None` while the request is incomplete.
 fn asked(request: &[u8]) -> Result<Option<(bool, String)>, httparse::Error> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Request::new(&mut headers);

@@ -18,7 +18,7 @@ use signal_hook::low_level;
 
 use super::times::Times;
 
-/// A message from the supervisor. Each is acknowledged by its number.
+/// A message from the supervisor. The guardian acknowledges each order by its number.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     pub number: u64,
@@ -31,15 +31,17 @@ pub enum OrderKind {
     Prepare,
     /// Starts the command. The command's stdin is attached.
     Start { times: Times, valid_until: Duration, group: Option<i32>, environment: Environment },
-    /// The term is valid until this time.
+    /// Reports that the term is valid until this time.
     Valid { until: Duration },
-    /// Asks for an answer only.
+    /// Requests only an acknowledgement.
     Ping,
-    /// Sends SIGTERM to the command, unless it has received SIGTERM.
+    /// Stops the command by SIGTERM.
+    ///
+    /// If `is_told` is `true`, the terminal has already sent a signal to end.
     Stop { is_told: bool },
     /// Kills the command at once.
     Kill,
-    /// Passes a signal on.
+    /// Passes a signal on to the command.
     Signal(i32),
 }
 
@@ -55,18 +57,20 @@ pub enum GuardianReport {
     Started {
         pid: i32,
     },
-    /// The command was not started: the exit code, and the cause.
+    /// The command was not started. `code` is the exit code, and `error` is the cause.
     NotStarted {
         code: u8,
         error: String,
     },
     /// The command received SIGTERM because the term was not renewed.
     Terminated,
-    /// The remaining processes are being killed: their number in the first round.
+    /// The guardian kills the remaining processes.
+    ///
+    /// `processes` is their number in the first round.
     Killing {
         processes: usize,
     },
-    /// The command has ended; processes that it started may remain.
+    /// The command has ended. Processes that it started may remain.
     Ended(CommandEnd),
     /// No process of the command is left.
     Gone,
@@ -95,12 +99,14 @@ pub fn signal_name(signal: i32) -> Cow<'static, str> {
     low_level::signal_name(signal).map_or_else(|| format!("signal {signal}").into(), Cow::from)
 }
 
-/// The longest message. No message contains text of users or of other programs.
+/// The longest message in bytes.
+///
+/// Messages are short, because they contain no text of users or programs.
 const LONGEST: usize = 16 * 1024;
 
 /// One end of the socket between the two processes.
 ///
-/// It carries whole messages and never blocks.
+/// The socket carries whole messages. [`send`](Self::send) and [`receive`](Self::receive) never block.
 #[derive(Debug)]
 pub struct GuardianLink(OwnedFd);
 
@@ -115,6 +121,8 @@ impl GuardianLink {
         Ok((Self(ours), theirs))
     }
 
+    /// Sends a message with an optional file descriptor. Never blocks.
+    ///
     /// # Errors
     ///
     /// Returns `WouldBlock` if the other process has not read for so long that no message fits, or the error of the
@@ -142,7 +150,7 @@ impl GuardianLink {
         }
     }
 
-    /// Receives a message. Returns `None` if the other process is gone.
+    /// Receives a message without waiting. Returns `None` if the other process is gone.
     ///
     /// # Errors
     ///
@@ -156,7 +164,7 @@ impl GuardianLink {
         let length = match received {
             Ok(received) if received.bytes > 0 => received.bytes,
             Ok(_) => return Ok(None),
-            // The other process died with unread messages.
+            // The other process has ended without reading all messages.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -216,7 +224,7 @@ mod tests {
         assert_eq!(text, "through");
         drop(one);
         assert!(matches!(other.receive(), Ok(Some((Order { number: 2, .. }, None)))), "before it ended");
-        // Another test may start a process, which has a copy of the closed end for a moment.
+        // The test waits here, because a process that another test starts holds a copy of the closed end for a moment.
         assert!(matches!(other.next::<Order>(), Ok(None)));
         let (one, other) = GuardianLink::pair().expect("a pair");
         one.send(&GuardianReport::Gone, None).expect("it fits");

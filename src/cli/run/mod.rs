@@ -1,8 +1,8 @@
 //! `leasehold run`: runs a command while its lease is held.
 //!
-//! There are three processes. The supervisor campaigns, renews and releases. The guardian starts the command, and ends
-//! the command by itself when the term ends. The third is the command. The supervisor or the guardian may be stopped
-//! or killed: no process of the command outlives its term.
+//! There are three processes: the supervisor, the guardian and the command. The supervisor campaigns, renews and
+//! releases. The guardian starts the command, and ends the command when the term ends. No process of the command
+//! outlives its term, even if the supervisor or the guardian is stopped or killed.
 
 mod command;
 mod descendants;
@@ -99,6 +99,8 @@ pub struct RunArgs {
 }
 
 /// Runs a hidden subcommand, which only `leasehold run` starts.
+///
+/// Returns `None` for other arguments.
 pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let name = arguments.next()?;
     if name == guardian::process::NAME {
@@ -107,6 +109,8 @@ pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
     (name == exec::NAME).then(|| exec::main(arguments))
 }
 
+/// Runs the command while the lease is held, and returns the exit code.
+///
 /// # Errors
 ///
 /// Returns the exit code and the message on stderr.
@@ -118,7 +122,7 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     command::check(&command[0])?;
     let mut builder = election.builder();
     let settings = builder.validate().map_err(failed)?;
-    // The identity may be random, and must be the same for all processes.
+    // A random identity is fixed here, because the elector and the command must use the same identity.
     builder = builder.identity(&settings.identity);
     let times = Times::new(stop_timeout, loss_grace, kill_margin, &settings).map_err(failed)?;
     let mut judge = None;
@@ -135,7 +139,7 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
             "cannot list child processes in /proc: {error}; mount /proc and use a kernel with CONFIG_PROC_CHILDREN"
         ))
     })?;
-    // Orphans of the guardian become children of this process.
+    // As a subreaper, this process adopts the orphans of the guardian.
     set_child_subreaper(Some(getpid())).map_err(failed)?;
     let signals = signals::take().map_err(failed)?;
     let environment = [("LEASEHOLD_LEASE", election.lease.clone()), ("LEASEHOLD_IDENTITY", settings.identity)];
@@ -166,7 +170,7 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     Supervisor { plan, elector, means, work, backoff: Backoff::default() }.run().map_err(failed)
 }
 
-/// Reports renewals to the supervisor.
+/// An observer that reports renewals to the supervisor.
 struct Renewals(Sender<()>);
 
 impl Observer for Renewals {

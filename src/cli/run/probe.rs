@@ -15,10 +15,10 @@ use super::super::password::STORE_VARIABLE;
 use super::messages::wait_for;
 use crate::log::COMMAND;
 
-/// The result of the probe, and the fitness that the election sees.
+/// The results of the probe, and the fitness that the elector reads.
 ///
-/// While a command runs, the election sees a failure only after the command has ended, because the lease is renewed
-/// until then.
+/// While a command runs, a failed result reaches the elector only after the command has ended, because the lease must
+/// be renewed until then.
 pub struct Judge {
     /// The results of the probe, one per run.
     pub verdicts: Receiver<bool>,
@@ -28,7 +28,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Runs the probe from now on, with this pause between runs.
+    /// Starts a thread that runs the probe repeatedly, with `pause` between two runs.
     pub fn start(mut probe: Probe, pause: Duration, fitness: Fitness) -> io::Result<Self> {
         let (tell, verdicts) = unbounded();
         let timeout = probe.timeout;
@@ -40,7 +40,9 @@ impl Judge {
         Ok(Self { verdicts, timeout, fitness, latest: false })
     }
 
-    /// Records a result. A probe that sends no result has failed.
+    /// Records a result, and returns `true` if the replica is fit.
+    ///
+    /// `None` means that the probe's thread has ended, which counts as a failure.
     pub fn hear(&mut self, verdict: Option<bool>) -> bool {
         if verdict.is_none() {
             self.verdicts = never();
@@ -49,7 +51,7 @@ impl Judge {
         self.latest
     }
 
-    /// Passes the last result on to the election.
+    /// Passes the last result on to the elector.
     pub fn tell(&mut self) {
         while let Ok(verdict) = self.verdicts.try_recv() {
             self.hear(Some(verdict));
@@ -57,7 +59,7 @@ impl Judge {
         self.fitness.set(self.latest);
     }
 
-    /// Waits for the first result.
+    /// Waits for the first result of the probe.
     pub fn wait(&mut self) {
         let patience = self.timeout.saturating_add(LAST_READ + UNTIL_IT_ENDS);
         self.latest = self.verdicts.recv_timeout(patience).unwrap_or(false);
@@ -71,14 +73,17 @@ pub struct Probe {
     text: String,
     pub arguments: Vec<String>,
     timeout: Duration,
-    /// A killed process that does not end, for example because it waits for a disk. No other probe is started beside
-    /// it.
+    /// A killed probe that has not ended, for example because it waits for a disk.
+    ///
+    /// No other probe is started before the killed probe has ended.
     hangs: Option<Child>,
     /// The last result. A change is logged.
     last: Option<Result<(), String>>,
 }
 
 impl Probe {
+    /// Creates a probe from a program and its arguments, quoted as for a shell.
+    ///
     /// # Errors
     ///
     /// Returns an error if the text names no program or has an unclosed quote.
@@ -115,7 +120,9 @@ impl Probe {
         is_fit
     }
 
-    /// Returns `None` if the probe took too long. Its whole process group is then killed.
+    /// Runs the probe and returns its exit status.
+    ///
+    /// If the probe takes too long, kills its whole process group and returns `None`.
     fn status(&mut self, last_words: &mut Vec<u8>) -> io::Result<Option<ExitStatus>> {
         if let Some(mut child) = self.hangs.take()
             && !has_ended(&mut child, Duration::ZERO)?
@@ -127,12 +134,13 @@ impl Probe {
         let mut command = Command::new(&self.arguments[0]);
         command.args(&self.arguments[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(their_errors);
         let mut child = command.env_remove(STORE_VARIABLE).process_group(0).spawn()?;
-        // The child holds the other end of the pipe.
+        // `command` holds a writing end of the pipe, which would keep the pipe open after the probe has ended.
         drop(command);
         let pid = Pid::from_child(&child);
         let ended = self.follow(pid, errors, last_words);
         if !matches!(ended, Ok(true)) {
-            // The process ID stays reserved until the process is reaped. The process may have left its group.
+            // The process is also killed by its ID, because the process may have left its group. The ID is not reused
+            // before the process is reaped.
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = kill_process(pid, Signal::KILL);
             if !has_ended(&mut child, UNTIL_IT_ENDS)? {
@@ -143,13 +151,13 @@ impl Probe {
         child.wait().map(Some)
     }
 
-    /// Reads the probe's stderr. Returns `false` if the probe has not ended in time.
+    /// Reads the probe's stderr until the probe ends. Returns `false` if the probe is too slow.
     fn follow(&self, pid: Pid, errors: PipeReader, last_words: &mut Vec<u8>) -> io::Result<bool> {
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         let until = Instant::now() + self.timeout.min(LONGEST);
         let (mut errors, mut has_ended) = (Some(errors), false);
         loop {
-            // Text written before the end is complete here.
+            // After the end of the probe, the loop reads only text that is already in the pipe.
             let left = if has_ended { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
             let mut polled = vec![PollFd::new(&process, PollFlags::IN)];
             polled.extend(errors.as_ref().map(|errors| PollFd::new(errors, PollFlags::IN)));
@@ -175,7 +183,7 @@ impl Probe {
     }
 }
 
-/// Returns `true` if the process has ended or ends soon.
+/// Returns `true` if the process has ended or ends within `patience`.
 fn has_ended(child: &mut Child, patience: Duration) -> io::Result<bool> {
     let until = Instant::now() + patience;
     loop {
@@ -189,16 +197,18 @@ fn has_ended(child: &mut Child, patience: Duration) -> io::Result<bool> {
     }
 }
 
-/// The time for a killed process to end.
+/// The time limit for a killed process to end.
 const UNTIL_IT_ENDS: Duration = Duration::from_millis(200);
 
-/// A time that every clock can represent.
+/// The longest time to wait for a probe, which is short enough to add to an `Instant`.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// The number of bytes at the end of stderr that are logged.
 const LONGEST_WORDS: usize = 512;
 
-/// The time for leftover processes to write before the pipe is closed.
+/// The time limit for reading stderr after the probe has ended.
+///
+/// A leftover process may keep the pipe open.
 const LAST_READ: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

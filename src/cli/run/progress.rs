@@ -18,9 +18,11 @@ use super::messages::Environment;
 /// The source of progress.
 #[derive(Debug, Clone)]
 pub enum ProgressSource {
-    /// A file. Each observed change of its time, number or size counts. The value of the time does not count.
+    /// A file. Each observed change of its modification time, inode number or size is progress.
+    ///
+    /// The modification time may have any value, for example a time in the future.
     File(PathBuf),
-    /// The protocol of sd_notify(3): `WATCHDOG=1`, and `READY=1`.
+    /// Messages as in sd_notify(3). `WATCHDOG=1` and `READY=1` are progress.
     Notify,
 }
 
@@ -30,12 +32,12 @@ impl From<String> for ProgressSource {
     }
 }
 
-/// Watches one run of a command, until dropped.
+/// Watches the progress of one run of a command, until dropped.
 pub struct Watchdog {
     /// The time of the last progress, or `None` if the command reported a stall.
     last: Arc<Mutex<Option<Instant>>>,
     within: Duration,
-    /// The missing sign of progress, for the log.
+    /// The log text for missing progress.
     missing: String,
     /// `true` if progress was overdue at the previous check.
     was_overdue: bool,
@@ -69,7 +71,7 @@ impl Watchdog {
                 socket.set_read_timeout(Some(pause(within)))?;
                 environment.push(("NOTIFY_SOCKET".to_owned(), Some(format!("@{name}"))));
                 environment.push(("WATCHDOG_USEC".to_owned(), Some(within.as_micros().to_string())));
-                // The variable would name this process, if a service manager watches it.
+                // An inherited `WATCHDOG_PID` may name this process, and the command would then send no messages.
                 environment.push(("WATCHDOG_PID".to_owned(), None));
                 watcher.spawn(move || hear(&socket, &stopped, progress))?;
                 "no WATCHDOG=1 received".to_owned()
@@ -78,9 +80,9 @@ impl Watchdog {
         Ok(Self { last, within, missing, was_overdue: false, environment, _stop: stop })
     }
 
-    /// Returns the missing sign if progress is overdue at this check and the previous one.
+    /// Returns the log text if progress is overdue at this check and the previous check.
     ///
-    /// This process may have been stopped in the meantime, and the watching thread must run first.
+    /// After this process was stopped, the first check may be wrong, because the watching thread has not yet run.
     pub fn missed(&mut self) -> Option<String> {
         let Some(last) = *self.last.lock() else {
             return Some("the command sent WATCHDOG=trigger".to_owned());
@@ -99,7 +101,7 @@ fn watch_file(path: &Path, pause: Duration, stopped: &Receiver<()>, progress: im
     let mut before = state(path);
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let now = state(path);
-        // A new file is progress, a deleted one is not.
+        // A new file is progress, but a deleted file is not.
         if now.is_some() && now != before {
             progress(true);
         }
@@ -112,7 +114,7 @@ fn state(path: &Path) -> Option<(SystemTime, u64, u64)> {
     Some((metadata.modified().ok()?, metadata.ino(), metadata.size()))
 }
 
-/// Source of the assignments: sd_notify(3).
+/// Receives messages in the format of sd_notify(3), and records progress.
 fn hear(socket: &UnixDatagram, stopped: &Receiver<()>, progress: impl Fn(bool)) {
     let mut buffer = [0; 4096];
     while stopped.try_recv() == Err(crossbeam_channel::TryRecvError::Empty) {
@@ -133,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than every step of the test.
+    /// A time that is longer than every step of a test.
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]

@@ -17,7 +17,9 @@ use super::command::by_signal;
 #[derive(Debug, Clone, Copy)]
 pub struct Caught {
     pub signal: i32,
-    /// The kernel sent the signal to the process group: a key was pressed or the terminal closed.
+    /// `true` if the kernel sent the signal to the process group.
+    ///
+    /// The reason is a key or a closed terminal.
     pub is_of_terminal: bool,
 }
 
@@ -28,7 +30,9 @@ impl Caught {
     }
 }
 
-/// Waits and reaps children. Returns the exit code if a signal ends this process.
+/// Waits for `pause` and calls `reap` at each SIGCHLD.
+///
+/// Returns the exit code if a signal ends this process.
 pub fn ended_by(signals: &Receiver<Caught>, pause: Duration, reap: impl Fn()) -> Option<u8> {
     let until = Instant::now() + pause;
     loop {
@@ -44,16 +48,16 @@ pub fn ended_by(signals: &Receiver<Caught>, pause: Duration, reap: impl Fn()) ->
 
 const TAKEN: [i32; 7] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
 
-/// Returns those of `signals` that are not ignored.
+/// Returns the signals in `signals` that are not ignored.
 ///
-/// A signal that was ignored at the start, for example by nohup(1), must stay ignored for the command; a handler would
-/// reset that.
+/// A signal that was ignored at the start, for example by nohup(1), must stay ignored for the command. If this process
+/// had a handler for the signal, the command would no longer ignore the signal.
 pub fn not_ignored(signals: &[i32]) -> io::Result<Vec<i32>> {
     let ignored = ignored(&fs::read_to_string("/proc/self/status")?);
     Ok(signals.iter().copied().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect())
 }
 
-/// Installs handlers for the signals of this process and of the command.
+/// Installs handlers for the signals that end this process or are passed on to the command.
 pub fn take() -> io::Result<Receiver<Caught>> {
     let taken = not_ignored(&TAKEN)?.into_iter().chain([SIGCHLD]);
     let mut signals = SignalsInfo::<WithOrigin>::new(taken)?;

@@ -20,7 +20,7 @@ use crate::election::Error;
 use crate::log::COMMAND;
 use leasehold::util::backoff::Backoff;
 
-/// The action after a term.
+/// The action after a term that was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnLoss {
     /// Campaign again
@@ -35,7 +35,7 @@ pub struct Plan {
     pub restart: bool,
     pub on_loss: OnLoss,
     pub progress: Option<(ProgressSource, Duration)>,
-    /// The time limit of a campaign.
+    /// The time limit of a campaign, or `None` for no limit.
     pub wait: Option<Duration>,
 }
 
@@ -58,8 +58,8 @@ impl Supervisor {
             let began = Instant::now();
             let outcome = self.lead(&guard)?;
             if !outcome.is_gone {
-                // A leftover process acts as if the lease were held, so the lease must expire without a release. The
-                // guardian still tries to kill it.
+                // A remaining process acts as if the lease were held, so the lease must expire without a release. The
+                // guardian still tries to kill the process.
                 std::mem::forget(guard);
                 std::mem::forget(self.means.guardian);
                 return Err(
@@ -69,7 +69,7 @@ impl Supervisor {
             self.means.judge.iter_mut().for_each(Judge::tell);
             let is_last = self.is_last(&outcome);
             if is_last.is_some() {
-                // The guardian is not needed during the release: no process is left to guard.
+                // The guardian is not needed during the release, because no process of the command is left.
                 self.means.guardian.dismiss();
             }
             self.release(guard, is_last.is_some());
@@ -79,8 +79,8 @@ impl Supervisor {
             if matches!(outcome.why, Some(Why::GuardianLost(_))) {
                 self.means.guardian = Guardian::start(&self.plan.guarded)?;
             }
-            // No pause after a lost term: another candidate leads, or the lease should be acquired again as soon as
-            // possible.
+            // After a lost term, there is no pause. Either another candidate leads, or the lease must be acquired again
+            // as soon as possible.
             if matches!(outcome.why, None | Some(Why::NoProgress(_) | Why::GuardianLost(_))) {
                 let is_crash = outcome.end.is_none_or(|end| end.exit_code() != 0);
                 let pause = restart_pause(&mut self.backoff, began.elapsed(), is_crash);
@@ -91,7 +91,9 @@ impl Supervisor {
         }
     }
 
-    /// Returns a term, or the exit code.
+    /// Campaigns until a term starts.
+    ///
+    /// Returns its guard, or the exit code if the campaign has ended.
     fn campaign(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
         self.means.guardian.prepare();
         if self.plan.wait.is_some_and(|wait| wait.is_zero()) {
@@ -148,11 +150,11 @@ impl Supervisor {
             judge.wait();
             judge.tell();
         }
-        // Other candidates were faster each time, but no read has shown a holder.
+        // An attempt may fail because another candidate was faster. The limit ends a series of such attempts.
         for _ in 0..5 {
             match self.elector.try_acquire() {
                 Ok(Some(guard)) => return Ok(Ok(guard)),
-                // If another candidate was faster, the next round reads which one.
+                // If another candidate was faster, the next attempt reads the new holder.
                 Ok(None) if self.elector.current_leader().is_none() => {}
                 Ok(None) | Err(leasehold::Error::Unfit) => break,
                 Err(error) => return Err(error.into()),
@@ -165,8 +167,9 @@ impl Supervisor {
         self.means.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone())
     }
 
-    /// Returns the exit code after the wait: 75 if another candidate holds the lease or the probe fails, else an
-    /// error.
+    /// Returns exit code 75 if another candidate holds the lease or this candidate is unfit.
+    ///
+    /// Returns an error if the lease was not acquired for another reason.
     fn not_acquired(&self) -> Result<u8, Error> {
         let status = self.elector.status();
         let wait = humantime::format_duration(self.plan.wait.unwrap_or_default());
@@ -185,7 +188,7 @@ impl Supervisor {
         Ok(command::NOT_ACQUIRED)
     }
 
-    /// Returns the signal that ends this process while no command runs.
+    /// Handles a signal while no command runs. Returns the signal if it ends this process.
     fn told(&self, caught: Caught) -> Option<i32> {
         if caught.signal == SIGCHLD {
             self.means.guardian.reap_adopted();
@@ -228,14 +231,16 @@ impl Supervisor {
                 log::error!(target: COMMAND, "cannot start the command: {error}");
                 Some(*code)
             }
-            // The elector has ended.
+            // After a panic, the elector cannot campaign again.
             Some(Why::Lost(StopReason::ElectorPanicked)) => Some(command::FAILED),
             Some(_) => (self.plan.on_loss == OnLoss::Exit).then_some(TERM_ENDED),
             None => (!self.plan.restart).then(|| end.unwrap_or(command::FAILED)),
         }
     }
 
-    /// Releases the lease. Before an exit, waits until the release is confirmed or the lease has expired.
+    /// Releases the lease.
+    ///
+    /// Before an exit, waits until the release is confirmed or the lease has expired.
     fn release(&self, guard: LeaderGuard, is_last: bool) {
         let Err(error) = guard.release() else { return };
         log::warn!(target: COMMAND, "{}: {error}", self.elector.status().record);
@@ -251,20 +256,26 @@ impl Supervisor {
         }
     }
 
-    /// Gives other candidates time to take over. Returns the exit code if a signal ends this process.
+    /// Waits, so that other candidates can take over.
+    ///
+    /// Returns the exit code if a signal ends this process.
     fn pause(&self, pause: Duration) -> Option<u8> {
         log::info!(target: COMMAND, "campaigning again in {}", humantime::format_duration(pause));
         signals::ended_by(&self.means.signals, pause, || self.means.guardian.reap_adopted())
     }
 }
 
-/// Returns the result of a campaign that ended at the same moment as its wait. `select!` chooses between the two at random, and a
-/// term that was won counts.
+/// Returns the result of a campaign that has ended at the same moment as its wait.
+///
+/// `select!` chooses one of the two events at random, and a won term must not be lost.
 fn won_before_the_wait_ended<R>(results: &Receiver<R>) -> Option<R> {
     results.try_recv().ok()
 }
 
-/// The first pause. Each pause is twice the previous one, up to a limit, until a run has lasted longer than the limit.
+/// The first pause before the command runs again.
+///
+/// Each pause is twice the previous pause, up to [`LONGEST_PAUSE`]. After a successful run, or a run that was longer
+/// than [`LONGEST_PAUSE`], the pause is short again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 

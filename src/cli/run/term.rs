@@ -31,11 +31,11 @@ pub struct Means {
     pub judge: Option<Judge>,
     pub times: Times,
     pub retry_period: Duration,
-    /// The time to wait for processes that cannot be killed.
+    /// The time to wait for the end of killed processes.
     pub drain_timeout: Duration,
 }
 
-/// The reason why a command was ended. The first reason counts.
+/// The reason why a command was stopped or killed. The first reason counts.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Why {
     /// This process received the signal.
@@ -46,11 +46,11 @@ pub enum Why {
     Lost(StopReason),
     /// The probe has failed.
     Unfit,
-    /// The command made no progress: the missing sign, and the timeout.
+    /// The command made no progress. The text names the missing sign and the timeout.
     NoProgress(String),
     /// The guardian does not answer.
     GuardianLost(String),
-    /// The command was not started: the exit code, and the cause.
+    /// The command was not started. `code` is the exit code, and `error` is the cause.
     NotStarted { code: u8, error: String },
 }
 
@@ -70,31 +70,36 @@ impl fmt::Display for Why {
 
 /// The outcome of a term.
 pub struct TermOutcome {
-    /// `None` if the command ended by itself.
+    /// The reason why the command was stopped, or `None` if the command ended by itself.
     pub why: Option<Why>,
-    /// The signal that stopped this process, even if the command was being ended already.
+    /// The signal that ends this process, even if the command was already being stopped.
     pub told: Option<i32>,
-    /// `None` if the outcome is unknown: the command ended with its guardian, or never started.
+    /// The status of the command.
+    ///
+    /// `None` if the command ended with its guardian, or never started.
     pub end: Option<CommandEnd>,
-    /// `true` if no process of the command is left. Otherwise the lease must not be released.
+    /// `true` if no process of the command is left. If `false`, the lease must not be released.
     pub is_gone: bool,
 }
 
 /// The number of checks of the guardian in a retry period.
 pub const TICKS: u32 = 4;
 
-/// Returns the interval between checks.
+/// Returns the interval between checks of the guardian.
 ///
 /// A guardian on a busy machine may need hundreds of milliseconds for an answer.
 pub fn between_ticks(retry_period: Duration) -> Duration {
     (retry_period / TICKS).max(Duration::from_millis(250))
 }
 
-/// The time limit of an order to kill the command. After it, the guardian is killed too.
+/// The time in which the guardian must start to kill the command.
+///
+/// After this time, the supervisor kills the guardian and the command.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
-/// Returns the process group that the command joins to receive the keys of the terminal: the group of this process, if
-/// it is in the foreground of the terminal on stdin.
+/// Returns the process group that the command joins to receive signals of the terminal.
+///
+/// Returns the group of this process if the group is in the foreground of the terminal on stdin, else `None`.
 fn group_of_terminal() -> Option<i32> {
     let stdin = io::stdin();
     let is_ours = isatty(&stdin) && tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp());
@@ -105,7 +110,7 @@ struct CommandTerm<'a> {
     means: &'a mut Means,
     watchdog: Option<Watchdog>,
     guard: &'a LeaderGuard,
-    /// Returns `true` if the command receives the signals that the terminal sends to the process group.
+    /// `true` if the command receives the signals that the terminal sends to the process group.
     is_of_group: bool,
     outcome: TermOutcome,
     killing_since: Option<Instant>,
@@ -114,14 +119,14 @@ struct CommandTerm<'a> {
 
 /// Runs the command during the term.
 ///
-/// If no process is left on return, the guard may be dropped.
+/// If [`TermOutcome::is_gone`] is `true`, the caller may drop the guard.
 pub fn lead(guard: &LeaderGuard, means: &mut Means, watchdog: Option<Watchdog>) -> TermOutcome {
     let outcome = TermOutcome { why: None, told: None, end: None, is_gone: false };
     let mut term =
         CommandTerm { means, watchdog, guard, is_of_group: false, outcome, killing_since: None, kill_ordered_at: None };
     if let Err(Lost(why)) = term.run() {
         log::error!(target: COMMAND, "guardian lost, killing it and the command: {why}");
-        // Without the guardian, no process ends the command in time: the term must not be extended.
+        // Without the guardian, no process ends the command in time, so the term must not be extended.
         guard.step_down_within(Duration::ZERO);
         let reason = Why::GuardianLost(why);
         term.outcome.why.get_or_insert(reason);
@@ -192,7 +197,9 @@ impl CommandTerm<'_> {
         self.means.guardian.order_with(what, Some(stdin.as_fd()))
     }
 
-    /// Returns the earliest end of the term. Reads the clock first.
+    /// Returns the end of the term in boot time, never too late.
+    ///
+    /// The clock is read before the remaining time, so a delay between the two makes the result earlier.
     fn valid_until(&self) -> Duration {
         let now = boot_time();
         now + self.guard.remaining()
@@ -200,11 +207,11 @@ impl CommandTerm<'_> {
 
     fn extend(&mut self) -> Result<(), Lost> {
         let until = self.valid_until();
-        // The end of the term has been reported, but an answer is required.
+        // After the end of the term, the order only checks that the guardian still answers.
         self.means.guardian.order(if self.guard.is_leader() { OrderKind::Valid { until } } else { OrderKind::Ping })
     }
 
-    /// Returns `true` if no process of the command is left.
+    /// Handles a report of the guardian. Returns `true` if no process of the command is left.
     fn hear(&mut self, report: GuardianReport) -> Result<bool, Lost> {
         match report {
             GuardianReport::Acknowledged(number) => self.means.guardian.acknowledged(number),
@@ -221,7 +228,7 @@ impl CommandTerm<'_> {
             GuardianReport::Killing { processes } => {
                 self.killing_since = Some(Instant::now());
                 if self.outcome.end.is_none() {
-                    // The command had no time for SIGTERM.
+                    // The command is killed without SIGTERM, because the term is about to end.
                     self.outcome.why.get_or_insert(Why::NotRenewed);
                 }
                 match &self.outcome.why {
@@ -246,7 +253,7 @@ impl CommandTerm<'_> {
         Ok(false)
     }
 
-    /// The term has ended, by expiry or otherwise.
+    /// Kills the command, because the term has ended.
     fn lose(&mut self) -> Result<(), Lost> {
         let reason = self.guard.check().err().map_or(StopReason::SteppedDown, |ended| ended.reason);
         self.kill(Why::Lost(reason))
@@ -281,13 +288,14 @@ impl CommandTerm<'_> {
             SIGCHLD => self.means.guardian.reap_adopted(),
             SIGTERM | SIGINT => return self.end(signal, is_told),
             _ if is_told => {}
-            // A full socket is no sign of a lost guardian: the regular check decides that.
+            // An error is ignored, because a full socket does not prove that the guardian is lost. The regular check
+            // of the guardian decides.
             _ => _ = self.means.guardian.order(OrderKind::Signal(signal)),
         }
         Ok(())
     }
 
-    /// Returns `true` if the remaining processes of the command cannot be killed.
+    /// Runs the regular checks. Returns `true` if remaining processes cannot be killed.
     fn look(&mut self) -> Result<bool, Lost> {
         self.extend()?;
         self.means.guardian.tick(TICKS)?;
@@ -304,12 +312,12 @@ impl CommandTerm<'_> {
         Ok(is_stuck)
     }
 
-    /// The time after which the guardian is too late to end the command, if it has not started to.
+    /// Returns a channel that fires if the guardian has not started to kill the command in time.
     fn too_late(&self) -> Receiver<Instant> {
         match (self.killing_since, self.kill_ordered_at) {
             (Some(_), _) => never(),
             (None, Some(at)) => crossbeam_channel::at(at + AT_ONCE),
-            // Half of the kill margin.
+            // Half of the kill margin remains for killing the guardian and the command.
             (None, None) if self.guard.is_leader() => {
                 after(self.guard.remaining().saturating_sub(self.means.times.kill_margin / 2))
             }
@@ -317,9 +325,11 @@ impl CommandTerm<'_> {
         }
     }
 
+    /// Checks that the guardian has started to kill the command in time.
+    ///
     /// Returns `true` if no process of the command is left.
     fn end_in_time(&mut self) -> Result<bool, Lost> {
-        // A process that wakes up late finds here what the guardian has done in the meantime.
+        // If this process was stopped, the reports of the guardian are still unread.
         let until = Instant::now() + self.means.times.kill_margin / 10;
         while self.killing_since.is_none() {
             match self.means.guardian.reports.recv_deadline(until) {

@@ -17,11 +17,11 @@ pub fn boot_time() -> Duration {
 /// The time limits for the end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
-    /// From SIGTERM to SIGKILL, if the command is stopped.
+    /// The time from SIGTERM to SIGKILL, if the command is stopped.
     pub stop_timeout: Duration,
-    /// From SIGTERM to SIGKILL, if the term cannot be renewed.
+    /// The time from SIGTERM to SIGKILL, if the term cannot be renewed.
     pub loss_grace: Duration,
-    /// From SIGKILL to the end of the term.
+    /// The time from SIGKILL to the end of the term.
     pub kill_margin: Duration,
 }
 
@@ -29,14 +29,14 @@ const LOSS_GRACE: Duration = Duration::from_secs(2);
 const KILL_MARGIN: Duration = Duration::from_millis(500);
 
 impl Times {
-    /// Derives unset limits from the settings of the election, if these are short.
+    /// Creates the limits. The defaults are shorter if the renew deadline is short.
     pub fn new(
         stop_timeout: Duration,
         loss_grace: Option<Duration>,
         kill_margin: Option<Duration>,
         settings: &Settings,
     ) -> Result<Self, String> {
-        // A leader tries to renew until this time, before the command receives SIGTERM.
+        // The other half of the time between the retry period and the renew deadline is left for renewals.
         let most = settings.renew_deadline.saturating_sub(settings.retry_period) / 2;
         let kill_margin = kill_margin.unwrap_or(KILL_MARGIN.min(most / 5));
         let loss_grace = loss_grace.unwrap_or(LOSS_GRACE.min(most.saturating_sub(kill_margin)));
@@ -77,12 +77,12 @@ impl KillSchedule {
         Self { times, valid_until, terminated_at: None, is_killed: false }
     }
 
-    /// Records a renewal. A renewal that arrives late does not shorten the term.
+    /// Records a renewal. A late message about an earlier renewal does not shorten the term.
     pub fn extend(&mut self, valid_until: Duration) {
         self.valid_until = self.valid_until.max(valid_until);
     }
 
-    /// Records SIGTERM, which is final.
+    /// Records that SIGTERM was sent. A later renewal does not undo SIGTERM.
     pub fn terminated(&mut self, now: Duration) {
         self.terminated_at.get_or_insert(now);
     }
@@ -96,7 +96,7 @@ impl KillSchedule {
         self.is_killed = true;
     }
 
-    /// Returns the time at which the command must have ended.
+    /// Returns the time at which the command receives SIGKILL.
     pub fn kill_at(&self) -> Duration {
         let at_last = self.valid_until.saturating_sub(self.times.kill_margin);
         match self.terminated_at {
@@ -116,7 +116,7 @@ impl KillSchedule {
 
     /// Returns the action that is due.
     pub fn due(&self, now: Duration) -> Option<KillStep> {
-        // After the kill time, SIGTERM is skipped.
+        // If the time of SIGKILL has come, SIGTERM is skipped.
         if self.kill_at() <= now {
             return Some(KillStep::Kill);
         }

@@ -11,7 +11,7 @@ impl LeaderElectorBuilder {
     /// logs an error. An identity has 1 to 1,024 bytes and no control characters.
     ///
     /// A process that restarts under its previous identity waits until the lease expires, like any other candidate.
-    /// [`reclaim_own_identity`](Self::reclaim_own_identity) changes that.
+    /// With [`reclaim_own_identity`](Self::reclaim_own_identity), the process takes over at once.
     ///
     /// Defaults to the host name and 64 random bits.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
@@ -67,7 +67,8 @@ impl LeaderElectorBuilder {
     /// The elector adds up to 20 % of random delay.
     ///
     /// If only the retry period is set, the [lease duration](Self::lease_duration) and the [renew
-    /// deadline](Self::renew_deadline) follow. A retry period of 5 s sets them to 38 s and 25 s.
+    /// deadline](Self::renew_deadline) follow. A retry period of 5 s gives a lease duration of 38 s and a renew
+    /// deadline of 25 s.
     ///
     /// Defaults to 2 s, or a fifth of the renew deadline if the lease duration or the renew deadline is set.
     pub fn retry_period(mut self, retry_period: Duration) -> Self {
@@ -81,7 +82,7 @@ impl LeaderElectorBuilder {
     /// begins. With a longer interval, the store receives fewer writes. The interval is at most half of the renew
     /// deadline, so that there is time for at least two attempts.
     ///
-    /// Defaults to the retry period, or half of the renew deadline if that is shorter.
+    /// Defaults to the retry period or half of the renew deadline, whichever is shorter.
     pub fn renew_interval(mut self, renew_interval: Duration) -> Self {
         self.config.renew_interval = Some(renew_interval);
         self
@@ -100,9 +101,9 @@ impl LeaderElectorBuilder {
 
     /// Sets whether this candidate takes over a record with its own identity at once.
     ///
-    /// client-go always does so. Enable this setting only if the platform guarantees that an identity is never in use
-    /// twice, as with the pod names of a StatefulSet. If another running process has the same identity, each process
-    /// takes the lease from the other every retry period. Both can then hold a valid guard.
+    /// client-go always takes over such a record at once. Enable this setting only if the platform guarantees that an
+    /// identity is never in use twice, as with the pod names of a StatefulSet. If another running process has the same
+    /// identity, each process takes the lease from the other every retry period. Both can then hold a valid guard.
     ///
     /// Defaults to `false`.
     ///

@@ -15,8 +15,8 @@ impl LeaderElectorBuilder {
     /// every term ends after `within`. `within` must be at least the retry period.
     ///
     /// The term ends exactly `within` after the last progress, even if every other thread is stopped. The acquisition
-    /// counts as the first progress. The lease is then no longer renewed, and not released while the guard exists. A
-    /// fit standby leads one lease duration after the last renewal that the standby observed.
+    /// counts as the first progress. After the end, the lease is no longer renewed. The lease is not released while the
+    /// guard exists. A fit standby leads one lease duration after the last renewal that the standby observed.
     ///
     /// Defaults to no timeout.
     ///

@@ -82,7 +82,7 @@ pub struct LeaderElectorBuilder {
 impl LeaderElector {
     /// Returns a builder for an elector on the Lease `name`.
     ///
-    /// Nothing happens before one of the `start` methods. With a store other than Kubernetes, `name` is the key of the
+    /// Nothing happens until a `start` method is called. With a store other than Kubernetes, `name` is the key of the
     /// record.
     pub fn builder(name: impl Into<String>) -> LeaderElectorBuilder {
         LeaderElectorBuilder::new(name.into())
@@ -168,7 +168,7 @@ impl LeaderElectorBuilder {
     ///
     /// - Returns [`Error::Config`] if a setting breaks a rule.
     /// - Returns [`Error::Config`] if a [`namespace`](Self::namespace), a cluster, a label, an annotation, an owner,
-    ///   events or a kind of object is set. Configure these on the store.
+    ///   events or a kind of object is set. Configure these settings on the store.
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     pub fn start_on(self, store: impl Store) -> Result<LeaderElector, Error> {
         let settings = self.check_start_on()?;
@@ -184,13 +184,13 @@ impl LeaderElectorBuilder {
     /// store alone, and every candidate on both stores.
     ///
     /// **Order.** The elector campaigns for the secondary only while it holds the primary. Its term is valid while both
-    /// records are valid, and losing one record ends both. The secondary is released first. Both releases share one
-    /// release timeout.
+    /// records are valid, and the loss of one record ends the hold on both. The secondary is released first. Both
+    /// releases share one release timeout.
     ///
     /// **Same order everywhere.** Every candidate must name the two stores in the same order. Two candidates with
     /// opposite orders can each hold one record and wait for the other, and then there is no leader. A candidate that
-    /// waits for the secondary logs that at level `info`. The two records must differ. With the same record twice, the
-    /// elector never leads and logs an identity conflict.
+    /// waits for the secondary logs the wait at level `info`. The two records must differ. With the same record twice,
+    /// the elector never leads and logs an identity conflict.
     ///
     /// **Migration.** Move a fleet in three steps: primary, both, secondary. All candidates must complete a step before
     /// any candidate begins the next step. Use the same durations throughout. [CLIENT-GO.md] lists which candidates
@@ -203,7 +203,7 @@ impl LeaderElectorBuilder {
     /// **Reports.** [`current_leader`](LeaderElector::current_leader) and [`Transition`](crate::Transition) report a
     /// leader when both records name the same holder. Each record has two threads. Observers and counters include the
     /// requests and watches of both stores. A watch counts as open if both watches are open. The last contact is the
-    /// older one of the two.
+    /// older of the last contacts with the two stores.
     ///
     /// [CLIENT-GO.md]: https://docs.rs/crate/leasehold/latest/source/docs/CLIENT-GO.md
     ///
@@ -233,7 +233,7 @@ impl LeaderElectorBuilder {
         LeaderElector::spawn(settings, primary, Some(secondary), fields, &self.asking).map_err(Error::Thread)
     }
 
-    /// Returns an error if a setting is made here that belongs to the store.
+    /// Returns an error if the builder has a setting that belongs to the store.
     fn check_start_on(&self) -> Result<Settings, ConfigError> {
         let settings = self.validate()?;
         let namespace = self.namespace.as_deref().unwrap_or_default();
@@ -260,7 +260,7 @@ impl fmt::Debug for LeaderElectorBuilder {
     }
 }
 
-// A panic cannot leave the builder half-changed, because observers and probes are only passed on.
+// A panic cannot leave the builder half-changed, because the builder never calls its observers and probes.
 impl UnwindSafe for LeaderElectorBuilder {}
 impl RefUnwindSafe for LeaderElectorBuilder {}
 

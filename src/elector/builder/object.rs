@@ -1,4 +1,4 @@
-//! Setters for the cluster and the object, and the methods that start an elector there.
+//! Setters for the cluster and the object, and methods that start an elector on Kubernetes.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ impl LeaderElectorBuilder {
 
     /// Selects a context of the kubeconfig file by name.
     ///
-    /// The file is the one of [`kubeconfig`](Self::kubeconfig), or else of `KUBECONFIG` or `~/.kube/config`, even in a
+    /// If no file is set by [`kubeconfig`](Self::kubeconfig), the file is `KUBECONFIG` or `~/.kube/config`, even in a
     /// pod. Requires the `kubeconfig` feature; without the feature, [`start`](Self::start) returns an error.
     ///
     /// Defaults to the current context of the file.
@@ -174,7 +174,7 @@ impl LeaderElectorBuilder {
 
     /// Starts an elector with a client of the program.
     ///
-    /// Several electors can share the client. Clones of a client are the same client. The method sends no request.
+    /// Several electors can share the client. A clone of a client is the same client. The method sends no request.
     ///
     /// # Examples
     ///
@@ -239,7 +239,7 @@ impl LeaderElectorBuilder {
         })
     }
 
-    /// Returns an error if a setting is made here that belongs to the store.
+    /// Returns an error if the builder has a setting that belongs to the store.
     pub(super) fn check_no_object(&self) -> Result<(), ConfigError> {
         self.check_no_choice("start_on", "store")?;
         let ObjectChoice { lock, metadata, events, .. } = &self.object;

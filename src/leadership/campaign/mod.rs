@@ -80,13 +80,14 @@ impl Campaign {
         &self.receiver
     }
 
-    /// Calls `wake` once, when the campaign is decided or if the campaign is decided already.
+    /// Calls `wake` once, as soon as the campaign is decided.
     ///
-    /// A campaign is decided when its [receiver](Self::receiver) has the answer, or when the campaign is withdrawn. The
-    /// call happens even if another thread waits on the receiver.
+    /// A campaign is decided when its [receiver](Self::receiver) has the answer, or when the campaign is withdrawn. If
+    /// the campaign is decided already, the call happens at once. The call happens even if another thread waits on the
+    /// receiver.
     ///
-    /// Use the call in a program with an event loop, such as `epoll`, `asyncio` or a window system. `wake` can write to
-    /// an `eventfd`, for example, and the loop then receives the answer by `try_recv`.
+    /// Use this method in a program with an event loop, such as `epoll`, `asyncio` or a window system. `wake` can write
+    /// to an `eventfd`, for example, and the loop then receives the answer by `try_recv`.
     ///
     /// `wake` runs on its own thread and may block. A panic of `wake` is logged at level `error`.
     ///
@@ -132,11 +133,11 @@ impl Drop for Campaign {
         if self.link.is_forked() {
             return;
         }
-        // Kept until the end of this function, so that waiters wake after the release.
+        // `withdrawn` lives until the end of this function, so that waiters wake after the release.
         let withdrawn = self.slot.withdraw(self.id, &self.link);
         let last = match withdrawn {
             Some(_) => Some(Err(Error::Withdrawn)),
-            // The answer came before the withdrawal, and no caller can receive it now.
+            // The answer arrived before the withdrawal, and the owner of the campaign did not receive the answer.
             None => match self.receiver.try_recv() {
                 Ok(Ok(guard)) => {
                     guard.abandon();
@@ -146,7 +147,7 @@ impl Drop for Campaign {
                 Err(_) => None,
             },
         };
-        // Only clones of the receiver may receive the last message.
+        // The send below succeeds only if a clone of the receiver exists.
         drop(mem::replace(&mut self.receiver, channel::never()));
         if last.is_none_or(|last| self.sender.try_send(last).is_ok()) {
             self.slot.keep(self.sender.clone());

@@ -18,12 +18,12 @@ pub(crate) type Won = Result<LeaderGuard, Error>;
 
 /// The number of ended campaigns whose channels stay connected.
 ///
-/// A clone of their receivers may exist.
+/// The channels stay connected, because clones of their receivers may exist.
 const MAX_KEPT: usize = 16;
 
 /// The pending campaign of an elector, if there is one.
 ///
-/// The code that removes the campaign must answer it.
+/// The code that removes the campaign must answer the campaign.
 #[derive(Default)]
 pub(crate) struct CampaignSlot(Mutex<SlotState>);
 
@@ -48,7 +48,7 @@ pub(crate) struct Waiting {
 
 /// The form of a campaign's answer.
 pub(crate) enum Delivery {
-    /// A term, after any time.
+    /// A term, however long the campaign lasts.
     Term(Sender<Won>),
     /// The result of one round of requests.
     Round(Sender<Result<Option<LeaderGuard>, Error>>),
@@ -70,7 +70,7 @@ impl Delivery {
 
 /// An answer that no receiver took.
 ///
-/// Drop it without a lock, because the drop of a guard or a caller's key may run any code.
+/// Drop the value outside any lock, because the drop of a guard or a caller's key may run any code.
 pub(crate) struct Unsent {
     pub(crate) guard: Option<LeaderGuard>,
     pub(crate) key: Option<CampaignKey>,
@@ -128,7 +128,7 @@ impl CampaignSlot {
         waiting
     }
 
-    /// Answers a pending campaign with [`Error::Withdrawn`]. Returns `true` if there was one.
+    /// Answers a pending campaign with [`Error::Withdrawn`]. Returns `true` if a campaign was pending.
     pub(crate) fn withdraw_any(&self, link: &Link) -> bool {
         self.end(link, Error::Withdrawn, |_| {})
     }
@@ -151,10 +151,10 @@ impl CampaignSlot {
 
     /// Answers campaign `id` with a guard. Returns the guard if no receiver takes it.
     pub(crate) fn win(&self, id: u64, guard: LeaderGuard, link: &Link) -> Result<(), Unsent> {
-        // Sent under the lock, so that a campaign that is dropped now finds either itself or its guard.
+        // Sent under the lock, so that the drop of the campaign finds either the pending campaign or its guard.
         let mut state = self.0.lock();
         let Some(waiting) = state.take(id) else { return Err(Unsent { guard: Some(guard), key: None }) };
-        // If the guard is delivered, it occupies the seat of its campaign.
+        // A delivered guard keeps the elector busy. An undelivered guard frees the elector for another campaign.
         waiting.answer(Ok(guard)).inspect_err(|_| link.free_seat())
     }
 
@@ -164,10 +164,10 @@ impl CampaignSlot {
         self.0.lock().end(id, link).and_then(|waiting| waiting.answer(Err(error)).err())
     }
 
-    /// Answers campaign `id`, which was for one round and did not acquire the lease.
+    /// Answers campaign `id`, whose only round did not acquire the lease.
     pub(crate) fn round_over(&self, id: u64, error: Option<Error>, link: &Link) {
         let waiting = self.0.lock().end(id, link);
-        // Sent without the lock: only the campaign's caller has this receiver.
+        // Sent without the lock, because only the campaign's caller has this receiver.
         if let Some(Waiting { delivery: Delivery::Round(sender), .. }) = waiting {
             let _ = sender.try_send(error.map_or(Ok(None), Err));
         }
@@ -178,7 +178,7 @@ impl CampaignSlot {
         self.end(link, Error::Stopped, |state| state.stopped = true);
     }
 
-    /// Answers a pending campaign with `error`. Returns `true` if there was one.
+    /// Answers a pending campaign with `error`. Returns `true` if a campaign was pending.
     fn end(&self, link: &Link, error: Error, before: impl FnOnce(&mut SlotState)) -> bool {
         if link.is_forked() {
             return false;
@@ -207,7 +207,7 @@ impl SlotState {
         self.waiting.take_if(|waiting| waiting.id == id)
     }
 
-    /// Removes campaign `id` and frees its seat.
+    /// Removes campaign `id` and frees the elector for another campaign.
     fn end(&mut self, id: u64, link: &Link) -> Option<Waiting> {
         self.take(id).inspect(|_| link.free_seat())
     }

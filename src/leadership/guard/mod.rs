@@ -176,8 +176,8 @@ impl LeaderGuard {
     /// Ends the term but keeps the lease until the guard is dropped.
     ///
     /// Use this method to finish work before another candidate may lead. Every view of the term is invalid from now on,
-    /// and [`ended`](Self::ended) disconnects. The lease is renewed until the guard is dropped, at most for
-    /// [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout) if that is set.
+    /// and [`ended`](Self::ended) disconnects. The lease is renewed until the guard is dropped, at most for the [drain
+    /// timeout](crate::LeaderElectorBuilder::drain_timeout) if one is set.
     ///
     /// # Examples
     ///
@@ -434,8 +434,8 @@ impl fmt::Debug for Leadership {
     }
 }
 
-// A panic cannot leave a term half-changed. Its state is one atomic, and a pair that is written under a lock without
-// calling other code.
+// A panic cannot leave a term half-changed. Each change is an atomic write, or a write under a lock that calls no other
+// code.
 impl UnwindSafe for LeaderGuard {}
 impl RefUnwindSafe for LeaderGuard {}
 impl UnwindSafe for Leadership {}

@@ -68,7 +68,7 @@ impl LeaderGuard {
         let (ending, ended) = channel::bounded(0);
         let leadership = self.leadership();
         let run = move || {
-            // Dropped last, even if the work panics.
+            // Dropped after the guard, even if the work panics, so that `ended` disconnects after the release.
             let _ending = ending;
             let guard = self;
             work(&guard)
@@ -100,7 +100,7 @@ impl<T> Worker<T> {
 
     /// Returns `true` if the work has ended and the lease is released.
     ///
-    /// Then [`join`](Self::join) does not block.
+    /// If the result is `true`, [`join`](Self::join) does not block.
     pub fn has_ended(&self) -> bool {
         self.ended.try_recv() == Err(TryRecvError::Disconnected)
     }

@@ -1,7 +1,7 @@
 //! Interruptible name lookups and connection attempts.
 //!
-//! The addresses of a host are tried by RFC 8305: each attempt starts a little after the previous attempt, all attempts run in
-//! parallel, and the first connection is used.
+//! The addresses of a host are tried by RFC 8305: each attempt starts a little after the previous attempt, all
+//! attempts run in parallel, and the first connection is used.
 
 use std::fmt;
 use std::io;
@@ -25,14 +25,17 @@ pub(crate) use route::Route;
 
 use route::Remembered;
 
-/// The number of lookups and connection attempts at a time. A resolver that blocks for minutes must not fill the process
-/// with threads.
+/// The largest number of lookup and connection threads at a time.
+///
+/// A resolver that blocks for minutes must not fill the process with threads.
 const MAX_PENDING: usize = 64;
 
-/// The delay before the next address is tried: the Connection Attempt Delay of RFC 8305, section 5.
+/// The delay before the next address is tried.
+///
+/// This is the Connection Attempt Delay of RFC 8305, section 5.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Opens connections on separate threads.
+/// Opens connections, and runs lookups and parallel connection attempts on separate threads.
 ///
 /// `getaddrinfo` cannot be canceled, so an interrupted call leaves its lookup thread, which ends by itself. A canceled
 /// connection attempt ends within milliseconds and closes its socket.
@@ -44,7 +47,7 @@ pub(crate) struct Dialer {
     remembered: Remembered,
 }
 
-/// The target and the deadline of a connection.
+/// The target, the deadline and the interrupter of a connection attempt.
 struct DialCall<'a> {
     host: &'a str,
     port: u16,
@@ -57,7 +60,7 @@ impl Dialer {
         Dialer { network: Arc::new(network), pending: Arc::default(), remembered: Remembered::default() }
     }
 
-    /// Connects to a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
+    /// Connects to `host`: a name, or an IP address, which may have a zone (`fe80::1%eth0`).
     pub(crate) fn dial(
         &self,
         host: &str,
@@ -67,7 +70,7 @@ impl Dialer {
     ) -> Result<(TcpStream, Route), Error> {
         interrupter.check()?;
         let call = DialCall { host, port, deadline, interrupter };
-        // An address needs no lookup, unless the address has a zone.
+        // An IP address needs no lookup, unless the address has a zone, which only the system can resolve.
         let addresses = match host.parse() {
             Ok(address) => vec![SocketAddr::new(address, port)],
             Err(_) => self.remembered.order(self.look_up(&call)?),
@@ -89,7 +92,7 @@ impl Dialer {
                 Ok(addresses) => addresses.map_err(|e| {
                     Error::new(NetErrorKind::Dns, format!("lookup of {} failed", call.host)).caused_by(e)
                 })?,
-                // The thread panicked.
+                // The lookup thread panicked and dropped its sender.
                 Err(_) => return Err(Error::new(NetErrorKind::Dns, format!("lookup of {} failed", call.host))),
             },
             recv(call.interrupter.signal()) -> _ => return Err(interrupted()),
@@ -101,9 +104,10 @@ impl Dialer {
         }
     }
 
-    /// Connects on the calling thread, because starting a thread takes longer than a connection in the same data center.
+    /// Connects on the calling thread.
     ///
-    /// A standby that has waited for a long time opens a connection for its takeover, so this time delays the takeover.
+    /// Starting a thread takes longer than connecting within a data center. A standby that has waited for a long time
+    /// must connect before it takes over, so a slow connection delays the takeover.
     fn connect_here(&self, call: &DialCall<'_>, address: SocketAddr) -> Result<TcpStream, Error> {
         let left = call.left().ok_or_else(|| call.late(0, None))?;
         let wanted = Arc::new(Cancelled::default());
@@ -117,7 +121,7 @@ impl Dialer {
         // The channel has room for all results, so that no thread blocks on sending its result.
         let (done, results) = bounded(addresses.len());
         let cancelled = Cancelled::default();
-        // The end of the call cancels its other attempts.
+        // When this function returns, the remaining attempts are canceled.
         let _called_off = OnDrop(|| cancelled.cancel());
         let (mut tried, mut failed) = (0, 0);
         let mut failure = None;
@@ -133,7 +137,8 @@ impl Dialer {
                     move |network: &dyn Network| (address, network.connect(address, left, &cancelled).and_then(set_up));
                 match self.spawn(done.clone(), attempt) {
                     Ok(()) => tried += 1,
-                    // An attempt that is under way may still succeed.
+                    // If no thread can be started, the call fails, unless an earlier attempt is still running and may
+                    // succeed.
                     Err(e) if tried == failed => return Err(e),
                     Err(_) => {}
                 }
@@ -176,7 +181,7 @@ impl Dialer {
             .name("leasehold-dial".to_owned())
             .spawn(move || {
                 let _ended = ended;
-                // The call may have ended. Its stream is then closed here.
+                // If the call has already ended, sending fails, and a new stream is closed here.
                 let _ = done.send(work(&*network));
             })
             .map_err(|e| Error::new(NetErrorKind::Connect, "cannot start a thread for the connection").caused_by(e))?;
@@ -208,7 +213,7 @@ impl DialCall<'_> {
     }
 }
 
-/// Disables Nagle's algorithm, which only delays small requests, and enables keep-alive.
+/// Disables Nagle's algorithm, which would delay small requests, and enables keep-alive.
 fn set_up(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -218,7 +223,7 @@ fn set_up(stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Ends a connection whose peer does not answer for half a minute.
+/// Makes the kernel close a connection whose peer has not answered for half a minute.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
     use rustix::net::sockopt;

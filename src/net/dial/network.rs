@@ -8,15 +8,21 @@ use std::time::Duration;
 
 use crate::net::interrupt::Shutdown;
 
-/// The network that a dialer uses. Tests replace the network with a slow one.
+/// The network of a dialer. Tests use a network that is slow or has unreachable addresses.
 pub(crate) trait Network: Send + Sync + 'static {
-    /// Returns the addresses of a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
+    /// Returns the addresses of `host`.
+    ///
+    /// `host` is a name, or an IP address, which may have a zone (`fe80::1%eth0`).
     fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 
-    /// Connects to an address. Returns an error after `timeout`, and soon after `cancelled`.
+    /// Connects to an address.
+    ///
+    /// Returns an error after `timeout`, or soon after `cancelled` is set.
     fn connect(&self, address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream>;
 
-    /// Returns `true` if `connect` returns so soon after `cancelled` that the caller may wait for `connect`.
+    /// Returns `true` if `connect` returns within milliseconds after `cancelled` is set.
+    ///
+    /// The dialer may then call `connect` on the thread of the caller.
     fn is_cancellable(&self) -> bool {
         false
     }
@@ -47,7 +53,7 @@ pub(crate) struct System;
 
 impl Network for System {
     fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        // `getaddrinfo` accepts zones by name and by number.
+        // `getaddrinfo` accepts an IPv6 zone as the name or the number of an interface.
         Ok((host, port).to_socket_addrs()?.collect())
     }
 
@@ -60,7 +66,7 @@ impl Network for System {
         cfg!(any(target_os = "linux", target_os = "android"))
     }
 
-    /// On other systems, a canceled attempt lasts until its timeout.
+    /// On systems other than Linux and Android, a canceled attempt lasts until its timeout.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn connect(&self, address: SocketAddr, timeout: Duration, _: &Cancelled) -> io::Result<TcpStream> {
         TcpStream::connect_timeout(&address, timeout)
@@ -90,7 +96,7 @@ mod cancellable {
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         match start(&socket, &address) {
             Ok(()) => {}
-            // A signal interrupts the call, not the attempt.
+            // If a signal interrupts the system call, the kernel continues the connection attempt.
             Err(Errno::INPROGRESS | Errno::INTR) => loop {
                 if cancelled.is_cancelled() {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "connection attempt canceled"));

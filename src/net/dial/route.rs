@@ -7,17 +7,18 @@ use parking_lot::Mutex;
 
 use crate::net::interrupt::Interrupter;
 
-/// The number of addresses that are tried. No name of a server has more addresses worth trying.
+/// The largest number of addresses of a host that are tried.
 const MAX_ADDRESSES: usize = 16;
 
-/// The address of the last connection that brought an answer. Clones share the address.
+/// The address of the last connection on which a server answered. Clones share the address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered(Arc<Mutex<Option<SocketAddr>>>);
 
 /// The address of one connection.
 ///
-/// The address is remembered after the first answer, not after connecting: the kernel or a load balancer in front of a
-/// hanging server still accepts connections. An address that brings no answer is forgotten, unless the call was interrupted.
+/// The address is remembered after the first answer, not after connecting. The kernel or a load balancer in front of
+/// a hanging server still accepts connections. If a connection ends without an answer, its address is forgotten,
+/// unless the call was interrupted.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) address: SocketAddr,
@@ -31,9 +32,10 @@ impl Remembered {
         Route { address, remembered: self.clone(), interrupter: interrupter.clone(), has_answered: false }
     }
 
-    /// Orders addresses by RFC 8305, section 4: the address families alternate, starting with the family of the first address.
+    /// Orders the addresses of a host by RFC 8305, section 4.
     ///
-    /// The remembered address comes first if the host still has this address.
+    /// The address families alternate, starting with the family of the first address. If the remembered address is
+    /// among `addresses`, it comes first.
     pub(crate) fn order(&self, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
         let (ours, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|a| a.is_ipv6() == preferred);

@@ -23,13 +23,15 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// A host with several addresses. Each address accepts connections, refuses connections, or is silent.
+/// A host with several addresses.
+///
+/// Each address accepts connections, refuses connections, or is silent.
 #[derive(Clone, Default)]
 struct Addresses {
     all: Vec<SocketAddr>,
     taken_by: HashMap<SocketAddr, SocketAddr>,
     refused: Vec<SocketAddr>,
-    /// The start times of all attempts.
+    /// The address and the start time of each attempt.
     attempts: Arc<Mutex<Vec<(SocketAddr, Instant)>>>,
     silenced: Arc<Mutex<Vec<SocketAddr>>>,
     went_on: Arc<AtomicBool>,
@@ -51,7 +53,7 @@ impl Addresses {
         self
     }
 
-    /// Makes the address silent from now on, although a listener exists.
+    /// Makes the address silent from now on, even if the address has a listener.
     fn silence(&self, address: SocketAddr) {
         self.silenced.lock().push(address);
     }
@@ -120,7 +122,7 @@ fn an_interrupt_leaves_a_hanging_look_up_or_connect_behind() {
 fn a_hanging_look_up_ends_with_the_time_and_few_are_left_behind() {
     let (hold_open, hold) = bounded(0);
     let dialer = Dialer::new(Slow { in_look_up: true, hold });
-    // The number of clones of the dialer does not reduce its limit.
+    // All clones of a dialer share one limit.
     let users: Vec<_> = (0..10 * MAX_PENDING).map(|_| dialer.clone()).collect();
     let mut users = users.iter();
     // On a busy machine, a call may time out before its lookup starts.
@@ -143,12 +145,12 @@ fn an_address_that_is_silent_does_not_keep_the_next_one_waiting() {
     let began = Instant::now();
     let (stream, _) = dial(&dialer, Instant::now() + LONG / 3).unwrap();
     assert!(stream.nodelay().unwrap());
-    // On a busy machine, an attempt may start after a later attempt.
+    // On a busy machine, the thread of an earlier attempt may run last.
     let tried = |address| addresses.attempts.lock().iter().find(|it| it.0 == address).map(|it| it.1);
     wait_until("each is tried", || addresses.all.iter().all(|address| tried(*address).is_some()));
     let delay = tried(addresses.all[1]).unwrap() - began;
     assert!(delay >= STAGGER && delay < LONG / 3, "the second one began after {delay:?}");
-    // The attempt on the silent address has ended before its timeout.
+    // The successful connection cancels the attempt on the silent address before the timeout of that attempt.
     wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
     assert!(!addresses.went_on.load(Ordering::Acquire));
 }
@@ -159,7 +161,7 @@ fn a_dead_family_does_not_keep_the_other_one_waiting() {
     let dead: Vec<_> = (1..=12).map(|number| format!("::{number}")).collect();
     let all: Vec<_> = dead.iter().map(String::as_str).chain(["192.0.2.1"]).collect();
     let addresses = Addresses::new(&all).listening(12, &listener);
-    // The twelve dead addresses before this address would take three seconds.
+    // If the dialer tried all twelve dead addresses first, it would need three seconds, longer than the deadline.
     dial(&addresses.dialer(), Instant::now() + 8 * STAGGER).unwrap();
 }
 
@@ -169,10 +171,10 @@ fn after_a_refusal_the_next_address_is_tried_at_once() {
     let names: Vec<_> = (1..=16).map(|i| format!("192.0.2.{i}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let addresses = (0..15).fold(Addresses::new(&names), Addresses::refusing).listening(15, &listener);
-    // With one stagger per refusal, the time would not be enough.
+    // If the dialer waited for one `STAGGER` after each of the 15 refusals, it would miss the deadline.
     let within = 14 * STAGGER;
     dial(&addresses.dialer(), Instant::now() + within).unwrap();
-    // On a busy machine, an attempt may start after a later attempt.
+    // On a busy machine, the thread of an earlier attempt may run last.
     wait_until("each is tried", || addresses.attempts.lock().len() >= addresses.all.len());
     let mut tried = addresses.tried();
     tried.sort();
@@ -205,7 +207,7 @@ fn address_that_answered_is_tried_before_all_others() {
     let listener = listener();
     let alone = Addresses::new(&["192.0.2.17"]).listening(0, &listener).dialer();
     dial(&alone, far()).unwrap().1.answered();
-    // Sixteen silent addresses before this address would take four seconds.
+    // If the dialer tried the sixteen silent addresses first, it would need four seconds, longer than the deadline.
     let all: Vec<_> = (1..=17).map(|number| format!("192.0.2.{number}")).collect();
     let all = Addresses::new(&all.iter().map(String::as_str).collect::<Vec<_>>()).listening(16, &listener);
     let among_others = Dialer { remembered: alone.remembered.clone(), ..all.dialer() };
@@ -245,7 +247,9 @@ fn attempts_count_towards_the_limit_of_pending_dials() {
     wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
 }
 
-/// A listener that accepts no connection. After its queue is full, each connection attempt waits.
+/// Returns a listener that accepts no connection.
+///
+/// When the queue of the listener is full, each connection attempt waits.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn deaf_listener() -> (std::os::fd::OwnedFd, SocketAddr) {
     use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
@@ -322,7 +326,7 @@ fn refused_connection_differs_from_an_unknown_name() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_zone_of_an_address_is_looked_up_by_name_and_by_number() {
-    // Loopback is the first interface of every Linux.
+    // On Linux, the loopback interface `lo` has the number 1.
     for host in ["fe80::1%lo", "fe80::1%1"] {
         let found = System.look_up(host, 6443).unwrap();
         assert!(!found.is_empty());

@@ -1,4 +1,4 @@
-//! `CONNECT` of an HTTP proxy. Source: RFC 9110, section 9.3.6.
+//! The `CONNECT` request to an HTTP proxy. Source: RFC 9110, section 9.3.6.
 
 use std::io::{Read, Write};
 
@@ -14,7 +14,7 @@ const MAX_ANSWER: usize = 16 * 1024;
 
 const END: &[u8] = b"\r\n\r\n";
 
-/// Opens a tunnel to `target`, a host with its port.
+/// Opens a tunnel to `target`, which has the form `host:port`.
 pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &str, login: Option<&ProxyLogin>) -> Result<(), Error> {
     let agent = crate::net::USER_AGENT;
     let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nUser-Agent: {agent}\r\n");

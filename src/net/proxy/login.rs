@@ -19,7 +19,7 @@ impl ProxyLogin {
         Ok(ProxyLogin { name, password })
     }
 
-    /// Returns `true` if the name is not empty, and name and password have at most `longest` bytes.
+    /// Returns `true` if the name is not empty, and neither text is longer than `longest` bytes.
     pub(crate) fn fits(&self, longest: usize) -> bool {
         !self.name.is_empty() && self.name.len().max(self.password.len()) <= longest
     }

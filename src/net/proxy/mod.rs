@@ -17,7 +17,7 @@ mod stand_in;
 
 use login::ProxyLogin;
 
-/// A proxy with the credentials for the proxy.
+/// The protocol, address and credentials of a proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxy {
     protocol: Protocol,
@@ -27,7 +27,7 @@ pub(crate) struct Proxy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
-    /// `CONNECT`. The scheme of the endpoint selects plain text or TLS.
+    /// The `CONNECT` method of HTTP. The scheme of the endpoint selects plain text or TLS.
     Http,
     Socks5,
 }

@@ -23,7 +23,9 @@ const IPV6: u8 = 4;
 /// The longest name, user or password in bytes. SOCKS 5 encodes the length in one byte.
 pub(crate) const MAX_TEXT: usize = 255;
 
-/// Opens a tunnel to `target`. The proxy looks up names, as in Go's `net/http` for both `socks5` and `socks5h`.
+/// Opens a tunnel to `target`.
+///
+/// The proxy looks up the name of the target, as in Go's `net/http` for both `socks5` and `socks5h`.
 pub(crate) fn connect(
     proxy: &mut (impl Read + Write),
     target: &Endpoint,
@@ -71,7 +73,7 @@ pub(crate) fn connect(
         let to = target.host_and_port();
         return Err(failed(format!("the proxy did not connect to {to}: {} (SOCKS reply {reply})", meaning(reply))));
     }
-    // The address from which the proxy connected is read and ignored.
+    // The reply ends with the address from which the proxy connected. The address is ignored.
     match kind {
         IPV4 => receive::<4>(proxy).map(drop)?,
         IPV6 => receive::<16>(proxy).map(drop)?,
@@ -99,7 +101,7 @@ fn log_in(proxy: &mut (impl Read + Write), login: &ProxyLogin) -> Result<(), Err
     }
 }
 
-/// Appends a text after its length.
+/// Appends the length of a text, and then the text.
 fn push(request: &mut Vec<u8>, text: &[u8]) -> Result<(), Error> {
     let length = u8::try_from(text.len())
         .map_err(|_| failed(format!("the name has more than {MAX_TEXT} bytes, which SOCKS 5 does not allow")))?;
@@ -122,7 +124,7 @@ fn failed(what: impl Into<String>) -> Error {
     Error::new(NetErrorKind::Connect, what)
 }
 
-/// Returns the meaning of a reply. Source: RFC 1928, section 6.
+/// Returns the meaning of a reply code. Source: RFC 1928, section 6.
 fn meaning(reply: u8) -> &'static str {
     match reply {
         1 => "general failure",
@@ -146,9 +148,11 @@ mod tests {
         ProxyLogin { name: b"me".to_vec(), password: b"hunter2".to_vec() }
     }
 
-    /// Runs [`connect`]. Returns its result, the bytes written, and the number of unread bytes of the answer.
+    /// Runs [`connect`] with a proxy that sends `answer`.
+    ///
+    /// Returns the result, the bytes that the client wrote, and the number of unread bytes of the answer.
     fn run(target: &str, login: Option<&ProxyLogin>, answer: &[u8]) -> (Result<(), Error>, Vec<u8>, usize) {
-        // As slowly as a proxy can be.
+        // The proxy sends one byte at a time.
         let mut stand = StandIn::new(answer, 1);
         let target = Endpoint::parse(target, "server").unwrap();
         let result = connect(&mut stand, &target, login);

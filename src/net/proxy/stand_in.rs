@@ -2,7 +2,9 @@
 
 use std::io::{self, Cursor, Read, Write};
 
-/// A proxy that sends a fixed answer in pieces of one size, and keeps the bytes written to the proxy.
+/// A proxy that sends a fixed answer in pieces of `piece` bytes.
+///
+/// `written` records the bytes that the client writes.
 pub(crate) struct StandIn {
     pub(crate) answer: Cursor<Vec<u8>>,
     pub(crate) written: Vec<u8>,

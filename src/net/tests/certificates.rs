@@ -1,4 +1,4 @@
-//! Certificates of authorities, servers and clients, made as tests need them.
+//! Test certificates of authorities, servers and clients.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::net::tls::config::TlsConfig;
 use crate::net::tls::{Clock, provider};
 use crate::util::clock::Moment;
 
-/// Signs certificates.
+/// A certificate authority of a test.
 pub(crate) struct Authority {
     pub(crate) issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
@@ -59,7 +59,9 @@ impl Authority {
     }
 }
 
-/// Returns the configuration of a server with the certificate `leaf` that requires certificates of `clients` if there are any.
+/// Returns the configuration of a server with the certificate `leaf`.
+///
+/// If `clients` is set, the server requires a client certificate of that authority.
 pub(crate) fn server_config(leaf: &Leaf, clients: Option<&Authority>) -> Arc<ServerConfig> {
     server_config_with(leaf, clients, rustls::ALL_VERSIONS)
 }
@@ -83,17 +85,17 @@ pub(crate) fn server_config_with(
     Arc::new(config)
 }
 
-/// The server's end of a connection.
+/// The server's side of a connection.
 pub(crate) trait Duplex: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Duplex for T {}
 
-/// Answers a client that starts TLS.
+/// Accepts TLS on the server's side of a connection.
 pub(crate) fn accept(config: &Arc<ServerConfig>, stream: Box<dyn Duplex>) -> Box<dyn Duplex> {
     Box::new(StreamOwned::new(ServerConnection::new(Arc::clone(config)).unwrap(), stream))
 }
 
-/// The certificate files of a client, and a clock that a test moves.
+/// The certificate files of a client, and a clock that a test advances.
 pub(crate) struct Files {
     pub(crate) scratch: Scratch,
     seconds: Arc<AtomicU64>,
@@ -122,7 +124,12 @@ impl Files {
         self.seconds.fetch_add(seconds, Ordering::SeqCst);
     }
 
-    /// Calls `get` with files that stay as they are, and with a new certificate. Returns the configuration of the server.
+    /// Sends three requests with a client whose certificate files are read again.
+    ///
+    /// The files are unchanged for the second request, and contain a new client certificate for the third request.
+    ///
+    /// `connect` gets the TLS settings of the client and the configuration of the server. It returns a function that
+    /// sends one request.
     pub(crate) fn rotate(connect: impl FnOnce(TlsConfig, Arc<ServerConfig>) -> Box<dyn Fn()>) {
         let (files, ours) = (Self::new(), authority());
         files.authority(&ours);

@@ -1,4 +1,4 @@
-//! The kinds of failures of TLS, HTTP and sockets.
+//! Tests of the error kinds for failures of TLS, HTTP and sockets.
 
 use std::io;
 use std::sync::Arc;

@@ -14,7 +14,9 @@ use tempfile::TempDir;
 
 use crate::net::dial::{Cancelled, Network};
 
-/// A temporary directory of a test. A killed test leaves its directory, so later processes use other names.
+/// A temporary directory of a test.
+///
+/// The name is random, because a killed test leaves its directory behind.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
@@ -33,7 +35,9 @@ impl Scratch {
     }
 }
 
-/// A host of two addresses. Blocks until the test drops the sender, even if the attempt is canceled.
+/// A host with two addresses, whose connection attempts block until `hold` disconnects.
+///
+/// If `in_look_up` is `true`, lookups block too. A cancellation does not end the blocking.
 pub(crate) struct Slow {
     pub(crate) in_look_up: bool,
     pub(crate) hold: Receiver<()>,

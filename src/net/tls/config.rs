@@ -8,10 +8,11 @@ use crate::util::config_error::ConfigError;
 
 /// The TLS settings of a store: trusted authorities and the client certificate.
 ///
-/// [`EtcdConfig`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdConfig.html) and the configurations of the SQL stores
-/// use these settings. By default, a store trusts the system's roots and sends no client certificate.
+/// [`EtcdConfig`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdConfig.html) and the configurations of the
+/// SQL stores use these settings. By default, a store trusts the system's roots and sends no client certificate.
 ///
-/// While the store is in use, files are read again, so that certificates can be renewed. `Debug` does not show keys.
+/// While the store is in use, certificate files are read again, so that certificates can be renewed. `Debug` does not
+/// show keys.
 ///
 /// # Examples
 ///
@@ -34,7 +35,7 @@ impl TlsConfig {
         Self::default()
     }
 
-    /// Trusts only these authorities, certificates in PEM.
+    /// Trusts only the authorities whose certificates are in `pem`.
     ///
     /// Defaults to the system's roots.
     ///
@@ -45,9 +46,11 @@ impl TlsConfig {
         self.with_ca(PemSource::inline(pem))
     }
 
-    /// Trusts only the authorities in this file, certificates in PEM.
+    /// Trusts only the authorities whose certificates are in this PEM file.
     ///
-    /// While the store is in use, the file is read again. Defaults to the system's roots.
+    /// While the store is in use, the file is read again.
+    ///
+    /// Defaults to the system's roots.
     ///
     /// # Errors
     ///
@@ -61,9 +64,9 @@ impl TlsConfig {
         Ok(self)
     }
 
-    /// Sets the client certificate, a chain and its key in PEM.
+    /// Sets the client certificate: a certificate chain and its private key, both in PEM.
     ///
-    /// The certificate is sent to servers that request one.
+    /// The certificate is sent only to a server that requests a client certificate.
     ///
     /// Defaults to no client certificate.
     ///
@@ -78,9 +81,11 @@ impl TlsConfig {
         self.with_identity(PemSource::inline(chain), PemSource::inline(key))
     }
 
-    /// Sets the client certificate from files, a chain and its key in PEM.
+    /// Sets the client certificate from PEM files with a certificate chain and its private key.
     ///
-    /// While the store is in use, the files are read again. Defaults to no client certificate.
+    /// While the store is in use, the files are read again.
+    ///
+    /// Defaults to no client certificate.
     ///
     /// # Errors
     ///
@@ -99,7 +104,7 @@ impl TlsConfig {
         Ok(self)
     }
 
-    /// Sets the name that the server certificate must be for.
+    /// Sets the name that the server's certificate must contain.
     ///
     /// Defaults to the host of the connection.
     #[must_use]
@@ -109,7 +114,7 @@ impl TlsConfig {
     }
 }
 
-/// The TLS files in the parameters of a URL.
+/// The paths of TLS files in the parameters of a URL.
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 #[derive(Default)]
 pub(crate) struct UrlFiles {
@@ -120,7 +125,9 @@ pub(crate) struct UrlFiles {
 
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 impl UrlFiles {
-    /// Reads the files. Returns the `incomplete` error for a certificate without a key, and for a key without a certificate.
+    /// Reads the files.
+    ///
+    /// Returns the `incomplete` error for a certificate without a key, and for a key without a certificate.
     pub(crate) fn read(self, incomplete: impl FnOnce() -> ConfigError) -> Result<TlsConfig, ConfigError> {
         let mut tls = TlsConfig::new();
         if let Some(ca) = self.ca {

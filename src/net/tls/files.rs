@@ -9,22 +9,24 @@ use crate::net::error::Error;
 use crate::net::file::read_file;
 use crate::util::clock::Moment;
 
-/// The time after which a file is read again, as for token files. kube-rs has the same minute for certificates.
+/// The time after which a file is read again.
+///
+/// Token files have the same time. kube-rs uses the same time for certificates.
 const AGE: Duration = Duration::from_secs(60);
 
-/// PEM from the configuration or from a file.
+/// PEM data from the configuration or from a file.
 #[derive(Clone, PartialEq)]
 pub(crate) struct PemSource {
     file: Option<PathBuf>,
     bytes: Vec<u8>,
 }
 
-/// A value that is created from files, and again from their later content if that content is usable.
+/// A value that is created from files, and replaced when the files have usable new content.
 pub(crate) struct FromFiles<T> {
     sources: Vec<PemSource>,
     value: T,
     read_at: Moment,
-    /// The last content, if the last content is unusable.
+    /// The content at the last reading, if that content was unusable.
     refused: Option<Reading>,
 }
 
@@ -38,7 +40,7 @@ pub(crate) enum ReadOutcome {
     Changed,
     /// The new content is unusable for this reason. The old value stays.
     Refused(String),
-    /// The content is as unusable as the last time, which was reported then.
+    /// The content is the same unusable content for which an earlier reading returned `Refused`.
     StillRefused,
 }
 
@@ -48,10 +50,10 @@ impl PemSource {
         PemSource { file: None, bytes: bytes.into() }
     }
 
-    /// Reads a file. [`read_again`](Self::read_again) reads the file later.
+    /// Reads a file, and keeps its path for [`read_again`](Self::read_again).
     pub(crate) fn read(file: &Path) -> io::Result<Self> {
         let bytes = read_file(file)?;
-        // An absolute path, because the working directory may change before the file is read again.
+        // The path is made absolute, because the working directory may change before the file is read again.
         Ok(PemSource { file: Some(std::path::absolute(file)?), bytes })
     }
 
@@ -60,7 +62,7 @@ impl PemSource {
         &self.bytes
     }
 
-    /// Returns the rule that the source violates, after the name of the file if there is one.
+    /// Returns an error text: the path of the file, if there is a file, and the violated rule.
     pub(crate) fn breaks(&self, rule: &str) -> String {
         match &self.file {
             Some(file) => format!("{} {rule}", file.display()),
@@ -68,7 +70,7 @@ impl PemSource {
         }
     }
 
-    /// Returns the file for messages.
+    /// Returns the path of the file for messages, or `None` if there is no file.
     pub(crate) fn name(&self) -> Option<String> {
         self.file.as_ref().map(|file| file.display().to_string())
     }
@@ -82,7 +84,7 @@ impl PemSource {
 }
 
 impl<T> FromFiles<T> {
-    /// Creates the files with a `value` that was created from the sources at `now`.
+    /// Creates an instance with a `value` that was created from `sources` at `now`.
     pub(crate) fn new(sources: Vec<PemSource>, value: T, now: Moment) -> Self {
         FromFiles { sources, value, read_at: now, refused: None }
     }
@@ -177,7 +179,7 @@ mod tests {
             assert_eq!(files.value(), "one+");
             assert!(!files.is_due(at(179)));
         }
-        // The old content is not a change. A later failure is reported again.
+        // When the file has its old content again, that is not a change. A later failure is reported again.
         std::fs::write(&file, "one").unwrap();
         assert_eq!(files.read_again(at(180), text), ReadOutcome::Unchanged);
         std::fs::remove_file(&file).unwrap();

@@ -1,7 +1,7 @@
 //! TLS: trusted authorities, the expected server name, and the client certificate.
 //!
-//! This module builds the rustls configuration instead of ureq. The trust roots, the expected name and the client certificate
-//! come only from the configuration, and no process-wide default applies.
+//! This module builds the rustls configuration, which ureq would otherwise build. The trust roots, the expected name
+//! and the client certificate come only from the configuration of the store. No process-wide default applies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,12 +33,12 @@ pub(crate) use reload::ClientTls;
 pub(crate) struct TlsSettings {
     /// The trusted authorities. `None` for the system's roots.
     pub(crate) ca: Option<PemSource>,
-    /// `true` if the system's roots are trusted besides `ca`.
+    /// `true` if the system's roots are trusted in addition to `ca`.
     pub(crate) and_system: bool,
     pub(crate) insecure: bool,
     pub(crate) server_name: Option<String>,
     pub(crate) identity: Option<IdentitySource>,
-    /// `true` if the protocol within TLS has no ALPN name. HTTP has one.
+    /// `true` if the client offers no ALPN name, because its protocol is not HTTP.
     pub(crate) without_alpn: bool,
     pub(crate) clock: Clock,
 }
@@ -50,7 +50,7 @@ pub(crate) struct IdentitySource {
     pub(crate) key: PemSource,
 }
 
-/// The clock for the age of files. Tests use another clock.
+/// The clock that measures the age of files. Tests replace the clock.
 #[derive(Clone)]
 pub(crate) struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
 
@@ -71,14 +71,14 @@ pub(crate) struct TlsParts {
 }
 
 impl TlsSettings {
-    /// Trusts only the authorities in `ca`. The error is a rule that `ca` violates.
+    /// Trusts only the authorities in `ca`. An error states the rule that `ca` violates.
     pub(crate) fn trust(&mut self, ca: PemSource) -> Result<(), String> {
         certificates(ca.bytes()).map_err(|rule| ca.breaks(rule))?;
         self.ca = Some(ca);
         Ok(())
     }
 
-    /// Sets the client certificate for servers that request a certificate.
+    /// Sets the client certificate, which is sent to a server that requests a certificate.
     pub(crate) fn show(&mut self, chain: PemSource, key: PemSource) -> Result<(), Error> {
         Identity::from_sources(&chain, &key)?;
         self.identity = Some(IdentitySource { chain, key });
@@ -93,8 +93,8 @@ impl TlsSettings {
 
     /// Returns the settings for a proxy, which is not a part of the cluster.
     ///
-    /// The certificate of the proxy must name the proxy. The authorities of the cluster and of the system may issue this
-    /// certificate. The proxy does not get the client certificate.
+    /// The certificate of the proxy must name the proxy. The authorities of the cluster and the system's roots are
+    /// trusted. The proxy does not get the client certificate.
     pub(crate) fn for_proxy(&self) -> Self {
         TlsSettings { and_system: true, server_name: None, identity: None, ..self.clone() }
     }
@@ -125,7 +125,9 @@ impl TlsSettings {
         }
     }
 
-    /// Creates a configuration with this verifier and, if there is an identity, this client certificate.
+    /// Creates a rustls configuration with the verifier `authorities`.
+    ///
+    /// If `identity` is set, the configuration contains that client certificate.
     fn client_config(
         &self,
         authorities: &Arc<dyn ServerCertVerifier>,
@@ -178,13 +180,15 @@ impl fmt::Debug for Clock {
 }
 
 impl Identity {
-    /// Creates an identity from PEM: a chain that begins with the client certificate, and a PKCS#8, PKCS#1 or SEC1 key.
+    /// Creates an identity from PEM.
+    ///
+    /// `chain` begins with the client certificate. `key` has PKCS#8, PKCS#1 or SEC1 form.
     #[cfg(feature = "kubeconfig")]
     pub(crate) fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, Error> {
         Self::from_sources(&PemSource::inline(chain), &PemSource::inline(key))
     }
 
-    /// Creates an identity from sources. The errors name their files.
+    /// Creates an identity from sources. An error names the file of the source.
     pub(crate) fn from_sources(chain: &PemSource, key: &PemSource) -> Result<Self, Error> {
         let certificates =
             certificates(chain.bytes()).map_err(|rule| Error::config("client certificate", chain.breaks(rule)))?;
@@ -229,7 +233,9 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Returns all certificates of a PEM bundle. The error is a rule without the content, because the content may be a key.
+/// Returns all certificates of a PEM bundle.
+///
+/// An error does not quote the content, because the content may be a key.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
@@ -243,7 +249,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
     String::from_utf8_lossy(pem).contains("ENCRYPTED PRIVATE KEY-----")
 }
 
-/// Converts an error of rustls.
+/// Converts an error of rustls into an error with a remedy.
 pub(crate) fn tls_error(error: &rustls::Error) -> Error {
     use rustls::Error as E;
     let untrusted = |text: String| Error::new(NetErrorKind::TlsVerification, text);

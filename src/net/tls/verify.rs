@@ -18,7 +18,9 @@ use crate::util::panics::log_line;
 pub(crate) const NO_AUTHORITY: &str =
     "contains no usable CA certificate; set certificate-authority to the CA of the cluster";
 
-/// Trusts certificates that these authorities have signed, and their own certificates. Returns `None` if no authority is usable.
+/// Trusts the certificates of these authorities, and all certificates that they have signed.
+///
+/// Returns `None` if no authority is usable.
 pub(crate) fn trust_these(
     authorities: Vec<CertificateDer<'static>>,
 ) -> Result<Option<Arc<dyn ServerCertVerifier>>, Error> {
@@ -29,7 +31,7 @@ pub(crate) fn trust_these(
     }
     let mut signers = RootCertStore::empty();
     signers.add_parsable_certificates(authorities.iter().filter(|authority| pinned::may_sign(authority)).cloned());
-    // webpki rejects an empty list.
+    // If no authority may sign, `store` is only a substitute, because webpki rejects an empty list of roots.
     let signs = !signers.is_empty();
     let store = if signs { signers } else { store };
     if ignored > 0 {
@@ -48,7 +50,9 @@ pub(crate) fn trust_the_system() -> Result<Arc<dyn ServerCertVerifier>, Error> {
     Ok(signed_by(store)?)
 }
 
-/// Trusts every certificate, as `insecure-skip-tls-verify`, `sslmode=require` and `ssl-mode=REQUIRED` request.
+/// Trusts every certificate.
+///
+/// `insecure-skip-tls-verify`, `sslmode=require` and `ssl-mode=REQUIRED` request this.
 pub(crate) fn trust_anyone() -> Arc<dyn ServerCertVerifier> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -67,22 +71,26 @@ fn signed_by(store: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, Error> {
         .map_err(|e| Error::config("TLS", e.to_string()))
 }
 
-/// A verifier with the configured authorities. Without authorities, every certificate is accepted, but the server must own its key.
+/// A verifier with the configured authorities.
+///
+/// Without authorities, every certificate is accepted, but the server must own the key of its certificate.
 #[derive(Debug)]
 struct ServerVerifier {
     authorities: Option<TheseAuthorities>,
     provider: Arc<CryptoProvider>,
 }
 
-/// The cluster's authorities.
+/// The configured authorities.
 ///
-/// An authority may be the certificate of the server itself: a self-signed certificate, or a certificate that was copied into
-/// the kubeconfig. webpki rejects such a certificate. Go accepts it after a check of its name and dates, and some clusters that
-/// are set up manually need this.
+/// An authority may be the certificate of the server itself: a self-signed certificate, or a certificate that was
+/// copied into the kubeconfig. Some manually created clusters use such a certificate. webpki rejects the certificate,
+/// but Go accepts the certificate after a check of its name and dates.
 #[derive(Debug)]
 struct TheseAuthorities {
     signed: Arc<WebPkiServerVerifier>,
-    /// `true` if an authority may sign certificates. webpki does not check this for trusted certificates.
+    /// `true` if an authority may sign certificates.
+    ///
+    /// webpki does not check if a trusted certificate may sign.
     signs: bool,
     themselves: Vec<CertificateDer<'static>>,
 }

@@ -10,7 +10,7 @@ use crate::election::candidate::notice::TWIN;
 use crate::util::one_line::OneLine;
 
 impl fmt::Display for Status {
-    /// Writes one line for people, whose wording may change.
+    /// Writes one line for people. The wording may change.
     ///
     /// An example is `lease default/jobs: leader is pod-1 (this candidate) for another 9s, fencing token 7; last
     /// contact 1s ago`. Line breaks in the record are escaped.
@@ -64,7 +64,7 @@ impl Status {
     }
 }
 
-/// Rounds down to whole seconds, because a fraction has passed before the text is read.
+/// Rounds down to whole seconds, because a fraction passes before a person reads the text.
 fn seconds(duration: Duration) -> FormattedDuration {
     humantime::format_duration(Duration::from_secs(duration.as_secs()))
 }

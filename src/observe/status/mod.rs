@@ -44,16 +44,16 @@ pub struct Status {
     pub leader: Option<String>,
     /// `true` if the lease of `leader` has expired by this process's clock.
     ///
-    /// Then there is no leader, or another candidate is about to lead. With two stores, `true` if one of the two leases
-    /// has expired.
+    /// If `true`, there is no leader, or another candidate is about to lead. With two stores, the value is `true` if
+    /// one of the two leases has expired.
     pub leader_lease_expired: bool,
     /// `true` while this candidate has a valid term.
     pub is_leader: bool,
     /// The time until the term ends without another renewal. Zero without a valid term.
     pub remaining: Duration,
-    /// The fencing token of the term, kept after its end until the record is released.
+    /// The fencing token of this candidate's term. The token stays until the record is released.
     pub fencing_token: Option<u64>,
-    /// The time since the last contact with the store, or `None` before the first.
+    /// The time since the last contact with the store, or `None` before the first contact.
     ///
     /// [`HealthCheck::check_contact`](crate::HealthCheck::check_contact) defines contact.
     pub last_contact: Option<Duration>,
@@ -64,16 +64,16 @@ pub struct Status {
     /// The error of the last write, until a write succeeds.
     ///
     /// Reads do not change this field. If the error is [transient](StoreError::is_transient), a successful write of
-    /// another candidate also clears this field. A conflict counts as a failure after conflicts have refused each write
-    /// for three renew deadlines.
+    /// another candidate also clears this field. A conflict counts as a failure only after all writes have ended in
+    /// conflicts for three renew deadlines.
     pub failed_write: Option<StoreError>,
     /// `true` if this candidate is fit to lead, or has neither a probe nor a flag.
     ///
-    /// A recovered candidate that waits before it may acquire is fit, too.
+    /// A recovered candidate that waits before it may acquire is also fit.
     pub is_fit: bool,
     /// The time since this candidate became unfit, or `None` while fit.
     pub unfit_for: Option<Duration>,
-    /// The time until a recovered candidate may acquire the lease, or `None` without a wait.
+    /// The time until a recovered candidate may acquire the lease, or `None` if there is no wait.
     pub may_acquire_in: Option<Duration>,
     /// The time since the slowest part of the work last reported progress.
     ///

@@ -10,7 +10,7 @@ use crate::util::prometheus::escaped;
 impl Status {
     /// Writes the status as metrics in the text format of Prometheus.
     ///
-    /// Each metric has the labels `name`, `record` and `identity`. Together, these labels must be unique in a process.
+    /// Each metric has the labels `name`, `record` and `identity`. Two electors of a process must differ in a label.
     /// Use [`write_prometheus_all`](Self::write_prometheus_all) for several electors, because a text may describe each
     /// metric only once.
     ///
@@ -67,10 +67,10 @@ impl Status {
     }
 }
 
-/// The suffix of a sample's name, its own label, and its value.
+/// A sample: the suffix of its name, its additional label, and its value.
 type Sample = (&'static str, String, f64);
 
-/// A metric: its name, its type, its help, and its samples of one elector.
+/// A metric: its name, type and help text, and a function that returns its samples.
 type StatusMetric = (&'static str, &'static str, &'static str, fn(&Status) -> Vec<Sample>);
 
 const METRICS: [StatusMetric; 16] = [
@@ -143,7 +143,7 @@ fn count(count: u64) -> Vec<Sample> {
     vec![("", String::new(), count as f64)]
 }
 
-/// Returns no sample for a metric without a value.
+/// Returns a sample in seconds, or no sample if there is no duration.
 fn seconds(duration: Option<Duration>) -> Vec<Sample> {
     duration.iter().map(|duration| ("", String::new(), duration.as_secs_f64())).collect()
 }

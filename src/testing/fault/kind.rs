@@ -15,9 +15,9 @@ use crate::testing::wire::http::ServedResponse;
 /// [`name`](Fault::name), [`first`](Fault::first) and so on. A rule without conditions matches every request. Pass the
 /// rule to [`ApiServer::fault`](crate::testing::ApiServer::fault).
 ///
-/// *Apply* means that the request takes effect in the store as without the fault. Rules are tried in the order in
-/// which they were added. The first match wins, except that delays add up. "Watch faults" act on streams, including
-/// open ones.
+/// *Apply* means that the store executes the request as it would without the fault. Rules are tried in the order in
+/// which they were added. The first match wins, except that delays add up. A *watch fault* acts on the streams of
+/// watches, including streams that are already open.
 ///
 /// # Examples
 ///
@@ -75,63 +75,63 @@ pub(crate) struct Matcher {
     pub after_events: u64,
 }
 
-/// Faults.
+/// Constructors, one for each fault.
 impl Fault {
-    /// Waits before applying.
+    /// Applies the request after a delay.
     ///
-    /// The request is applied even if its client has given up by then, like a write that waits in etcd's queue.
+    /// The request is applied even if its client disconnects during the delay, like a write that waits in etcd's queue.
     pub fn delay(time: Duration) -> Fault {
         Fault::new(Action::Delay(time))
     }
 
-    /// Applies at once, and responds later.
+    /// Applies the request at once, and delays the response.
     pub fn delay_answer(time: Duration) -> Fault {
         Fault::new(Action::DelayAnswer(time))
     }
 
-    /// Reads the request and stays silent until [released](crate::testing::FaultHandle::release).
+    /// Hangs until [released](crate::testing::FaultHandle::release), without a response.
     ///
-    /// The request is then applied and answered, even if its client has given up. Until then the request occupies a
-    /// thread.
+    /// The request is read at once. After the release, the request is applied and answered, even if its client has
+    /// disconnected. A request that hangs occupies a thread.
     pub fn hang() -> Fault {
         Fault::new(Action::Hang)
     }
 
-    /// Applies, and stays silent until [released](crate::testing::FaultHandle::release).
+    /// Applies the request, and hangs until [released](crate::testing::FaultHandle::release).
     pub fn hang_after() -> Fault {
         Fault::new(Action::HangAfter)
     }
 
-    /// Responds with a `Status`, without applying. `reason` may be empty.
+    /// Responds with a `Status`, without applying the request. `reason` may be empty.
     pub fn status(code: u16, reason: &str, message: &str) -> Fault {
         Fault::new(Action::Refuse(StatusObject::new(code, reason, message)))
     }
 
-    /// Applies, but responds with a `Status`.
+    /// Applies the request, but responds with a `Status`.
     ///
-    /// A real server does this with 500, 504 and 409 when its etcd stalls.
+    /// A real server sends such responses with code 500, 504 or 409 when its etcd stalls.
     pub fn apply_then(code: u16, reason: &str, message: &str) -> Fault {
         Fault::new(Action::ApplyThen(StatusObject::new(code, reason, message)))
     }
 
-    /// Responds with `body` as JSON, without applying.
+    /// Responds with `body` as JSON, without applying the request.
     pub fn replace(code: u16, body: &Value) -> Fault {
         Fault::new(Action::Answer(ServedResponse::json(code, body)))
     }
 
-    /// Responds with these bytes as the body, without applying. The head is valid.
+    /// Responds with a valid head and `body`, without applying the request.
     pub fn replace_bytes(code: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Fault {
         Fault::new(Action::Answer(ServedResponse::new(code, content_type, body)))
     }
 
-    /// Closes the connection without applying.
+    /// Closes the connection without applying the request.
     pub fn drop_before() -> Fault {
         Fault::new(Action::DropBefore)
     }
 
-    /// Applies, and closes the connection without a response.
+    /// Applies the request, and closes the connection without a response.
     ///
-    /// A watch is closed before its first byte.
+    /// The connection of a watch is closed before the first byte of the response.
     pub fn drop_after() -> Fault {
         Fault::new(Action::DropAfter)
     }
@@ -143,29 +143,30 @@ impl Fault {
         Fault::new(Action::Garbage(bytes.into()))
     }
 
-    /// Applies, and closes the connection after the first `bytes` of the response's body.
+    /// Applies the request, and closes the connection after `bytes` bytes of the response body.
     ///
-    /// The head is sent in full. A watch is cut after that many bytes of its events.
+    /// The head is sent in full. A watch is cut after `bytes` bytes of events.
     pub fn truncate(bytes: usize) -> Fault {
         Fault::new(Action::Truncate(bytes))
     }
 
-    /// Sends 200 and an endless body of spaces, without applying.
+    /// Sends 200 and an endless body of spaces, without applying the request.
     ///
-    /// Ends when [released](crate::testing::FaultHandle::release), or when the client disconnects.
+    /// The body ends when the fault is [released](crate::testing::FaultHandle::release), or when the client
+    /// disconnects.
     pub fn endless_body() -> Fault {
         Fault::new(Action::EndlessBody)
     }
 
-    /// Makes an open watch stream silent until [released](crate::testing::FaultHandle::release).
+    /// Sends no events of a watch until [released](crate::testing::FaultHandle::release).
     ///
-    /// A watch fault. The delayed events are then sent. A stream that is some ten thousand events behind is ended, as
-    /// a real server does with slow readers.
+    /// A watch fault. After the release, the delayed events are sent. A stream with about ten thousand delayed events
+    /// ends, because a real server also ends the watches of slow readers.
     pub fn stall_watch() -> Fault {
         Fault::new(Action::StallWatch)
     }
 
-    /// Ends a watch stream in order, as at its timeout. A watch fault.
+    /// Ends a watch stream without an error, as after its timeout. A watch fault.
     pub fn close_watch() -> Fault {
         Fault::new(Action::CloseWatch)
     }
@@ -192,7 +193,7 @@ impl Fault {
     }
 }
 
-/// Conditions.
+/// Setters for the conditions of a fault.
 impl Fault {
     /// Matches only this verb. Further calls add verbs.
     pub fn verb(mut self, verb: Verb) -> Fault {
@@ -232,7 +233,7 @@ impl Fault {
         self
     }
 
-    /// Hits at most `count` times. Watch faults count streams.
+    /// Hits at most `count` requests. A watch fault counts streams.
     pub fn first(mut self, count: u64) -> Fault {
         self.matcher.first = Some(count);
         self
@@ -240,7 +241,7 @@ impl Fault {
 
     /// Hits one in `nth` matching requests, starting with the first.
     ///
-    /// Zero counts as one.
+    /// If `nth` is zero, the fault hits every matching request.
     pub fn every(mut self, nth: u64) -> Fault {
         self.matcher.every = Some(nth.max(1));
         self
@@ -260,7 +261,7 @@ impl Fault {
 
     /// Adds `details.retryAfterSeconds` and a `Retry-After` header.
     ///
-    /// Applies to [`Fault::status`] and [`Fault::apply_then`], as the real server does.
+    /// Has an effect on [`Fault::status`] and [`Fault::apply_then`] only.
     pub fn retry_after(mut self, seconds: u64) -> Fault {
         if let Action::Refuse(status) | Action::ApplyThen(status) = &mut self.action {
             *status = status.clone().retry_after(seconds);

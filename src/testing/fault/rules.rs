@@ -13,8 +13,8 @@ use crate::testing::wire::signal::FlagSignal;
 
 /// A handle to a fault that was added to a server.
 ///
-/// Dropping the handle does not end the fault. [`remove`](FaultHandle::remove) and
-/// [`ApiServer::clear_faults`](crate::testing::ApiServer::clear_faults) do. Clones are handles to the same fault. All
+/// Dropping the handle does not end the fault. To end the fault, call [`remove`](FaultHandle::remove) or
+/// [`ApiServer::clear_faults`](crate::testing::ApiServer::clear_faults). Clones are handles to the same fault. All
 /// methods may be called from any thread.
 ///
 /// # Examples
@@ -52,7 +52,7 @@ struct Counts {
     hits: u64,
 }
 
-/// One hit of a rule, and the signal that ends it.
+/// A request or a stream that a rule has hit. A release of the rule ends the hit.
 #[derive(Clone, Debug)]
 pub(crate) struct Hit {
     rule: Arc<Rule>,
@@ -70,7 +70,7 @@ impl FaultHandle {
         FaultHandle { rule, signal, wake }
     }
 
-    /// Returns the number of hit requests (for watch faults: streams).
+    /// Returns the number of requests that the fault has hit. A watch fault counts streams.
     pub fn hits(&self) -> u64 {
         self.rule.counts.lock().hits
     }
@@ -82,7 +82,7 @@ impl FaultHandle {
         self.signal.wait(timeout, || self.hits() >= count)
     }
 
-    /// Releases every request and stream that the fault holds. Later ones are hit again.
+    /// Releases every request and stream that the fault holds. Later requests are hit again.
     pub fn release(&self) {
         self.rule.releases.fetch_add(1, Ordering::SeqCst);
         self.wake();
@@ -110,7 +110,7 @@ impl fmt::Debug for FaultHandle {
 }
 
 impl Rule {
-    /// Counts a matching request, and decides if it is hit.
+    /// Counts a matching request. Returns a hit if the rule applies to the request.
     pub fn decide(self: &Arc<Rule>) -> Option<Hit> {
         let matcher = &self.fault.matcher;
         let mut counts = self.counts.lock();
@@ -172,7 +172,7 @@ impl Rules {
         hits
     }
 
-    /// Returns the rules that may hit a request: the watch faults, or all others.
+    /// Returns the rules that may hit a request: the watch faults, or all other faults.
     pub fn matching(&self, request: &RequestLog, watch_faults: bool) -> Vec<Arc<Rule>> {
         let mut rules = self.rules.lock();
         rules.retain(|rule| !rule.removed.load(Ordering::SeqCst));

@@ -1,6 +1,7 @@
 //! The text forms of times in Kubernetes.
 //!
-//! Times remain text: the server never computes with them, but accepts exactly the texts that the real server accepts.
+//! The server never computes with times, so times remain text. The server accepts exactly the texts that the real
+//! server accepts.
 
 /// The time layouts of the Kubernetes API, with Go's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub(crate) enum Layout {
     Seconds,
 }
 
-/// The fixed part, with the width of each element.
+/// The elements from the year to the seconds, with the width of each element. Both layouts have these elements.
 const ELEMENTS: [(&str, usize); 11] = [
     ("2006", 4),
     ("-", 1),
@@ -103,7 +104,7 @@ fn digits(text: &str) -> Option<i64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// `Z`, or `+hh:mm`, or `-hh:mm`.
+/// Parses an offset from UTC: `Z`, `+hh:mm` or `-hh:mm`.
 fn offset_minutes(text: &str) -> Option<i64> {
     if text == "Z" {
         return Some(0);
@@ -130,7 +131,9 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Returns the date that is `days` later, or earlier if `days` is negative. The absolute value of `days` must be less than 28.
+/// Returns the date that is `days` later, or earlier if `days` is negative.
+///
+/// The absolute value of `days` must be less than 28.
 fn later(year: i64, month: i64, day: i64, days: i64) -> (i64, i64, i64) {
     let neighbor = |by: i64| ((year * 12 + month - 1 + by).div_euclid(12), (month - 1 + by).rem_euclid(12) + 1);
     let (day, length) = (day + days, days_in_month(year, month));

@@ -22,13 +22,13 @@ pub enum Resource {
     ConfigMaps,
     /// `v1` endpoints.
     Endpoints,
-    /// Events: one collection, in the forms `v1` and `events.k8s.io/v1`.
+    /// Events, one collection with the two forms `v1` and `events.k8s.io/v1`.
     ///
     /// [`ApiServer::get`](crate::testing::ApiServer::get) and similar methods use the `v1` form.
     Events,
 }
 
-/// The operation of a request, with the names of RBAC rules.
+/// The operation of a request, named as in RBAC rules.
 ///
 /// # Examples
 ///
@@ -54,18 +54,18 @@ pub enum Verb {
     Delete,
 }
 
-/// An API group that serves a [`Resource`], with the kind of its objects there.
+/// The API group that serves a [`Resource`], and the kind of the objects in that group.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Api {
     pub resource: Resource,
-    /// Empty for the core group.
+    /// The name of the group, which is empty for the core group.
     pub group: &'static str,
     pub kind: &'static str,
     /// `true` if PUT accepts an object without `metadata.resourceVersion`.
     pub unconditional_update: bool,
-    /// `true` if PUT of an absent object creates it.
+    /// `true` if PUT of an absent object creates the object.
     pub create_on_update: bool,
-    /// The warning in every response of this API.
+    /// The deprecation warning in every response of this API.
     pub deprecation: Option<&'static str>,
 }
 
@@ -151,12 +151,16 @@ impl Api {
         self.resource.plural()
     }
 
-    /// Returns `leases.coordination.k8s.io`, or the bare plural in the core group.
+    /// Returns the plural and the group, such as `leases.coordination.k8s.io`.
+    ///
+    /// Returns only the plural for the core group.
     pub fn qualified(&self) -> String {
         self.qualify(self.plural())
     }
 
-    /// Returns `Lease.coordination.k8s.io`, or the bare kind in the core group.
+    /// Returns the kind and the group, such as `Lease.coordination.k8s.io`.
+    ///
+    /// Returns only the kind for the core group.
     pub fn qualified_kind(&self) -> String {
         self.qualify(self.kind)
     }

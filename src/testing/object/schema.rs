@@ -1,4 +1,4 @@
-//! Decoding: the fields of an object, and their JSON types.
+//! The fields of the objects, the JSON types of the fields, and the decoder.
 //!
 //! A real API server decodes into Go structs: unknown fields are dropped, `null` is an absent field, and a value of
 //! the wrong type is refused before any other check.
@@ -22,7 +22,7 @@ pub(crate) enum FieldShape {
     Open,
     Map(&'static FieldShape),
     List(&'static FieldShape),
-    /// The name of the Go type, which error messages quote, and its fields.
+    /// The name of a Go type, which error messages quote, and the fields of the type.
     Struct(&'static str, &'static [(&'static str, FieldShape)]),
 }
 
@@ -32,7 +32,7 @@ static TEXT: FieldShape = Text;
 static BYTES: FieldShape = Bytes;
 static OPEN: FieldShape = Open;
 
-/// `managedFields` and `generation` are left out because this server does not track them.
+/// The fields of `metadata`, except `managedFields` and `generation`, which this server does not track.
 const METADATA: FieldShape = Struct(
     "ObjectMeta",
     &[
@@ -130,7 +130,8 @@ impl FieldShape {
         self.decode_at(value, "", "")
     }
 
-    /// `owner` is the Go type that has the field. `path` is the path from the top.
+    /// Converts the value of one field. `owner` is the Go type that has the field. `path` is the field's path in the
+    /// object.
     fn decode_at(&self, value: Value, owner: &str, path: &str) -> Result<Value, String> {
         match (self, value) {
             (Struct(name, fields), Value::Object(mut object)) => {

@@ -1,12 +1,12 @@
 //! The `Status` object of every refusal.
 //!
-//! The texts follow the real server, because programs and people search for them.
+//! The texts follow the real server, because programs and people search for these texts.
 
 use serde_json::{Map, Value, json};
 
 use crate::testing::object::resource::{Api, Verb};
 
-/// A refusal, before it is sent.
+/// A refusal that the server sends as a `Status` object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StatusObject {
     pub code: u16,
@@ -85,9 +85,10 @@ impl StatusObject {
         StatusObject::new(409, "Conflict", message).about(api, name)
     }
 
-    /// Returns the 422 of a violated rule.
+    /// Returns the response 422 to an object that violates rules.
     ///
-    /// `subject` is the qualified kind. If `resourceVersion` is missing, the real server uses the qualified plural.
+    /// `subject` is the qualified kind. If `resourceVersion` is missing, `subject` is the qualified plural, as on the
+    /// real server.
     pub fn invalid(api: &Api, subject: &str, name: &str, causes: &[Cause]) -> StatusObject {
         let all = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>();
         let list = match all.as_slice() {
@@ -130,7 +131,7 @@ impl StatusObject {
         StatusObject::new(403, "Forbidden", message).detail("name", other).detail("kind", "users")
     }
 
-    /// Returns the 410 of a watch from a version without history.
+    /// Returns the response 410 to a watch from a version that the history no longer contains.
     pub fn expired(requested: u64, oldest: u64) -> StatusObject {
         let message = format!("too old resource version: {requested} ({oldest})");
         StatusObject::new(410, "Expired", message)

@@ -1,7 +1,7 @@
-//! From the bytes of a request to a valid object.
+//! The conversion of a request body to a valid object.
 //!
-//! There are two stages, as on the real server: *decoding* (400) precedes every access to the store, *validation*
-//! (422) follows the check of the version.
+//! Like the real server, this server works in two stages. *Decoding* precedes every access to the store and fails with
+//! 400. *Validation* follows the check of the version and fails with 422.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::testing::object::schema::FieldShape;
 use crate::testing::object::status::{Cause, StatusObject};
 use crate::util::names::is_dns_subdomain;
 
-/// Names of event fields in `events.k8s.io/v1` and in `v1`, in which events are stored.
+/// The names of event fields in `events.k8s.io/v1` and in `v1`. The server stores events with the `v1` names.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -21,7 +21,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
 ];
 
-/// Reads an object sent to `api`, in storage form.
+/// Decodes an object that was sent to `api`, and returns the storage form.
 pub(crate) fn decode(api: &Api, body: &[u8]) -> Result<Value, StatusObject> {
     let mut object = match serde_json::from_slice(body) {
         Ok(object @ Value::Object(_)) => object,
@@ -48,7 +48,7 @@ pub(crate) fn decode(api: &Api, body: &[u8]) -> Result<Value, StatusObject> {
     Ok(object)
 }
 
-/// Returns an object in the form of `api`.
+/// Returns a stored object in the form of `api`.
 pub(crate) fn present(api: &Api, stored: &Value) -> Value {
     let mut object = stored.clone();
     if let (true, Some(fields)) = (is_events_k8s(api), object.as_object_mut()) {
@@ -79,7 +79,7 @@ fn is_events_k8s(api: &Api) -> bool {
 
 fn rename(fields: &mut Map<String, Value>, names: [(&str, &str); EVENT_FIELDS.len()]) {
     for (from, to) in names {
-        // A field under the other name is not a field of this version.
+        // The source version has no field named `to`, so an input field of this name is dropped.
         fields.remove(to);
         if let Some(value) = fields.remove(from) {
             fields.insert(to.to_owned(), value);
@@ -153,7 +153,7 @@ fn check_event(api: &Api, object: &Value, causes: &mut Vec<Cause>) {
     if namespace != expected {
         causes.push(Cause::invalid("involvedObject.namespace", &json!(involved), "does not match event.namespace"));
     }
-    // The stricter rules came with the new API, and apply to events with `eventTime`.
+    // The rules below apply to `events.k8s.io/v1`, and to `v1` events with `eventTime`.
     if !is_events_k8s(api) && object["eventTime"].is_null() {
         return;
     }

@@ -37,7 +37,7 @@ pub struct ApiServer {
     reserved: Reserved,
 }
 
-/// Start and connection data.
+/// The start of a server, and the data that clients need to connect.
 impl ApiServer {
     pub(crate) fn launch(server: ServerState) -> io::Result<ApiServer> {
         let server = Arc::new(server);
@@ -93,7 +93,7 @@ impl ApiServer {
 
     /// Writes [`kubeconfig`](ApiServer::kubeconfig) to a file.
     ///
-    /// Replaces the whole file atomically: a process never reads a partial file.
+    /// Replaces the whole file atomically, so that a process never reads a partial file.
     ///
     /// # Panics
     ///
@@ -129,7 +129,7 @@ impl ApiServer {
     }
 }
 
-/// Users, while the server runs.
+/// Changes to the users of a running server.
 impl ApiServer {
     /// Adds a user, or replaces the user of the same name.
     ///
@@ -148,21 +148,22 @@ impl ApiServer {
     }
 }
 
-/// Requests and faults.
+/// The request log, faults, pauses and stops.
 impl ApiServer {
     /// Returns the requests so far, in order of arrival; at most the latest hundred thousand.
     pub fn requests(&self) -> Vec<RequestLog> {
         self.server.log.all()
     }
 
-    /// Forgets the requests so far.
+    /// Removes all requests from the log.
     pub fn clear_requests(&self) {
         self.server.log.clear();
     }
 
     /// Adds a fault, which stays active until it is removed.
     ///
-    /// The handle or [`clear_faults`](ApiServer::clear_faults) removes it. Dropping the handle does not.
+    /// [`FaultHandle::remove`] or [`clear_faults`](ApiServer::clear_faults) removes the fault. Dropping the handle does
+    /// not remove the fault.
     pub fn fault(&self, fault: Fault) -> FaultHandle {
         let rule = self.server.rules.add(fault);
         let server = Arc::downgrade(&self.server);
@@ -183,15 +184,15 @@ impl ApiServer {
 
     /// Cuts every open connection. New connections are accepted.
     ///
-    /// Requests that hang or are delayed at that moment may still be applied later.
+    /// A request that a fault delays during this call may still be applied later.
     pub fn disconnect_all(&self) {
         self.server.disconnect_all();
     }
 
     /// Makes the server hang until [`resume`](ApiServer::resume).
     ///
-    /// Connections stay open and are accepted, but no request is applied or answered. On resume, all pending requests
-    /// are applied, including those of clients that have given up.
+    /// Open connections stay open and new connections are accepted, but no request is applied or answered. On resume,
+    /// all pending requests are applied, including the requests of clients that have disconnected.
     pub fn pause(&self) {
         self.server.paused.store(true, Ordering::SeqCst);
         self.server.wake();

@@ -37,7 +37,7 @@ pub struct ApiServerBuilder {
     expired: ExpiredWatch,
 }
 
-/// Start.
+/// Methods that start a server.
 impl ApiServer {
     /// Starts a server without TLS and without users.
     ///
@@ -65,9 +65,9 @@ impl ApiServerBuilder {
         }
     }
 
-    /// Sets if the server uses HTTPS.
+    /// Sets whether the server uses HTTPS.
     ///
-    /// The certificate authority is made for this server alone ([`ApiServer::ca_pem`]).
+    /// Each server creates its own certificate authority ([`ApiServer::ca_pem`]).
     ///
     /// Defaults to plain HTTP.
     pub fn tls(mut self, tls: bool) -> ApiServerBuilder {
@@ -77,8 +77,8 @@ impl ApiServerBuilder {
 
     /// Adds a user, or replaces the user of the same name.
     ///
-    /// With the first user, the server requires credentials: a request without credentials returns 401, one without
-    /// the right returns 403.
+    /// A server with users requires credentials. A request without credentials returns 401. A request without the
+    /// required right returns 403.
     ///
     /// Defaults to no users and no restrictions.
     pub fn user(mut self, user: User) -> ApiServerBuilder {
@@ -87,14 +87,16 @@ impl ApiServerBuilder {
     }
 
     /// Adds a namespace.
+    ///
+    /// Defaults to the namespaces `default`, `kube-system` and `leasehold-tests`.
     pub fn namespace(mut self, name: impl Into<String>) -> ApiServerBuilder {
         self.namespaces.insert(name.into());
         self
     }
 
-    /// Sets the number of changes that are remembered for returning watches.
+    /// Sets the number of changes that the server keeps for watches that resume.
     ///
-    /// A watch from before the oldest change is [expired](ExpiredWatch).
+    /// A watch that resumes from before the oldest change is [expired](ExpiredWatch).
     ///
     /// Defaults to 1000.
     pub fn history(mut self, changes: usize) -> ApiServerBuilder {
@@ -102,7 +104,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets how a watch learns that its version is too old.
+    /// Sets how the server refuses a watch whose version is too old.
     ///
     /// Defaults to [`ExpiredWatch::Event`].
     pub fn expired_watch(mut self, expired: ExpiredWatch) -> ApiServerBuilder {

@@ -1,4 +1,4 @@
-//! A connection, and the waits on it.
+//! A connection, and methods that wait on the connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,9 +27,10 @@ impl ServedConnection {
         ServedConnection { server, transport, number, stopping }
     }
 
-    /// Waits until `deadline`, or until `done`, which needs the server's signal.
+    /// Waits until `deadline`, or until `done` returns `true`.
     ///
-    /// The wait goes on if the client disconnects: a write that waits in a real server's queue is applied in any case.
+    /// Code that changes the result of `done` must notify the server's signal. The wait continues if the client
+    /// disconnects, because a real server also applies a write in its queue.
     pub fn hold(&self, deadline: Option<Instant>, done: impl Fn() -> bool) -> Result<(), Disconnected> {
         let stopping = || self.stopping.load(Ordering::SeqCst);
         let timeout = match deadline {
@@ -43,9 +44,9 @@ impl ServedConnection {
         }
     }
 
-    /// Waits as `hold`, but only while the client is connected.
+    /// Waits like `hold`, but fails if the client disconnects.
     ///
-    /// Only the response is delayed, and a response needs a client.
+    /// A wait before a response needs the client, unlike a wait before a write.
     pub fn hold_client(&mut self, deadline: Option<Instant>, done: impl Fn() -> bool) -> Result<(), Disconnected> {
         loop {
             self.check()?;
@@ -63,7 +64,7 @@ impl ServedConnection {
         self.hold(None, || !self.server.paused.load(Ordering::SeqCst))
     }
 
-    /// Returns `true` while the connection may stay open.
+    /// Returns an error if the connection must end.
     pub fn check(&mut self) -> Result<(), Disconnected> {
         match self.stopping.load(Ordering::SeqCst) || self.transport.is_gone() {
             true => Err(Disconnected),

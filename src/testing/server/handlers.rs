@@ -1,4 +1,4 @@
-//! The API: from a request to the response of the store.
+//! The handlers of the API, which execute requests on the store and return responses.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) enum ServerAnswer {
 /// A watch, before its stream starts.
 pub(crate) struct StreamedWatch {
     pub api: &'static Api,
-    /// The only event of the watch is an error.
+    /// The subscription. An error is sent as the only event of the stream.
     pub opening: Result<Subscription, StatusObject>,
     pub bookmarks: bool,
     pub timeout: Option<Duration>,
@@ -38,7 +38,7 @@ pub(crate) fn handle(
     request: &ServedRequest,
 ) -> Result<ServerAnswer, StatusObject> {
     authorize(call, identity)?;
-    // A refusal has the warning as well, but not for a forbidden request.
+    // Every response carries the deprecation warning, except the refusal of `authorize`.
     let mut answer = answer(server, call, request).unwrap_or_else(|refusal| ServerAnswer::Done((&refusal).into()));
     if let ServerAnswer::Done(response) = &mut answer {
         response.warning = call.api.deprecation;
@@ -106,7 +106,7 @@ fn list(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject
         .iter()
         .map(|object| {
             let mut item = validate::present(call.api, object);
-            // The list has the kind once for all of its items.
+            // A list has the kind once, not in each item.
             if let Some(fields) = item.as_object_mut() {
                 fields.remove("kind");
                 fields.remove("apiVersion");

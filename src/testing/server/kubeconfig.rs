@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-/// Returns a kubeconfig in YAML. Each member is a name and a value in YAML.
+/// Returns a kubeconfig in YAML. `cluster` and `credentials` are pairs of a name and a value in YAML.
 pub(crate) fn render(cluster: &[(&str, String)], user: &str, credentials: &[(&str, String)]) -> String {
     let written = |members: &[(&str, String)]| -> String {
         members.iter().map(|(name, value)| format!("    {name}: {value}\n")).collect()
@@ -26,7 +26,7 @@ pub(crate) fn render(cluster: &[(&str, String)], user: &str, credentials: &[(&st
     )
 }
 
-/// Returns a text as in JSON, which is valid YAML.
+/// Returns a text quoted as in JSON, which is also valid YAML.
 pub(crate) fn quoted(text: &str) -> String {
     json!(text).to_string()
 }

@@ -14,12 +14,12 @@ use crate::testing::server::shared::ServerState;
 use crate::testing::wire::transport::Transport;
 use crate::util::on_drop::OnDrop;
 
-/// Space for a TLS handshake in a debug build. Only used pages cost memory.
+/// The stack size of a thread, enough for a TLS handshake in a debug build. Unused pages cost no memory.
 const STACK: usize = 512 * 1024;
-/// The time in which a stop waits for the threads, all of which have been woken.
+/// The longest time that a stop waits for the threads, after it has woken all of them.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The threads between a start and a stop.
+/// The threads of a server that runs.
 pub(crate) struct RunningServer {
     address: SocketAddr,
     stopping: Arc<AtomicBool>,
@@ -29,9 +29,8 @@ pub(crate) struct RunningServer {
 
 /// A loopback port that no other socket can get, even while the server is stopped.
 ///
-/// The system gives a port to another socket that asks for any port, or for a connection, only if no socket is bound
-/// to the port. A bound socket that never listens reserves the port, and still allows the listening sockets of the
-/// server.
+/// The system assigns a port to a new socket or connection only if no socket is bound to the port. A bound socket that
+/// never listens therefore reserves the port. The server's listening sockets can still use the port.
 pub struct Reserved {
     #[cfg(target_os = "linux")]
     _socket: std::os::fd::OwnedFd,
@@ -43,7 +42,7 @@ impl Reserved {
     pub fn new() -> io::Result<Self> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // The listening sockets have the same option.
+        // `TcpListener` sets the same option, so that both sockets can be bound to the port.
         sockopt::set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let port = SocketAddr::try_from(getsockname(&socket)?)?.port();
@@ -72,10 +71,10 @@ impl RunningServer {
         Ok(RunningServer { address, stopping, acceptor, threads })
     }
 
-    /// Ends all threads, in bounded time.
+    /// Ends all threads. Waits for them at most for [`TIMEOUT`].
     pub fn stop(self, server: &ServerState) {
         self.stopping.store(true, Ordering::SeqCst);
-        // The standard library has no other way to interrupt `accept`.
+        // A new connection wakes the thread in `accept`, which the standard library cannot interrupt.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_millis(500));
         let deadline = Instant::now() + TIMEOUT;
         join(self.acceptor, deadline);
@@ -109,7 +108,7 @@ fn accept(
             Err(error) => {
                 log::warn!("testing server: cannot accept a connection: {error}");
                 drop(threads);
-                // The likely cause is a lack of file descriptors or threads: some must end first.
+                // The likely cause is a lack of file descriptors or threads, which other connections must free first.
                 thread::sleep(Duration::from_millis(10));
             }
         }
@@ -117,7 +116,7 @@ fn accept(
 }
 
 fn spawn(server: &Arc<ServerState>, socket: TcpStream, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
-    // Without this option, small events would wait for the acknowledgement of the previous one.
+    // Without this option, a small event would wait for the acknowledgement of the previous event.
     socket.set_nodelay(true)?;
     let second = socket.try_clone()?;
     let number = server.connections.fetch_add(1, Ordering::Relaxed) + 1;

@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 
 use crate::testing::object::resource::{Resource, Verb};
 
-/// Older entries are removed, so that a long soak test uses bounded memory.
+/// The maximum number of entries. The oldest entries are removed, so that a long test uses bounded memory.
 const KEPT: usize = 100_000;
 
-/// One request that reached the server, in order of arrival.
+/// A request that reached the server.
 ///
 /// # Examples
 ///
@@ -24,7 +24,7 @@ const KEPT: usize = 100_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestLog {
-    /// The time at which the request had been read in full.
+    /// The time at which the server had read the whole request.
     pub at: Instant,
     /// The connection of the request, counted from 1.
     pub connection: u64,
@@ -44,7 +44,7 @@ pub struct RequestLog {
     pub name: Option<String>,
     /// The user, after impersonation.
     ///
-    /// `None` while the server has no users, or if the credentials were refused.
+    /// `None` if the credentials were refused, or if the server has no users and the request impersonates no user.
     pub user: Option<String>,
     /// The `User-Agent` header.
     pub user_agent: Option<String>,
@@ -54,7 +54,7 @@ pub struct RequestLog {
     pub status: Option<u16>,
 }
 
-/// The name of an entry whose status is not known yet.
+/// The number of an entry, by which the server later adds the status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogEntryId(u64);
 

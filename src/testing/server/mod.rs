@@ -1,7 +1,7 @@
-//! From a connection to a response.
+//! The server, from the connection to the response.
 //!
-//! Each module depends only on earlier ones: shared state, connection, stream of a watch and handlers, serving,
-//! listener, the public API server.
+//! Each module depends only on modules that precede it in this list: shared state, connection, stream of a watch and
+//! handlers, serving, listener, the public API server.
 
 pub(crate) mod shared;
 

@@ -1,4 +1,4 @@
-//! Operator methods: changes to the store behind the back of the code under test.
+//! Operator methods, which change the store independently of the code under test.
 
 use serde_json::{Value, json};
 
@@ -8,16 +8,17 @@ use crate::testing::object::resource::Resource;
 use crate::testing::server::api_server::ApiServer;
 use crate::testing::store::table::{Preconditions, Snapshot};
 
-/// Operator methods: direct access to the store, without HTTP, rights, validation or faults. Watches deliver these
-/// changes like all others.
+/// Operator methods, which access the store directly, without HTTP, rights, validation or faults.
+///
+/// Watches deliver the changes of these methods like all other changes.
 impl ApiServer {
-    /// Returns an object, if it exists.
+    /// Returns an object, or `None` if the object does not exist.
     pub fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value> {
         let object = self.server.store.lock().get(&key(resource, namespace, name));
         object.map(|object| Value::clone(&object))
     }
 
-    /// Returns all objects of a resource in a namespace, by name.
+    /// Returns all objects of a resource in a namespace, sorted by name.
     pub fn list(&self, resource: Resource, namespace: &str) -> Vec<Value> {
         let filter = Filter { resource, namespace: Some(namespace.to_owned()), name: None };
         let objects = self.server.store.lock().list(&filter);
@@ -26,9 +27,9 @@ impl ApiServer {
 
     /// Creates or replaces an object, and returns the stored object.
     ///
-    /// `kind`, `apiVersion` and the identifying metadata are filled in. The rest is not validated, so an object may be
-    /// impossible. Replacing keeps uid and creation time unless others are given. As over HTTP, an unchanged object is
-    /// not written.
+    /// The method sets name and namespace, and adds `kind` and `apiVersion` if they are absent. Other fields are not
+    /// validated. If `object` has no uid or creation time, a replaced object keeps its own. As over HTTP, an unchanged
+    /// object is not written.
     ///
     /// # Examples
     /// ```
@@ -52,9 +53,9 @@ impl ApiServer {
         Value::clone(&*self.server.store.lock().force(key, object))
     }
 
-    /// Changes an object in place, and returns the stored object, or `None` if there is none.
+    /// Changes an object, and returns the stored object, or `None` if the object does not exist.
     ///
-    /// No other write can happen in between. The closure must not call this server: that would deadlock.
+    /// No other write happens while `change` runs. `change` must not call this server, because the call would deadlock.
     ///
     /// # Examples
     /// ```
@@ -82,14 +83,14 @@ impl ApiServer {
         Some(Value::clone(&*store.force(key, object)))
     }
 
-    /// Deletes an object. Returns its last state, under the version of the deletion.
+    /// Deletes an object. Returns its last state, with the version of the deletion.
     pub fn delete(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value> {
         let key = key(resource, namespace, name);
         let deleted = self.server.store.lock().delete(resource.storage_api(), &key, &Preconditions::default());
         deleted.ok().map(|object| Value::clone(&object))
     }
 
-    /// Adds a namespace. Does nothing if it exists.
+    /// Adds a namespace, unless the namespace exists.
     pub fn add_namespace(&self, name: &str) {
         self.server.store.lock().state.namespaces.insert(name.to_owned());
     }
@@ -105,16 +106,16 @@ impl ApiServer {
         store.state.revision = store.state.revision.saturating_add(by);
     }
 
-    /// Forgets the history.
+    /// Removes all changes from the history.
     ///
-    /// A watch from before the current revision is [expired](crate::testing::ExpiredWatch).
+    /// A watch that resumes from before the current revision is [expired](crate::testing::ExpiredWatch).
     pub fn compact(&self) {
         self.server.store.lock().compact();
     }
 
     /// Sends a bookmark to every watch that has requested bookmarks.
     ///
-    /// Bookmarks are also sent once a minute.
+    /// The server also sends a bookmark once a minute.
     pub fn send_bookmarks(&self) {
         self.server.store.lock().bookmark(None);
     }
@@ -126,7 +127,7 @@ impl ApiServer {
 
     /// Restores a snapshot of any server, like an etcd restored from a backup.
     ///
-    /// The revision becomes that of the snapshot, the history before it is gone, and every connection is cut.
+    /// The store gets the revision of the snapshot, the history is removed, and every connection is cut.
     ///
     /// # Examples
     /// ```
@@ -143,7 +144,7 @@ impl ApiServer {
     /// ```
     pub fn restore(&self, snapshot: &Snapshot) {
         let mut store = self.server.store.lock();
-        // The connections are cut first, so that no watch ends in order.
+        // The connections are cut first, so that every watch is cut instead of ending without an error.
         self.server.cut_sockets();
         store.restore(snapshot);
         drop(store);

@@ -1,4 +1,4 @@
-//! The meaning of a URL.
+//! The parser of the method and URL of a request.
 
 use ureq_proto::http::{Method, Uri};
 
@@ -8,7 +8,7 @@ use crate::testing::object::status::StatusObject;
 
 pub(crate) enum RequestRoute {
     Resource(ResourceCall),
-    /// A path outside of the resources that returns plain text or JSON.
+    /// A path that is not about a resource, such as `/version`.
     Plain(Plain),
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct ResourceCall {
     pub api: &'static Api,
     pub verb: Verb,
     pub namespace: Option<String>,
-    /// From the path.
+    /// The name in the path.
     pub name: Option<String>,
     pub query: Query,
 }
@@ -37,7 +37,7 @@ impl Query {
     fn parse(query: &str) -> Query {
         let decode = |text: &str| decode(&text.replace('+', " "));
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        // The real server ignores an invalid pair, too.
+        // An invalid pair is ignored, as on the real server.
         let decoded = pairs.filter_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             decode(key).zip(decode(value))
@@ -45,7 +45,7 @@ impl Query {
         Query(decoded.collect())
     }
 
-    /// Returns the value, or an empty text if the key is absent.
+    /// Returns the value of `key`, or an empty text if the key is absent.
     pub fn get(&self, key: &str) -> &str {
         self.0.iter().find(|(known, _)| known == key).map_or("", |(_, value)| value)
     }
@@ -56,7 +56,7 @@ impl Query {
 }
 
 impl ResourceCall {
-    /// Returns the only name that the field selector matches.
+    /// Returns the only name that the field selector matches, if the selector requires a name.
     pub fn selected_name(&self) -> Option<String> {
         field_selector(self).ok()?.1
     }
@@ -122,7 +122,7 @@ pub(crate) fn field_selector(call: &ResourceCall) -> Result<(Option<String>, Opt
     Ok((namespace, name))
 }
 
-/// Refuses parameters that this server does not support, instead of ignoring them.
+/// Returns an error if the query has a parameter that this server does not support.
 pub(crate) fn check_supported(call: &ResourceCall) -> Result<(), StatusObject> {
     for parameter in ["labelSelector", "dryRun", "continue"] {
         if !call.query.get(parameter).is_empty() {
@@ -147,7 +147,7 @@ fn plain(method: &Method, plain: Plain) -> Result<RequestRoute, StatusObject> {
     }
 }
 
-/// As in Go, an invalid encoding is an error, but invalid UTF-8 is not.
+/// Decodes percent-encoding. As in Go, an invalid escape is an error, but invalid UTF-8 is accepted.
 fn decode(text: &str) -> Option<String> {
     percent::decode(text).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

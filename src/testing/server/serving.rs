@@ -18,7 +18,7 @@ use crate::testing::wire::http::{ReadError, RequestReader, ServedRequest, Served
 use crate::testing::wire::transport::Disconnected;
 use crate::util::on_drop::OnDrop;
 
-/// The action after the request has been applied.
+/// The actions of faults after the request has been applied.
 #[derive(Default)]
 struct PostActions {
     delay: Duration,
@@ -33,7 +33,7 @@ impl ServedConnection {
     pub fn run(mut self) {
         let mut reader = RequestReader::default();
         loop {
-            // The TLS handshake precedes the first read, and a paused server delays it as well.
+            // The first read performs the TLS handshake, which a paused server must delay, too.
             if self.wait_while_paused().is_err() {
                 return self.transport.cut();
             }
@@ -106,7 +106,7 @@ impl ServedConnection {
         facts: &RequestLog,
         after: PostActions,
     ) -> Result<(), Disconnected> {
-        // In every case, a watch must not stay subscribed without a stream.
+        // Unsubscribes the watch when this function returns, even if no stream was sent.
         let _subscription = match &answer {
             Ok(ServerAnswer::Watch(StreamedWatch { opening: Ok(subscription), .. })) => {
                 let (server, id) = (self.server.clone(), subscription.id);
@@ -160,7 +160,7 @@ impl ServedConnection {
         }
     }
 
-    /// Answers an invalid request, and closes.
+    /// Answers an invalid request, and closes the connection.
     fn reject(&mut self, status: &StatusObject) {
         let response = ServedResponse::from(status);
         let bytes = [response.head(true), response.body].concat();
@@ -174,7 +174,7 @@ impl ServedConnection {
         let filler = chunk(&[b' '; 16 * 1024]);
         while hit.holds() {
             self.transport.write(&filler)?;
-            // The body is endless, but must not occupy a core.
+            // Without a pause, the endless body would occupy a CPU core.
             let pause = Instant::now() + Duration::from_millis(1);
             self.hold_client(Some(pause), || !hit.holds())?;
         }

@@ -45,7 +45,7 @@ pub(crate) struct ServerState {
     pub paused: AtomicBool,
     /// Notified when a flag changes or a fault hits.
     pub signal: Arc<FlagSignal>,
-    /// Second handles to the open sockets, to cut them.
+    /// Second handles to the open sockets, through which the server cuts connections.
     pub sockets: Mutex<HashMap<u64, TcpStream>>,
     pub connections: AtomicU64,
 }
@@ -80,7 +80,7 @@ impl ServerState {
 
     pub fn cut_sockets(&self) {
         for socket in self.sockets.lock().values() {
-            // The client may have disconnected first.
+            // The shutdown fails if the client has disconnected first.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }

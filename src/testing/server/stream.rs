@@ -20,8 +20,8 @@ use crate::testing::wire::transport::Disconnected;
 
 /// The interval at which a quiet stream checks that its client is still connected.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// The number of messages that a stream takes out of its mailbox ahead of sending. The rest stays in the mailbox and
-/// counts against its limit.
+/// The maximum number of messages that a stream takes from its mailbox before it sends them. Further messages stay in
+/// the mailbox and count towards the limit of the mailbox.
 const QUEUE_LIMIT: usize = 1000;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -30,13 +30,13 @@ struct WatchStream<'a> {
     api: &'static Api,
     facts: &'a RequestLog,
     bookmarks: bool,
-    /// Arrived messages with their times, not sent yet.
+    /// Messages that are not sent yet, with their times of arrival.
     queue: VecDeque<(Instant, WatchMessage)>,
     /// The number of sent events.
     sent: u64,
-    /// The decision of each watch fault for this stream, taken once.
+    /// The decision of each watch fault for this stream. A fault decides once per stream.
     decided: HashMap<u64, Option<Hit>>,
-    /// The remaining bytes of events that may be sent.
+    /// The number of event bytes that may still be sent. `None` means no limit.
     budget: Option<usize>,
 }
 
@@ -50,7 +50,7 @@ struct Orders {
     bytes: Vec<Vec<u8>>,
 }
 
-/// Streams until the watch ends. `Ok` means that it ended in order and the connection can be used again.
+/// Streams events until the watch ends. Returns `Ok` if the connection can be used again.
 pub(crate) fn stream(
     connection: &mut ServedConnection,
     watch: StreamedWatch,
@@ -104,7 +104,7 @@ impl WatchStream<'_> {
             let now = Instant::now();
             let mut wake = now + LOOK_AGAIN;
             if !orders.stalled {
-                // One message at a time, because the faults are evaluated again before the next.
+                // Only one message is sent here, because the faults are evaluated again before each message.
                 match self.queue.pop_front() {
                     Some((arrived, message)) if due(arrived, orders.delay) <= now => {
                         self.deliver(&message)?;
@@ -127,7 +127,7 @@ impl WatchStream<'_> {
                 wake = deadline.map_or(wake, |deadline| wake.min(deadline));
             }
             if ended || self.queue.len() >= QUEUE_LIMIT {
-                // Pending events are sent first.
+                // No more messages are taken until queued messages are sent.
                 self.connection.hold_client(Some(wake), || false)?;
                 continue;
             }
@@ -167,7 +167,7 @@ impl WatchStream<'_> {
     }
 
     fn send_event(&mut self, kind: &str, object: &Value) -> Result<(), Disconnected> {
-        // Formatted here, because clients expect the type first.
+        // The line is formatted by hand, because clients expect `type` before `object`.
         let line = format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
         self.send(line.as_bytes())?;
         self.sent += 1;

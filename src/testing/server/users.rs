@@ -12,7 +12,7 @@ use crate::testing::object::status::StatusObject;
 
 /// A user of the server, with credentials and rights.
 ///
-/// The token serves as bearer token and as password of basic authentication. Under TLS there is also a [client
+/// The token serves as bearer token and as password of basic authentication. With TLS, a user can also have a [client
 /// certificate](crate::testing::ApiServer::client_certificate).
 ///
 /// # Examples
@@ -63,7 +63,7 @@ impl User {
 
     /// Creates `candidate` (token `candidate-token`), who may run elections with a watch.
     ///
-    /// These are get, create, update and watch on leases.
+    /// The rights are get, create, update and watch on leases.
     pub fn candidate() -> User {
         User { name: "candidate".into(), token: "candidate-token".into(), ..User::no_watch() }
             .grant(Verb::Watch, Resource::Leases)
@@ -82,7 +82,7 @@ impl User {
         User::new("nobody", "nobody-token")
     }
 
-    /// Adds a right, in all namespaces. A user with all rights keeps them.
+    /// Adds a right, in all namespaces. Does nothing for a user with all rights.
     #[must_use]
     pub fn grant(mut self, verb: Verb, resource: Resource) -> User {
         if let Rights::Only(rights) = &mut self.rights {

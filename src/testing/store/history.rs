@@ -19,7 +19,7 @@ pub(crate) enum ChangeKind {
     Deleted,
 }
 
-/// One write, in the form for watches.
+/// A write, in the form in which watches deliver the write.
 #[derive(Debug)]
 pub(crate) struct ObjectChange {
     pub revision: u64,
@@ -51,16 +51,16 @@ pub(crate) struct Subscription {
 struct Subscriber {
     id: u64,
     filter: Filter,
-    /// Only later changes are sent. The revision may be in the future.
+    /// Only changes after this revision are sent. The revision may be in the future.
     after: u64,
     mailbox: Sender<WatchMessage>,
 }
 
-/// The latest changes, and the watches that receive the next ones.
+/// The latest changes, and the watches that receive the next changes.
 pub(crate) struct History {
     changes: VecDeque<Arc<ObjectChange>>,
     limit: usize,
-    /// Changes up to this revision are no longer available one by one.
+    /// Changes up to this revision are no longer in the history.
     compacted: u64,
     watchers: Vec<Subscriber>,
     next_watcher: u64,
@@ -88,7 +88,7 @@ impl History {
         }
     }
 
-    /// Returns the remembered changes after a revision.
+    /// Returns the changes after a revision, or an error if the history begins later.
     pub fn since(&self, revision: u64, filter: &Filter) -> Result<Vec<Arc<ObjectChange>>, StatusObject> {
         if revision < self.compacted {
             return Err(StatusObject::expired(revision, self.compacted));
@@ -97,7 +97,7 @@ impl History {
         Ok(later.cloned().collect())
     }
 
-    /// Sends every later change than `after`, which may be in the future, from now on.
+    /// Opens a watch, which receives every change after the revision `after`.
     pub fn subscribe(&mut self, filter: Filter, after: u64, backlog: Vec<Arc<ObjectChange>>) -> Subscription {
         let (mailbox, messages) = unbounded();
         let id = self.next_watcher;
@@ -115,11 +115,11 @@ impl History {
         self.watchers.clear();
     }
 
-    /// Sends a bookmark to one watch, or to all.
+    /// Sends a bookmark to the watch `id`, or to all watches.
     pub fn bookmark(&self, id: Option<u64>, revision: u64) {
         for watcher in &self.watchers {
             if id.is_none_or(|id| id == watcher.id) && watcher.after <= revision {
-                // The receiver is gone if the watch is ending.
+                // The receiver was dropped if the watch is ending.
                 let _ = watcher.mailbox.send(WatchMessage::Bookmark(revision));
             }
         }

@@ -1,6 +1,6 @@
 //! The objects and their versions, with the semantics of a kube-apiserver on etcd.
 //!
-//! This module does not depend on HTTP: other modules turn refusals into responses.
+//! This module does not depend on HTTP. Other modules convert refusals to responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::testing::object::status::{Cause, StatusObject};
 use crate::testing::object::validate;
 use crate::testing::store::history::{ChangeKind, History, ObjectChange, Subscription};
 
-/// The counter of a new etcd is past the start-up writes before the first client sees it.
+/// The first revision. A real cluster writes to etcd during its start, so clients never see a low revision.
 const FIRST_REVISION: u64 = 1000;
 
 /// The preconditions of a DELETE.
@@ -27,7 +27,7 @@ pub(crate) struct Preconditions {
 
 /// The content of a store at one moment.
 ///
-/// Input of [`ApiServer::restore`](crate::testing::ApiServer::restore). Cheap to clone.
+/// [`ApiServer::restore`](crate::testing::ApiServer::restore) restores a snapshot. A clone of a snapshot is cheap.
 ///
 /// # Examples
 ///
@@ -84,8 +84,7 @@ impl ObjectTable {
     pub fn create(&mut self, api: &Api, key: ObjectKey, object: Value) -> Result<Arc<Value>, StatusObject> {
         self.check_namespace(&key)?;
         validate::check(api, &key.name, &object)?;
-        // The real server ignores an unreadable version here. A readable version is an internal error without a
-        // reason.
+        // On the real server, a valid version is an internal error without a reason. An invalid version is ignored.
         if version_of(&object).is_ok_and(|version| version != 0) {
             return Err(StatusObject::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
@@ -95,7 +94,7 @@ impl ObjectTable {
         Ok(self.insert(key, object))
     }
 
-    /// Returns the object, and `true` if it was created.
+    /// Updates or creates an object. Returns the object, and `true` if it was created.
     pub fn update(&mut self, api: &Api, key: ObjectKey, mut object: Value) -> Result<(Arc<Value>, bool), StatusObject> {
         self.check_namespace(&key)?;
         let (stored, name) = (self.get(&key), key.name.as_str());
@@ -129,14 +128,14 @@ impl ObjectTable {
         for field in ["uid", "creationTimestamp", "resourceVersion"] {
             object["metadata"][field] = stored["metadata"][field].clone();
         }
-        // An unchanged object is not written to etcd, so no watch delivers it.
+        // An unchanged object is not written to etcd, so watches deliver no event.
         if object == *stored {
             return Ok((stored, false));
         }
         Ok((self.commit(ChangeKind::Modified, key, object), false))
     }
 
-    /// Returns the last state of the object, under the version of its deletion.
+    /// Deletes an object. Returns its last state, with the version of the deletion.
     pub fn delete(
         &mut self,
         api: &Api,
@@ -169,7 +168,7 @@ impl ObjectTable {
         Ok(object)
     }
 
-    /// Writes without any of the rules, for the operator methods.
+    /// Writes an object without any check, for the operator methods.
     pub fn force(&mut self, key: ObjectKey, mut object: Value) -> Arc<Value> {
         if !object.is_object() {
             object = json!({});
@@ -226,7 +225,7 @@ impl ObjectTable {
         Ok(self.history.subscribe(filter, after, backlog))
     }
 
-    /// Sends a bookmark to one watch, or to all.
+    /// Sends a bookmark to the watch `id`, or to all watches.
     pub fn bookmark(&self, id: Option<u64>) {
         self.history.bookmark(id, self.state.revision);
     }
@@ -271,7 +270,7 @@ fn uid_of(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()
 }
 
-/// Zero means no version, as on the real server.
+/// Returns the version of an object. Zero means that the object has no version, as on the real server.
 fn version_of(object: &Value) -> Result<u64, String> {
     match object["metadata"]["resourceVersion"].as_str() {
         None | Some("") => Ok(0),

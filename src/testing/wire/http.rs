@@ -9,7 +9,7 @@ use ureq_proto::server::{RecvRequestResult, Reply};
 use crate::testing::object::status::StatusObject;
 use crate::testing::wire::transport::{Disconnected, Transport};
 
-/// The real server's limit for a request's body.
+/// The real server's limit for the body of a request, in bytes.
 pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
 const HEAD_LIMIT: usize = 64 * 1024;
 
@@ -24,7 +24,7 @@ pub(crate) struct ServedRequest {
 
 pub(crate) enum ReadError {
     Disconnected,
-    /// Not HTTP, or too long: the server responds with this and closes.
+    /// A request that is not HTTP or is too long. The server sends this status and closes the connection.
     Bad(StatusObject),
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct ServedResponse {
     pub code: u16,
     pub content_type: String,
     pub body: Vec<u8>,
-    /// Seconds.
+    /// The value of the header `Retry-After`, in seconds.
     pub retry_after: Option<u64>,
     pub warning: Option<&'static str>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct ServedResponse {
 /// Reads the requests of a connection, one by one.
 #[derive(Default)]
 pub(crate) struct RequestReader {
-    /// Bytes that were read but not used yet.
+    /// Bytes that were read but not parsed yet.
     pending: Vec<u8>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn chunked_head(code: u16, warning: Option<&str>) -> Vec<u8> {
     format!("{status}content-type: application/json\r\n{warning}transfer-encoding: chunked\r\n\r\n").into_bytes()
 }
 
-/// Returns a chunk. An empty chunk ends the body.
+/// Returns `data` as one chunk of a body. An empty chunk ends the body.
 pub(crate) fn chunk(data: &[u8]) -> Vec<u8> {
     let mut chunk = format!("{:x}\r\n", data.len()).into_bytes();
     chunk.extend_from_slice(data);
@@ -131,7 +131,8 @@ impl RequestReader {
             return Err(too_large());
         }
         let mut body = Vec::new();
-        // ureq-proto takes a POST without a length as chunked. On the real server it is a POST without a body.
+        // ureq-proto treats a POST without a length as chunked. The real server treats such a POST as a request without
+        // a body.
         let has_body =
             [header::TRANSFER_ENCODING, header::CONTENT_LENGTH].iter().any(|name| head.headers().contains_key(name));
         let receive = match reply.proceed().filter(|_| has_body) {
@@ -154,7 +155,7 @@ impl RequestReader {
                     return Err(too_large());
                 }
                 if used == 0 && !receive.is_ended() {
-                    // The head or trailer of a chunk is short. A long one may be endless.
+                    // The head and the trailer of a valid chunk are much shorter than this limit.
                     if self.pending.len() >= HEAD_LIMIT {
                         return Err(malformed("chunk without end"));
                     }

@@ -1,4 +1,4 @@
-//! The transport of bytes.
+//! HTTP, TLS and sockets of the testing server.
 
 pub(crate) mod http;
 pub(crate) mod signal;

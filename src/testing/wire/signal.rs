@@ -1,4 +1,4 @@
-//! Wakes threads that wait for a flag to change.
+//! A signal for threads that wait until a flag changes.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub(crate) struct FlagSignal {
 
 impl FlagSignal {
     pub fn notify(&self) {
-        // The lock keeps a waiter from missing the notification between its check and its wait.
+        // Without the lock, a waiter could miss a notification between its check and its wait.
         drop(self.lock.lock());
         self.notified.notify_all();
     }

@@ -1,4 +1,4 @@
-//! Certificates that the server makes, valid for this run only.
+//! The certificates that a server creates for itself and for its clients.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,8 @@ pub(crate) struct Tls {
     pub config: Arc<ServerConfig>,
     pub ca_pem: String,
     issuer: Issuer<'static, KeyPair>,
-    /// The issued client certificates, in DER. The lookup replaces an X.509 parser that would read one name.
+    /// The user of each issued client certificate, by the DER of the certificate. The map makes an X.509 parser
+    /// unnecessary.
     clients: Mutex<HashMap<Vec<u8>, String>>,
 }
 
@@ -39,7 +40,7 @@ impl Tls {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = params.signed_by(&key, &issuer).map_err(io::Error::other)?;
 
-        // The provider is named because the process may have no default provider, or another one.
+        // The provider is named because the process may have no default provider, or a different default.
         let provider = crate::net::tls::provider();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(ca.der().clone()).map_err(io::Error::other)?;

@@ -13,7 +13,7 @@ pub(crate) enum Transport {
     Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
-/// The connection has ended, or must end.
+/// The error of a connection that has ended or must end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Disconnected;
 
@@ -34,7 +34,7 @@ impl Transport {
         Ok(Transport::Tls(Box::new(StreamOwned::new(session, socket))))
     }
 
-    /// Returns zero at the end of the stream.
+    /// Reads bytes into `buffer`. Returns zero at the end of the stream.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Disconnected> {
         loop {
             let read = match self {
@@ -67,7 +67,7 @@ impl Transport {
             Transport::Tls(stream) => {
                 let StreamOwned { conn, sock } = stream.as_mut();
                 without_waiting(sock, |sock| {
-                    // A close alert of TLS is data on the socket, so peeking is not enough.
+                    // A TLS close alert is data on the socket, so a peek cannot detect that the client has closed.
                     let read = conn.read_tls(sock)?;
                     let state = conn.process_new_packets().map_err(io::Error::other)?;
                     Ok(read == 0 || state.peer_has_closed())
@@ -84,19 +84,22 @@ impl Transport {
         }
     }
 
-    /// Sends the close alert of TLS, so that the client can distinguish an end from a cut.
+    /// Closes the connection.
+    ///
+    /// Under TLS, a close alert is sent first, so that the client can distinguish an end from a cut.
     pub fn close(&mut self) {
         if let Transport::Tls(stream) = self {
             stream.conn.send_close_notify();
-            // The client may be gone.
+            // The flush fails if the client has disconnected.
             let _ = stream.flush();
         }
         self.cut();
     }
 
-    /// Closes after a response that was sent before the request was read in full.
+    /// Closes the connection after a response to a request that was not read in full.
     ///
-    /// Reads the rest for a moment, because closing a socket with unread data would destroy the response.
+    /// Reads the rest of the request for about a second, because closing a socket with unread data would destroy the
+    /// response.
     pub fn close_early(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(1);
         let socket = self.socket();
@@ -109,7 +112,7 @@ impl Transport {
 
     /// Cuts the connection.
     ///
-    /// The call is explicit because the registry has a second handle to the socket.
+    /// A drop of the socket is not enough, because the server has a second handle to each socket.
     pub fn cut(&mut self) {
         let _ = self.socket().shutdown(Shutdown::Both);
     }

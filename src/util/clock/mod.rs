@@ -1,7 +1,7 @@
 //! The local clock, which is monotonic and counts the time in suspend.
 //!
-//! A lease expires in real time. `CLOCK_MONOTONIC` on Linux, which `std::time::Instant` reads, stops in suspend. With this clock,
-//! a leader could wake up with a valid term although another candidate has taken over.
+//! A lease expires in real time. `CLOCK_MONOTONIC` on Linux, which `std::time::Instant` reads, stops in suspend. With
+//! `CLOCK_MONOTONIC`, a leader could wake up with a valid term although another candidate has taken over.
 
 use std::time::{Duration, SystemTime};
 
@@ -52,7 +52,9 @@ pub struct Now {
 }
 
 impl Now {
-    /// Reads the local clock, then the wall clock. The validity of a term must not begin late.
+    /// Reads the local clock, then the wall clock.
+    ///
+    /// The local clock is read first, because a later reading would extend the validity of a term.
     pub fn read() -> Self {
         let local = now();
         Self { local, wall: SystemTime::now() }
@@ -108,7 +110,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn the_local_clock_counts_suspend() {
-        // CLOCK_BOOTTIME is CLOCK_MONOTONIC plus the time in suspend, so the boot time is never the earlier one.
+        // CLOCK_BOOTTIME is CLOCK_MONOTONIC plus the time in suspend, so CLOCK_BOOTTIME is never earlier.
         let monotonic = read(rustix::time::ClockId::Monotonic);
         assert!(now() >= monotonic);
         let boot = read(rustix::time::ClockId::Boottime);

@@ -10,7 +10,7 @@ use crate::elector::{builder, release_at_once};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
-/// Two records, and whoever campaigns for them.
+/// Two stores, and the electors that campaign on both.
 #[derive(Default)]
 struct Two {
     primary: Memory,
@@ -33,7 +33,7 @@ impl Two {
     }
 }
 
-/// Of either record, when the guard is dropped.
+/// A request on one of the two records hangs when the guard is dropped.
 #[test]
 fn a_hanging_request_is_given_up_soon_for_the_release_of_both() {
     for is_primary in [true, false] {
@@ -53,7 +53,7 @@ fn an_elector_that_is_dropped_releases_both_when_its_guard_goes() {
     let (transitions, guard) = (elector.transitions(), elector.block_until_leader().unwrap());
     drop(elector);
     assert!(guard.is_leader());
-    // The secondary's thread has nothing left to do meanwhile.
+    // The secondary's thread has no work while the primary's release is slow.
     two.primary.on_update(|record| {
         if record.holder().is_none() {
             thread::sleep(A_WHILE);
@@ -81,21 +81,21 @@ fn a_watch_stands_when_both_do() {
     assert!(!elector.status().is_watching);
 }
 
-/// Neither thread looks again by itself before a retry period has passed.
+/// Neither thread reads its record by itself before a retry period has passed.
 #[test]
 fn a_term_begins_and_is_released_at_once() {
     let two = Two::default();
     let elector = two.start(builder("a").retry_period(Duration::from_secs(60)));
-    // Both have nothing to do by then.
+    // After these waits, both threads are idle.
     wait_until("it has heard of both", || elector.status().last_contact.is_some());
     thread::sleep(A_WHILE);
-    // So long that the thread of the other has looked, and found nothing to do yet.
+    // The create takes so long that the other thread has found no work.
     two.primary.on_create(|| thread::sleep(A_WHILE));
     let guard = elector.block_until_leader_timeout(AT_ONCE).unwrap().expect("a term");
     release_at_once(guard);
 }
 
-/// Its end may come at any time, also while it waits for the secondary.
+/// The elector is dropped while its campaign waits for the secondary.
 #[test]
 fn dropped_elector_releases_both_before_the_process_ends() {
     let two = Two::default();
@@ -113,7 +113,7 @@ fn dropped_elector_releases_both_before_the_process_ends() {
     drop(elector);
     assert_eq!(two.primary.holder(), None);
 
-    // Nothing is held: nothing is waited for.
+    // The elector holds no lease, so its drop does not wait.
     let began = Instant::now();
     drop(two.start(builder("b").release_timeout(Duration::from_secs(60))));
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());

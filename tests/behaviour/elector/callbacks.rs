@@ -1,4 +1,4 @@
-//! Callbacks: in what order they come, and what ends them.
+//! Tests of the order of callbacks, and of the ways in which they end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
@@ -12,7 +12,7 @@ use crate::elector::{alone, elector, time_on_processor};
 use crate::support::memory::Memory;
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
-/// Callbacks of which only the work is given.
+/// Callbacks with only the work of a leader.
 pub struct Work<F>(pub F);
 
 impl<F: Fn(&LeaderGuard) + Sync> Callbacks for Work<F> {
@@ -57,7 +57,7 @@ fn callbacks_run_one_term_and_a_message_steps_down() {
     assert!(told.contains(&"leader a".to_owned()), "{told:?}");
 }
 
-/// A term may be won while a callback runs.
+/// A term is won while a callback runs.
 #[test]
 fn stop_counts_before_a_term_that_is_won_at_the_same_time() {
     struct Stops<'a> {
@@ -151,7 +151,7 @@ fn end_is_reported_after_the_release_is_written() {
         }
     }
     let store = Memory::default();
-    // It takes a while, as it does on a network.
+    // The release takes a while, as on a network.
     store.on_update(|record| {
         if record.holder().is_none() {
             thread::sleep(A_WHILE);

@@ -1,4 +1,4 @@
-//! Campaigns that are answered elsewhere: by a channel of the caller's, a clone of a receiver, or a call.
+//! Campaigns that are answered by a caller's channel, a cloned receiver or a callback.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -87,7 +87,9 @@ fn withdrawn_campaign_is_answered_and_another_may_follow() {
     assert!(won.is_empty());
 }
 
-/// It locks, starts and fails as it likes: nothing of the elector's is locked when it is dropped.
+/// The drop of a key calls the elector and panics.
+///
+/// The elector must hold no lock while it drops the key.
 #[test]
 fn panic_in_the_drop_of_a_key_does_not_hurt_the_elector() {
     struct Key(Arc<LeaderElector>, Arc<AtomicUsize>);
@@ -145,7 +147,7 @@ fn cloned_receiver_gets_the_withdrawal_once() {
         assert!(matches!(clone.recv_timeout(A_WHILE), Err(RecvTimeoutError::Timeout)));
     }
     drop(guard);
-    // One that was answered, and whose answer nobody took.
+    // The campaign is dropped after its answer, but the answer was not received.
     let campaign = elector.campaign().unwrap();
     let clone = campaign.receiver().clone();
     wait_until("it leads", || !clone.is_empty());
@@ -153,7 +155,7 @@ fn cloned_receiver_gets_the_withdrawal_once() {
     assert!(matches!(clone.try_recv(), Ok(Err(Error::Withdrawn))));
     assert!(clone.try_recv().is_err_and(|error| error == TryRecvError::Empty));
     wait_until("the term is released", || store.holder().is_none());
-    // One whose answer was read before.
+    // The campaign is dropped after its answer was received.
     let campaign = elector.campaign().unwrap();
     let clone = campaign.receiver().clone();
     let guard = campaign.receiver().recv().unwrap().unwrap();
@@ -179,7 +181,7 @@ fn on_decided_is_called_once_on_its_own_thread() {
     drop(guard);
     let (what, thread) = called.recv_timeout(SOON).unwrap();
     assert_eq!((what, thread.as_deref()), ("won", Some("leasehold-wake")));
-    // The message is there, for whoever has been called.
+    // When the callback runs, the message is already in the channel.
     let won = campaign.receiver().try_recv().unwrap().unwrap();
     campaign.on_decided(wake("decided before")).unwrap();
     assert_eq!(called.recv_timeout(SOON).unwrap().0, "decided before");

@@ -1,7 +1,9 @@
-//! Connections that are closed under a write, as servers and what stands before them do at any time: the next attempt is
-//! sent at once, also when the first had been carried out, and neither a term nor an identity conflict comes of it.
+//! Connections that are closed during a write: the next attempt is sent at once.
 //!
-//! Whoever waited for the retry period would wait for twenty seconds.
+//! Servers and proxies may close a connection at any time. The elector tries again at once even if the first write was
+//! applied. The second attempt causes neither a new term nor an identity conflict.
+//!
+//! An elector that waited for the retry period would wait for twenty seconds.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ use leasehold::{LeaderElector, LeaderElectorBuilder};
 use crate::elector::listener::{errors_of, lines_of, listen};
 use crate::support::{AT_ONCE, SOON, wait_until};
 
-/// How a connection is closed: before the write was carried out, or after.
+/// The moments at which a connection is closed: before or after the write is applied.
 const CLOSED: [Close; 2] = [("before", Fault::drop_before), ("after", Fault::drop_after)];
 
 type Close = (&'static str, fn() -> Fault);
@@ -51,14 +53,14 @@ fn a_release_is_sent_again_at_once() {
         assert!(began.elapsed() < AT_ONCE, "{what}: {:?}", began.elapsed());
         assert_eq!(fault.hits(), 1, "{what}");
         assert!(writes(&server).len() <= 2, "{what}: {:?}", writes(&server));
-        // It is nobody's: the next term begins at once.
+        // The lease is free, so the next term begins at once.
         drop(elector.try_acquire().unwrap().expect("a term"));
         let record = format!("default/{lease}");
         assert_eq!(errors_of(&record), 0, "{what}: {:?}", lines_of(&record));
     }
 }
 
-/// As every elector of a program that has several on one client.
+/// Several electors of one program share a client.
 #[test]
 fn release_during_a_renewal_leaves_other_leases_alone() {
     let server = ApiServer::start().unwrap();
@@ -72,7 +74,7 @@ fn release_during_a_renewal_leaves_other_leases_alone() {
     let (mut guard, kept) = (one.block_until_leader().unwrap(), other.block_until_leader().unwrap());
     let watches = || server.requests().iter().filter(|request| request.verb == Some(Verb::Watch)).count();
     wait_until("both watch", || watches() == 2);
-    // Renewals of the other take so long that one is always under way.
+    // Renewals of the other lease are so slow that one renewal is always under way.
     let slow = server.fault(Fault::delay_answer(Duration::from_millis(300)).verb(Verb::Update).name("other"));
     for _ in 0..RELEASES {
         let hanging = server.fault(Fault::hang().verb(Verb::Update).name("one").first(1));

@@ -1,4 +1,4 @@
-//! Extremes of every duration that a caller can name: each is refused by name, or works.
+//! Extreme values of each duration: the builder refuses the value by name, or it works.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -35,7 +35,7 @@ const FIELDS: [(&str, Set); 5] = [
     ("release_timeout", LeaderElectorBuilder::release_timeout),
 ];
 
-/// Each extreme by itself, and each pair of two.
+/// Returns each extreme of a setting alone, and each pair of extremes.
 fn cases() -> Vec<(String, LeaderElectorBuilder)> {
     let mut cases = Vec::new();
     for no_client_go_peers in [false, true] {
@@ -55,7 +55,9 @@ fn cases() -> Vec<(String, LeaderElectorBuilder)> {
     cases
 }
 
-/// It is elected, renews as it may, and is dropped at once, time and again. A term may be too short to see.
+/// Acquires and releases twice, with any durations.
+///
+/// A term may be too short for the test to observe.
 fn leads_and_releases(builder: LeaderElectorBuilder) {
     let store = Memory::default();
     let elector = builder.start_on(Connection::new(&store)).expect("an elector");
@@ -94,7 +96,7 @@ fn every_extreme_of_every_duration_is_refused_by_name_or_works() {
         }
     }
     assert!(accepted.len() >= 20 && accepted.len() < cases.len() / 2, "{} of {}", accepted.len(), cases.len());
-    // One that never comes back is to be named too.
+    // A case that hangs must be named, so the threads report each finished case.
     let (done, dones) = bounded(accepted.len());
     for share in 0..8 {
         let mine: Vec<_> = accepted.iter().skip(share).step_by(8).map(|&(n, b)| (n.clone(), b.clone())).collect();

@@ -13,14 +13,14 @@ use super::{builder, leading_with};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, lost, wait_until};
 
-/// Longer than a busy machine keeps a thread from its processor.
+/// A time that is longer than a busy machine withholds the processor from a thread.
 const WITHIN: Duration = Duration::from_millis(1_500);
 
 fn start(builder: LeaderElectorBuilder, store: &Memory) -> leasehold::LeaderElector {
     builder.start_on(Connection::new(store)).expect("an elector")
 }
 
-/// Another takes a lease of two seconds.
+/// Returns a builder with a lease of two seconds, which another candidate soon takes over.
 fn short(identity: &str) -> LeaderElectorBuilder {
     builder(identity)
         .lease_duration(Duration::from_secs(2))
@@ -28,7 +28,7 @@ fn short(identity: &str) -> LeaderElectorBuilder {
         .no_client_go_peers(true)
 }
 
-/// Calls `report` again and again, for longer than work may make no progress.
+/// Calls `report` repeatedly, for longer than the progress timeout.
 fn for_longer(report: impl Fn()) {
     let until = Instant::now() + 2 * WITHIN;
     while Instant::now() < until {
@@ -37,7 +37,7 @@ fn for_longer(report: impl Fn()) {
     }
 }
 
-/// Also with the elector's threads stopped: both hang in the store.
+/// The term ends in time even if the elector's threads hang in the store.
 #[test]
 fn term_without_progress_ends_in_time_despite_hanging_calls() {
     let (store, elector, guard) = leading_with(builder("a").progress_timeout(WITHIN));
@@ -103,7 +103,7 @@ fn slowest_worker_counts_as_progress() {
     assert!(!hangs.report());
     drop(guard);
 
-    // One that ends leaves it to the others, and the last to the guard.
+    // If a handle is dropped, only the other handles count. After the last handle, the guard reports progress.
     let guard = elector.block_until_leader().expect("a term");
     let [first, second] = [(); 2].map(|()| guard.progress_handle());
     drop(first);
@@ -111,7 +111,7 @@ fn slowest_worker_counts_as_progress() {
     drop(second);
     for_longer(|| assert!(guard.report_progress()));
 
-    // But for one that a panic drops.
+    // If a panic drops a handle, the guard can no longer report progress for that handle.
     let handle = guard.progress_handle();
     let panic = catch_unwind(AssertUnwindSafe(move || {
         let _handle = handle;
@@ -200,7 +200,7 @@ fn a_flag_is_shared_by_many_electors() {
     for guard in &guards {
         assert_eq!(lost(guard, "a flag"), StopReason::Unfit);
     }
-    // The guards go, and no terms come of the campaigns that wait until all is well.
+    // The campaigns wait until the fitness recovers, although the guards are dropped.
     drop(guards);
     let campaigns: Vec<_> = electors.iter().map(|it| it.campaign().expect("a campaign")).collect();
     wait_until("they are released", || stores.iter().all(|store| store.holder().is_none()));
@@ -217,7 +217,7 @@ fn any_view_can_end_a_term_with_a_drain_limit() {
     wait_until("it is renewed", || store.version() > version + 2);
     assert!(elector.leadership().is_none(), "there is no valid term");
     guard.leadership().step_down_within(Duration::ZERO);
-    // What is under way lands.
+    // A request that is under way may still be applied.
     thread::sleep(A_WHILE);
     let version = store.version();
     thread::sleep(A_WHILE);
@@ -232,7 +232,7 @@ fn a_panic_in_a_scope_is_covered_for_a_limited_time() {
     guard.scope(|scope| {
         let panics = scope.spawn(|| panic!("as planned"));
         assert!(panics.join().is_err());
-        // Another that goes on for ever, nearly.
+        // The rest of the scope continues for longer than the drain timeout.
         thread::sleep(WITHIN + A_WHILE);
         let version = store.version();
         thread::sleep(A_WHILE);
@@ -261,7 +261,7 @@ fn status_reports_fitness_and_progress() {
     assert!(elector.status().since_progress.is_some_and(|since| since <= before.elapsed()));
     assert_eq!(elector.settings().progress_timeout, Some(SOON));
 
-    // Fit again it has to wait, which is no fault of its fitness.
+    // After recovering, the candidate is fit, but must wait one retry period.
     fitness.set(false);
     fitness.set(true);
     drop(guard);
@@ -272,7 +272,7 @@ fn status_reports_fitness_and_progress() {
     wait_until("it may", || elector.status().may_acquire_in.is_none());
 }
 
-/// A run of it answers all who wait for it.
+/// One run of the probe answers all electors that wait for it.
 #[test]
 fn a_probe_that_is_slow_answers_all_clones_of_a_builder_in_time() {
     let store = Memory::default();
@@ -312,7 +312,7 @@ fn a_probe_whose_panic_panics_again_is_run_again() {
     assert!(elector.block_until_leader_timeout(SOON).expect("no error").is_some());
 }
 
-/// The one that has panicked is no part of what winds down.
+/// A panicked worker does not count among the workers that drain.
 #[test]
 fn drain_beside_a_panicked_worker_is_renewed() {
     let (store, _elector, guard) = leading_with(builder("a").progress_timeout(WITHIN).drain_timeout(3 * SOON));
@@ -335,7 +335,7 @@ fn drain_beside_a_panicked_worker_is_renewed() {
                 renewed.fetch_add(u64::from(store.version() > version), Ordering::SeqCst);
             };
             is_renewed(&|| works.report());
-            // Nobody but the one that panicked has a handle.
+            // Now only the panicked worker had a handle.
             drop(works);
             for_longer(|| _ = scope.guard().report_progress());
             is_renewed(&|| scope.guard().report_progress());

@@ -1,4 +1,4 @@
-//! What a probe is told, beside that a guard is not dropped: renewals as client-go judges them, and contact.
+//! Tests of health checks: overdue renewals, as client-go judges them, and contact.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{A_WHILE, wait_until};
 
 const LEASE: Duration = Duration::from_secs(2);
 
-/// A term that is over a second before its lease is.
+/// Returns a builder whose term ends one second before its lease expires.
 fn builder(identity: &str) -> LeaderElectorBuilder {
     crate::elector::builder(identity)
         .lease_duration(LEASE)
@@ -39,7 +39,7 @@ fn tolerance_leader_without_renewal_is_unhealthy_after_it() {
     assert_eq!(none.check(), Ok(()), "nobody leads here");
 }
 
-/// What winds down is renewed, though no term is prolonged by that.
+/// After a step-down, the leader still renews its lease, but the term stays ended.
 #[test]
 fn tolerance_stepped_down_leader_is_healthy() {
     let (store, elector, guard) = leading_with(builder("a"));
@@ -77,7 +77,7 @@ fn silent_store_is_missed_contact() {
     assert!(elector.status().last_contact.is_some());
 }
 
-/// A standby asks for nothing while a watch tells it.
+/// A standby sends no requests while its watch delivers events.
 #[test]
 fn watch_event_is_contact() {
     let store = std::sync::Arc::new(MemoryStore::new());

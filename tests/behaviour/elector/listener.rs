@@ -1,4 +1,4 @@
-//! What is logged in this process, told apart by what the store calls the record.
+//! Collects the log of this process, separated by the name of the record.
 
 use log::{Level, LevelFilter};
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ type LineHook = Box<dyn FnOnce() + Send>;
 
 static HOOKS: Mutex<Vec<(String, LineHook)>> = Mutex::new(Vec::new());
 
-/// Listens from now on.
+/// Starts to collect log lines.
 pub fn listen() {
     logged::collect(LevelFilter::Debug, |line| {
         let mut hooks = HOOKS.lock();
@@ -30,25 +30,27 @@ pub fn lines_of(record: &str) -> Vec<(Level, String)> {
     lines_beginning(record).into_iter().filter_map(text).collect()
 }
 
-/// What was logged in lines that begin so.
+/// Returns the lines that start with `begin`.
 pub fn lines_beginning(begin: &str) -> Vec<(Level, String)> {
     let lines = logged::those(|line| line.text.starts_with(begin));
     lines.into_iter().map(|line| (line.level, line.text)).collect()
 }
 
-/// What is logged on this thread meanwhile, in lines that begin so; without their beginning.
+/// Returns the lines that `run` logs on this thread and that start with `begin`.
+///
+/// The returned lines do not contain `begin`.
 pub fn heard_here(begin: &str, run: impl FnOnce()) -> Vec<String> {
     listen();
     let (lines, ()) = logged::of_this_thread(run);
     lines.iter().filter_map(|line| line.text.strip_prefix(begin)).map(str::to_owned).collect()
 }
 
-/// How often this record was cause for an error in the log.
+/// Returns the number of errors that were logged about this record.
 pub fn errors_of(record: &str) -> usize {
     lines_of(record).iter().filter(|(level, _)| *level == Level::Error).count()
 }
 
-/// Runs this inside of the next log call whose line begins so.
+/// Runs `hook` inside the next log call whose line starts with `begin`.
 pub fn on_line(begin: &str, hook: impl FnOnce() + Send + 'static) {
     HOOKS.lock().push((begin.to_owned(), Box::new(hook)));
 }

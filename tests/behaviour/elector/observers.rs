@@ -1,4 +1,4 @@
-//! Those who are told what an elector does, and its status.
+//! Tests of observers, and of the status of an elector.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::elector::{alone, builder, leading_with};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, SOON, wait_until};
 
-/// What an observer was told.
+/// A call that an observer received.
 #[derive(Debug, Clone, PartialEq)]
 enum Told {
     Started(u64),
@@ -67,7 +67,7 @@ impl Observer for Recorder {
     }
 }
 
-/// Up to the first for which `last` holds.
+/// Receives calls up to the first call for which `last` returns `true`.
 fn until(told: &Receiver<Told>, last: impl Fn(&Told) -> bool) -> Vec<Told> {
     let (end, mut all) = (Instant::now() + SOON, Vec::new());
     loop {
@@ -99,7 +99,7 @@ fn observer_receives_every_fact_of_an_elector() {
     wait_until("a watch", || elector.status().is_watching);
     assert_eq!(elector.status().counters.watches_opened, 1);
     drop(elector);
-    // Until the observer is dropped.
+    // `told` ends when the elector has dropped the observer.
     let end = begin.into_iter().chain(rest).chain(told.iter());
     assert_eq!(end.filter(|it| *it == Told::WatchOpened).count(), 1);
 }
@@ -122,7 +122,7 @@ fn failed_renewal_and_its_read_are_reported() {
     assert!(guard.is_leader());
 }
 
-/// Hangs, or panics, whatever it is told.
+/// An observer that hangs or panics in every call.
 struct Bad {
     panics: bool,
     called: Arc<AtomicBool>,
@@ -171,7 +171,7 @@ fn hanging_or_panicking_observer_hurts_no_one() {
         let elector = elector.start_on(store).unwrap();
         let guard = elector.block_until_leader().unwrap();
         wait_until("it is called", || called.load(Ordering::SeqCst));
-        // More than anybody may be behind, and longer than the lease.
+        // These are more calls than an observer may be behind, for longer than the lease duration.
         wait_until("renewals", || elector.status().counters.renewals.count() > 1100);
         thread::sleep(Duration::from_secs(2));
         assert!(guard.is_leader(), "panics: {panics}");
@@ -204,7 +204,7 @@ fn status_reports_the_state_of_an_elector() {
     assert_eq!((elector.status().counters.terms, elector.status().counters.terms_lost), (1, 0));
 }
 
-/// By whoever does not campaign, too.
+/// An elector that does not campaign also detects the expiry.
 #[test]
 fn expired_lease_has_no_leader() {
     let (store, elector) = alone();
@@ -220,7 +220,7 @@ fn expired_lease_has_no_leader() {
         assert_eq!(elector.current_leader(), None);
     }
     assert_eq!(elector.transitions().try_iter().count(), 0, "a subscription opens with what is so");
-    // Deleted after it has run out, it is no news.
+    // The release of an expired lease is not reported again.
     store.give_to("", 1);
     store.give_to("b", 300);
     assert_eq!(next(), new_leader("b"));
@@ -228,7 +228,7 @@ fn expired_lease_has_no_leader() {
     assert_eq!(next(), no_leader("b"));
 }
 
-/// Who cannot renew is not named by itself either, once others may take over.
+/// An elector that cannot renew stops naming itself when others may take over.
 #[test]
 fn elector_that_cannot_renew_stops_naming_itself() {
     let store = Memory::default();
@@ -259,7 +259,7 @@ fn status_reports_a_panic() {
     drop(guard);
 }
 
-/// The end of the lease before is not that of the new leader's.
+/// The expiry of the previous lease is not the expiry of the new leader's lease.
 #[test]
 fn guard_owner_is_the_leader_after_an_expired_lease_too() {
     let electors: Vec<_> = (0..50)
@@ -334,7 +334,7 @@ fn error_is_cleared_by_a_later_watch_event() {
     drop(campaign);
     store.give_to("c", 300);
     wait_until("it has failed no more", || {
-        // A write of the campaign may still fail after the first event.
+        // A write of the campaign may still fail after the first event, so the test sends more events.
         tell.send(()).unwrap();
         elector.status().last_error.is_none()
     });

@@ -1,4 +1,4 @@
-//! A store that panics takes its thread along, and nobody else.
+//! A store that panics ends the thread of its elector, and no other thread.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::elector::{alone, builder, elector, time_on_processor};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
-/// A panic that does not fill the terminal.
+/// Panics without a message on the terminal.
 pub fn panic_quietly() -> ! {
     resume_unwind(Box::new("as planned"))
 }
 
-/// Makes the store of a leader panic: in its next renewal, or in the read that follows a refused one.
+/// Makes a leader's store panic, in the next renewal or in the read after a refused one.
 fn break_down(store: &Memory, in_get: bool) {
     if in_get {
         store.on_get(|| panic_quietly());
@@ -31,7 +31,7 @@ fn break_down(store: &Memory, in_get: bool) {
     }
 }
 
-/// Every transition until the subscription disconnects.
+/// Returns all transitions until the subscription disconnects.
 fn all(transitions: &Receiver<Transition>) -> Vec<Transition> {
     let mut told = Vec::new();
     loop {
@@ -114,7 +114,7 @@ fn panicking_lock_after_a_term_does_not_end_it_again() {
     let guard = elector.block_until_leader().unwrap();
     store.give_to("b", 300);
     assert_eq!(guard.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
-    // What a guard that still stands is watched by.
+    // The elector reads the record while a guard exists after its term. This read panics.
     store.on_get(|| panic_quietly());
     let superseded = StopReason::Superseded { by: Some("b".into()) };
     let stops: Vec<_> =
@@ -130,7 +130,7 @@ fn callbacks_outlive_a_store_that_panics_without_spinning() {
     let slow = Work(|guard: &LeaderGuard| {
         break_down(&store, false);
         assert!(guard.ended().recv_timeout(SOON).is_err());
-        // What winds down takes its time.
+        // The work continues for a while after the term has ended.
         thread::sleep(Duration::from_secs(2));
     });
     let before = time_on_processor();
@@ -142,7 +142,9 @@ fn callbacks_outlive_a_store_that_panics_without_spinning() {
     assert!(matches!(elector.run(&never::<()>(), &slow), Err(Error::Stopped)));
 }
 
-/// Without its word that it is gone the election would rely on it, and look after a third of the lease: 100 s.
+/// The panic must end the watch.
+///
+/// An elector that relied on the watch would poll only after a third of the lease duration, 100 s.
 #[test]
 fn a_watch_that_panics_is_replaced_by_polling() {
     let store = Memory::default();

@@ -1,4 +1,4 @@
-//! Why a term ended: everybody is told the same, and it is what came first.
+//! All readers receive the same reason for the end of a term: the first one.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +21,9 @@ fn told_reason(transitions: &Receiver<Transition>) -> StopReason {
     }
 }
 
-/// It asks all the time, so that it notices before the elector's thread does, and drops its guard in the same breath.
+/// The guard's owner checks so often that it notices the expiry before the elector's thread.
+///
+/// The owner then drops the guard immediately.
 #[test]
 fn expired_term_is_reported_as_expired_by_every_reader() {
     listen();
@@ -40,7 +42,7 @@ fn expired_term_is_reported_as_expired_by_every_reader() {
                 let guard = elector.block_until_leader().unwrap();
                 store.on_update(|_| Err(StoreError::new(StoreErrorKind::Unavailable, "made up")));
                 let view = guard.leadership();
-                // Not all of them at once: there are two processors.
+                // The threads sleep for different times, because a machine may have only two processors.
                 while guard.is_leader() {
                     thread::sleep(Duration::from_micros(50 * number));
                 }
@@ -58,7 +60,7 @@ fn expired_term_is_reported_as_expired_by_every_reader() {
     });
 }
 
-/// A guard that is still there is not unhealthy before it has been for longer than a lease lasts.
+/// A guard becomes unhealthy only if it outlives its term by a whole lease duration.
 #[test]
 fn a_term_that_has_just_ended_is_healthy() {
     let (_store, elector) = alone();

@@ -1,4 +1,4 @@
-//! A guard is dropped, and its lease released, whatever the elector's thread is doing.
+//! A dropped guard releases its lease, whatever the elector's thread is doing.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,7 +14,9 @@ use crate::support::memory::{Connection, Memory};
 use crate::support::stores::Wrapped;
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
-/// A server that answers at once is not given a part of the release timeout to come back.
+/// If a server usually responds at once, a hanging request is abandoned soon.
+///
+/// The wait does not grow with the release timeout.
 #[test]
 fn hanging_request_is_abandoned_soon_at_any_release_timeout() {
     for timeout in [Duration::from_secs(60), Duration::from_secs(i32::MAX as u64)] {
@@ -27,7 +29,7 @@ fn hanging_request_is_abandoned_soon_at_any_release_timeout() {
     }
 }
 
-/// The end of the process would leave it held.
+/// Without this release, the lease would stay held after the process has ended.
 #[test]
 fn dropped_elector_releases_a_late_win() {
     let store = Memory::default();
@@ -51,16 +53,18 @@ fn dropped_elector_releases_a_late_win() {
     assert!(has_released.try_recv().is_ok(), "it goes on when the elector is gone");
     assert_eq!(store.holder(), None);
 
-    // Nothing may be held: nothing is waited for.
+    // The second elector can hold no lease, so its drop does not wait.
     let began = Instant::now();
     drop(builder("b").release_timeout(Duration::from_secs(60)).start_on(Connection::new(&store)).unwrap());
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
 }
 
-/// Where a test keeps a guard that is to be dropped elsewhere.
+/// A place for a guard that another thread drops.
 type Slot = Arc<Mutex<Option<LeaderGuard>>>;
 
-/// Drops the guard in the slot inside of the next update of `store`, and returns how long the drop takes.
+/// Drops the guard in `slot` inside the next update of `store`.
+///
+/// Returns the duration of the drop.
 fn drop_in_update(store: &Memory, slot: Slot) -> Duration {
     let (dropped, drops) = bounded(1);
     store.on_update(move |_| {
@@ -74,7 +78,7 @@ fn drop_in_update(store: &Memory, slot: Slot) -> Duration {
     drops.recv_timeout(SOON).expect("a renewal")
 }
 
-/// That elector's thread has a request of its own to see to, and who waits for a release may wait for its time-out.
+/// The other elector's thread must send its own requests, so it must not wait for a release.
 #[test]
 fn guard_dropped_on_another_electors_thread_does_not_wait() {
     let (store, others) = (Memory::default(), Memory::default());
@@ -147,7 +151,7 @@ fn hanging_logger_delays_neither_caller_nor_requests() {
     drop(hang);
 }
 
-/// Nobody waits for the release of a term that nobody took.
+/// No caller waits for the release of an unclaimed term.
 #[test]
 fn unclaimed_term_is_released_despite_a_hanging_renewal() {
     let (store, elector) = alone();
@@ -178,7 +182,9 @@ fn failed_release_is_logged_on_another_thread() {
     assert_ne!(is_logged.recv_timeout(SOON).expect("a line"), thread::current().id());
 }
 
-/// The store applies writes at once, and answers them late: a release later than others.
+/// The store applies writes at once, but responds late.
+///
+/// A create takes 2 s, and a release takes 10 s.
 #[test]
 fn release_seen_by_the_watch_ends_the_wait() {
     let released_at: Arc<Mutex<Option<Instant>>> = Arc::default();
@@ -193,11 +199,11 @@ fn release_seen_by_the_watch_ends_the_wait() {
     });
     let elector = builder("a").renew_interval(Duration::from_secs(60)).start_on(store).unwrap();
     wait_until("it watches", || elector.status().is_watching);
-    // Won by the watch, too; its answer says how long they take.
+    // The watch reports the win. The late response to the create shows how long requests take.
     let guard = elector.block_until_leader().unwrap();
     thread::sleep(Duration::from_millis(2_500));
     guard.release().expect("a release");
     let since = released_at.lock().expect("it is applied").elapsed();
-    // Less than a request is left to finish by itself that news waits behind.
+    // If an event waits behind a request, the elector abandons the request before its usual duration, 2 s.
     assert!(since < Duration::from_millis(1_500), "{since:?}");
 }

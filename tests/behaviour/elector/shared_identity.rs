@@ -1,4 +1,4 @@
-//! Two processes under one identity, and one after the other.
+//! Two processes with one identity, at the same time or one after the other.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::elector::listener::{errors_of, lines_of, listen};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, SOON, wait_until};
 
-/// They end each other's terms, but not as fast as the network lets them.
+/// The two electors end each other's terms, but only at the pace of the retry period.
 #[test]
 fn twins_that_reclaim_do_so_at_the_retry_period() {
     const WHILE: Duration = Duration::from_secs(3);
@@ -46,7 +46,7 @@ fn twins_that_reclaim_do_so_at_the_retry_period() {
         duplicates.map(|duplicate| duplicate.join().unwrap()).iter().sum()
     });
     let writes = server.requests().iter().filter(|request| request.verb == Some(Verb::Update)).count();
-    // Each takes it, or renews it, or releases it, once a retry period.
+    // Each elector acquires, renews and releases at most once in a retry period.
     let periods = WHILE.as_millis() as usize / 500;
     assert!(writes <= 6 * periods, "{writes} writes in {periods} retry periods");
     assert!((2..=3 * periods).contains(&terms), "{terms} terms");

@@ -1,4 +1,4 @@
-//! What a stop leaves behind, and what an error leaves behind: nothing.
+//! A stopped elector and a failed campaign leave nothing behind.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,7 +11,7 @@ use crate::elector::elector;
 use crate::support::memory::Memory;
 use crate::support::{A_WHILE, SOON, wait_until};
 
-/// Notes who is written into the record.
+/// Returns a list to which each holder is added that is written into the record.
 fn note_holders(store: &Memory) -> Arc<Mutex<Vec<String>>> {
     let holders = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&holders);
@@ -22,7 +22,7 @@ fn note_holders(store: &Memory) -> Arc<Mutex<Vec<String>>> {
     holders
 }
 
-/// A campaign that the elector's thread has begun to pursue.
+/// Returns a campaign that the elector's thread already pursues.
 fn campaigning(store: &Memory, elector: &LeaderElector) -> Campaign {
     let campaign = elector.campaign().unwrap();
     let (looked, looks) = unbounded();
@@ -30,14 +30,14 @@ fn campaigning(store: &Memory, elector: &LeaderElector) -> Campaign {
         let _ = looked.send(());
         Ok(())
     });
-    // The first look may have been under way before.
+    // The first read may have been under way before the campaign.
     for _ in 0..2 {
         looks.recv_timeout(SOON).expect("a look");
     }
     campaign
 }
 
-/// The lease becomes free, and an elector that is not asked to take it does not take it even for a moment.
+/// A lease becomes free, and an elector without a campaign never acquires the lease.
 #[test]
 fn a_stopped_elector_or_a_withdrawn_campaign_never_acquires() {
     for is_stopped in [true, false] {
@@ -80,7 +80,9 @@ fn an_error_from_before_is_not_the_answer_of_a_later_try() {
     assert!(matches!(b.try_acquire(), Ok(None)), "the lease is held, and nothing failed");
 }
 
-/// Its first write was lost with its connection, or was carried out; the second met what stands there now.
+/// The first write was lost with its connection, or was applied.
+///
+/// The second write conflicts with the current record.
 #[test]
 fn try_acquire_beaten_after_a_closed_connection_is_no_error() {
     let store = Memory::default();

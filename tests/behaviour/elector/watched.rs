@@ -1,4 +1,4 @@
-//! A store whose watches follow a script of the test, and that notes when they are asked for.
+//! A store whose watches follow a script of the test, and which records these watches.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::support::memory::{Connection, Memory};
 use crate::support::stores::Wrapped;
 
-/// The watches that were asked for.
+/// The watches that were requested.
 #[derive(Clone, Default)]
 pub struct Calls(Arc<Mutex<Vec<Call>>>);
 
@@ -21,7 +21,9 @@ pub struct Call {
     pub ended: Option<Instant>,
 }
 
-/// The script is told the number of the watch, counted from zero.
+/// Returns a store whose watches run `script`, and the list of watches.
+///
+/// `script` receives the number of the watch, counted from zero.
 pub fn watched(
     store: &Memory,
     script: impl Fn(usize, &CancelToken, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync + 'static,
@@ -51,19 +53,19 @@ impl Calls {
         self.0.lock().len()
     }
 
-    /// How long each watch came after the end of the one before it.
+    /// Returns the pause between the end of each watch and the start of the next watch.
     pub fn pauses(&self) -> Vec<Duration> {
         let pause = |pair: &[Call]| Some(pair[1].began.duration_since(pair[0].ended?));
         self.0.lock().windows(2).filter_map(pause).collect()
     }
 }
 
-/// Tells what stands there.
+/// Returns an event with the current record.
 pub fn changed(store: &Memory) -> WatchEvent {
     WatchEvent::Changed { key: "test".into(), observed: store.observed().expect("a lease") }
 }
 
-/// Stays open and says nothing, until it is stopped.
+/// Keeps a watch open without events until the watch is canceled.
 pub fn silence(cancel: &CancelToken) -> Result<(), StoreError> {
     let (end, ended) = bounded::<()>(0);
     let _hook = cancel.on_cancel(move || drop(end));

@@ -1,4 +1,6 @@
-//! Watches that end, are refused, expire and fall silent: when the next one is asked for, and that the election goes on.
+//! Watches that end, are refused, expire or fall silent.
+//!
+//! The tests check the time of the next watch, and that the election continues.
 
 use std::time::{Duration, Instant};
 
@@ -15,22 +17,27 @@ fn builder(identity: &str) -> LeaderElectorBuilder {
     crate::elector::builder(identity).retry_period(RETRY)
 }
 
-/// It renews every 200 ms, with a lease of 3 s: silence is looked into after a second.
+/// Starts a leader that renews every 200 ms, with a lease of 3 s.
+///
+/// A standby suspects a silent watch after one second.
 fn busy_leader(store: &Memory) -> LeaderElector {
     let builder = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(2));
     builder.renew_interval(2 * RETRY).start_on(Connection::new(store)).unwrap()
 }
 
-/// After five watches the next one opens 16 retry periods later. A change that is noticed sooner was polled.
+/// After five watches, the next watch opens 16 retry periods later.
+///
+/// A change that is noticed sooner was found by polling.
 #[test]
 fn short_watches_reopen_at_growing_intervals_beside_polls() {
     let store = Memory::default();
-    // A watch that lasts longer than a retry period ends the series, so a stall must be shorter than one.
+    // A watch that lasts longer than a retry period ends the series. A stall of the machine must be shorter than this
+    // period.
     const RETRY: Duration = Duration::from_secs(1);
-    // It renews no more before the end of the test: nothing of it is news.
+    // The leader does not renew during the test, so its renewals cause no events.
     let leader = builder("a").renew_interval(Duration::from_secs(100)).start_on(Connection::new(&store)).unwrap();
     let guard = leader.block_until_leader().unwrap();
-    // Each tells all that there is, and would be relied upon if it stood.
+    // Each watch reports the current record and ends. If the watch stayed open, the standby would not poll.
     let (watched, calls) = watched(&store, {
         let store = store.clone();
         move |_, _, tell| {
@@ -88,7 +95,7 @@ fn watch_resumes_at_its_end_and_restarts_after_an_expiry() {
     assert_eq!(after, [None, Some(70), Some(71), None, Some(73), None]);
 }
 
-/// As behind a proxy that opens every watch and passes nothing on.
+/// The proxy opens every watch, but passes no later events on.
 #[test]
 fn silent_watch_restarts_from_scratch_not_in_a_tight_loop() {
     let store = Memory::default();
@@ -115,7 +122,7 @@ fn silent_watch_restarts_from_scratch_not_in_a_tight_loop() {
     drop(campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term"));
 }
 
-/// As a store does whose hook joins the thread that reads for it.
+/// The hook of some stores joins the thread that reads the events.
 #[test]
 fn watch_is_dropped_even_if_its_hook_waits_for_its_events() {
     let store = Memory::default();

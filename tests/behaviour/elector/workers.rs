@@ -1,4 +1,4 @@
-//! Guards that move into threads, and what whoever has only the elector sees of a term.
+//! Guards that move into threads, and the view of a term through the elector alone.
 
 use crossbeam_channel::{RecvTimeoutError, TryRecvError};
 use leasehold::{Error, StopReason, Transition, Worker};

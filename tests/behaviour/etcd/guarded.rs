@@ -1,4 +1,4 @@
-//! Transactions that are applied only while the record is of the guard's term.
+//! Transactions that etcd applies only while the record belongs to the guard's term.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,9 @@ fn a_leader_writes_between_its_renewals_as_long_as_it_leads() {
     assert_eq!(etcd.value("guarded-renewals-data/0").as_deref(), Some("again"));
 }
 
-/// The elector is none the wiser: it does not renew for twenty seconds, and there is no watch that tells it.
+/// The elector does not notice the takeover.
+///
+/// The elector renews only every twenty seconds, and has no watch.
 #[test]
 fn superseded_leader_writes_nothing_with_a_valid_guard() {
     let Some((etcd, [store, other])) = stores("guarded-takeover/") else { return };
@@ -52,7 +54,7 @@ fn superseded_leader_writes_nothing_with_a_valid_guard() {
     etcd.delete("guarded-takeover/jobs");
     let refused = store.guarded_txn(&guard, &[put("guarded-takeover-data", "late")], &call()).expect_err("it is gone");
     assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
-    // The same holder with the same times, in another object.
+    // The new object has the same holder and the same times, but another uid.
     other.create("jobs", &base.record, &call()).expect("a record");
     let refused = store.guarded_txn(&guard, &[put("guarded-takeover-data", "late")], &call()).expect_err("another uid");
     assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");

@@ -1,4 +1,4 @@
-//! History that is compacted, interrupted or lost.
+//! History of etcd that is compacted, interrupted or lost.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,9 @@ use crate::support::{SOON, wait_until};
 
 const JOBS: WatchScope<'_> = WatchScope::Key("jobs");
 
-/// Watches until `is_enough`, and answers how it ended.
+/// Watches until `is_enough` returns `true`.
+///
+/// Returns the kind of the error that ended the watch.
 fn watch(store: &impl Store, from: Option<&Cursor>, is_enough: impl Fn(&WatchEvent) -> bool) -> StoreErrorKind {
     let cancel = CancelToken::new();
     let ended = store.watch(JOBS, from, &cancel, &mut |event| {
@@ -35,7 +37,7 @@ fn watch_behind_compaction_expires_and_restarts() {
         base = store.update("jobs", &base, &held_by("a"), &call()).expect("an update");
     }
     etcd.post("/v3/kv/compaction", &json!({ "revision": etcd.revision().to_string(), "physical": true }));
-    // etcd says that the watch stands, and then why it does not.
+    // etcd first confirms the watch, and then reports that the watch is compacted.
     assert_eq!(watch(&store, Some(&Cursor::new(first)), |_| false), StoreErrorKind::Expired);
     let is_newest =
         |event: &WatchEvent| matches!(event, WatchEvent::Changed { observed, .. } if observed.version == base.version);
@@ -61,7 +63,7 @@ fn back_up(etcd: &mut Etcd) {
     etcd.members[0].start_again();
 }
 
-/// Replaces the data of the only member by the copy.
+/// Replaces the data of the only member with the copy.
 fn restore(etcd: &mut Etcd) {
     let data = etcd.members[0].data.clone();
     etcd.members[0].kill();
@@ -70,7 +72,9 @@ fn restore(etcd: &mut Etcd) {
     etcd.members[0].start_again();
 }
 
-/// The revisions are given again: what A has written last and what B writes now have the same.
+/// After a restore, etcd assigns the same revisions again.
+///
+/// The last write of `a` and the next write of `b` have the same revision.
 #[test]
 fn restored_store_no_foreign_record_is_overwritten() {
     let Some(mut etcd) = Etcd::start(1, &[]) else { return };
@@ -118,7 +122,7 @@ fn restored_store_future_watch_expires_and_the_term_ends() {
     assert!(again.is_leader());
 }
 
-/// Somebody's value under the key of a record.
+/// Another program has put a value under the key of the record.
 #[test]
 fn invalid_record_is_never_overwritten() {
     let Some(etcd) = Etcd::shared() else { return };

@@ -1,4 +1,4 @@
-//! A cluster of three, of which some stand still.
+//! A cluster of three members, of which some are paused.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ fn term_outlasts_a_frozen_member_even_the_raft_leader() {
     let version = || at_last("a read", || other.get("jobs", &call())).expect("a record").version;
     let before = version();
     wait_until("it is renewed by another member", || version() > before);
-    // Longer than a term lasts without a renewal.
+    // This time is longer than a term lasts without a renewal.
     let until = Instant::now() + Duration::from_secs(11);
     while Instant::now() < until {
         assert!(guard.is_leader(), "{:?}", guard.check());
@@ -53,7 +53,7 @@ fn without_quorum_terms_expire_and_return_with_it() {
     let elector = short("a").start_on(Arc::clone(&store)).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     let base = store.get("jobs", &call()).expect("an answer").expect("a record");
-    // etcd ends it by itself, for it is asked to.
+    // The watch requires a raft leader, so etcd ends the watch without a quorum.
     let (opened, opens) = leasehold::crossbeam_channel::bounded(1);
     let alone = EtcdConfig::new(&etcd.urls()[..1]).expect("a URL").with_prefix("quorum/");
     let alone = EtcdStore::new(alone).expect("a store");
@@ -70,7 +70,7 @@ fn without_quorum_terms_expire_and_return_with_it() {
     etcd.members[2].pause();
     let other = etcd.store("quorum/");
     let brief = || CallContext::new(Duration::from_millis(1500), CancelToken::new());
-    // A read that was confirmed before they stood still.
+    // This pause outlasts a read that was confirmed before the members stopped.
     std::thread::sleep(Duration::from_millis(200));
     while guard.is_leader() {
         assert!(other.get("jobs", &brief()).is_err(), "a read without a quorum");
@@ -83,7 +83,7 @@ fn without_quorum_terms_expire_and_return_with_it() {
     drop(guard);
     etcd.members[1].resume();
     etcd.members[2].resume();
-    // One of the writes above may have been applied by now, and is another's record then.
+    // One of the writes above may have been applied by now, so `b` may hold the lease at first.
     let again = elector.block_until_leader_timeout(Duration::from_secs(60)).expect("an answer").expect("another term");
     assert!(again.is_leader());
 }

@@ -1,4 +1,4 @@
-//! Users, tokens and certificates.
+//! Users, tokens and certificates of etcd.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
     etcd.set_password_of_jobs(PASSWORD);
     let before = version();
     wait_until("it is renewed with another token", || version() > before);
-    // With its process go the tokens that it keeps in memory.
+    // etcd keeps its tokens in memory, so a restart deletes the tokens.
     etcd.members[0].kill();
     etcd.members[0].start_again();
     let renewed = || leads.get("jobs", &call()).ok().flatten().is_some_and(|it| it.version > before + 5);
@@ -48,7 +48,7 @@ fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
     drop(guard);
     let next = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
     assert!(next.is_leader());
-    // A watch that begins with a token that is refused gets another one by itself.
+    // A watch whose first token is refused gets another token by itself.
     etcd.set_password_of_jobs(PASSWORD);
     let cancel = CancelToken::new();
     let from = Cursor::new(1_u64);

@@ -1,4 +1,4 @@
-//! While campaigning.
+//! Faults while a candidate campaigns.
 
 use leasehold::Error;
 use leasehold::testing::{Fault, Verb};
@@ -25,7 +25,7 @@ fn a_campaign_survives_bad_answers() {
             let fault = place.fault(verb, fault(&object));
             let elector = place.start(place.builder("me", 8, 6));
 
-            // Until it was tried again in vain; or it was done, and that came out; or was refused for good.
+            // Waits until the request was sent again, or until the campaign was answered.
             let campaign = elector.campaign().expect("a campaign");
             wait_until(&format!("{what}: not tried again"), || fault.hits() >= 2 || !campaign.receiver().is_empty());
             match campaign.receiver().try_recv() {
@@ -44,7 +44,7 @@ fn a_campaign_survives_bad_answers() {
     }
 }
 
-/// What is permanent ends a campaign with words for whoever can fix it.
+/// A permanent error ends a campaign with a message that names the remedy.
 #[test]
 fn permanent_error_reaches_the_caller() {
     let server = server();

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! The kinds of faults, in tables.
 
 use std::thread;
 use std::time::Duration;
@@ -6,20 +6,22 @@ use std::time::Duration;
 use leasehold::testing::Fault;
 use serde_json::{Value, json};
 
-/// A name for failures, and the fault; some need the object that the answer would have shown.
+/// The name and the constructor of a fault.
+///
+/// Some faults need the object that a correct response would contain.
 pub type Case = (&'static str, fn(&Value) -> Fault);
 
-/// Longer than any request of these tests is waited for.
+/// A time that is longer than the timeout of any request in these tests.
 pub const TOO_LONG: Duration = Duration::from_secs(10);
 
-/// No answer, and nothing done in time.
+/// The server does not respond, and applies nothing in time.
 pub const SILENCE: &[Case] = &[
     ("silence", |_| Fault::hang()),
     ("applied too late", |_| Fault::delay(TOO_LONG)),
     ("connection lost before", |_| Fault::drop_before()),
 ];
 
-/// Done, but the answer does not say so.
+/// The server applies the request, but the response does not confirm the write.
 pub const APPLIED: &[Case] = &[
     ("applied, then silence", |_| Fault::hang_after()),
     ("answered too late", |_| Fault::delay_answer(TOO_LONG)),
@@ -28,7 +30,7 @@ pub const APPLIED: &[Case] = &[
     ("applied, then 504", |_| Fault::apply_then(504, "Timeout", "made up")),
 ];
 
-/// The server says no, and does nothing.
+/// The server refuses the request and applies nothing.
 pub const REFUSALS: &[Case] = &[
     ("500", |_| Fault::status(500, "InternalError", "made up")),
     ("503", |_| Fault::status(503, "ServiceUnavailable", "made up")),
@@ -46,12 +48,15 @@ pub const REFUSALS: &[Case] = &[
     ("422", |_| Fault::status(422, "Invalid", "made up")),
 ];
 
-/// A candidate keeps such a pause. A term and a release do not end over it.
+/// A pause that a candidate observes.
+///
+/// Neither a term nor a release ends because of such a pause.
 pub const PAUSES: &[Case] =
     &[("429 for a day", |_| Fault::status(429, "TooManyRequests", "made up").retry_after(86_400))];
 
-/// Refusals of what was done, and answers that are whole enough to say that the next attempt came too late: these make
-/// the client look, and so a term goes on through any number of them.
+/// The server applies the request, but the response is broken or reports a conflict.
+///
+/// The client then reads the record, so a term survives any number of these faults.
 pub const REFUTED: &[Case] = &[
     ("connection lost after the head", |_| Fault::truncate(0)),
     ("connection lost in the body", |_| Fault::truncate(20)),
@@ -59,7 +64,7 @@ pub const REFUTED: &[Case] = &[
     ("applied, then 409 already exists", |_| Fault::apply_then(409, "AlreadyExists", "made up")),
 ];
 
-/// What is no answer of an API server.
+/// Responses that do not come from an API server.
 pub const NOT_AN_API_SERVER: &[Case] = &[
     ("bytes", |_| Fault::garbage([0, 255, 22, 3, 1, 0, 7])),
     ("another protocol", |_| Fault::garbage("SSH-2.0-OpenSSH_9.9\r\n")),
@@ -97,7 +102,7 @@ pub const NOT_AN_API_SERVER: &[Case] = &[
     ("a list", |object| Fault::replace(200, &json!([object]))),
 ];
 
-/// Objects that are no Lease, or not this one.
+/// Objects that are not a Lease, or are another Lease.
 pub const NOT_THE_LEASE: &[Case] = &[
     ("a Status", |_| Fault::replace(200, &json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }))),
     ("a ConfigMap", |object| answer(object, |object| object["kind"] = json!("ConfigMap"))),
@@ -121,7 +126,7 @@ pub const NOT_THE_LEASE: &[Case] = &[
     ("an object as time", |object| answer(object, |object| object["spec"]["renewTime"] = json!({}))),
 ];
 
-/// Good Leases, but nothing was done and they do not show it: all at the version that is known already.
+/// Valid Leases at a known version, without the write that the server did not apply.
 pub const STALE: &[Case] = &[
     ("the object as it was", |object| answer(object, |_| {})),
     ("201 for the object as it was", |object| Fault::replace(201, object)),
@@ -136,7 +141,9 @@ pub const STALE: &[Case] = &[
     }),
 ];
 
-/// No server that keeps its promises says this, and a term does not outlive it; all that is asked is to get over it.
+/// Responses that a correct server never sends.
+///
+/// A term may end after such a response, but the elector must recover.
 pub const LIES: &[Case] = &[
     ("a version from the future", |object| {
         answer(object, |object| {
@@ -168,7 +175,7 @@ pub fn remove(object: &mut Value, field: &str) {
     object.as_object_mut().expect("an object").remove(field).expect("a field to remove");
 }
 
-/// The object with these bytes in its holder.
+/// Returns a response with the object, whose holder contains `bytes`.
 pub fn spoil(object: &Value, bytes: &[u8]) -> Fault {
     let mut object = object.clone();
     object["spec"]["holderIdentity"] = json!("SPOILT");
@@ -183,7 +190,9 @@ pub fn redirect(code: u16, place: &str) -> Fault {
     ))
 }
 
-/// Runs every case on a thread of its own, for most of them wait most of the time, and names all that failed.
+/// Runs each case on its own thread, and panics with the names of all failed cases.
+///
+/// The cases run at the same time, because they mostly wait.
 pub fn each(tables: &[&[Case]], run: impl Fn(&Case) + Sync) {
     let run = &run;
     let failed: Vec<_> = thread::scope(|scope| {

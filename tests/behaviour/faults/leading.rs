@@ -1,4 +1,4 @@
-//! While leading.
+//! Faults while a candidate leads.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn one_bad_answer_does_not_cost_the_term() {
     let server = server();
     each(&[SILENCE, APPLIED, REFUSALS, PAUSES, REFUTED, NOT_AN_API_SERVER, NOT_THE_LEASE, STALE], |(name, fault)| {
         let place = Place::new(&server, name);
-        // A hanging request costs half of what is left of the term, and a pause that was asked for a half again.
+        // A hanging request costs half of the remaining term. A requested pause costs half of the rest.
         let elector = place.start(place.builder("me", 24, 16));
         let guard = place.lead(&elector, name);
         let transitions = elector.transitions();
@@ -32,8 +32,9 @@ fn one_bad_answer_does_not_cost_the_term() {
     });
 }
 
-/// Answers that never come, for longer than the renew deadline: the term ends before another begins, also where every
-/// write was applied, for these leaders have no watch that would tell them.
+/// If a fault lasts beyond the renew deadline, the term ends before another term begins.
+///
+/// The rule holds even if every write was applied, because these leaders have no watch.
 #[test]
 fn lasting_bad_weather_ends_the_term_before_another_begins() {
     let rival = [Verb::Get, Verb::Create, Verb::Update]
@@ -60,7 +61,7 @@ fn lasting_bad_weather_ends_the_term_before_another_begins() {
         let token = rivals.fencing_token();
         drop(rivals);
         assert!(place.lead(&elector, name).fencing_token() > token, "{name}");
-        // Each start has exactly one stop, in this order.
+        // Each start of a term has exactly one end, and starts and ends alternate.
         drop(elector);
         let mut leading = false;
         for transition in transitions.iter() {
@@ -74,7 +75,7 @@ fn lasting_bad_weather_ends_the_term_before_another_begins() {
     });
 }
 
-/// Who looks is told by a GET or by the watch that the renewal stands in the store.
+/// A GET or the watch shows the leader that the store contains the renewal.
 #[test]
 fn a_term_goes_on_though_no_renewal_is_confirmed() {
     let server = server();
@@ -83,7 +84,7 @@ fn a_term_goes_on_though_no_renewal_is_confirmed() {
         let elector = place.start(place.builder("me", 24, 6));
         let guard = place.lead(&elector, name);
         let _fault = place.fault(Verb::Update, fault(&Value::Null));
-        // Longer than it would be valid without: adoption keeps it.
+        // Without the reads, the term would end within this time.
         let until = Instant::now() + Duration::from_secs(7);
         wait_until(name, || Instant::now() > until || !guard.is_leader());
         assert!(guard.is_leader(), "{name}: {:?}", guard.check());
@@ -114,7 +115,7 @@ fn deleted_and_recreated_lease_ends_the_term() {
     let place = Place::new(&server, "anew");
     let elector = place.start(place.long("me"));
     let guard = place.lead(&elector, "anew");
-    // As one from a backup, with our own record in it, as if nothing had happened.
+    // The new lease contains the leader's own record, as after a restore from a backup.
     let spec = place.get().expect("a lease")["spec"].clone();
     server.delete(Resource::Leases, NAMESPACE, &place.lease).expect("a lease to delete");
     place.put(spec);
@@ -139,7 +140,7 @@ fn rotated_tokens_do_not_cost_the_term() {
     let guard = place.lead(&elector, "rotated");
     for round in 0..5 {
         let new = format!("token-{round}");
-        // Half of the time the server is first, and the client holds nothing that it takes.
+        // In every second round, the server changes its token first, so the client has no valid token.
         if round % 2 == 0 {
             write(&format!("{new}\n"));
             server.set_token("candidate", &new);

@@ -1,4 +1,4 @@
-//! Whom it befalls.
+//! One lease on a server, and electors for the lease.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::cluster::{NAMESPACE, client_of, version};
 use crate::support::{SOON, say_aloud, wait_until};
 
-/// How often a term is tried for.
+/// The number of attempts to lead.
 const ATTEMPTS: u32 = 4;
 
 /// A server and one lease on it.
@@ -36,12 +36,12 @@ impl<'a> Place<'a> {
         Self { server, lease: format!("x-{lease}-x") }
     }
 
-    /// Terms that end within a test's timeout.
+    /// Returns a builder whose terms can end within a test's timeout.
     pub fn short(&self, identity: &str) -> LeaderElectorBuilder {
         self.builder(identity, 5, 4)
     }
 
-    /// Terms that do not end by themselves on a machine that stalls now and then.
+    /// Returns a builder whose terms do not end on a machine that stalls for a moment.
     pub fn long(&self, identity: &str) -> LeaderElectorBuilder {
         self.builder(identity, 60, 45)
     }
@@ -53,7 +53,7 @@ impl<'a> Place<'a> {
             .lease_duration(Duration::from_secs(lease_duration))
             .renew_deadline(Duration::from_secs(renew_deadline))
             .retry_period(Duration::from_millis(100))
-            // Dozens of electors at a time share the cores of a small machine.
+            // Dozens of electors run at the same time on a small machine, so they must not renew more often.
             .renew_interval(Duration::from_millis(300))
             .release_timeout(Duration::from_secs(20))
     }
@@ -87,7 +87,9 @@ impl<'a> Place<'a> {
         lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
     }
 
-    /// Nobody leads whom the store does not show. Asked after the store was read: who leads now did so then.
+    /// Asserts that the store names the elector as holder if the guard is valid.
+    ///
+    /// The guard is checked after the read, so a valid guard was also valid during the read.
     pub fn assert_shown(&self, elector: &LeaderElector, guard: &LeaderGuard, what: &str) {
         let lease = self.get();
         if guard.is_leader() {
@@ -97,8 +99,10 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A term. It may run out on a machine that stalls, and a campaign may hear late of a refusal that is over: then
-    /// there is another, which is said aloud. A candidate that needs many is broken.
+    /// Acquires a term.
+    ///
+    /// On a machine that stalls, a term may expire, or a campaign may receive an old refusal late. The method then
+    /// reports the failure and tries again. A candidate that needs many attempts is broken.
     pub fn lead(&self, elector: &LeaderElector, what: &str) -> LeaderGuard {
         let until = Instant::now() + SOON;
         for attempt in 1..=ATTEMPTS {
@@ -120,7 +124,7 @@ impl<'a> Place<'a> {
         panic!("{what}: no term in {ATTEMPTS} attempts");
     }
 
-    /// Each is seen by itself: versions also count what is written to other leases.
+    /// Waits for one renewal at a time, because versions also count the writes to other leases.
     pub fn wait_for_renewals(&self, count: usize, what: &str) {
         for _ in 0..count {
             let version = self.version();
@@ -129,7 +133,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What a lease that was never there would look like, and the least that stands in one that is free.
+/// Returns a Lease that the server has never stored, with the least content of a free lease.
 pub fn some_lease(name: &str) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",

@@ -1,4 +1,4 @@
-//! While releasing.
+//! Faults while a leader releases.
 
 use std::io::ErrorKind as IoErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -41,7 +41,7 @@ fn a_guard_returns_when_the_release_timeout_is_over() {
     }
 }
 
-/// A guard that is dropped during an outage releases as soon as the outage is over, whatever the outage was.
+/// A guard that is dropped during an outage releases when the outage is over.
 #[test]
 fn a_release_is_repeated_until_it_is_written() {
     let server = server();
@@ -50,14 +50,14 @@ fn a_release_is_repeated_until_it_is_written() {
         let elector = place.start(place.builder("me", 60, 6).release_timeout(A_WHILE));
         let guard = place.lead(&elector, name);
         let fault = place.fault(Verb::Update, fault(&place.get().expect("a lease")));
-        // Confirmed or not: some of these do apply it.
+        // The drop may or may not get a confirmation, because some faults apply the write.
         drop(guard);
         fault.remove();
         wait_until(&format!("{name}: not released"), || place.holder().is_none());
     });
 }
 
-/// Does not accept connections: what is sent to it is not even refused.
+/// A server that neither accepts nor refuses connections.
 struct BlackHole {
     address: SocketAddr,
     _listener: TcpListener,
@@ -65,7 +65,7 @@ struct BlackHole {
 }
 
 impl BlackHole {
-    /// A listener whose queue of connections is full.
+    /// Creates a listener whose queue of connections is full.
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -84,7 +84,7 @@ impl BlackHole {
 
 #[test]
 fn dropping_an_elector_or_a_campaign_is_prompt() {
-    /// A hanging request ends by itself at the renew deadline, 20 s.
+    /// A limit below the renew deadline of 20 s, at which a hanging request ends by itself.
     const PROMPT: Duration = Duration::from_secs(10);
     let hole = BlackHole::new();
     let deaf = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -111,7 +111,7 @@ fn dropping_an_elector_or_a_campaign_is_prompt() {
                     let mut fault = None;
                     match what {
                         "GET" => {
-                            // Or it may learn from the watch all that it needs for a PUT.
+                            // A watch could report all that the elector needs for a PUT, so the watch is refused.
                             place.fault(Verb::Watch, Fault::status(403, "Forbidden", "made up"));
                             fault = Some(place.fault(Verb::Get, Fault::hang()));
                         }
@@ -141,7 +141,7 @@ fn dropping_an_elector_or_a_campaign_is_prompt() {
                     match &fault {
                         Some(fault) => assert!(fault.wait_for_hits(1, SOON), "{what}: no request"),
                         None if is_standby => wait_until(&what, || elector.current_leader().is_some()),
-                        // What arrives nowhere is seen nowhere.
+                        // The test cannot observe a request to the black hole, so it waits.
                         None => thread::sleep(A_WHILE),
                     }
                     let since = Instant::now();
@@ -160,7 +160,7 @@ fn dropping_an_elector_or_a_campaign_is_prompt() {
                     }
                     drop(elector);
                     assert!(since.elapsed() < PROMPT, "{what}: {:?}", since.elapsed());
-                    // And the thread does not outlive it for long.
+                    // The elector's thread ends soon after the elector was dropped.
                     let until = Instant::now() + SOON;
                     while transitions.recv_deadline(until).is_ok() {}
                     let end = transitions.try_recv();

@@ -1,4 +1,4 @@
-//! Servers whose answers never end.
+//! Servers whose responses never end.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,7 +12,9 @@ use crate::faults::place::kubeconfig_for;
 use crate::support::SOON;
 use crate::support::cluster::client_of;
 
-/// Answers one request with a head and then, over and over, a filler; gives back how much the client let it send.
+/// Answers one request with `head` and repeated `filler`.
+///
+/// Returns the number of bytes that the client accepted, up to about `at_most`.
 fn pour(listener: &TcpListener, head: &str, filler: &[u8], at_most: usize) -> usize {
     let (mut stream, _) = listener.accept().expect("a client");
     stream.set_write_timeout(Some(SOON)).expect("a time-out");
@@ -30,8 +32,10 @@ fn pour(listener: &TcpListener, head: &str, filler: &[u8], at_most: usize) -> us
     poured
 }
 
-/// No answer fills the memory: of a body 4 MiB are read, of a head less. The rest of the bound is what the system's
-/// buffers hold.
+/// A response cannot fill the memory.
+///
+/// The client reads 4 MiB of a body, and less of a head. The rest of the bound is for the buffers of the operating
+/// system.
 #[test]
 fn endless_answers_are_cut_off() {
     const BUFFERS: usize = 32 << 20;
@@ -55,7 +59,7 @@ fn endless_answers_are_cut_off() {
         let poured = thread::scope(|scope| {
             let pouring = scope.spawn(|| pour(&listener, &head, filler, 2 * BUFFERS));
             let body = json!({});
-            // A GET may be sent twice.
+            // The client may send a GET twice, so the test sends a PUT.
             let request = Request { method: Method::Put, path: "/", query: &[], body: Some(&body), timeout: SOON };
             let error = client.request(request).expect_err(what);
             if let Some(kind) = &kind {
@@ -69,7 +73,7 @@ fn endless_answers_are_cut_off() {
     }
 }
 
-/// An answer that comes byte by byte is not waited for longer than one that does not come.
+/// A response that arrives byte by byte does not extend the timeout of its request.
 #[test]
 fn a_dripping_answer_is_given_up_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,4 +1,6 @@
-//! What an answer may cost in memory while it is read: less than 16 MiB, whatever a server sends. And what a Lease may be.
+//! Reading a response takes less than 16 MiB of memory, whatever a server sends.
+//!
+//! The last test reads the largest Lease that a server accepts.
 
 use std::time::Duration;
 
@@ -19,16 +21,18 @@ fn call() -> CallContext {
 }
 const MOST: usize = 16 << 20;
 
-/// A text with escapes takes twice its size while it is counted, beside the answer.
+/// The memory limit for a refused response.
+///
+/// Counting a text with escapes takes twice the size of the text, beside the response.
 const MOST_OF_A_REFUSAL: usize = 13 << 20;
 
 const NAMESPACE: &str = "default";
 const LEASE: &str = "locked";
 
-/// The longest answer that is read at all.
+/// The longest response that the client reads.
 const LONGEST: usize = 4 << 20;
 
-/// The longest that is read as a Lease.
+/// The longest response that the store reads as a Lease.
 const LONGEST_LEASE: usize = 3 << 20;
 
 fn client(server: &ApiServer) -> Client {
@@ -40,12 +44,12 @@ fn store(server: &ApiServer) -> LeaseStore {
     LeaseStore::new(client(server), NAMESPACE).expect("a store")
 }
 
-/// What the next request is answered.
+/// Makes the server answer the next request with `body`.
 fn answer_with(server: &ApiServer, code: u16, body: String) {
     server.fault(Fault::replace_bytes(code, "application/json", body).first(1));
 }
 
-/// JSON of about this many bytes, never more, that takes as much memory as its form can.
+/// JSON of at most a given size that takes as much memory as possible for its form.
 struct Shape {
     name: &'static str,
     make: fn(usize) -> String,
@@ -99,8 +103,9 @@ const SHAPES: &[Shape] = &[
     Shape { name: "one key", make: |size| format!("{{\"{}\":0}}", "x".repeat(size - 6)) },
 ];
 
-/// Tries each shape at the longest and at shorter sizes, down to one that is accepted. `prepare` is not measured: it makes
-/// the server's copy.
+/// Tries each shape at `longest` and at shorter sizes, until a size is accepted.
+///
+/// `prepare` is not measured, because it makes the server's copy.
 fn try_all(longest: usize, prepare: impl Fn(String), read: impl Fn() -> bool) {
     for Shape { name, make } in SHAPES {
         let mut most = 0;
@@ -130,7 +135,7 @@ fn lease_with(holder: &str, more: &str) -> String {
     )
 }
 
-/// What a Lease takes beside what it is to hold.
+/// The size of a Lease without the text under test, in bytes.
 const AROUND: usize = 300;
 
 #[test]
@@ -165,7 +170,7 @@ fn a_lease_takes_less_than_16_mib() {
         }
     };
     try_all(LONGEST_LEASE - AROUND, |text| answer_with(&server, 200, lease_with("a", &text)), read);
-    // The record is copied out of what is read.
+    // The store copies the record out of the response, so both take memory.
     for more in ["0".to_owned(), array_of("{\"\":0}", 40_000)] {
         let holder = "x".repeat(LONGEST_LEASE - AROUND - more.len());
         answer_with(&server, 200, lease_with(&holder, &more));
@@ -251,7 +256,9 @@ fn etcd_answer_is_read_without_copies() {
     }
 }
 
-/// A thousand annotations of all the bytes that a server takes, each owned by two dozen managers in turn.
+/// The Lease has a thousand annotations, with as many bytes as a server accepts.
+///
+/// Each of two dozen managers owns all annotations.
 #[test]
 fn largest_lease_of_a_server_is_held_and_kept() {
     let server = ApiServer::start().expect("an in-memory server");

@@ -1,4 +1,4 @@
-//! What is allocated, counted.
+//! Tests that count allocations.
 
 #[path = "../../support/allocation.rs"]
 #[allow(dead_code, reason = "the corpora use the rest")]

@@ -1,4 +1,4 @@
-//! What rows without end cost in memory: a database may send anything.
+//! Endless rows from a database take limited memory.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,9 @@ use leasehold::{
 
 use crate::allocation::measure;
 
-/// Sends each step, or reads where it is `None`, and then `rows` forever.
+/// Starts a server and returns its URL.
+///
+/// The server sends each step, or reads where a step is `None`. Then the server sends `rows` forever.
 fn url(scheme: &str, steps: Vec<Option<Vec<u8>>>, rows: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("{scheme}://me:x@{}/db", listener.local_addr().expect("an address"));

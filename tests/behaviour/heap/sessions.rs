@@ -1,4 +1,4 @@
-//! What a candidacy costs in a process that has thousands.
+//! The memory of one candidacy in a process that has thousands.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,7 @@ const CANDIDACIES: usize = 10_000;
 
 const MOST_OF_EACH: usize = 4096;
 
-/// A candidacy for a key of its own, and what its runtime knows of it.
+/// A candidacy for its own key, and the term that its runtime knows.
 struct Tenant {
     key: String,
     candidacy: Candidacy,
@@ -33,7 +33,7 @@ impl Tenant {
         Self { key: format!("tenant-{number:05}"), candidacy, term: None }
     }
 
-    /// Carries out what is due by then.
+    /// Executes the operations that are due at `now`.
     fn run(&mut self, store: &MemoryStore, now: Moment) {
         loop {
             let step = self.candidacy.next(Now { local: now, wall: SystemTime::UNIX_EPOCH }, Side::Primary);
@@ -65,7 +65,7 @@ impl Tenant {
     }
 }
 
-/// All of them campaign, and go on for a while.
+/// Creates all candidacies, lets them campaign, and runs them for a few rounds.
 fn run_all(identity: &str, store: &MemoryStore) -> Vec<Tenant> {
     let settings = LeaderElector::builder("tenants").identity(identity).validate().expect("the defaults are good");
     let settings = Arc::new(settings);
@@ -93,7 +93,7 @@ fn ten_thousand_candidacies_take_at_most_4_kib_each() {
     }
 }
 
-/// The history holds 1000 changes.
+/// The history holds 1000 changes, and the test writes more.
 #[test]
 fn slow_memory_watch_expires_and_keeps_no_copies() {
     let (store, call) = (MemoryStore::new(), CallContext::new(Duration::from_secs(1), CancelToken::new()));

@@ -1,4 +1,4 @@
-//! Who may do what, and how that is proved.
+//! Rights in PostgreSQL, and the ways in which a client proves its identity.
 
 use leasehold::{PostgresConfig, PostgresStore, Store, StoreError, StoreErrorKind, TlsConfig};
 
@@ -18,7 +18,7 @@ fn get(store: &PostgresStore) -> Result<(), StoreError> {
     store.get("jobs", &call()).map(drop)
 }
 
-/// The kind of an error that tells no password.
+/// Returns the kind of an error, and panics if the error contains a password.
 fn kind(result: Result<(), StoreError>) -> StoreErrorKind {
     let error = result.expect_err("a refusal");
     assert!(!error.to_string().contains("password-of"), "{error}");
@@ -35,7 +35,7 @@ fn a_table_is_made_once_by_many_at_a_time() {
         makers.into_iter().for_each(|maker| maker.join().expect("no panic").expect("a table"));
     });
     at(&url).create("jobs", &held_by("a"), &call()).expect("a record");
-    // What it lacks is made, and what it must not be is said.
+    // `create_table` creates a missing trigger, and reports a wrong property of the table.
     postgres.execute_in(&database, "DROP TRIGGER leasehold_notify ON leasehold");
     at(&url).create_table().expect("its trigger");
     let triggers = "SELECT count(*) FROM pg_trigger WHERE tgrelid = to_regclass('leasehold')";
@@ -67,7 +67,7 @@ fn certificate_proves_the_identity() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let ca = scratch.path().join("ca.crt");
     std::fs::write(&ca, &authority.pem).expect("a file");
-    // Readable for the server's user.
+    // The user of the server must be able to read the file.
     std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("rights");
     let setting = format!("ssl_ca_file={}", ca.display());
     let Some(postgres) = Postgres::start_with_tls(&server.certificate, &server.key, &[&setting]) else { return };

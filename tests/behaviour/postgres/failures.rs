@@ -1,4 +1,4 @@
-//! A server that stands still, ends, is started again, or is a standby; and locks of others.
+//! A server that is paused, stopped, restarted or a standby, and locks of other sessions.
 
 use std::sync::Arc;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::support::sql::SqlServer;
 use crate::support::stores::{at_last, brief, call, elector, errors_of, held_by, watching};
 use crate::support::{A_WHILE, SOON, wait_until};
 
-/// A session that waits for a lock is one that the server keeps for somebody who has gone.
+/// A session that still waits for a lock occupies the server for a caller that has gone.
 #[test]
 fn call_waiting_for_a_lock_leaves_no_query_behind() {
     let Some(postgres) = Postgres::shared() else { return };
@@ -67,17 +67,19 @@ fn a_standby_neither_answers_nor_takes_part() {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("primary"), "{error}");
     }
-    // It is the primary by and by, and the store finds that out by itself.
+    // The standby becomes the primary after a while, and the store detects the change by itself.
     drop(primary);
     standby.promote();
     let guard = elector(&on_standby, "b");
     let campaign = guard.campaign().expect("a campaign");
-    // The record of `a` has to run out first.
+    // The record of `a` must expire first.
     let won = campaign.receiver().recv_timeout(2 * SOON).expect("an answer").expect("a term");
     assert!(won.is_leader());
 }
 
-/// The server answers `UPDATE 1` with a warning when it is told not to wait any longer; a fail-over may take that back.
+/// If an operator ends the wait for a standby, the server responds `UPDATE 1` and a warning.
+///
+/// A failover may revert such an update.
 #[test]
 fn unsynchronized_commit_is_no_success() {
     for hides_warnings in [false, true] {
@@ -88,7 +90,7 @@ fn unsynchronized_commit_is_no_success() {
             postgres.execute("ALTER DATABASE waits SET client_min_messages = error");
             postgres.end_connections("waits");
         }
-        // Which is not there.
+        // No standby of this name exists.
         postgres.set("synchronous_standby_names", "elsewhere");
         let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         thread::scope(|scope| {
@@ -102,8 +104,10 @@ fn unsynchronized_commit_is_no_success() {
     }
 }
 
-/// PostgreSQL shows such a commit, whether an operator has ended its waiting or the server has crashed meanwhile; and when the
-/// standby is promoted it has never been.
+/// PostgreSQL shows a commit that waited for a standby in vain.
+///
+/// The commit is visible after an operator has ended the wait, or after a crash. A promoted standby does not have the
+/// commit.
 #[test]
 fn record_without_a_standby_is_not_read() {
     for crashes in [false, true] {
@@ -143,7 +147,7 @@ fn record_without_a_standby_is_not_read() {
     }
 }
 
-/// A server has a hundred connections by default, for everybody.
+/// By default, a PostgreSQL server has a hundred connections for all clients.
 #[test]
 fn abandoned_calls_leave_no_query_behind() {
     let Some(postgres) = Postgres::start(&["max_connections=20"]) else { return };

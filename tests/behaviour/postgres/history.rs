@@ -1,4 +1,4 @@
-//! What comes after what: versions, commits, and history that is lost.
+//! The order of versions and commits, and lost history.
 
 use leasehold::{StopReason, Store, StoreErrorKind};
 
@@ -28,7 +28,7 @@ fn lossy_fail_over_overwrites_no_record_and_ends_the_term() {
     let before = with_table(&primary, "elections");
     let mut standby = primary.standby(&[]);
     standby.catch_up(&primary);
-    // From now on nothing reaches the standby.
+    // From now on, the standby receives no changes.
     standby.kill();
     let lost = before.create("jobs", &held_by("a"), &call()).expect("a record");
     drop(primary);
@@ -38,7 +38,7 @@ fn lossy_fail_over_overwrites_no_record_and_ends_the_term() {
     let found = at_last("a new primary answers", || after.get("jobs", &call()));
     assert!(found.is_none(), "{found:?}");
     after.create("jobs", &held_by("b"), &call()).expect("a record");
-    // A standby may skip numbers, but need not.
+    // A promoted standby may skip numbers. The test gives the lost number to the new record.
     let generation = lost.version >> 31;
     standby.execute_in(
         "elections",
@@ -61,14 +61,16 @@ fn a_leader_whose_record_was_restored_away_loses_its_term() {
     let leader = elector(&store, "a");
     let guard = leader.block_until_leader().expect("a term");
     wait_until("it is renewed", || store.get("jobs", &call()).ok().flatten().is_some_and(|it| it.version & 0xff > 3));
-    // To what stood there before it led.
+    // The statement restores the record from before the term.
     postgres.execute_in("restored", "UPDATE leasehold SET writes = 0, holder_identity = '', acquired = 0");
     guard.ended().recv_timeout(SOON).expect_err("it ends");
     let reason = guard.check().expect_err("it is lost").reason;
     assert_eq!(reason, StopReason::StoreRestored);
 }
 
-/// Whatever settings the user has: what is not on the disk when it is answered may be taken back by a power cut.
+/// The store commits synchronously, whatever settings the user has.
+///
+/// A power cut could revert a confirmed commit that is not on disk.
 #[test]
 fn commit_is_synchronous_and_a_stronger_setting_stays() {
     let Some(postgres) = Postgres::shared() else { return };
@@ -93,18 +95,20 @@ fn commit_is_synchronous_and_a_stronger_setting_stays() {
             assert_eq!(seen.trim(), expected, "{own}");
         };
         writes();
-        // A watch has found out that sessions are our own, where settings stand from then on.
+        // A watch detects that the store has its own sessions. From then on, the settings apply to the whole session.
         watching(&store, |_| writes());
     }
 }
 
-/// As when a pooler that passes on notifications runs the next transaction in another session: there, settings are others.
+/// A pooler may run the next transaction in another session, with other settings.
+///
+/// Such a pooler may still pass on notifications.
 #[test]
 fn commit_without_settings_is_in_doubt_and_the_next_has_them() {
     let Some(postgres) = Postgres::shared() else { return };
     postgres.database("forgets");
     for (name, value) in [("synchronous_commit", "off"), ("client_min_messages", "error"), ("lock_timeout", "0")] {
-        // Settings that were lost are so for good, to this store.
+        // A store that has lost its settings never relies on them again, so each case has a new store.
         let store = store(postgres, "forgets");
         store.create_table().expect("a table");
         postgres.execute_in(

@@ -1,4 +1,4 @@
-//! What a watch is told, by notifications and behind a pooler.
+//! Events of a PostgreSQL watch, from notifications and behind a pooler.
 
 use std::sync::Arc;
 use std::thread;
@@ -30,14 +30,14 @@ fn foreign_writes_and_deletions_are_delivered_at_once() {
         assert_eq!(next_change(told), of("jobs", None));
         postgres.execute_in("told", "TRUNCATE leasehold");
         assert_eq!(next_change(told), of("it's \\ \"other\"", None));
-        // In one transaction: one notification each, and none that is lost.
+        // One transaction sends a notification for each row, and no notification is lost.
         let many = "INSERT INTO leasehold (key, uid, holder_identity) SELECT 'key-' || n, 'u', 'm' FROM generate_series(1, 3000) n";
         postgres.execute_in("told", many);
         let mut keys: Vec<_> = (0..3000).map(|_| next_change(told).0).collect();
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), 3000);
-        // A notification of somebody who uses the channel for something else.
+        // Another program uses the channel for its own notification.
         postgres.execute_in("told", "NOTIFY leasehold, 'something else'");
         while let Ok(event) = told.recv_timeout(A_WHILE) {
             assert!(matches!(event, WatchEvent::Bookmark(_)), "nothing has changed: {event:?}");
@@ -94,7 +94,7 @@ fn pooler_with_sessions_delivers_notifications() {
     let Some(pooler) = PgBouncer::start(postgres, &["pool_mode=session"]) else { return };
     with_table(postgres, "sessions");
     let config = PostgresConfig::new(&pooler.url("postgres", "sessions")).expect("a URL");
-    // Whoever is told nothing would wait for the whole of this.
+    // A watch without notifications would poll only after this whole interval.
     let config = config.with_poll_interval(std::time::Duration::from_secs(3600));
     let store = Arc::new(PostgresStore::new(config).expect("a store"));
     watching(&store, |told| {
@@ -103,7 +103,7 @@ fn pooler_with_sessions_delivers_notifications() {
     });
 }
 
-/// What a session has parsed before is of no use then, and that is no fault of ours.
+/// The change makes earlier prepared statements invalid, but no call may fail.
 #[test]
 fn table_may_be_altered_while_in_use() {
     let Some(postgres) = Postgres::shared() else { return };
@@ -112,7 +112,7 @@ fn table_may_be_altered_while_in_use() {
         let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
         let base = store.update("jobs", &base, &held_by("b"), &call()).expect("an update");
         store.get("jobs", &call()).expect("a read");
-        // No write of the row: it is made anew, with another type.
+        // The statement rewrites the row with another type, but is not a write to the row.
         postgres.execute_in("altered", "ALTER TABLE leasehold ALTER COLUMN lease_duration_seconds TYPE smallint");
         let found = store.get("jobs", &call()).expect("a read").expect("a record");
         assert_eq!((found.version, &found.record), (base.version, &base.record));

@@ -1,4 +1,4 @@
-//! Faults, each seen from the wire.
+//! Tests of each fault of the in-memory server, on the bytes of a connection.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ fn try_create(server: &ApiServer) -> TcpStream {
     request(server, "POST", LEASES, "", Some(&lease(json!({}))))
 }
 
-/// Checks that the connection ends before or in an answer, and returns the bytes before that.
+/// Checks that the connection ends before a whole response, and returns the bytes.
 #[track_caller]
 fn cut(mut socket: TcpStream) -> Vec<u8> {
     receive(&mut socket).expect_err("a whole answer")
@@ -48,7 +48,7 @@ fn answer_of_a_fault_and_its_effect_on_a_create() {
     }
 }
 
-/// A client reads to the end what is no answer, or no whole one.
+/// Some responses are not HTTP or not complete, so the test reads until the connection ends.
 #[test]
 fn bytes_of_a_fault_are_sent_as_they_are() {
     let html = "HTTP/1.1 502 Bad Gateway\r\n";
@@ -149,7 +149,7 @@ fn an_endless_body_ends_when_released() {
     while watch.chunk(TIMEOUT).unwrap().is_some() {}
 }
 
-/// What most rules do to the requests that they hit.
+/// Returns a fault that answers with a status of 500.
 fn refuse() -> Fault {
     Fault::status(500, "InternalError", "hit")
 }

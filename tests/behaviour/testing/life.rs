@@ -1,4 +1,4 @@
-//! Starting, stopping, pausing, restoring, and the request log.
+//! Start, stop, pause and restore of the in-memory server, and its request log.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::testing::support::*;
 
 #[cfg(target_os = "linux")]
-/// Sockets on a server's side that are listening or connected.
+/// Returns the number of listening or connected sockets on a port.
 fn sockets_on(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let local = format!("0100007F:{port:04X}");
@@ -24,7 +24,7 @@ fn sockets_on(port: u16) -> usize {
             let mut fields = line.split_whitespace().skip(1);
             Some((fields.next()?, fields.nth(1)?))
         })
-        // TIME_WAIT and the like belong to the kernel.
+        // Sockets in other states, such as TIME_WAIT, belong to the kernel.
         .filter(|(address, state)| *address == local && matches!(*state, "01" | "0A"))
         .count()
 }
@@ -94,7 +94,7 @@ fn all_connections_can_be_cut() {
     let mut known = connect(&server);
     send(&mut known, "GET", "/healthz", "", b"");
     receive(&mut known).unwrap();
-    // The idle one has been accepted before the watch was.
+    // The server accepted the idle connection before the watch.
     server.disconnect_all();
     assert_eq!(watch.next(), Next::Cut);
     assert!(matches!(idle.read(&mut [0]), Ok(0) | Err(_)));

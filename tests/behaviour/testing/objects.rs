@@ -1,4 +1,4 @@
-//! Reading and writing objects: versions, conflicts, validation.
+//! Reads and writes of objects: versions, conflicts, validation.
 
 use leasehold::testing::Resource;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn a_created_object_carries_the_systems_metadata() {
     assert_eq!(get(&server, X).json(), created);
 }
 
-/// The codes and reasons are those of `conformance`, which a real server passes as well.
+/// The module `conformance` checks the codes and reasons on a real server as well.
 #[test]
 fn refusals_have_the_words_of_the_real_server() {
     let server = server();

@@ -1,4 +1,4 @@
-//! Whatever a client sends, the server goes on serving the others.
+//! The in-memory server keeps serving other clients, whatever one client sends.
 
 use std::io::{Read, Write};
 
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::testing::support::*;
 
-/// Sends raw bytes, closes the sending side, and reads what comes back.
+/// Sends raw bytes, closes the sending side, and returns the response.
 fn raw(server: &ApiServer, bytes: &[u8]) -> String {
     let mut socket = connect(server);
-    // The server may close before everything is sent.
+    // The server may close the connection before the client has sent everything.
     let _ = socket.write_all(bytes);
     let _ = socket.shutdown(std::net::Shutdown::Write);
     let mut answer = Vec::new();

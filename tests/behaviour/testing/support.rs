@@ -1,4 +1,4 @@
-//! A client so plain that nothing of it can hide what the server does.
+//! A plain client that shows exactly what the server sends.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -13,9 +13,11 @@ pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases
 pub const X: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/x";
 pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Long enough for a busy machine; only failing tests wait that long.
+/// The longest wait.
+///
+/// Only a failing test waits that long, even on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long silence has to last before it is believed.
+/// The time without data after which a connection counts as silent.
 pub const SILENCE: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
@@ -32,7 +34,7 @@ pub enum Next {
     End,
     /// The connection broke.
     Cut,
-    /// Nothing within [`SILENCE`].
+    /// No data arrived within [`SILENCE`].
     Silent,
 }
 
@@ -46,7 +48,7 @@ impl Reply {
         serde_json::from_slice(&self.body).expect("a JSON body")
     }
 
-    /// Checks that this is a refusal as Kubernetes words it.
+    /// Checks that the reply is a Kubernetes Status with this code and reason.
     #[track_caller]
     pub fn assert_status(&self, code: u16, reason: &str) -> Value {
         let body = self.json();
@@ -60,7 +62,7 @@ impl Reply {
         body
     }
 
-    /// The same, with a part of its message.
+    /// Checks the reply like [`Self::assert_status`], and a part of its message.
     #[track_caller]
     pub fn assert_says(&self, code: u16, reason: &str, message: &str) {
         let body = self.assert_status(code, reason);
@@ -90,7 +92,9 @@ pub fn send(socket: &mut TcpStream, method: &str, path: &str, headers: &str, bod
     socket.write_all(&bytes).unwrap();
 }
 
-/// Reads one answer; `Err` holds what came before the connection ended.
+/// Reads one response.
+///
+/// `Err` contains the bytes that arrived before the connection ended.
 pub fn receive(socket: &mut TcpStream) -> Result<Reply, Vec<u8>> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -150,7 +154,7 @@ pub fn request(server: &ApiServer, method: &str, path: &str, headers: &str, body
     socket
 }
 
-/// Checks that no answer comes within [`SILENCE`].
+/// Checks that no response arrives within [`SILENCE`].
 #[track_caller]
 pub fn assert_silent(socket: &TcpStream) {
     socket.set_read_timeout(Some(SILENCE)).unwrap();
@@ -158,7 +162,7 @@ pub fn assert_silent(socket: &TcpStream) {
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
 }
 
-/// A lease named `x` with this spec.
+/// Returns a lease named `x` with this spec.
 pub fn lease(spec: Value) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1",
@@ -180,7 +184,9 @@ pub fn version(object: &Value) -> u64 {
 }
 
 impl WatchClient {
-    /// Opens a watch on a collection; `query` without the leading `&`.
+    /// Opens a watch on a collection.
+    ///
+    /// `query` has no leading `&`.
     pub fn open(server: &ApiServer, collection: &str, query: &str) -> WatchClient {
         let mut socket = connect(server);
         let path = format!("{collection}?watch=true&{query}");
@@ -203,12 +209,12 @@ impl WatchClient {
         self.chunk_within(TIMEOUT)
     }
 
-    /// The next event, or [`Next::Silent`] after a short while.
+    /// Returns the next event, or [`Next::Silent`] after [`SILENCE`].
     pub fn peek_silence(&mut self) -> Next {
         self.chunk_within(SILENCE)
     }
 
-    /// The next event's type and object.
+    /// Returns the type and the object of the next event.
     #[track_caller]
     pub fn event(&mut self) -> (String, Value) {
         match self.next() {
@@ -226,7 +232,7 @@ impl WatchClient {
         }
     }
 
-    /// The next chunk as it is; `None` at the orderly end.
+    /// Returns the raw bytes of the next chunk, or `None` at the orderly end.
     pub fn chunk(&mut self, timeout: Duration) -> std::io::Result<Option<Vec<u8>>> {
         self.stream.get_ref().set_read_timeout(Some(timeout))?;
         let mut size = String::new();

@@ -1,4 +1,4 @@
-//! Authentication, authorization, TLS and kubeconfig.
+//! Authentication, authorization, TLS and kubeconfigs of the in-memory server.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn get_as(server: &ApiServer, path: &str, headers: &str) -> Reply {
     call_with(server, "GET", path, headers, None)
 }
 
-/// An agent that trusts the server's authority, and nobody else's.
+/// Returns an agent that trusts only the server's authority.
 fn agent(server: &ApiServer, client: Option<ClientCert>) -> ureq::Agent {
     let ca = server.ca_pem().unwrap();
     let ca = Certificate::from_pem(ca.as_bytes()).unwrap();
@@ -183,7 +183,7 @@ fn a_kubeconfig_leads_to_the_server() {
     let text = server.kubeconfig_with_certificate("we \"quote\"");
     assert!(text.contains("    client-key-data: ") && !text.contains("token"));
 
-    // Processes may read the file while it is written again.
+    // Other processes may read the file while the server writes it again.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("kubeconfig");
     let write = || server.write_kubeconfig(&path, "we \"quote\"").unwrap();

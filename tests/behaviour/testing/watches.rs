@@ -1,4 +1,4 @@
-//! Watch streams.
+//! Watch streams of the in-memory server.
 
 use leasehold::testing::{ApiServer, ExpiredWatch, Resource};
 use serde_json::{Value, json};

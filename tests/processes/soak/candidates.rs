@@ -1,4 +1,4 @@
-//! The dozen candidates, each behind a proxy of its own, and what befalls them.
+//! The dozen candidates, each behind its own proxy, and the threads that inject faults.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,8 +19,10 @@ use crate::{network, processes, servers};
 
 pub const COUNT: usize = 12;
 
-/// A lease is as short as a busy machine lets anybody hold one. Between renew deadline and lease duration lies next to
-/// nothing: the less there is, the sooner an error in the protocol shows as two leaders.
+/// Flags of the shortest lease that a candidate can hold on a busy machine.
+///
+/// The renew deadline is only slightly shorter than the lease duration, so an error in the protocol soon shows as two
+/// leaders.
 const FLAGS: &[&str] = &[
     "--lease-duration=2s",
     "--renew-deadline=1900ms",
@@ -30,7 +32,7 @@ const FLAGS: &[&str] = &[
 ];
 pub const LEASE: Duration = Duration::from_secs(2);
 
-/// A kind of fault, by what is said of it afterwards. It is over when this returns.
+/// A kind of fault: its name in the report, and a function that returns after the fault.
 pub type Fault = (&'static str, fn(&Candidates, &mut Rng));
 
 pub fn drawn(rng: &mut Rng, between: Range<Duration>) -> Duration {
@@ -43,13 +45,15 @@ pub struct Candidates<'a> {
     pub places: Vec<Place>,
     pub suspensions: Mutex<Vec<Suspension>>,
     pub journal: Journal,
-    /// Nothing else begins while somebody holds this.
+    /// No other fault begins while a thread holds this lock.
     pub undisturbed: Mutex<()>,
     failed: AtomicBool,
     _kubeconfigs: tempfile::TempDir,
 }
 
-/// Where one candidate is at a time, and another takes its place when it ends.
+/// The place of one candidate.
+///
+/// If the candidate ends, another one starts in the same place.
 pub struct Place {
     pub proxy: Proxy,
     pub occupant: Mutex<Occupant>,
@@ -57,7 +61,7 @@ pub struct Place {
 }
 
 pub struct Occupant {
-    /// Absent only while one takes the place of another.
+    /// `None` only while a new candidate replaces an ended candidate.
     candidate: Option<Candidate>,
     generation: usize,
 }
@@ -87,7 +91,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Lets faults of all sorts happen at once, for that time, and at least one of each kind.
+    /// Injects faults of all groups at once for `time`, and each kind at least once.
     pub fn inject_faults(&self, time: Duration, rng: &mut Rng) {
         let until = Instant::now() + time;
         thread::scope(|scope| {
@@ -121,7 +125,9 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Until somebody leads: what befalls standbys is seldom noticed. Who cannot be made out may be struck nevertheless.
+    /// Waits until a candidate leads, because faults of standbys have little effect.
+    ///
+    /// Returns after two lease durations even if no candidate leads.
     pub fn wait_for_leader(&self) {
         let until = Instant::now() + 2 * LEASE;
         let leads = |line: Line| mono() - line.mono < 0.1;
@@ -130,20 +136,22 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// The leader's place, most of the time.
+    /// Returns the leader's place three times out of four, and otherwise a random place.
     pub fn place(&self, rng: &mut Rng) -> &Place {
         let leaders = self.leaders_place().filter(|_| rng.u8(0..4) > 0);
         leaders.unwrap_or_else(|| rng.choice(&self.places).expect("a dozen"))
     }
 
-    /// That of the candidate who said last that it leads.
+    /// Returns the place of the candidate that reported last that it leads.
     pub fn leaders_place(&self) -> Option<&Place> {
         let leader = self.stage.last_heartbeat()?.identity;
         let (number, _) = leader.split_once('-').expect("an identity of ours");
         Some(&self.places[number.parse::<usize>().expect("a number")])
     }
 
-    /// The same, for what befalls a process, which befalls it alone.
+    /// Returns a place and locks its candidate for a fault of the process.
+    ///
+    /// Only one fault at a time affects a process. If another fault has locked the leader, the place is random.
     pub fn occupied(&self, rng: &mut Rng) -> (&Place, MutexGuard<'_, Occupant>) {
         let mut place = self.place(rng);
         loop {
@@ -154,7 +162,9 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Ends the candidate and puts one in its place, of the same identity or of a new one.
+    /// Ends a candidate and starts another candidate in the same place.
+    ///
+    /// The new candidate has a new identity if `new_identity` is `true`.
     pub fn replace(&self, rng: &mut Rng, new_identity: bool, end: impl FnOnce(Candidate)) {
         let (place, mut occupant) = self.occupied(rng);
         let old = occupant.candidate.take().expect("a candidate");
@@ -168,7 +178,9 @@ impl<'a> Candidates<'a> {
         occupant.candidate = Some(self.stage.candidate_by_way_of(&place.kubeconfig, &id));
     }
 
-    /// Ends leader after leader, until none is left: each one of them, whatever it went through, can still lead.
+    /// Ends one leader after another until no candidate is left.
+    ///
+    /// Each candidate must still be able to lead after all faults.
     pub fn everyone_leads_in_turn(&self) {
         for place in &self.places {
             place.occupant.lock().candidate.as_mut().expect("a candidate").assert_running();
@@ -197,7 +209,7 @@ impl Occupant {
     }
 }
 
-/// Tells the others when a thread fails, so that they do not go on for hours.
+/// Makes the other threads stop when a thread fails, because a soak can last for hours.
 struct Failure<'a>(&'a Candidates<'a>);
 
 impl Drop for Failure<'_> {

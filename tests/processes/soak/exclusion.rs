@@ -1,4 +1,4 @@
-//! The check that all of this rests on can fail: made-up lines in which two lead, and in which tokens go back.
+//! Tests of the checker: made-up lines with two leaders and with decreasing tokens.
 
 use crate::support::exclusion::{History, Term};
 use crate::support::late_write;
@@ -31,7 +31,7 @@ fn simultaneous_terms_overlap_in_any_order_of_lines() {
             vec![leading("b", 7, 1.5), leading("a", 5, 2.0), leading("a", 5, 1.0)],
             vec![(term("a", 5, 1.0, 2.0), term("b", 7, 1.5, 1.5))],
         ),
-        // One candidate with two terms, and a term that outlasts two others.
+        // One candidate has two terms at once. Then one term overlaps two later terms.
         (
             vec![leading("a", 5, 1.0), leading("a", 7, 2.0), leading("a", 5, 4.0)],
             vec![(long.clone(), term("a", 7, 2.0, 2.0))],
@@ -59,7 +59,7 @@ fn tokens_that_go_back_or_are_given_twice_are_found() {
 
 #[test]
 fn line_of_a_stopped_process_is_late_after_a_new_leader() {
-    // What `a` checked at 2.0 it prints after it was continued at 6.0.
+    // `a` checked its term at 2.0, was stopped, and printed the line after it continued at 6.0.
     let lines = [leading("a", 5, 1.0), leading("b", 7, 5.0), leading("a", 5, 2.0)];
     let suspension = Suspension { identity: "a".into(), stopped_at: 2.1, continued_at: 6.0, heard: 2 };
     let history = History::of(&lines);

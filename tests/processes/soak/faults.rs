@@ -1,4 +1,4 @@
-//! The proxy does what its faults says: else the faults would be none.
+//! Tests of the proxy: each fault has the effect that the other tests rely on.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::support::proxy::{Faults, Proxy};
 use crate::support::{A_WHILE, SOON, wait_until};
 
-/// A server that answers every byte with itself, and remembers all of them.
+/// Starts a server that returns and records every byte, behind a proxy.
 fn echo() -> (Proxy, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let proxy = Proxy::to(listener.local_addr().expect("a bound socket"));
@@ -50,7 +50,7 @@ fn expect(stream: &mut TcpStream, byte: u8) {
     assert_eq!(answer[0], byte);
 }
 
-/// Neither bytes nor the end of the connection.
+/// Asserts that neither bytes nor the end of the connection arrive.
 fn is_silent(stream: &mut TcpStream) {
     stream.set_read_timeout(Some(A_WHILE)).expect("a socket");
     let silence = stream.read(&mut [0]).expect_err("silence");
@@ -76,7 +76,8 @@ fn a_cut_closes_connections_old_and_new() {
 
 #[test]
 fn each_fault_delays_or_drops_its_target() {
-    // Whether the server receives a byte while the fault lasts, and whether the byte and its answer arrive afterwards.
+    // Each fault, whether the server receives a byte during the fault, and whether the byte and its response arrive
+    // later.
     for (faults, is_received, arrives_later) in [
         (Faults::BlackHole, false, false),
         (Faults::RequestsHeldBack, false, true),
@@ -93,7 +94,7 @@ fn each_fault_delays_or_drops_its_target() {
             stream.write_all(&[3]).expect("an open connection");
             is_silent(stream);
         }
-        // A request arrives even if its sender has gone.
+        // A request arrives even if its sender has closed the connection.
         drop(goes);
         let bytes = || received.lock().iter().filter(|byte| **byte == 3).count();
         assert_eq!(bytes(), if is_received { 3 } else { 0 });

@@ -1,9 +1,10 @@
-//! A dozen candidates in processes of their own against a real kube-apiserver, while everything goes wrong that can be
-//! made to go wrong: with them, with their network, with the API server and with etcd, all at the same time.
+//! A dozen candidates against a real kube-apiserver, while all kinds of faults occur at once.
 //!
-//! It lasts about a minute, or as long as `LEASEHOLD_SOAK` says (`30m`); `LEASEHOLD_SOAK_SEED` chooses the
-//! same faults again, though no run is the same as another. `LEASEHOLD_SOAK_LOCK=configmaps` (or another of client-go's names)
-//! has them campaign for other objects than a Lease.
+//! The faults affect the candidates, their network, the API server and etcd.
+//!
+//! `LEASEHOLD_SOAK` sets the duration, such as `30m` (default: 45 s). `LEASEHOLD_SOAK_SEED` repeats the faults of a
+//! seed, but the timing still differs between runs. `LEASEHOLD_SOAK_LOCK` selects another lock type of client-go, such
+//! as `configmaps` (default: `leases`).
 
 mod candidates;
 mod exclusion;
@@ -36,8 +37,8 @@ fn twelve_candidates_survive_all_faults() {
     let began = Instant::now();
     candidates.inject_faults(time, &mut fastrand::Rng::with_seed(seed));
 
-    // Within the bound of `wait_for`, half a minute: that is the longest that a lease can still run, the retries of who
-    // was cut off, and ten times as much for a machine that is busy with other things.
+    // `wait_for` allows half a minute. A recovery needs a lease duration, and the retries of candidates that were cut
+    // off. The bound is ten times as long, because the machine may be busy.
     let over = mono();
     let found = candidates.stage.wait_for("a leader when the faults are over", |line| leads_after(line, over));
     let recovered = found.mono - over;
@@ -76,7 +77,7 @@ fn leads_after(line: &Line, moment: f64) -> bool {
     line.event == "leading" && line.mono > moment
 }
 
-/// A token is one term's, and nobody speaks of one that it did not start.
+/// Asserts that each token belongs to one term, which its candidate announced.
 fn assert_every_term_was_announced_once(lines: &[Line], history: &History) {
     let mut winners = BTreeMap::new();
     for line in lines.iter().filter(|line| line.event == "started_leading") {

@@ -1,4 +1,4 @@
-//! What befalls the connections between candidates and the API server.
+//! Faults of the connections between candidates and the API server.
 
 use std::ops::Range;
 use std::thread;
@@ -21,7 +21,7 @@ pub const FAULTS: &[Fault] = &[
     ("all answers held back", |candidates, rng| all(candidates, rng, Faults::AnswersHeldBack)),
 ];
 
-/// Often longer than a term lasts without a renewal.
+/// Disturbs one candidate, often for longer than a term lasts without a renewal.
 fn one(candidates: &Candidates, rng: &mut Rng, faults: Faults) {
     let proxy = &candidates.place(rng).proxy;
     proxy.set(faults);
@@ -29,8 +29,10 @@ fn one(candidates: &Candidates, rng: &mut Rng, faults: Faults) {
     proxy.set(Faults::Fair);
 }
 
-/// An answer comes late, but soon enough to be waited for, and nothing after it: who counts its term from the answer, and
-/// not from the request, leads on while others count from the request.
+/// Delays a response to the leader, and then stops all its traffic.
+///
+/// A leader must count its term from the request. If the leader counted from the late response, its term would overlap
+/// the next term.
 fn answers_late_then_no_more(candidates: &Candidates, rng: &mut Rng) {
     let _undisturbed = candidates.undisturbed.lock();
     candidates.wait_for_leader();
@@ -39,13 +41,15 @@ fn answers_late_then_no_more(candidates: &Candidates, rng: &mut Rng) {
     pass(candidates, rng, LEASE / 6..LEASE / 3);
     proxy.set(Faults::RequestsHeldBack);
     pass(candidates, rng, LEASE / 40..LEASE / 20);
-    // Not even the watch tells it that another leads.
+    // The leader cannot learn from its watch that another candidate leads.
     proxy.set(Faults::BlackHole);
     pass(candidates, rng, LEASE..LEASE * 2);
     proxy.set(Faults::Fair);
 }
 
-/// Seldom so long: while nobody reaches the server, nobody can lead beside the leader.
+/// Disturbs all candidates for at most one lease duration.
+///
+/// While no candidate reaches the server, no second leader can appear.
 fn all(candidates: &Candidates, rng: &mut Rng, faults: Faults) {
     candidates.places.iter().for_each(|place| place.proxy.set(faults));
     pass(candidates, rng, LEASE / 40..LEASE);

@@ -1,4 +1,4 @@
-//! What befalls a candidate's process.
+//! Faults of a candidate's process.
 
 use std::ops::Range;
 use std::thread;
@@ -25,11 +25,13 @@ fn kill(candidates: &Candidates, rng: &mut Rng) {
     });
 }
 
-/// What follows has the same identity: should a write of its predecessor's land late, it is none of its own.
+/// Ends a candidate by SIGTERM, and starts another candidate with the same identity.
+///
+/// The new candidate must not mistake a late write of its predecessor for its own write.
 fn tell_to_end(candidates: &Candidates, rng: &mut Rng) {
     candidates.replace(rng, false, |candidate| {
         candidates.journal.note(format!("tells {} to end", candidate.id));
-        // One that has only just begun may not listen for signals yet, and dies of this one.
+        // A candidate that has just started may not handle SIGTERM yet, so that the signal kills the process.
         let listens = !candidate.lines().is_empty();
         candidate.signal(Signal::TERM);
         let end = candidate.end();

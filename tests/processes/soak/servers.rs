@@ -1,4 +1,4 @@
-//! What befalls the API server and etcd.
+//! Faults of the API server and of etcd.
 
 use std::thread;
 
@@ -21,6 +21,6 @@ fn away(candidates: &Candidates, rng: &mut Rng, go: &str, come: &str) {
     thread::sleep(time);
     candidates.real.tell(come);
     candidates.journal.note(format!("done: {come}"));
-    // Without a server nothing else matters: let there be one most of the time.
+    // The other faults have no effect without a server, so the server is available most of the time.
     thread::sleep(LEASE * 2);
 }

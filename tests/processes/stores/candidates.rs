@@ -1,4 +1,4 @@
-//! The candidates for one record of a store, who hand it over to each other.
+//! The candidates that lead in turn on one record of a store.
 
 use std::ops::Range;
 use std::thread;
@@ -17,11 +17,15 @@ use crate::support::{say_aloud, wait_until};
 
 pub const COUNT: usize = 4;
 const HANDOVERS: usize = 100;
-/// Or as many as there are kinds, if that is more.
+/// The least number of faults.
+///
+/// More faults occur if there are more kinds than this.
 const FAULTS: usize = 16;
 
-/// A lease is as short as a busy machine lets anybody hold one. Between renew deadline and lease duration lies next to
-/// nothing: the less there is, the sooner an error in the protocol shows as two leaders.
+/// Flags of the shortest lease that a candidate can hold on a busy machine.
+///
+/// The renew deadline is only slightly shorter than the lease duration, so an error in the protocol soon shows as two
+/// leaders.
 const FLAGS: &[&str] = &[
     "--lease-duration=2s",
     "--renew-deadline=1900ms",
@@ -31,8 +35,9 @@ const FLAGS: &[&str] = &[
 ];
 pub const LEASE: Duration = Duration::from_secs(2);
 
-/// A kind of fault, by what is said of it afterwards, and how it befalls the candidates, the leader being at this place. It is
-/// over when that returns.
+/// A kind of fault: its name in the report, and a function that returns after the fault.
+///
+/// The function receives the index of the leader's place.
 pub type Fault<S> = (&'static str, fn(&mut Candidates<S>, usize));
 
 pub struct Candidates<S> {
@@ -46,18 +51,20 @@ pub struct Candidates<S> {
     name: &'static str,
 }
 
-/// Where one candidate is at a time, and another takes its place when it ends.
+/// The place of one candidate.
+///
+/// If the candidate ends, another one starts in the same place.
 pub struct Place {
-    /// None where there is no server.
+    /// `None` if the store has no server.
     pub proxy: Option<Proxy>,
     url: String,
-    /// Absent when it ended in a fault that is not over.
+    /// `None` after the candidate has ended, until the next candidate starts.
     candidate: Option<Candidate>,
     generation: usize,
 }
 
 impl<S: HasServer> Candidates<S> {
-    /// Each candidate reaches the server of `url` through a proxy of its own.
+    /// Creates candidates that each reach the server of `url` through their own proxy.
     pub fn by_way_of_proxies(name: &'static str, server: S, url: &str) -> Candidates<S> {
         let port = server.port();
         let ways = std::iter::repeat_with(|| {
@@ -70,7 +77,7 @@ impl<S: HasServer> Candidates<S> {
 }
 
 impl<S> Candidates<S> {
-    /// On a store without a server.
+    /// Creates candidates on a store without a server.
     pub fn on(name: &'static str, store: S, url: &str) -> Candidates<S> {
         Candidates::new(name, store, (0..COUNT).map(|_| (url.to_owned(), None)).collect())
     }
@@ -96,8 +103,9 @@ impl<S> Candidates<S> {
         candidates
     }
 
-    /// A hundred handovers, most of them by release, with each kind of fault at least once between them; and nobody led beside
-    /// another.
+    /// Runs a hundred handovers, with each kind of fault at least once between them.
+    ///
+    /// Most handovers are by release. Panics if two candidates led at the same time.
     pub fn outlast(mut self, kinds: &[Fault<S>]) {
         let began = Instant::now();
         let mut faults = self.draw(kinds);
@@ -128,7 +136,7 @@ impl<S> Candidates<S> {
         self.judge(kinds, took);
     }
 
-    /// Each kind once, and then some again.
+    /// Returns each kind once, and then random kinds, in random order.
     fn draw(&mut self, kinds: &[Fault<S>]) -> Vec<Fault<S>> {
         let mut faults = kinds.to_vec();
         faults.extend((kinds.len()..FAULTS).map(|_| kinds[self.rng.usize(..kinds.len())]));
@@ -163,7 +171,7 @@ impl<S> Candidates<S> {
         ));
     }
 
-    /// The place of whoever leads now, as soon as somebody does.
+    /// Waits until a candidate leads, and returns the place of the leader.
     fn leader(&self) -> usize {
         let now = mono();
         let beat = self.stage.wait_for("a leader", |line| line.event == "leading" && line.mono > now);
@@ -184,7 +192,10 @@ impl<S> Candidates<S> {
         between.start + (between.end - between.start).mul_f64(self.rng.f64())
     }
 
-    /// A fault lasts. The leader may end meanwhile, and write its release into it, or leave a request behind.
+    /// Waits for a random time, which is the duration of a fault.
+    ///
+    /// In half of the cases, the leader ends meanwhile. A leader that ends by SIGTERM writes its release during the
+    /// fault. A killed leader may leave a request behind.
     pub fn pass(&mut self, leader: usize, between: Range<Duration>) {
         let time = self.drawn(between);
         self.journal.note(format!("for {time:?}"));
@@ -201,7 +212,10 @@ impl<S> Candidates<S> {
         thread::sleep(until.saturating_duration_since(Instant::now()));
     }
 
-    /// What follows may have the same identity: should a write of its predecessor's land late, it is none of its own.
+    /// Ends a candidate by SIGTERM.
+    ///
+    /// The next candidate may have the same identity. That candidate must not mistake a late write of its predecessor
+    /// for its own write.
     fn tell_to_end(&mut self, place: usize) {
         self.journal.note(format!("tells {} to end", self.candidate(place).id));
         let candidate = self.vacate(place);
@@ -222,7 +236,9 @@ impl<S> Candidates<S> {
         place.candidate.take().expect("a candidate")
     }
 
-    /// Who begins with a store that cannot be reached may end at once. One that has said something has reached it.
+    /// Waits until each candidate has printed a line, and thus has reached the store.
+    ///
+    /// A candidate may end at once if the store is unreachable at the start.
     fn wait_until_all_have_begun(&self) {
         let has_begun = |candidate: &Candidate| !candidate.lines().is_empty();
         wait_until("all candidates begin", || {
@@ -230,7 +246,9 @@ impl<S> Candidates<S> {
         });
     }
 
-    /// Only while the store can be reached.
+    /// Starts a candidate in each empty place.
+    ///
+    /// The store must be reachable.
     fn fill_places(&mut self) {
         for (number, place) in self.places.iter_mut().enumerate().filter(|(_, place)| place.candidate.is_none()) {
             let id = format!("{number}-{}", place.generation);

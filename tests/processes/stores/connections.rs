@@ -1,4 +1,4 @@
-//! What befalls the connections between candidates and a server.
+//! Faults of the connections between candidates and a server.
 
 use std::thread;
 
@@ -19,28 +19,32 @@ pub fn faults<S: HasServer>() -> Vec<Fault<S>> {
     ]
 }
 
-/// Often longer than a term lasts without a renewal.
+/// Disturbs the leader, often for longer than a term lasts without a renewal.
 fn of_leader<S: HasServer>(candidates: &mut Candidates<S>, leader: usize, faults: Faults) {
     set(candidates, leader, faults);
     candidates.pass(leader, LEASE / 40..LEASE * 7 / 4);
     set(candidates, leader, Faults::Fair);
 }
 
-/// Seldom so long: while nobody reaches the server, nobody can lead beside the leader.
+/// Disturbs all candidates for at most one lease duration.
+///
+/// While no candidate reaches the server, no second leader can appear.
 fn of_all<S: HasServer>(candidates: &mut Candidates<S>, leader: usize, faults: Faults) {
     (0..candidates.places.len()).for_each(|place| set(candidates, place, faults));
     candidates.pass(leader, LEASE / 40..LEASE);
     (0..candidates.places.len()).for_each(|place| set(candidates, place, Faults::Fair));
 }
 
-/// An answer comes late, but soon enough to be waited for, and nothing after it: who counts its term from the answer, and
-/// not from the request, leads on while others count from the request.
+/// Delays a response to the leader, and then stops all its traffic.
+///
+/// A leader must count its term from the request. If the leader counted from the late response, its term would overlap
+/// the next term.
 fn answers_late_then_no_more<S: HasServer>(candidates: &mut Candidates<S>, leader: usize) {
     set(candidates, leader, Faults::AnswersHeldBack);
     thread::sleep(candidates.drawn(LEASE / 6..LEASE / 3));
     set(candidates, leader, Faults::RequestsHeldBack);
     thread::sleep(candidates.drawn(LEASE / 40..LEASE / 20));
-    // Not even the watch tells it that another leads.
+    // The leader cannot learn from its watch that another candidate leads.
     set(candidates, leader, Faults::BlackHole);
     thread::sleep(candidates.drawn(LEASE..LEASE * 3 / 2));
     set(candidates, leader, Faults::Fair);

@@ -1,4 +1,4 @@
-//! What befalls candidates' processes.
+//! Faults of the candidates' processes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub fn faults<S>() -> Vec<Fault<S>> {
 
 fn stop_past_the_lease<S>(candidates: &mut Candidates<S>, leader: usize) {
     let suspension = suspend(candidates, leader);
-    // One that was stopped while it writes may keep everybody from leading.
+    // A candidate that is stopped during a write may prevent all others from leading.
     let until = Instant::now() + LEASE * 2;
     let another_leads = || {
         let beat = candidates.stage.last_heartbeat();
@@ -32,7 +32,9 @@ fn stop_past_the_lease<S>(candidates: &mut Candidates<S>, leader: usize) {
     resume(candidates, leader, suspension);
 }
 
-/// Like a machine that was suspended: the leader, and those who wait for its lease to run out, wake at one time.
+/// Stops and continues all candidates, as if their machine was suspended.
+///
+/// The leader and the standbys continue at the same time.
 fn stop_everybody<S>(candidates: &mut Candidates<S>, _: usize) {
     let suspensions: Vec<_> = (0..COUNT).map(|place| suspend(candidates, place)).collect();
     let time = candidates.drawn(LEASE / 2..LEASE * 3 / 2);

@@ -1,4 +1,4 @@
-//! What befalls a server, whichever it is.
+//! Faults of a server, the same for each store.
 
 use std::ops::DerefMut;
 

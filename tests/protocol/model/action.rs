@@ -1,4 +1,4 @@
-//! What can happen next.
+//! The actions of the model: everything that can happen next.
 
 use std::fmt;
 
@@ -9,17 +9,22 @@ use crate::world::World;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Tick,
-    /// A candidate is asked for its next step.
+    /// The driver asks a candidate for its next step.
     Next(u8),
-    /// Its request reaches the store.
+    /// The request of a candidate reaches the store.
     Arrives(u8),
-    /// The answer reaches it.
+    /// The store's answer reaches a candidate.
     Answer(u8),
-    /// It hears something else than what became of its request, which may still be under way.
+    /// A candidate receives a failure instead of the store's answer.
+    ///
+    /// The request may still be under way.
     Fails(u8, Failure),
-    /// A write that nobody waits for reaches the store.
+    /// A write whose sender no longer waits reaches the store.
     Lands(u8),
-    /// Its watch tells of the next change: received just now, or (`late`) when it was made, and told only now.
+    /// The watch of a candidate delivers the next change.
+    ///
+    /// If `late`, the watch received the change when it was made, and delivers it only now. Otherwise, the watch
+    /// receives the change now.
     Hears {
         node: u8,
         late: bool,
@@ -36,7 +41,7 @@ pub enum Action {
     TellStepDown(u8),
     Withdraw(u8),
     Campaign(u8),
-    /// The process dies, and another begins to campaign.
+    /// A process crashes, and a new process starts to campaign in its place.
     Restart(u8),
     Progress(u8),
     SetFit(u8, bool),
@@ -45,7 +50,9 @@ pub enum Action {
 }
 
 impl World {
-    /// What can happen in `state`; some of it may turn out to change nothing.
+    /// Fills `actions` with everything that can happen in `state`.
+    ///
+    /// Some of these actions may turn out to change nothing.
     pub fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         actions.clear();
         let stored = self.stores.get(state.store);
@@ -120,14 +127,14 @@ impl World {
         let wishes = state.left.wishes > 0;
         let valid = self.is_valid(node, index, state.tick);
         match facts.guard {
-            // Nobody asks twice for what is over.
+            // The first question after the end sets `valid_until` to zero. A second question would change nothing.
             Guard::Held if !valid && facts.valid_until > 0 => actions.push(Action::Ask(index)),
             Guard::SteppingDown => actions.push(Action::TellStepDown(index)),
             Guard::Dropped => actions.push(Action::TellGone(index)),
             Guard::None | Guard::Held | Guard::SteppedDown => {}
         }
         match facts.guard {
-            // Every view is false and known to be: dropping it and telling so are one.
+            // The election already knows that the term is over, so the drop and its report are one action.
             Guard::Held | Guard::SteppedDown if !facts.in_term => actions.push(Action::TellGone(index)),
             Guard::Held | Guard::SteppingDown if wishes || !valid => actions.push(Action::DropGuard(index)),
             _ => {}

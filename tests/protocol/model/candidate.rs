@@ -1,4 +1,4 @@
-//! One candidate by itself: a real `Election`, with what its driver and its user add.
+//! One candidate: a real `Election`, with the state that its driver and its user add.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::normal::{normalise, without};
 use crate::records::{Call, RecordId, Records, Standing};
 use crate::scope::{Scope, settings};
 
-/// All that can happen to a candidate.
+/// Everything that can happen to a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Input {
     Campaign,
@@ -34,15 +34,19 @@ pub enum Input {
         from_scratch: bool,
     },
     WatchLost,
-    /// Somebody asks a view, and so latches what has run out.
+    /// The user asks whether the term is valid.
+    ///
+    /// If the term has expired, the deadline records the expiry, and the term stays over.
     Ask,
-    /// The user drops the guard, or steps down: every view turns false.
+    /// The user drops the guard, so every view returns `false`.
     DropGuard,
+    /// The user steps down, so every view returns `false`.
     StepDown,
-    /// The election is told of it.
+    /// The driver reports the drop of the guard to the election.
     TellGone,
+    /// The driver reports the step-down to the election.
     TellStepDown,
-    /// Its work makes progress.
+    /// The user's work reports progress.
     Progress,
     SetFit(bool),
 }
@@ -53,31 +57,31 @@ pub enum Failure {
     Conflict,
 }
 
-/// The user's hand on the term.
+/// The state of the guard that the user holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Guard {
     None,
     Held,
-    /// The views are false, and the election has not been told yet.
+    /// The views return `false`, but the election has not received the step-down yet.
     SteppingDown,
     SteppedDown,
     Dropped,
 }
 
-/// What others may know of a candidate.
+/// The part of a candidate's state that the rest of the model reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Facts {
     pub guard: Guard,
     pub campaigning: bool,
-    /// It was elected, and has not been told that its term is lost.
+    /// `true` from `Elected` until `TermEnded`.
     pub in_term: bool,
-    /// Until when its views are true, in local nanoseconds; zero for a term that is over.
+    /// The end of the term's validity in local nanoseconds, or zero if the term is over.
     pub valid_until: u64,
     pub token: u16,
-    /// The newest version that it was shown.
+    /// The newest version that the candidate has received from the store or its watch.
     pub shown: u16,
     pub pending: Option<Call>,
-    /// Its request is interrupted by a guard that goes.
+    /// `true` if the drop of the guard interrupts the pending request.
     pub interrupted: bool,
     pub silent_watch: bool,
     pub fit: bool,
@@ -90,7 +94,7 @@ pub struct Candidate {
     election: Election,
     pending: Option<StoreRequest>,
     call: Option<Call>,
-    /// When it last wrote.
+    /// The tick of the candidate's latest write.
     stamped_at: Option<u8>,
     interrupted: bool,
     silent_watch: bool,
@@ -100,10 +104,10 @@ pub struct Candidate {
     campaigning: bool,
     in_term: bool,
     fit: bool,
-    /// The holder of the record that the latest campaign's write replaces.
+    /// The holder in the record that the current campaign's write replaces.
     replaces: Option<String>,
     shown: u64,
-    /// Under which name the outside knows its `acquireTime`s, whose digits are random.
+    /// The candidate's name, with which the stable names of its random `acquireTime`s begin.
     name: String,
     acquired: Vec<(MicroTime, MicroTime)>,
     covered: Witnesses,
@@ -163,18 +167,19 @@ impl Candidate {
         }
     }
 
-    /// What has come to pass since the last time that this was asked.
+    /// Returns the events that have been covered since the last call.
     pub fn covered(&mut self) -> Witnesses {
         std::mem::take(&mut self.covered)
     }
 
-    /// Two candidates with the same text will do the same.
+    /// Returns a text that is equal for two candidates only if they behave alike from now on.
     pub fn text(&self, tick: u8) -> String {
         let mut text = format!("{:?}", self.election);
         if self.stamped_at != Some(tick) {
             text = without(&text, "last_stamp: ", "last_request: ");
         }
-        // How long answers take decides when a request is interrupted, which here may be at any time.
+        // The election uses the duration of requests only to decide when to interrupt a request. The model may
+        // interrupt a request at any time, so the durations are left out.
         text = without(&text, "in_flight: ", "last_acquisition: ");
         if !self.scope.watches {
             text = without(&text, "watch: WatchState {", "last_");
@@ -187,14 +192,16 @@ impl Candidate {
         format!("{} {}", self.name, normalise(&text, self.clock, tick, self.pending.as_ref().map(|request| request.id)))
     }
 
-    /// Reads the deadline without latching it: at the beginning of time nothing has run out that was not ended.
+    /// Returns the end of the term's validity, or zero if the term is over.
+    ///
+    /// The deadline is read as of the beginning of time, when no term has expired yet. So the read never ends a term.
     fn valid_until(&self) -> u64 {
         let beginning = Moment::from_nanos(2);
         let remaining = self.deadline.as_ref().map_or(0, |deadline| deadline.remaining(beginning).as_nanos() as u64);
         if remaining == 0 { 0 } else { beginning.as_nanos() + remaining }
     }
 
-    /// Takes `input` at `tick`; an error is a rule that was broken.
+    /// Applies `input` at `tick`, and returns an error if the candidate breaks a rule.
     pub fn take(&mut self, tick: u8, input: Input, records: &mut Records) -> Result<(), String> {
         let now = self.clock.local(tick);
         let before = self.valid_until();
@@ -210,7 +217,7 @@ impl Candidate {
             }
             Input::Next => {
                 if let Step::Send(request) = self.election.next(self.clock.now(tick)) {
-                    // The election may have noticed an end before it sent.
+                    // The election may have found that the term is over before it returned the request.
                     self.listen(input, before, now)?;
                     return self.send(tick, request, records);
                 }
@@ -315,7 +322,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Nobody acquires who is unfit, or renews for work that makes no progress.
+    /// Returns an error if an unfit candidate acquires, or a leader without progress renews.
     fn may_claim(&self, tick: u8) -> Result<(), String> {
         let limit = self.deadline.as_ref().and_then(|deadline| deadline.progress_limit());
         match self.guard {
@@ -328,7 +335,10 @@ impl Candidate {
         }
     }
 
-    /// Nobody writes over what he has not been shown, in another's name, or a release beside a guard.
+    /// Returns an error if the candidate may not write `record` over `base`.
+    ///
+    /// A candidate writes only over the newest version that it has received, and only under its own identity. A
+    /// candidate releases only without a guard.
     fn may_write(
         &self,
         version: u64,
@@ -336,7 +346,8 @@ impl Candidate {
         record: &LeaderElectionRecord,
     ) -> Result<(), String> {
         let name = &self.name;
-        // Where somebody deletes, an answer to a write that is closed is ignored, and only there does it say anything new.
+        // The election ignores the answer to a write that is no longer in doubt. Only if the lease may be deleted can
+        // such an answer contain a new version.
         let ignored = self.scope.limits.deletions > 0 && version < self.shown;
         if version != self.shown && !ignored {
             return Err(format!("{name} writes over version {version} and was shown {}", self.shown));
@@ -352,7 +363,9 @@ impl Candidate {
         }
     }
 
-    /// Hears what the election has to tell. `before` is until when the term was valid.
+    /// Handles the election's events, and returns an error if the rules do not allow one of them.
+    ///
+    /// `before` is the end of the term's validity before `input`.
     fn listen(&mut self, input: Input, before: u64, now: Moment) -> Result<(), String> {
         let name = self.name.clone();
         let was_valid = before > now.as_nanos();
@@ -422,11 +435,11 @@ impl Candidate {
         self.deadline.as_ref().is_some_and(|deadline| deadline.was_ended() && deadline.reason() == *reason)
     }
 
-    /// A term is lost for what has happened, and for nothing else.
+    /// Returns an error if nothing that has happened justifies the end of the term.
     fn may_lose(&self, reason: &StopReason, was_valid: bool) -> Result<(), String> {
         let deleted = self.scope.limits.deletions > 0;
         let just = match reason {
-            // Whatever is told later: what its holder did came first.
+            // The user ended the term. A later event does not change the reason.
             StopReason::Released | StopReason::SteppedDown if self.ended_by(reason) => true,
             StopReason::Released => self.guard == Guard::None,
             StopReason::Expired => !was_valid,
@@ -440,9 +453,9 @@ impl Candidate {
         if just { Ok(()) } else { Err(format!("{} loses its term for no reason: {reason:?}", self.name)) }
     }
 
-    // ---- names for what is random ----
+    // ---- stable names for random values ----
 
-    /// A record as the world sees it.
+    /// Returns the number of `record` after replacing its random `acquireTime` by a stable name.
     fn outward(&mut self, tick: u8, record: &LeaderElectionRecord, records: &mut Records) -> RecordId {
         let mut record = record.clone();
         if let Some(time) = record.acquire_time.as_ref().filter(|time| !time.as_str().contains('@')) {
@@ -458,7 +471,7 @@ impl Candidate {
         records.number(record)
     }
 
-    /// A record as the election wrote it.
+    /// Returns `record` with the candidate's own random `acquireTime` restored.
     fn inward(&self, record: &LeaderElectionRecord) -> LeaderElectionRecord {
         let own = self.acquired.iter().find(|(_, outward)| record.acquire_time.as_ref() == Some(outward));
         let acquire_time = own.map(|(inward, _)| inward.clone()).or_else(|| record.acquire_time.clone());

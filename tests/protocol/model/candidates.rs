@@ -1,7 +1,8 @@
-//! Every state that a candidate has been in, by number, and what comes of each input to it.
+//! Every state that a candidate has been in, by number, with the outcome of each input.
 //!
-//! An election cannot be copied. So a state is the inputs that led to it, and whoever wants to know what comes next takes
-//! a new candidate through them; that is done once for each state and input, however many worlds the candidate stands in.
+//! An election cannot be copied, so a state is stored as the inputs that led to it. To find the outcome of another
+//! input, a new candidate first replays the stored inputs. The outcome is then cached, so each pair of state and input
+//! is replayed only once.
 
 use std::collections::HashMap;
 
@@ -47,7 +48,7 @@ impl Candidates {
         }
     }
 
-    /// How many states of single candidates there are.
+    /// Returns the number of distinct states of single candidates.
     pub fn len(&self) -> usize {
         self.facts.len()
     }

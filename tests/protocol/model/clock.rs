@@ -1,15 +1,17 @@
-//! A candidate's clock: it shows a tick of the world as its own rate has it.
+//! A candidate's clock, which converts the world's ticks at a rate of its own.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use leasehold::util::clock::{Moment, Now};
 
-/// No reading is near the values that stand for a term that is over.
+/// The local time at the first tick, in nanoseconds.
+///
+/// No later reading is near zero, because a deadline uses the smallest values to mark a term as over.
 const ORIGIN: u64 = 1_000_000_000_000;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    /// Local nanoseconds in a tick.
+    /// Local nanoseconds per tick.
     pub rate: u64,
 }
 
@@ -19,13 +21,15 @@ impl Clock {
     }
 
     pub fn now(self, tick: u8) -> Now {
-        // Ahead of every local clock, so that what was written in earlier ticks never decides what is written in this one.
+        // The wall clock advances faster than every local clock. So no timestamp of an earlier tick affects
+        // timestamps of this tick.
         let wall = UNIX_EPOCH + Duration::from_secs(1_700_000_000 + 10 * u64::from(tick));
         Now { local: self.local(tick), wall }
     }
 
-    /// The first tick at which the local clock shows `nanos` or more: nothing happens between ticks, so moments of the same
-    /// tick are one moment to whoever compares them with a reading.
+    /// Returns the first tick at which the local clock shows `nanos` or more.
+    ///
+    /// Nothing happens between ticks, so a comparison with the clock cannot distinguish two moments of the same tick.
     pub fn tick_of(self, nanos: u64) -> u64 {
         nanos.saturating_sub(ORIGIN).div_ceil(self.rate)
     }

@@ -1,4 +1,4 @@
-//! What a search must have come by, so that it cannot pass by seeing nothing.
+//! The events that a search must reach, so that a search without events cannot pass.
 
 use std::fmt;
 

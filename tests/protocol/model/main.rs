@@ -1,16 +1,18 @@
-//! An exhaustive model: every order in which things can happen to two and three candidates, within bounds.
+//! An exhaustive model: every order of events for two or three candidates, within bounds.
 //!
-//! The candidates are real `Election`s over a made-up store, network and set of clocks. Time goes in ticks of a second;
-//! within a tick anything that can happen may happen in any order, and anything may stand still for as long as it likes.
-//! What is lost, cut, crashed, wished, edited and deleted is bounded, which makes the number of states finite; all of them
-//! are visited, and in each the rules are checked. A broken rule is told as a shortest list of actions that leads to it.
+//! The candidates are real `Election`s over a simulated store, network and set of clocks. Time advances in ticks of one
+//! second. Within a tick, all possible actions may happen in any order, and each may be delayed without limit.
 //!
-//! One clock is always as slow as is promised beside the others, to the nanosecond. `MODEL_DEPTH` makes each search that
-//! many ticks longer, each of which takes three to ten times as long and as much memory:
+//! The number of faults, crashes, user actions, edits and deletions is bounded, so the number of states is finite. The
+//! search visits every state and checks the rules in each. If a rule breaks, the search prints a shortest list of
+//! actions that leads to the violation.
+//!
+//! The first candidate's clock is as slow as the promised rates permit, to the nanosecond. `MODEL_DEPTH` extends each
+//! search by the given number of ticks. Each further tick multiplies time and memory by three to ten:
 //! `MODEL_DEPTH=1 cargo test --release --test model`.
 //!
-//! Not modelled: jitter (it never decides anything here), requests that are doubled, answers to requests that were given
-//! up, a store that was restored, and what happens between two ticks.
+//! The model omits jitter (which decides nothing here), duplicated requests, answers to abandoned requests, restored
+//! stores, and events between two ticks.
 
 mod action;
 mod candidate;
@@ -31,7 +33,7 @@ use search::{break_down, hold};
 
 const NOTHING: Limits = Limits { faults: 0, wishes: 0, crashes: 0, edits: 0, deletions: 0, flaps: 0 };
 
-/// Two candidates; the first leads, and its clock is the slow one.
+/// Two candidates, of which the first leads and has the slow clock.
 const LED: Scope = Scope {
     name: "led",
     rates: &[SLOW, TRUE],
@@ -84,7 +86,7 @@ fn crashes_under_one_identity() {
     hold(scope, &[Elected, TakenOver, Expired, LandedLate]);
 }
 
-/// What counts is the duration that the holder published, not one's own.
+/// A standby waits for the duration that the holder published, not for its own.
 #[test]
 fn mixed_durations() {
     let scope = Scope { name: "mixed durations", ticks: 5, mixed: true, ..LED };
@@ -110,7 +112,9 @@ fn watches_and_faults() {
     hold(scope, &[RenewedByEcho, Conflict, LandedLate]);
 }
 
-/// The lease is deleted while it is held: another may lead meanwhile, but nobody who has been shown what came after.
+/// The lease is deleted while a candidate leads.
+///
+/// A second candidate may then lead too, until the first leader has received the deletion or a newer version.
 #[test]
 fn deletions() {
     let limits = Limits { deletions: 1, ..NOTHING };
@@ -136,7 +140,7 @@ fn three_with_faults() {
     hold(scope, &[ElectedByEcho, RenewedByEcho, TakenOver, Conflict]);
 }
 
-/// The work may stop for good at any time, and its draining as well.
+/// The work may stop making progress forever, both during the term and while it drains.
 #[test]
 fn progress() {
     let limits = Limits { wishes: 1, ..NOTHING };
@@ -165,7 +169,9 @@ fn fitness_and_faults() {
     hold(scope, &[Unfit, Elected, TakenOver, Resolved, LandedLate]);
 }
 
-/// The checks can fail: a nanosecond a tick beyond the promised rates, two leaders are found.
+/// Checks that the rules can fail.
+///
+/// If a clock is one nanosecond per tick slower than promised, the search finds two leaders.
 #[test]
 fn a_clock_beyond_the_promise_is_caught() {
     let scope =

@@ -1,11 +1,11 @@
-//! What of an election's inside tells one state from another.
+//! Normalization of an election's `Debug` text, so that equivalent states have equal texts.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
 use crate::clock::Clock;
 
-/// Moments that are only asked whether they have come.
+/// The moments that the election only compares with the current time.
 const APPOINTMENTS: [&str; 6] = [
     "read_at: Moment(",
     "write_at: Moment(",
@@ -15,9 +15,11 @@ const APPOINTMENTS: [&str; 6] = [
     "release_deadline: Some(Moment(",
 ];
 
-/// Rewrites the `Debug` text of an election as of `tick`, so that two of them have the same text when they will do the same
-/// from now on. Moments become ticks, and one kept appointment is like another; of acquisitions and requests only the latest
-/// is told from the others; the settings and the state of the random generator are left out.
+/// Rewrites the `Debug` text of an election as of `tick`.
+///
+/// Two elections get the same text if they behave alike from now on. Moments become ticks, and all appointments that
+/// have passed become equal. All acquisitions before the latest become equal, as do all requests that are not pending.
+/// The settings and the state of the random generator are left out.
 pub fn normalise(text: &str, clock: Clock, tick: u8, pending: Option<u64>) -> String {
     let text = text.split_once(", newest: ").map_or(text, |(_, rest)| rest);
     let latest = number_after(text, "last_acquisition: ");
@@ -55,13 +57,13 @@ fn number_after(text: &str, name: &str) -> u64 {
     digits.flatten().and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("no {name:?} in {text}"))
 }
 
-/// Cuts out what stands from `from` up to, and without, the next `to`.
+/// Removes the text from `from` up to the next `to`, and keeps that `to`.
 pub fn without(text: &str, from: &str, to: &str) -> String {
     let cut = |(before, rest): (&str, &str)| Some(format!("{before}{}", &rest[rest.find(to)?..]));
     text.split_once(from).and_then(cut).unwrap_or_else(|| panic!("no {from:?} with {to:?} in {text}"))
 }
 
-/// A hundred and twenty-eight bits that stand for a text.
+/// Returns a hash of `text` with 128 bits.
 pub fn fingerprint(text: &str) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! Records by number, so that a state can hold many of them in little room.
+//! Records by number, so that a state that refers to many records stays small.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use crate::store::Reply;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordId(u32);
 
-/// What stands in the store: a record and its version.
+/// The stored record and its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Standing {
     pub version: u16,
     pub record: RecordId,
 }
 
-/// What a candidate asks of the store.
+/// A request of a candidate to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Call {
     Get,

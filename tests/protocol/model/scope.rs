@@ -1,4 +1,4 @@
-//! How far a search goes.
+//! The bounds of a search.
 
 use std::env;
 use std::time::Duration;
@@ -7,59 +7,67 @@ use leasehold::{LeaderElector, Settings};
 
 pub const SECOND: u64 = 1_000_000_000;
 
-/// The lease lasts three ticks of a clock that runs true, and a term without a renewal two.
+/// The lease duration: three ticks of a true clock.
 const LEASE_DURATION: Duration = Duration::from_secs(3);
+/// The renew deadline: two ticks of a true clock.
 const RENEW_DEADLINE: Duration = Duration::from_secs(2);
-/// Another lease and its renew deadline, in the same ratio to the nanosecond of what is published, which is two seconds.
+/// A shorter lease duration and its renew deadline.
+///
+/// The published duration is rounded up to two seconds. The deadline is two thirds of the published duration, as for
+/// the other lease.
 const SHORT_LEASE: (Duration, Duration) = (Duration::from_nanos(1_999_999_001), Duration::from_nanos(1_333_333_333));
-/// A tick and a half of the slow clock.
+/// The progress timeout: one and a half ticks of the slow clock.
 const PROGRESS: Duration = Duration::from_secs(1);
-/// With jitter still less than a tick, so that jitter decides nothing.
+/// The retry period.
+///
+/// Even with jitter, the period is shorter than one tick. So jitter decides nothing.
 const RETRY_PERIOD: Duration = Duration::from_millis(800);
 
-/// A clock as slow as is promised beside one that runs true: two thirds, rounded up.
+/// The local nanoseconds per tick of a clock that is as slow as promised beside a true clock.
+///
+/// The promised rate is two thirds of the true rate, and this value is rounded up.
 pub const SLOW: u64 = 666_666_667;
-/// A nanosecond in a tick slower than that.
+/// One nanosecond per tick slower than `SLOW`.
 pub const TOO_SLOW: u64 = 666_666_666;
 pub const TRUE: u64 = SECOND;
 
-/// What may happen in a search, and how often.
+/// The bounds of one search.
 #[derive(Debug, Clone)]
 pub struct Scope {
     pub name: &'static str,
-    /// A candidate each: the local nanoseconds in a tick.
+    /// The local nanoseconds per tick of each candidate.
     pub rates: &'static [u64],
     pub ticks: u8,
-    /// The first candidate leads at the beginning, and the others have seen that.
+    /// `true` if the first candidate leads at the start, and the others have read its record.
     pub led: bool,
     pub limits: Limits,
-    /// Candidates hold watches.
+    /// `true` if the candidates watch the store.
     pub watches: bool,
-    /// A process that crashed comes back under the identity that it had.
+    /// `true` if a crashed process restarts with the same identity.
     pub same_identity: bool,
-    /// All but the first candidate publish a shorter lease than the first.
+    /// `true` if all candidates except the first publish a shorter lease.
     pub mixed: bool,
-    /// The work has to make progress.
+    /// `true` if the work must make progress.
     pub progress: bool,
 }
 
-/// How often what is not the protocol's own doing may still happen.
+/// How many events of each kind may still happen, apart from the protocol's own actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Limits {
-    /// Answers lost or turned into errors, and watches cut.
+    /// Answers lost or replaced by errors, and watches cut.
     pub faults: u8,
     /// Guards dropped, step-downs, withdrawals, and campaigns after the first.
     pub wishes: u8,
     pub crashes: u8,
-    /// Labels edited by an operator.
+    /// Edits of a label by an operator.
     pub edits: u8,
     pub deletions: u8,
-    /// Candidates that become unfit, or fit again.
+    /// Changes of a candidate between fit and unfit.
     pub flaps: u8,
 }
 
 impl Scope {
-    /// `MODEL_DEPTH` makes every search that many ticks longer.
+    /// Extends the search by `MODEL_DEPTH` ticks.
     pub fn deepened(mut self) -> Self {
         if let Ok(text) = env::var("MODEL_DEPTH") {
             self.ticks += text.parse::<u8>().unwrap_or_else(|_| panic!("MODEL_DEPTH is no number of ticks: {text}"));

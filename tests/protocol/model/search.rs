@@ -1,4 +1,4 @@
-//! Breadth-first search through everything that can happen.
+//! Breadth-first search through all reachable states.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
@@ -14,13 +14,13 @@ use crate::scope::Scope;
 use crate::state::{Stage, State};
 use crate::world::World;
 
-/// What was promised and does not hold, and how it came to that.
+/// A broken rule, and the actions that led to it.
 pub struct Violation {
     pub what: String,
     pub how: String,
 }
 
-/// Goes through all that `scope` allows: no rule may break, and each of `wanted` must come to pass.
+/// Searches all of `scope`, and panics if a rule breaks or a `wanted` event never happens.
 pub fn hold(scope: Scope, wanted: &[Coverage]) {
     let scope = scope.deepened();
     let mut world = World::new(&scope);
@@ -31,15 +31,16 @@ pub fn hold(scope: Scope, wanted: &[Coverage]) {
     assert!(missing.is_empty(), "{}: never seen: {missing:?}; seen: {}", scope.name, world.covered);
 }
 
-/// Goes through what `scope` allows until a rule breaks, which must come to pass.
+/// Searches `scope`, and panics unless a rule breaks whose message contains `expected`.
 pub fn break_down(scope: Scope, expected: &str) {
     let mut world = World::new(&scope);
     let Some(violation) = search(&mut world) else { panic!("{}: nothing breaks: the checks see nothing", scope.name) };
     assert!(violation.what.contains(expected), "{}: {}\n{}", scope.name, violation.what, violation.how);
 }
 
-/// Sixty-four bits that stand for a state: among ten million states, the chance that two share them is one in a hundred
-/// thousand.
+/// Returns a hash of `state` with 64 bits.
+///
+/// Among ten million states, the chance that two share a hash is below one in a hundred thousand.
 fn fingerprint(state: &State) -> u64 {
     FixedState::default().hash_one(state)
 }
@@ -48,7 +49,7 @@ fn search(world: &mut World) -> Option<Violation> {
     let began = Instant::now();
     let beginning = world.beginning();
     let mut seen = HashSet::<u64, FixedState>::default();
-    // How each state was first come to: from which one, and by what.
+    // Each entry belongs to one state: the number of the previous state, and the action after it.
     let mut trail = vec![(0_u32, Action::Tick)];
     let mut frontier = VecDeque::from([(beginning, 0_u32, 0_u16)]);
     seen.insert(fingerprint(&beginning));
@@ -74,7 +75,7 @@ fn search(world: &mut World) -> Option<Violation> {
             }
         }
     }
-    // Past the harness's capture: the figures are what the test is for.
+    // The test harness captures `println!`, but not a direct write to stdout. The figures must appear in every run.
     let _ = writeln!(
         stdout(),
         "model: {}: {} candidates, {} ticks, {} states ({} of single candidates), {steps} actions, depth {depth}, {:.1?}, {} violations; {}",
@@ -99,7 +100,7 @@ fn search(world: &mut World) -> Option<Violation> {
     Some(Violation { what, how })
 }
 
-/// The actions of `path`, a line each, with what they led to.
+/// Describes `path`, with one line for each action and its effects.
 fn tell(world: &mut World, path: &[Action]) -> String {
     let mut story = String::new();
     let mut state = world.beginning();

@@ -1,4 +1,4 @@
-//! Where the world stands.
+//! The state of the model's world.
 
 use crate::candidates::CandidateId;
 use crate::records::Call;
@@ -16,7 +16,7 @@ pub struct State {
     pub nodes: [Option<Node>; MOST_CANDIDATES],
     pub late_writes: LateWrites,
     pub highest_token: u16,
-    /// The version of the last deletion.
+    /// The version that the latest deletion produced.
     pub deleted_at: u16,
 }
 
@@ -25,14 +25,14 @@ pub struct Node {
     pub candidate: CandidateId,
     pub request: Stage,
     pub incarnation: u8,
-    /// The term was seen to be over, by all-knowing eyes if by no others.
+    /// `true` once the model has seen the end of the term, even if the candidate has not.
     pub over: bool,
     pub watches: bool,
-    /// The newest version that its watch has told.
+    /// The newest version that the candidate's watch has delivered.
     pub told: u16,
 }
 
-/// How far a candidate's request has come.
+/// The progress of a candidate's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
     None,
@@ -40,12 +40,14 @@ pub enum Stage {
     Answered(Reply),
 }
 
-/// Writes whose senders wait no more, and which may still arrive. Their order says nothing.
+/// Writes that may still reach the store although their senders no longer wait.
+///
+/// The order of the writes has no meaning, so the list is kept sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LateWrites([Option<Call>; MOST_LATE_WRITES]);
 
 impl LateWrites {
-    /// False if there is no room.
+    /// Adds `call`, or returns `false` if there is no room.
     pub fn add(&mut self, call: Call) -> bool {
         let free = self.0.iter().position(Option::is_none);
         if let Some(free) = free {
@@ -64,7 +66,7 @@ impl LateWrites {
         self.sort();
     }
 
-    /// Keeps those that may still do something.
+    /// Keeps the writes for which `may_land` returns `true`.
     pub fn retain(&mut self, may_land: impl Fn(Call) -> bool) {
         for write in &mut self.0 {
             *write = write.filter(|call| may_land(*call));

@@ -1,4 +1,6 @@
-//! One linearizable store that behaves as an API server was seen to, with every state that it has been in by number.
+//! One linearizable store that behaves like an API server.
+//!
+//! Each state of the store has a number.
 
 use std::collections::HashMap;
 
@@ -10,15 +12,16 @@ use crate::records::{Call, Records, Standing};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreId(u32);
 
-/// The store after one of its writes.
+/// The state of the store after one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stored {
     pub version: u16,
     pub object: Option<Standing>,
-    /// How many objects of that name there have been.
+    /// The number of objects that have been created under the lease's name.
     objects: u8,
-    /// When it was written, and what was there before: only watches tell of that.
+    /// The tick of the write, or zero if the store does not remember its history.
     pub written_at: u8,
+    /// The state before the write, if the store remembers its history.
     before: Option<StoreId>,
 }
 
@@ -36,7 +39,10 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// `remembers`: what stood before is told to watches, and tells states apart.
+    /// Creates a store without any state.
+    ///
+    /// If `remembers`, each state includes its history, which the watches deliver. States with different histories then
+    /// differ.
     pub fn new(remembers: bool) -> Self {
         Self { remembers, list: Vec::new(), numbers: HashMap::default() }
     }
@@ -49,7 +55,7 @@ impl Stores {
         &self.list[id.0 as usize]
     }
 
-    /// The first write after `version`.
+    /// Returns the state after the first write that is newer than `version`.
     pub fn next_after(&self, mut id: StoreId, version: u16) -> Option<&Stored> {
         let mut next = None;
         while self.get(id).version > version {
@@ -88,7 +94,7 @@ impl Stores {
         }
     }
 
-    /// Somebody edits a label.
+    /// Edits a label: the version changes, but the record does not.
     pub fn edit(&mut self, id: StoreId, tick: u8) -> Option<StoreId> {
         let Stored { version, object, objects, .. } = *self.get(id);
         let standing = Standing { version: version + 1, ..object? };
@@ -115,7 +121,9 @@ impl Stores {
     }
 }
 
-/// Whoever compares two records must see that somebody wrote between them, and how often the lease changed hands.
+/// Returns an error if two records do not show the write between them.
+///
+/// Each write must change `renewTime` or `acquireTime`. Each new `acquireTime` must add one to `leaseTransitions`.
 fn must_move(before: &LeaderElectionRecord, after: &LeaderElectionRecord) -> Result<(), String> {
     if before.renew_time == after.renew_time && before.acquire_time == after.acquire_time {
         return Err(format!("a write left renewTime standing still: {after:?}"));

@@ -1,4 +1,4 @@
-//! What comes of an action.
+//! The effects of each action.
 
 use crate::action::Action;
 use crate::candidate::{Facts, Failure, Guard, Input, identity, letter};
@@ -15,7 +15,7 @@ pub struct World {
     pub candidates: Candidates,
     pub stores: Stores,
     pub records: Records,
-    /// What the search has come by.
+    /// The events that the search has reached.
     pub covered: Witnesses,
 }
 
@@ -30,7 +30,10 @@ impl World {
         }
     }
 
-    /// Nothing is there and everybody campaigns; or `led`, the first candidate has been elected and the others know of it.
+    /// Returns the state in which the search starts.
+    ///
+    /// If the scope is `led`, the first candidate leads and the others have read its record. Otherwise the store is
+    /// empty, and every candidate campaigns.
     pub fn beginning(&mut self) -> State {
         let mut state = self.nothing();
         if self.scope.led {
@@ -44,7 +47,7 @@ impl World {
         state
     }
 
-    /// One request and its answer.
+    /// Performs one request of a candidate, up to its answer.
     fn request(&mut self, state: &State, index: u8) -> State {
         let mut state = self.step(state, Action::Next(index)).expect("a request");
         if node(&mut state, index).request == Stage::Sent {
@@ -63,7 +66,7 @@ impl World {
         State { tick: 0, left, store, nodes, late_writes: LateWrites::default(), highest_token: 0, deleted_at: 0 }
     }
 
-    /// A process that has just begun to campaign.
+    /// Starts a process that campaigns.
     fn process(&mut self, index: usize, incarnation: u8, tick: u8, store: StoreId) -> Node {
         let mut candidate = self.candidates.start(index, incarnation);
         let watch = self.scope.watches.then_some(Input::WatchOpened { from_scratch: true });
@@ -75,20 +78,23 @@ impl World {
         Node { candidate, request: Stage::None, incarnation, over: false, watches: self.scope.watches, told }
     }
 
-    /// Where a watch stands that begins with what is there.
+    /// Returns the version after which a new watch starts to deliver changes.
+    ///
+    /// If the object exists, a new watch delivers it first.
     fn told_at_first(&self, store: StoreId) -> u16 {
         let stored = self.stores.get(store);
         if stored.object.is_some() { stored.version - 1 } else { stored.version }
     }
 
-    /// The state after `action`, or a rule that it breaks.
+    /// Returns the state after `action`, or the rule that `action` breaks.
     pub fn step(&mut self, state: &State, action: Action) -> Result<State, String> {
         let mut next = *state;
         match action {
             Action::Tick => next.tick += 1,
             Action::Next(index) => {
                 self.give(&mut next, index, Input::Next)?;
-                // Without a watch nothing that a read finds or leaves behind depends on when it was sent.
+                // Without watches, the moment at which a read is sent has no effect. So sending the read and its
+                // arrival at the store are one action.
                 if !self.scope.watches && self.node_facts(&next, index).pending == Some(Call::Get) {
                     let reply = self.apply(&mut next, Call::Get)?;
                     node(&mut next, index).request = Stage::Answered(reply);
@@ -197,7 +203,7 @@ impl World {
         Ok(next)
     }
 
-    /// Something happens to a candidate.
+    /// Applies `input` to a candidate, and returns an error if a rule breaks.
     fn give(&mut self, state: &mut State, index: u8, input: Input) -> Result<(), String> {
         let tick = state.tick;
         let node = node(state, index);
@@ -214,7 +220,7 @@ impl World {
         self.covered.join(outcome.covered);
         if after.token != before.token {
             node.over = false;
-            // An answer may come late, and tell of a term whose lease has been deleted since.
+            // A late answer can elect the candidate to a term whose lease has been deleted since.
             let bygone = after.token < state.deleted_at && after.token != state.highest_token;
             if after.token <= state.highest_token && !bygone {
                 return Err(format!("token {} after {}", after.token, state.highest_token));
@@ -235,7 +241,9 @@ impl World {
         Ok(reply)
     }
 
-    /// Nobody waits for the candidate's request any more. False where there is no room to remember that it is under way.
+    /// Gives up the candidate's request, so that the candidate no longer waits for an answer.
+    ///
+    /// Returns `false` if there is no room to record that the write is still under way.
     fn abandon(&self, state: &mut State, index: u8) -> bool {
         let sent = node(state, index).request == Stage::Sent;
         match self.node_facts(state, index).pending {
@@ -244,7 +252,7 @@ impl World {
         }
     }
 
-    /// A write that the store is bound to refuse is as good as none.
+    /// Removes the late writes that the store is certain to refuse.
     fn forget_what_cannot_land(&self, state: &mut State) {
         let stored = self.stores.get(state.store);
         let lasts = state.left.deletions == 0;
@@ -255,7 +263,10 @@ impl World {
         });
     }
 
-    /// Who holds and wants nothing, and never will, and does not stand in the store and never will, makes no difference.
+    /// Removes the candidates that can no longer affect the world.
+    ///
+    /// Such a candidate has no guard, no campaign and no write under way, and is not the holder. No candidate is
+    /// removed while a user action, a crash, a change of fitness or a late write is still possible.
     fn retire(&self, state: &mut State) {
         if state.left.wishes > 0
             || state.left.flaps > 0
@@ -280,13 +291,13 @@ impl World {
         self.candidates.facts(state.nodes[usize::from(index)].expect("a candidate").candidate)
     }
 
-    /// Whether a view would say so now.
+    /// Returns `true` if the node's term is valid at `tick`.
     pub fn is_valid(&self, node: &Node, index: u8, tick: u8) -> bool {
         let clock = Clock { rate: self.scope.rates[usize::from(index)] };
         self.candidates.facts(node.candidate).valid_until > clock.local(tick).as_nanos()
     }
 
-    /// What must hold in every state.
+    /// Checks the rules that must hold in every state.
     fn judge(&self, state: &mut State) -> Result<(), String> {
         let mut leaders = Vec::new();
         for (index, node) in (0..).zip(&mut state.nodes) {

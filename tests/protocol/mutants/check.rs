@@ -1,4 +1,4 @@
-//! Runs the checks, with a mutant or without.
+//! Runs one check in the copy of the tree, with or without a mutant.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,23 +14,25 @@ use crate::process::run_to_its_end;
 use crate::switch;
 use crate::tree::Target;
 
-/// So many seeds of one suite catch every mutant that the simulation is to catch.
+/// The number of seeds that each suite of the simulation runs.
+///
+/// These seeds are enough to catch every mutant that the simulation must catch.
 const SEEDS: u32 = 1_000;
 
-/// The package that the mutants are of.
+/// The package that the mutants change.
 pub const LIBRARY: &str = "leasehold";
 
-/// The one of the threads' schedules, made of the same sources.
+/// The package that runs the library's sources under the thread scheduler shuttle.
 pub const THREADS: &str = "leasehold-shuttle";
 
-/// A test program of the copy.
+/// A test program that is built from the copy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Program {
     pub package: &'static str,
     pub of: Of,
 }
 
-/// Whose tests they are.
+/// The part of the package whose tests a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Of {
     Library,
@@ -39,7 +41,7 @@ pub enum Of {
 }
 
 impl Program {
-    /// The one that the check is in.
+    /// Returns the program that contains `check`.
     pub fn of(check: &Check) -> Self {
         match *check {
             Check::Simulation(_) => Self { package: LIBRARY, of: Of::File("simulation") },
@@ -51,13 +53,15 @@ impl Program {
     }
 }
 
-/// By which the processes of a check are found.
+/// The environment variable that marks the processes of a check.
+///
+/// The mark allows the test to find and end these processes.
 const MARK: &str = "LEASEHOLD_MUTANT_CHECK";
 
-/// The number of the next check.
+/// The number of the next check, which makes the mark of its processes unique.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// How long what a check has started may take to end when it is killed.
+/// The time that the processes of a check may take to end after they are killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Checks {
@@ -68,9 +72,13 @@ pub struct Checks {
 
 pub enum Outcome {
     Passed,
-    /// The check failed, and what it said.
+    /// The check failed.
+    ///
+    /// The text is its error message.
     Failed(String),
-    /// It did not come to the check.
+    /// The check could not run.
+    ///
+    /// The text is the reason.
     Mistake(String),
 }
 
@@ -79,7 +87,7 @@ impl Checks {
         Self { root: root.to_owned(), target: target.clone(), programs }
     }
 
-    /// Runs the check with this mutant.
+    /// Runs the check with `mutant` active, or without a mutant.
     pub fn run(&self, check: &Check, mutant: Option<usize>, timeout: Duration) -> Outcome {
         let (Check::Simulation(test)
         | Check::Unit(test)
@@ -91,7 +99,7 @@ impl Checks {
         };
         let mut run = Command::new(program);
         run.args(["--exact", test]).current_dir(&self.root);
-        // Some tests have examples built.
+        // Some tests build examples, so the test program needs cargo's environment variables too.
         set_up(&mut run, &self.target);
         run.env("SIM_SEEDS", SEEDS.to_string()).env("RUST_BACKTRACE", "0");
         for variable in ["SIM_SEED", "SHUTTLE_TIMES", "SHUTTLE_RANDOM_SEED", switch::VARIABLE] {
@@ -101,7 +109,7 @@ impl Checks {
         let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         run.env(MARK, &mark);
         let ended = run_to_its_end(run, Some(timeout));
-        // Who was ended has left what it had started.
+        // A check that was killed leaves behind the processes that it started.
         marked::end(MARK, &mark, PATIENCE);
         let (status, said) = match ended {
             Ok(done) => done,
@@ -111,7 +119,7 @@ impl Checks {
             Err(error) => return Outcome::Mistake(format!("{}: {error}", program.display())),
         };
         if !status.success() {
-            // The first line of the panic's message; for the simulation that names the seed.
+            // The line after `panicked at` is the panic's message, which names the seed if the check is a simulation.
             let mut lines = said.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
             return Outcome::Failed(lines.next().map_or_else(|| status.to_string(), |line| line.trim().to_owned()));
         }

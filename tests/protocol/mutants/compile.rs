@@ -1,4 +1,4 @@
-//! Builds the copy, and finds out which mutants cannot be built.
+//! Builds the copy, and finds the mutants that do not compile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -11,10 +11,12 @@ use crate::check::{LIBRARY, Of, Program};
 use crate::process::run_to_its_end;
 use crate::tree::{Mistakes, Target};
 
-/// Whose bodies are in the files of the copy that have one.
+/// The mutant to whose body each file of the copy belongs, if the file is a mutant's body.
 pub type Bodies = BTreeMap<PathBuf, usize>;
 
-/// Builds these programs of the copy at `root`, or says which mutants stand against that, and how.
+/// Builds the `wanted` programs of the copy at `root`.
+///
+/// If mutants prevent the build, returns these mutants with the compiler's errors.
 pub fn compile(
     root: &Path,
     target: &Target,
@@ -24,7 +26,8 @@ pub fn compile(
     let mut built = BTreeMap::new();
     for programs in wanted.iter().collect::<Vec<_>>().chunk_by(|one, next| one.package == next.package) {
         let mut cargo = Command::new(env!("CARGO"));
-        // What both packages depend on is built once, if it is to have the same features.
+        // Every build names `LIBRARY`, so both packages use the same features of their dependencies. Cargo then builds
+        // each dependency only once.
         cargo.args(["test", "--locked", "--no-run", "--message-format=json", "--package", LIBRARY]);
         cargo.args(["--package", programs[0].package]);
         for program in programs {
@@ -51,7 +54,7 @@ pub fn compile(
                 Of::Library => target["kind"][0] == "lib",
                 Of::Binary => target["kind"][0] == "bin",
             };
-            // The command is built also as it is, for tests that run it.
+            // Cargo also builds the command without its tests, because other tests run it.
             let tests = messages.iter().filter(|it| it["profile"]["test"] == true);
             let mut paths = tests.filter(|it| is_it(&it["target"])).filter_map(|it| it["executable"].as_str());
             built.insert(**program, paths.next().expect("cargo names what it has built").into());
@@ -60,21 +63,23 @@ pub fn compile(
     Ok(built)
 }
 
-/// What every command that may build anything of the copy is told, lest it be built again. Dependencies are those of the
-/// package itself, built once: what distinguishes the copy's own parts from the package's is their profile.
+/// Prepares a command that may run cargo, so that cargo does not rebuild parts of the copy.
+///
+/// The copy uses the dependencies that are built for the package itself. Only the profile distinguishes the copy's own
+/// crates from the package's.
 pub fn set_up(command: &mut Command, target: &Target) {
     command
         .env("CARGO_TARGET_DIR", &target.of_the_copy)
         .env("CARGO_BUILD_BUILD_DIR", &target.shared)
         .env("CARGO_INCREMENTAL", "1");
-    // What `cargo test` tells us of this package would make some build scripts run again.
+    // `cargo test` sets these variables for this package. Some build scripts would run again because of them.
     for (variable, _) in env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
         command.env_remove(variable);
     }
     command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
 }
 
-/// The mutants in whose bodies the compiler's errors are.
+/// Returns the mutants whose bodies contain the compiler's errors.
 fn blame(root: &Path, messages: &[Value], bodies: &Bodies) -> Mistakes {
     let mut errors = BTreeMap::<usize, BTreeSet<&str>>::new();
     for error in messages.iter().map(|message| &message["message"]).filter(|message| message["level"] == "error") {
@@ -92,7 +97,7 @@ fn blame(root: &Path, messages: &[Value], bodies: &Bodies) -> Mistakes {
 }
 
 fn mutants_at<'a>(root: &Path, spans: impl Iterator<Item = &'a Value>, bodies: &Bodies) -> BTreeSet<usize> {
-    // What is wrong in a macro is wrong where that is used.
+    // If an error is inside a macro, the mutant is where the macro is used.
     let ways = spans.flat_map(|span| std::iter::successors(Some(span), |span| span["expansion"].get("span")));
     let files = ways.filter_map(|span| Path::new(span["file_name"].as_str()?).strip_prefix(root).ok());
     files.filter_map(|file| bodies.get(file).copied()).collect()

@@ -1,12 +1,14 @@
-//! The mutants: the text files in `list`, one for each topic. A paragraph is a mutant: its name, the harm it does, the lines that
-//! go and come, and the check that catches it.
+//! The mutants, which are read from the text files in `list`, one file for each topic.
 //!
-//! Two mutants would be equivalent to the library, and are therefore not listed:
+//! Each paragraph of a file is a mutant: its name, the harm that it does, the lines that it removes and adds, and the
+//! check that catches it.
 //!
-//! - The latest of several in-doubt writes that match is adopted instead of the earliest. No two of them match one record, because
-//!   `renewTime` moves with every write.
-//! - An in-doubt write is closed when a version at its base is learned. A write's base is never above the known version, so no new
-//!   version is at the base of an in-doubt write. (A read at the base is not new, and is in the list.)
+//! Two mutants are not listed, because they would be equivalent to the library:
+//!
+//! - If several in-doubt writes match a record, the elector adopts the latest instead of the earliest. No two writes
+//!   match one record, because every write changes `renewTime`.
+//! - The elector closes an in-doubt write when it learns a version that equals the write's base. The base of a write is
+//!   never above the known version, so no new version equals it. (A read at the base is not new. Its mutant is listed.)
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -21,8 +23,10 @@ pub struct Mutant {
     pub caught_by: Check,
 }
 
-/// Somewhere in the body of a function. `old` stands in the file exactly once; what comes before and after the change, and
-/// only makes it so, may lie outside of that function.
+/// One change in the body of a function.
+///
+/// `old` occurs exactly once in the file. The text that `old` and `new` share at both ends makes `old` unique. This
+/// text may lie outside the function.
 pub struct Edit {
     pub file: &'static str,
     pub old: &'static str,
@@ -33,13 +37,13 @@ pub struct Edit {
 pub enum Check {
     /// A suite of the simulation.
     Simulation(&'static str),
-    /// A test of the library itself.
+    /// A unit test of the library.
     Unit(&'static str),
-    /// A test of the command itself.
+    /// A unit test of the command.
     Binary(&'static str),
-    /// A test in a file of `tests`.
+    /// A test in `tests`: the name of its test target and its own name.
     Test(&'static str, &'static str),
-    /// A model of the threads, in `tests/threads/shuttle`.
+    /// A model of the threads in `tests/threads/shuttle`.
     Threads(&'static str),
 }
 

@@ -1,16 +1,19 @@
-//! Deliberately broken copies of the rules: each must be caught, or the checks are worth less than they seem.
+//! Mutation tests: for each deliberately broken copy of the library, a check must fail.
 //!
-//! The tree is copied into the target directory, with all mutants in the one copy: a function that mutants change has a body
-//! for each of them there, and asks which mutant is active. So all are built at once, and the library itself knows nothing
-//! of it. First the checks that the mutants name must pass with none of them active. Then each mutant must make its one
-//! check fail, or not end within ten seconds, or ten times what it took without if that is more. A mutant that does not apply
-//! or does not compile is a mistake in its entry, and fails this test like one that survives.
+//! The test copies the tree into the target directory, with all mutants in this one copy. Each function that a mutant
+//! changes has an additional body for each of its mutants, and runs the body of the active mutant. So all mutants are
+//! built at once, and the library itself contains no trace of them.
 //!
-//! `MUTANT=part-of-a-name cargo test --test mutants` tries only the mutants so named. The simulation runs fewer seeds here
-//! than for itself, and always the same: what is caught once is caught each time.
+//! First, the checks that the mutants name must pass without an active mutant. Then each mutant must make its check
+//! fail or exceed its time limit. The limit is ten seconds, or ten times the duration without a mutant if that is
+//! longer. A mutant that does not apply or does not compile is a mistake in its entry, and fails the test too.
 //!
-//! A new mutant is a paragraph of a text file in `list`. It may change what functions do, and nothing outside of their bodies: a constant is
-//! changed where it is used. Functions that return `impl Trait` may not be changed: two bodies are two types.
+//! `MUTANT=part-of-a-name cargo test --test mutants` tries only the mutants whose names contain the given part. The
+//! simulation runs fewer seeds here than in its own test. The seeds are always the same, so each result is repeatable.
+//!
+//! A new mutant is a paragraph of a text file in `list`. A mutant may change only the bodies of functions. To change a
+//! constant, the mutant changes the places where the constant is used. A mutant cannot change a function that returns
+//! `impl Trait`, because two bodies have two types.
 
 mod check;
 mod compile;
@@ -31,13 +34,15 @@ use list::{Check, Mutant};
 use parking_lot::Mutex;
 use tree::{Mutants, Tree};
 
-/// How long a check has at least to catch a mutant.
+/// The shortest time limit for a check with a mutant.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long it has with no mutant active. Some checks build an example first.
+/// The time limit for a check without a mutant.
+///
+/// Some checks first build an example.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The others take minutes to say so.
+/// Finds mistakes in the entries at once, while the other test takes minutes.
 #[test]
 fn every_mutant_applies_and_names_a_test() {
     let (tree, mutants) = (Tree::new(), all());
@@ -65,7 +70,7 @@ fn every_mutant_is_caught() {
         let (Ok(line) | Err(line)) = &verdict;
         let first_line = line.lines().next().unwrap_or_default();
         let line = format!("{:<58} {first_line}", mutants[&number].name);
-        // A few hundred lines of what went well hide the one that did not.
+        // Hundreds of lines about caught mutants would hide the one about a mutant that survives.
         if verdict.is_err() || !wanted.is_empty() {
             report(&line);
         }
@@ -79,7 +84,7 @@ fn every_mutant_is_caught() {
     let sound: Vec<_> = mutants.iter().filter(|(number, _)| !mistakes.contains_key(number)).collect();
     let without = without_mutants(&checks, sound.iter().map(|(_, mutant)| mutant.caught_by).collect());
     let passed = began.elapsed();
-    // Most wait for what does not happen with the mutant.
+    // Most of these checks only wait for an event that the mutant prevents, so four of them may run at a time.
     in_lanes(
         &sound,
         4,
@@ -101,7 +106,9 @@ fn all() -> Mutants {
     (1..).zip(list::mutants()).collect()
 }
 
-/// What each check took with no mutant active, or why it did not pass: then it would catch everything.
+/// The duration of each check without a mutant, or the reason why it does not pass.
+///
+/// A check that does not pass without a mutant would seem to catch every mutant.
 type Without = BTreeMap<Check, Result<Duration, String>>;
 
 fn without_mutants(checks: &Checks, wanted: BTreeSet<Check>) -> Without {
@@ -120,7 +127,7 @@ fn without_mutants(checks: &Checks, wanted: BTreeSet<Check>) -> Without {
     without.into_inner()
 }
 
-/// How the mutant was caught, or why it was not.
+/// Returns how the check caught the mutant, or an error if it did not.
 fn verdict(checks: &Checks, number: usize, mutant: &'static Mutant, without: &Without) -> Result<String, String> {
     let Mutant { why, caught_by: check, .. } = mutant;
     let began = Instant::now();
@@ -135,7 +142,10 @@ fn verdict(checks: &Checks, number: usize, mutant: &'static Mutant, without: &Wi
     }
 }
 
-/// Does `work` for all. Of those whose check may mind how busy the machine is, so many at a time, and one other beside them.
+/// Calls `work` for all items, and limits how many checks of `Check::Test` run at a time.
+///
+/// These checks are delicate: they may fail on a busy machine. At most `delicate_at_a_time` of them run at a time,
+/// beside one other check.
 fn in_lanes<T: Sync>(all: &[T], delicate_at_a_time: usize, check: impl Fn(&T) -> Check, work: impl Fn(&T) + Sync) {
     let (delicate, others): (Vec<&T>, Vec<&T>) = all.iter().partition(|one| matches!(check(one), Check::Test(..)));
     let [delicate, others] = [delicate, others].map(|those| Mutex::new(those.into_iter()));
@@ -151,7 +161,7 @@ fn in_lanes<T: Sync>(all: &[T], delicate_at_a_time: usize, check: impl Fn(&T) ->
     });
 }
 
-/// Says it past the test harness, which keeps to itself what a test that passes prints.
+/// Writes to stderr directly, because the test harness hides the output of passing tests.
 fn report(what: &str) {
     let _ = writeln!(std::io::stderr().lock(), "mutants: {what}");
 }

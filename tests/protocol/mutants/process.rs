@@ -1,11 +1,11 @@
-//! Programs that may not end.
+//! Runs programs that may not end by themselves.
 
 use std::io::{self, Read, Seek};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A process, which ends with this at the latest.
+/// A process that is killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -15,9 +15,12 @@ impl Drop for Running {
     }
 }
 
-/// Runs it, at most for so long, and gives back all that it printed; `TimedOut` if it did not end.
+/// Runs `command`, and returns its status and everything that it printed.
+///
+/// Returns `TimedOut` if the process does not end within `timeout`.
 pub fn run_to_its_end(mut command: Command, timeout: Option<Duration>) -> io::Result<(ExitStatus, String)> {
-    // A pipe would have to be read meanwhile, and stays open for as long as anybody has it that this started.
+    // The output goes to a file. A pipe would have to be read while the process runs, and would stay open while any
+    // child of the process still runs.
     let mut output = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     let mut process = Running(command.spawn()?);

@@ -1,20 +1,24 @@
-//! Puts all mutants of a source file into one text: each function that they touch asks which mutant is active, and has a
-//! body for each of its mutants beside its own.
+//! Combines all mutants of a source file in one text.
 //!
-//! The sources are formatted, which the checks see to. So functions are found by their indentation.
+//! Each function that a mutant changes gets an additional body for each of its mutants. At run time, the function
+//! selects the body of the active mutant.
+//!
+//! Functions are found by their indentation, because the repository's checks guarantee that the sources are formatted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::list::Edit;
 
-/// Which mutant is active in a process, by its number; none if there is no number.
+/// The environment variable with the number of the active mutant.
+///
+/// If the variable is not set, no mutant is active.
 pub const VARIABLE: &str = "LEASEHOLD_MUTANT";
 
-/// The path of this module in the copy, and what stands there.
+/// The path in the copy of the module that `module` generates.
 pub const MODULE: &str = "src/mutant.rs";
 
-/// Where in the copy the bodies of mutants are.
+/// The directory in the copy that contains the bodies of the mutants.
 pub const BODIES: &str = "src/mutant";
 
 pub fn module() -> String {
@@ -31,18 +35,18 @@ pub(crate) fn active() -> usize {{
     )
 }
 
-/// A source file, and what is to be changed in it.
+/// A source file, and the changes that the mutants make in it.
 pub struct Source<'a> {
     text: &'a str,
     functions: Vec<Function>,
-    /// By function and by mutant.
+    /// The changes, by function and by mutant.
     changes: BTreeMap<usize, BTreeMap<usize, Vec<Change<'a>>>>,
 }
 
-/// Functions inside of others are parts of these.
+/// An outermost function, which includes any functions inside its body.
 struct Function {
     start: usize,
-    /// What stands between its braces.
+    /// The text between the function's braces.
     body: Range<usize>,
 }
 
@@ -57,7 +61,7 @@ impl<'a> Source<'a> {
         Self { text, functions: functions(text), changes: BTreeMap::new() }
     }
 
-    /// Takes in what one mutant edits in this file.
+    /// Adds the edits that one mutant makes in this file.
     pub fn add(&mut self, mutant: usize, edits: impl IntoIterator<Item = &'a Edit>) -> Result<(), String> {
         let mut changes = edits.into_iter().map(|edit| self.change(edit)).collect::<Result<Vec<_>, _>>()?;
         changes.sort_by_key(|change| change.span.start);
@@ -81,7 +85,8 @@ impl<'a> Source<'a> {
         if old == new {
             return Err(format!("it changes nothing: {old:?}"));
         }
-        // An edit says more than it changes when it could not be found otherwise, and that may be of another function.
+        // Some edits quote unchanged text around the change, so that the quote is unique in the file. Only the change
+        // itself must be inside one function.
         let before = common(old.chars(), new.chars());
         let after = common(old[before..].chars().rev(), new[before..].chars().rev());
         let at = self.text.find(old).expect("it was found");
@@ -93,15 +98,18 @@ impl<'a> Source<'a> {
         Ok(Change { function, span, new: &new[before..new.len() - after] })
     }
 
-    /// The text with the switch in it. `put` gives each body of a mutant a file of its own, and says where that is: what
-    /// cannot even be parsed must not stand where others do.
+    /// Returns the text with all mutants in it.
+    ///
+    /// `put` writes the body of a mutant to a separate file and returns the path. A body that does not even parse would
+    /// otherwise prevent the parsing of all others.
     pub fn switched(&self, mut put: impl FnMut(usize, String) -> String) -> String {
         let mut text = String::new();
         let mut done = 0;
         for (&function, mutants) in &self.changes {
             let Function { start, body } = &self.functions[function];
             text += &self.text[done..*start];
-            // Which mutant is active is not known when constants are computed.
+            // A `const` function cannot find out which mutant is active, because constants are computed at compile
+            // time.
             text += &self.text[*start..body.start].replacen("const fn ", "fn ", 1);
             text += "\nmatch crate::mutant::active() {\n";
             for (&mutant, changes) in mutants {
@@ -121,7 +129,9 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The line of `text` that shares most words with the longest line of `wanted`, and its number.
+/// Returns the number and the text of the line that is most similar to `wanted`.
+///
+/// The most similar line shares the most words with the longest line of `wanted`.
 fn nearest<'a>(text: &'a str, wanted: &str) -> (usize, &'a str) {
     fn words(line: &str) -> BTreeSet<&str> {
         line.split(|it: char| !it.is_alphanumeric() && it != '_').filter(|word| !word.is_empty()).collect()
@@ -131,7 +141,7 @@ fn nearest<'a>(text: &'a str, wanted: &str) -> (usize, &'a str) {
     (1..).zip(text.lines()).max_by_key(|(_, line)| shared(line)).unwrap_or_default()
 }
 
-/// How many bytes of `one` and of `other` are the same from their beginning on.
+/// Returns the length in bytes of the common beginning of `one` and `other`.
 fn common(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
     one.zip(other).take_while(|(one, other)| one == other).map(|(one, _)| one.len_utf8()).sum()
 }
@@ -147,7 +157,7 @@ fn functions(text: &str) -> Vec<Function> {
         if !begins_a_function(first) {
             continue;
         }
-        // Of lines with more before them, none begins or ends anything of this function's own.
+        // Only lines with the indentation of the function's first line can end its signature or its body.
         let indentation = &first[..first.len() - first.trim_start().len()];
         let own =
             |line: &&str| line.strip_prefix(indentation).is_some_and(|rest| !rest.starts_with(char::is_whitespace));

@@ -1,4 +1,4 @@
-//! A copy of the tree with all mutants in it.
+//! A copy of the tree that contains all mutants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,42 +9,44 @@ use crate::compile::{Bodies, compile};
 use crate::list::{Check, Mutant};
 use crate::switch::{self, Source};
 
-/// What of the package the copy needs.
+/// The parts of the package that the copy needs.
 const PARTS: [&str; 8] = ["Cargo.toml", "Cargo.lock", "README.md", "src", "tests", "examples", "benches", "docs"];
 
-/// Each has sources below it that ask at their root which mutant is active.
+/// The crate roots, with the line that declares the module `mutant` in each.
+///
+/// The sources below a root call this module to find the active mutant.
 const ROOTS: [(&str, &str); 3] = [
     ("src/lib.rs", "mod mutant;\n"),
     ("src/cli/main.rs", "#[path = \"../mutant.rs\"]\nmod mutant;\n"),
     ("tests/threads/shuttle/lib.rs", "#[path = \"../../../src/mutant.rs\"]\nmod mutant;\n"),
 ];
 
-/// Mutants by their numbers.
+/// Mutants by number.
 pub type Mutants = BTreeMap<usize, &'static Mutant>;
 
-/// What is wrong with mutants, by their numbers.
+/// Descriptions of what is wrong with a mutant, by the mutant's number.
 pub type Mistakes = BTreeMap<usize, String>;
 
-/// Files by their paths in the tree.
+/// The contents of files, by path in the tree.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Where cargo puts what it builds.
+/// The directories to which cargo writes.
 #[derive(Clone)]
 pub struct Target {
-    /// What has a name of its own, such as an example.
+    /// The copy's own directory, for output with a fixed name such as an example.
     pub of_the_copy: PathBuf,
-    /// The package's own target directory, with the dependencies.
+    /// The target directory of the package, which contains the built dependencies.
     pub shared: PathBuf,
 }
 
 pub struct Tree {
     root: PathBuf,
     target: Target,
-    /// As they are in the package.
+    /// The files as they are in the package.
     files: Files,
 }
 
-/// `a/b` of `a/b.rs` and of `a/b/mod.rs`.
+/// Returns the module path of a source file: `a/b` for both `a/b.rs` and `a/b/mod.rs`.
 fn module_of(path: &Path) -> PathBuf {
     if path.ends_with("mod.rs") { path.with_file_name("") } else { path.with_extension("") }
 }
@@ -59,7 +61,7 @@ impl Tree {
         for part in PARTS.iter().filter(|part| package.join(part).exists()) {
             read(package, Path::new(part), &mut files).expect("the package can be read");
         }
-        // Cargo knows both copies of a package apart by their profiles alone.
+        // Cargo distinguishes the package from its copy only by their profiles.
         let manifest = files.get_mut(Path::new("Cargo.toml")).expect("a manifest");
         for package in [LIBRARY, THREADS] {
             manifest.extend(format!("\n[profile.dev.package.{package}]\ndebug = false\n").bytes());
@@ -68,13 +70,13 @@ impl Tree {
         Self { root: mutants.join("tree"), target, files }
     }
 
-    /// Which of them are for other sources than these.
+    /// Applies each mutant alone, and returns those that do not fit the sources.
     pub fn mistakes(&self, mutants: &Mutants) -> Mistakes {
         let alone = |(&number, &mutant)| Some((number, self.sources(&Mutants::from([(number, mutant)])).err()?));
         mutants.iter().filter_map(alone).collect()
     }
 
-    /// Whether a file where the check may be has a function of that name.
+    /// Returns `true` if a file in which the check may be has a function with the check's name.
     pub fn has(&self, check: &Check) -> bool {
         let (root, test) = match *check {
             Check::Unit(test) => (Path::new("src"), test),
@@ -87,16 +89,18 @@ impl Tree {
         self.files.iter().any(|(path, text)| {
             let Ok(path) = path.strip_prefix(root) else { return false };
             let is_there = !root.starts_with("src") || module.starts_with(module_of(path));
-            // Written out, or made a test of by being listed.
+            // A test is either a function, or a name in a list from which a macro generates the function.
             is_there && wanted.iter().any(|wanted| String::from_utf8_lossy(text).contains(wanted))
         })
     }
 
-    /// Builds what all their checks need, with those mutants in it that can be built, and says what is wrong with the others.
+    /// Builds the checks of all mutants, and returns what is wrong with the faulty mutants.
+    ///
+    /// The built programs contain all other mutants.
     pub fn build(&self, mutants: &Mutants) -> (Checks, Mistakes) {
         let mut mistakes = self.mistakes(mutants);
         let programs: BTreeSet<_> = mutants.values().map(|mutant| Program::of(&mutant.caught_by)).collect();
-        // The compiler finds more when what it found first is gone.
+        // The compiler may report more errors after the first ones have been removed.
         loop {
             let mut sound = mutants.clone();
             sound.retain(|number, _| !mistakes.contains_key(number));
@@ -108,7 +112,7 @@ impl Tree {
         }
     }
 
-    /// The files that the mutants edit.
+    /// Returns the source files that the mutants edit, with the edits added.
     fn sources(&self, mutants: &Mutants) -> Result<BTreeMap<&'static str, Source<'_>>, String> {
         let mut sources = BTreeMap::new();
         for (&number, mutant) in mutants {
@@ -129,7 +133,9 @@ impl Tree {
         text.and_then(|text| str::from_utf8(text).ok()).ok_or_else(|| format!("{file} is no source of the library"))
     }
 
-    /// Makes the copy what it is to be. Files that are that already stay untouched: cargo goes by when they were written.
+    /// Writes the copy.
+    ///
+    /// Files that are already correct stay untouched, because cargo rebuilds files by their modification time.
     fn write(&self, mutants: &Mutants) -> Bodies {
         let mut files = self.files.clone();
         let mut bodies = Bodies::new();
@@ -145,7 +151,7 @@ impl Tree {
         }
         for (file, line) in ROOTS {
             let library = files.get_mut(Path::new(file)).expect("a library");
-            // A mutant leaves things unused.
+            // A mutant may leave items unused.
             library.splice(0..0, *b"#![allow(warnings)]\n");
             library.extend(line.bytes());
         }
@@ -166,7 +172,7 @@ impl Tree {
     }
 }
 
-/// Reads `path`, or all below it, from `root`.
+/// Reads the file at `path`, or all files below `path` if it is a directory.
 fn read(root: &Path, path: &Path, files: &mut Files) -> io::Result<()> {
     let full = root.join(path);
     if !full.is_dir() {

@@ -1,4 +1,4 @@
-//! What must hold, whatever happens.
+//! The rules that must hold after every step.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,19 +11,21 @@ use crate::node::Node;
 use crate::plan::{Plan, Suite, Violation};
 use crate::store::{Call, Store};
 
-/// No election needs more steps in a second, however much fails around it.
+/// The most steps per second that any election needs, however much fails around it.
 const STEPS_PER_SECOND: u32 = 300;
 
 #[derive(Default)]
 pub struct Checks {
-    /// Tokens of all terms, with the acquisition each stands for.
+    /// The token of each term, with the acquisition to which it belongs.
     pub tokens: BTreeMap<u64, String>,
-    /// Terms whose record a third party has changed: who, which, and until when it may still count as valid.
+    /// Terms whose record a third party has changed.
+    ///
+    /// Each entry is the node, the serial number of the term, and the time until which the term may stay valid.
     undermined: Vec<(usize, u64, Nanos)>,
 }
 
 impl Checks {
-    /// After every step.
+    /// Checks the rules after a step.
     pub fn all(&mut self, truth: Nanos, plan: &Plan, nodes: &mut [Node], store: &Store) -> Result<(), Violation> {
         self.terms(truth, plan, nodes)?;
         for (index, serial, until) in &self.undermined {
@@ -43,7 +45,7 @@ impl Checks {
         Ok(())
     }
 
-    /// A term that was over stays over.
+    /// Checks that a term that is over stays over.
     pub fn terms(&self, truth: Nanos, plan: &Plan, nodes: &mut [Node]) -> Result<(), Violation> {
         for (index, node) in nodes.iter_mut().enumerate() {
             let valid = node.valid(truth);
@@ -56,7 +58,8 @@ impl Checks {
             if valid && term.lost.is_some() {
                 return Err(format!("node {index}: a term is valid after it was reported lost").into());
             }
-            // Whoever is held up may extend it yet: nobody has seen that it is over.
+            // A thread that is held up may still extend the term by an earlier clock reading, unless a view has
+            // recorded the end.
             term.over |= !valid && (plan.asking || !held_up);
             if plan.asking && alive && !paused && term.deadline.is_valid(now) != valid {
                 return Err(format!("node {index}: its own clock says {}", !valid).into());
@@ -65,11 +68,13 @@ impl Checks {
         Ok(())
     }
 
-    /// The token must name exactly one acquisition, and the one that stood at that version. So tokens are in the order
-    /// of acquisitions, because versions are.
+    /// Checks that the token belongs to exactly one acquisition.
+    ///
+    /// The token is a version at which the store held this acquisition. Versions grow with each acquisition, so tokens
+    /// grow too.
     pub fn elected(&mut self, node: &Node, token: u64, plan: &Plan, store: &Store) -> Result<(), Violation> {
         if plan.suite == Suite::Restored {
-            // Versions are used again, and tokens with them.
+            // A restored store uses versions again, so tokens are used again too.
             return match store.ever_held(token, &node.identity) {
                 true => Ok(()),
                 false => Err(format!("{} elected by {token}, which it never held", node.identity).into()),
@@ -83,7 +88,7 @@ impl Checks {
         }
         if let Some((highest, _)) = self.tokens.last_key_value()
             && !plan.suite.meddles()
-            // Who was held up hears of it when others have won since.
+            // A node that was held up may learn of its election only after another node has won a later term.
             && node.reading.is_none()
             && *highest >= token
         {
@@ -96,7 +101,9 @@ impl Checks {
         Ok(())
     }
 
-    /// A term may only be lost for what has happened. `was_valid` is from before the election was told.
+    /// Checks that something that has happened justifies the loss of a term.
+    ///
+    /// `was_valid` is the validity before the election received its latest input.
     pub fn lost(
         &self,
         node: &Node,
@@ -110,7 +117,7 @@ impl Checks {
             return Err(format!("lost twice: {earlier:?}, {reason:?}").into());
         }
         let meddled = plan.suite.meddles();
-        // Compares with what came after the term was won: an edit of metadata changes none of it.
+        // Only a later acquisition can supersede a term. An edit of metadata leaves the acquisition as it is.
         let acquisition = store.holding_at(term.token);
         let others = || store.history.iter().rev().take_while(|later| later.since > term.token);
         let just = match reason {
@@ -130,26 +137,28 @@ impl Checks {
         if just { Ok(()) } else { Err(format!("{} lost its term for no reason: {reason:?}", node.identity).into()) }
     }
 
-    /// A third party has changed the record: whoever leads by it may do so no longer than is documented.
+    /// Notes how long each leader may still lead after a third party has changed the record.
+    ///
+    /// The documentation states these limits.
     pub fn undermine(&mut self, truth: Nanos, plan: &Plan, nodes: &[Node], store: &Store) {
-        // Whose record does not stand has been undermined before.
+        // If the record does not name a node, the node's term has been undermined before.
         let stands = |node: &Node| store.record().is_some_and(|record| record.holder() == Some(&node.identity));
         for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.valid(truth) && stands(node)) {
             let Some(term) = &node.term else { continue };
             let steady = plan.steady_network && node.paused_until.is_none();
             let known_after = match (steady, node.records[0].hears_promptly(truth, store.version())) {
-                // The event, which may find a request under way.
+                // The watch event arrives, perhaps while a request is under way.
                 (true, true) => Duration::from_millis(150),
-                // One renewal and the look that explains its failure.
+                // One renewal fails, and a read explains the failure.
                 (true, false) => node.settings.renew_interval + Duration::from_millis(450),
-                // Without a store to tell, the renew deadline.
+                // If the node cannot reach the store, its term lasts until the renew deadline.
                 (false, _) => node.settings.renew_deadline + Duration::from_millis(1),
             };
             self.undermined.push((index, term.serial, truth + known_after.as_nanos() as Nanos));
         }
     }
 
-    /// What an election sends.
+    /// Checks a request that an election sends.
     pub fn sent(
         &self,
         node: &Node,
@@ -164,7 +173,7 @@ impl Checks {
             return Err(format!("{}: a time-out of {:?}", node.identity, request.timeout).into());
         }
         let leaves_room = (left / 2).max(settings.renew_deadline.as_nanos() as Nanos / 20) + MILLI;
-        // Where that is not the progress of the work.
+        // In the suite `Fitness`, the work's progress may end the term sooner than the renewals.
         if plan.suite != Suite::Fitness && left > 0 && true_time(request.timeout, node) > leaves_room {
             return Err(format!("{}: {:?} of {left} ns in one request", node.identity, request.timeout).into());
         }
@@ -172,9 +181,10 @@ impl Checks {
             Call::Get(_) => return Ok(()),
             Call::Create(record) => record,
             Call::Update(base, record) => {
-                // An answer to a write that is closed is ignored, and only where somebody deletes does it say anything new.
+                // The election ignores the answer to a write that is no longer in doubt. Only if a third party deletes
+                // the lease can such an answer contain a new version.
                 let ignored = plan.suite.meddles() && base.version < node.records[0].known.0;
-                // Not the records: where a store was restored, two of them may have had one version.
+                // The check ignores the records, because two records may have the same version after a restore.
                 if !ignored
                     && (base.version, base.record.uid.as_ref())
                         != (node.records[0].known.0, node.records[0].known_uid())
@@ -207,7 +217,7 @@ impl Checks {
         }
     }
 
-    /// An election was asked for a step.
+    /// Checks that an election releases in time, and that it does not take too many steps.
     pub fn stepped(&self, node: &mut Node, truth: Nanos) -> Result<(), Violation> {
         if node.release_by.is_some_and(|by| truth > by) {
             return Err(format!("{} has not released its record in time", node.identity).into());
@@ -223,7 +233,9 @@ impl Checks {
         Ok(())
     }
 
-    /// An answer showed the object `uid`: a term cannot have gone over from one object to another.
+    /// Checks that a valid term does not continue with another object.
+    ///
+    /// `uid` and `version` are those of the object in an answer or an event.
     pub fn one_object(&self, node: &Node, version: u64, uid: &Option<String>, truth: Nanos) -> Result<(), Violation> {
         match &node.term {
             Some(term) if node.valid(truth) && version > term.token && term.uid != *uid => {
@@ -234,14 +246,15 @@ impl Checks {
     }
 }
 
-/// A duration of the node's clock in true time.
+/// Converts a duration of the node's clock to true time.
 fn true_time(local: Duration, node: &Node) -> Nanos {
     let from = node.clock.local(0);
     node.clock.when(from + local) - node.clock.when(from)
 }
 
-/// A restored store knows nothing of the terms won since: whoever leads on by one of them can renew it no more, and so
-/// does it no longer than its renew deadline.
+/// Checks that a term that a restore has undone ends within its renew deadline.
+///
+/// The restored store does not contain the term's record, so the leader cannot renew it.
 fn astray(truth: Nanos, nodes: &mut [Node], store: &Store) -> Result<(), Violation> {
     for node in nodes {
         let stands = store.record().is_some_and(|record| record.holder() == Some(&*node.identity));

@@ -1,24 +1,29 @@
-//! True time, and how a node sees it.
+//! True time, and the clocks by which the nodes measure it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold::util::clock::{Moment, Now};
 
-/// True time, in nanoseconds since the world began. No node can read it.
+/// True time in nanoseconds since the start of the world.
+///
+/// No node can read true time.
 pub type Nanos = u64;
 
 pub const MILLI: Nanos = 1_000_000;
 pub const SECOND: Nanos = 1_000 * MILLI;
 
-/// A node's clocks: a local one with an offset and a rate of its own, and a wall clock that anybody may set.
+/// The clocks of one node.
+///
+/// The local clock has its own offset and rate. The wall clock may be set at any time.
 pub struct NodeClock {
-    /// What the local clock shows at the true instant since which it has had its rate.
+    /// The reading of the local clock at `since`.
     offset: u64,
+    /// The true time at which the current rate started.
     since: Nanos,
-    /// Local nanoseconds in a true second.
+    /// Local nanoseconds per true second.
     rate: u64,
     jumped_at: Option<Nanos>,
-    /// What the wall clock shows at the beginning, in microseconds since 1970.
+    /// The reading of the wall clock at the start of the world, in microseconds since 1970.
     wall: u64,
     wall_stands_still: bool,
 }
@@ -46,15 +51,17 @@ impl NodeClock {
         Moment::from_nanos(self.offset + passed as u64)
     }
 
-    /// The first true instant at which the local clock has reached `local`.
+    /// Returns the first true time at which the local clock shows `local` or more.
     pub fn when(&self, local: Moment) -> Nanos {
         let passed = u128::from(local.as_nanos().saturating_sub(self.offset));
         let after = u64::try_from((passed * u128::from(SECOND)).div_ceil(u128::from(self.rate))).unwrap_or(Nanos::MAX);
         self.since.saturating_add(after)
     }
 
-    /// From now on it has another rate: it warms up, or is disciplined. Not soon after a jump: over `longest`, the longest
-    /// that anybody waits, the two together would be more than is promised.
+    /// Changes the rate from now on, and returns `true` if the change is permitted.
+    ///
+    /// The rate cannot change within `longest` after a jump, where `longest` is the longest time that any node waits.
+    /// Within that time, a jump and a change of the rate would together exceed the promise.
     pub fn set_rate(&mut self, truth: Nanos, rate: u64, longest: Nanos) -> bool {
         let may = self.jumped_at.is_none_or(|at| truth - at > longest);
         if may {
@@ -65,8 +72,10 @@ impl NodeClock {
         may
     }
 
-    /// It goes on so much later. The promise covers that where the clock has been the slowest for `longest`, and by as much
-    /// as the fastest one gains in that.
+    /// Moves the local clock forward by `by`, and returns `true` if the jump is permitted.
+    ///
+    /// The promise covers a jump if the clock has had the slowest rate for `longest`. The jump must not exceed the time
+    /// that the fastest clock gains meanwhile.
     pub fn jump(&mut self, truth: Nanos, by: Nanos, longest: Nanos) -> bool {
         let may = self.rate == SECOND && truth - self.since > longest;
         if may {
@@ -77,7 +86,7 @@ impl NodeClock {
         may
     }
 
-    /// Somebody sets the wall clock, mostly back.
+    /// Sets the wall clock, mostly to an earlier time.
     pub fn set_wall(&mut self, random: &mut fastrand::Rng) {
         let by = random.u64(..3_600_000_000);
         self.wall = 1_700_000_000_000_000;

@@ -1,4 +1,4 @@
-//! What has happened, for the report.
+//! Counts of what has happened, for the report.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use crate::clock::{Nanos, SECOND};
 use crate::plan::Suite;
 
-/// What goes wrong in every suite.
+/// The faults that must occur in every suite on one object.
 const FAULTS: [&str; 24] = [
     "answers doubled",
     "answers late",
@@ -34,7 +34,7 @@ const FAULTS: [&str; 24] = [
     "watches stalled",
 ];
 
-/// What happens in every suite on two objects. On a MultiLock, the terms on one are of client-go.
+/// The events that must occur in every suite on two objects.
 const FAULTS_ON_TWO: [&str; 8] = [
     "crashes",
     "losses",
@@ -48,15 +48,16 @@ const FAULTS_ON_TWO: [&str; 8] = [
 
 #[derive(Debug, Clone, Default)]
 pub struct Count {
-    /// Events that were carried out, without the timers that had been overtaken.
+    /// Events that were carried out, except timers that had become obsolete.
     pub steps: u64,
     pub candidates: u64,
     pub requests: u64,
-    /// What watches told.
+    /// Events that watches delivered.
     pub events: u64,
     pub terms: u64,
-    /// Graceful handovers in calm faults to a candidate whose watch stood, and the slowest of them.
+    /// Graceful handovers after the faults, to a standby with an open watch.
     pub handovers: u64,
+    /// The time that the slowest of these handovers took.
     pub slowest_handover: Nanos,
     /// The longest time from the last fault to a leader.
     pub slowest_recovery: Nanos,
@@ -69,7 +70,9 @@ impl Count {
         self.truth as f64 / SECOND as f64 / (86_400.0 * 365.25)
     }
 
-    /// What must have happened in many seeds of the suite and has not: then it shows less than it says.
+    /// Returns the events that must have happened in many seeds of the suite, but have not.
+    ///
+    /// Without these events, the suite tests less than it should.
     pub fn missing(&self, suite: Suite) -> Vec<&'static str> {
         if suite.is_on_two() {
             let on_one = if suite == Suite::WithMultiLock { "terms of client-go" } else { "terms on one" };

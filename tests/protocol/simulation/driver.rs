@@ -1,4 +1,4 @@
-//! What the elector's thread does with a session: carries out its steps, tells it what happens, and does what it wants.
+//! The simulated elector thread, which passes inputs to a candidacy and executes its effects.
 
 use leasehold::election::candidate::fitness::FitnessSource;
 use leasehold::election::candidate::session::{Effect, Input};
@@ -18,7 +18,7 @@ use crate::two_objects::checks::may_claim;
 use crate::world::World;
 
 impl World {
-    /// What all threads of a candidacy do until they have to wait for something.
+    /// Runs all threads of a candidacy until each of them waits for something.
     pub fn drive(&mut self, index: usize) -> Result<(), Violation> {
         self.nodes[index].sides().into_iter().try_for_each(|side| self.drive_side(index, side))
     }
@@ -118,7 +118,7 @@ impl World {
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
         let sent = Sent { id: request.id, side, object, knowing: knowing.0, absent: knowing.1, at: self.truth };
         self.queue.push(times_out + held_up, to, What::TimesOut(side, request.id));
-        // What is under way when the faults end lands soon after.
+        // A request that is under way when the faults end arrives soon after.
         let last = self.plan.heal_at + SECOND;
         for arrival in fate.arrivals {
             let at = (self.truth + held_up + arrival).min(last.max(self.truth + 100 * MILLI));
@@ -167,7 +167,7 @@ impl World {
             return Ok(());
         }
         if under_way {
-            // What the user said meanwhile counts before the answer.
+            // Commands that the user sent before the answer take effect before the answer.
             self.obey_all(index)?;
         }
         let node = &mut self.nodes[index];
@@ -198,7 +198,8 @@ impl World {
         if went_back && node.valid(self.truth) {
             return Err(format!("{} leads on although the store went back", node.identity).into());
         }
-        // An answer to a closed write is ignored, and so may a late one be: the next renewal finds out.
+        // The election ignores an answer to a write that is no longer in doubt, and may ignore a late answer. The next
+        // renewal then finds the other object.
         if let Some((version, record)) = shown.filter(|_| under_way && !closed && !self.plan.suite.is_on_two()) {
             self.checks.one_object(node, version, &record.uid, self.truth)?;
         }
@@ -213,12 +214,12 @@ impl World {
         self.answer(index, sent, StoreResponse::Failed(StoreError::new(kind, "no answer")))
     }
 
-    /// A command from another thread, obeyed also while a request is under way.
+    /// Passes on a command from another thread, even while a request is under way.
     pub fn tell(&mut self, index: usize, command: Command) -> Result<(), Violation> {
         self.tell_side(index, Side::Primary, command)
     }
 
-    /// A command from the watch of one of its records.
+    /// Passes on a command from the watch of one of the candidacy's records.
     pub fn tell_side(&mut self, index: usize, side: Side, command: Command) -> Result<(), Violation> {
         self.nodes[index].commands.push_back((side, command));
         self.drive(index)
@@ -253,7 +254,7 @@ impl World {
                 Command::Heard { received_at, change, former_since } => {
                     node.heard_in_second();
                     let record = &mut node.records[side as usize];
-                    // Of a restore that it has not found out about it cannot know.
+                    // A node can recognize events from before a restore only after it has found out about the restore.
                     let knows_since = record.doubts_since;
                     record.hears_of_former =
                         former_since.is_some_and(|since| knows_since.is_some_and(|at| at >= since));
@@ -271,17 +272,17 @@ impl World {
         Ok(())
     }
 
-    /// Whether nobody else can have written a record with the node's identity.
+    /// Returns `true` if no other writer can have written a record with the node's identity.
     fn knows_its_writes(&self, index: usize) -> bool {
         match self.plan.suite {
-            // Also those that land again, or late, when what stood there was deleted.
+            // A node recognizes its own writes even if they are applied late or twice, after a deletion.
             Suite::Operator => !self.plan.uid_blind && !self.stores[0].is_forged(&self.nodes[index].identity),
             Suite::SharedIdentity | Suite::Restored => false,
             _ => true,
         }
     }
 
-    /// Does what the candidacy wants done. True if there was anything.
+    /// Carries out the effects of the candidacy, and returns `true` if there were any.
     pub fn listen(&mut self, index: usize, was_valid: bool) -> Result<bool, Violation> {
         let mut told = false;
         let knows_its_writes = self.knows_its_writes(index);
@@ -307,12 +308,12 @@ impl World {
                     }
                     self.note_handover();
                     let node = &mut self.nodes[index];
-                    // The token is a version of the record that was taken last.
+                    // The token is a version of the record that was acquired last.
                     if let Some(record) = node.records.last_mut() {
                         record.acts_by(fencing_token);
                     }
                     let waits = node.wants.take_if(|_| campaign == Some(node.campaigns)).is_some();
-                    // Whoever waited may be gone without a word.
+                    // The caller may have stopped waiting without a withdrawal.
                     let wanted = waits && (self.truth >= self.plan.heal_at || self.random.u8(..16) > 0);
                     node.term = Some(Term {
                         serial: self.count.terms,
@@ -327,7 +328,7 @@ impl World {
                         astray_since: None,
                     });
                     node.refresh();
-                    // Who was held up could not know.
+                    // A node that was held up could not know that the term had expired meanwhile.
                     if !node.valid(self.truth) && node.reading.is_none() {
                         return Err(format!("{} elected to a term that has run out", node.identity).into());
                     }

@@ -1,4 +1,4 @@
-//! What goes wrong, and how that ends.
+//! The faults of a world, and how they end.
 
 use leasehold::StoreErrorKind;
 use leasehold::election::candidate::side::Side;
@@ -27,7 +27,7 @@ impl World {
         let calm = self.plan.steady_network;
         match self.random.u8(..if self.plan.watches { 18 } else { 12 }) {
             0..=2 if !calm => {
-                // Often a leader that waits for an answer, for about as long as its term lasts.
+                // The pause often hits a leader that waits for an answer, and lasts about as long as the term.
                 let leads = |node: &Node| node.valid(self.truth) && node.records[0].in_flight.is_some();
                 let leader = self.nodes.iter().position(leads).filter(|_| self.random.u8(..4) > 0);
                 let (index, until) = match leader {
@@ -43,7 +43,7 @@ impl World {
                     trace!(self, "{} stands still", node.identity);
                     self.count.fault("pauses");
                     node.paused_until = Some(until);
-                    // So that it goes on even if nobody calls.
+                    // The timer resumes the node even if no other event reaches the node.
                     self.wake(index, until);
                 }
             }
@@ -93,7 +93,7 @@ impl World {
         Ok(())
     }
 
-    /// A local clock goes on at another rate, of those that are promised.
+    /// Changes the rate of a local clock to another rate that the promise permits.
     fn change_rate(&mut self, index: usize) {
         let rate = self.plan.rate(&mut self.random);
         if self.nodes[index].clock.set_rate(self.truth, rate, self.plan.longest) {
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// A local clock jumps, by no more than is promised.
+    /// Makes a local clock jump by no more than the promise permits.
     fn jump(&mut self, index: usize) {
         let longest_jump = self.plan.longest_jump;
         let by = if self.random.bool() { longest_jump } else { self.random.u64(..=longest_jump) };
@@ -112,14 +112,14 @@ impl World {
         }
     }
 
-    /// What waits for a node's clock waits for another instant now.
+    /// Wakes a node after its clock was changed, because its timers are now due at other times.
     fn clock_was_set(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         node.refresh();
         self.wake(index, self.truth);
     }
 
-    /// Wakes the threads of a node at this time, instead of when they wanted to.
+    /// Wakes all threads of a node at `at`, and cancels their own timers.
     fn wake(&mut self, index: usize, at: Nanos) {
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// For how long a thread is held up between reading its clock and acting by that.
+    /// Returns how long a thread is held up between reading its clock and acting by the reading.
     pub fn held_up(&mut self) -> Nanos {
         match self.plan.held_up && self.truth < self.plan.heal_at && self.random.u8(..48) == 0 {
             true => {
@@ -156,7 +156,9 @@ impl World {
         }
     }
 
-    /// The store goes back to an older state, and so do the servers in front of it.
+    /// Restores the store to an older state, or makes a backup.
+    ///
+    /// After a restore, some API servers continue to show the state from before.
     pub fn restore(&mut self) {
         let Some(every) = self.plan.restore_every.filter(|_| self.truth < self.plan.heal_at) else { return };
         let next = self.truth + self.random.u64(MILLI..2 * every);
@@ -179,12 +181,12 @@ impl World {
         self.plan.odds = Odds::default();
         self.heal_watches();
         self.restart_servers();
-        // An edit of metadata is no fault.
+        // An edit of metadata is not a fault, so these edits continue.
         self.queue.push(self.truth + self.plan.label_every, None, What::Label);
         for index in 0..self.nodes.len() {
             let to = (index, self.nodes[index].incarnation);
             self.nodes[index].cut = None;
-            // Users come back within a second.
+            // Every user becomes active again within a second.
             self.queue.push(self.truth + SECOND, Some(to), What::User);
         }
     }

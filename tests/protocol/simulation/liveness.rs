@@ -1,4 +1,4 @@
-//! When nothing goes wrong any more, somebody leads, goes on leading, and hands over at once.
+//! After the faults, a candidate must lead, continue to lead, and hand over without a delay.
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::node::{Node, Wants};
@@ -7,13 +7,18 @@ use crate::queue::What;
 use crate::trace::trace;
 use crate::world::World;
 
-/// How long a graceful handover takes at most in calm faults, to a candidate whose watch stands: a request under way
-/// is left its grace, the release may meet an edit of metadata and be read after and repeated, its event travels, and
-/// the take-over may meet another edit. Nothing in that is a poll or a wait.
+/// The longest time of a graceful handover after the faults, to a standby with an open watch.
+///
+/// The handover includes these steps, none of which waits for a poll:
+///
+/// - A request under way gets time to finish.
+/// - The release may conflict with an edit of metadata. The elector then reads the record and repeats the release.
+/// - The watch delivers the release to the standby.
+/// - The takeover may conflict with another edit.
 const HANDOVER: Nanos = 500 * MILLI;
 
 impl World {
-    /// Who was closed among faults has finished by the time that somebody leads again.
+    /// Checks that a node that was closed during the faults has finished when a leader is due.
     fn must_have_finished(&self) -> Result<(), Violation> {
         let is_late =
             |node: &&Node| node.alive && !node.finished() && node.closed_at.is_some_and(|at| at < self.plan.heal_at);
@@ -23,7 +28,7 @@ impl World {
         }
     }
 
-    /// Somebody leads by the time that is stated, and goes on leading.
+    /// Checks that a candidate leads by `lead_by`, and continues to lead.
     pub fn must_lead(&mut self) -> Result<(), Violation> {
         if self.plan.suite.is_on_two() {
             return self.must_lead_in_turn();
@@ -35,7 +40,8 @@ impl World {
         let stands =
             |node: &Node| self.stores[0].record().is_some_and(|record| record.holder() == Some(&node.identity));
         let leader = self.nodes.iter().find(|node| node.valid(self.truth) && stands(node));
-        // Who has not found out about a restore may lose a term to a server of a former life, once.
+        // A node that has not noticed a restore may lose one term, if a server that was not restarted shows it records
+        // from before the restore.
         let forgotten = if self.plan.forgotten_servers { self.plan.nodes as u64 } else { 0 };
         let lead_by = self.plan.lead_by + forgotten * (self.plan.longest + 10 * SECOND);
         match (self.led_since, leader.and_then(|node| node.term.as_ref()).map(|term| term.serial)) {
@@ -59,7 +65,7 @@ impl World {
         Ok(())
     }
 
-    /// How soon after the last fault somebody led.
+    /// Notes the time from the last fault to the first leader.
     pub fn note_recovery(&mut self) {
         if !self.recovered && self.truth >= self.plan.heal_at && self.nodes.iter().any(|node| node.valid(self.truth)) {
             self.recovered = true;
@@ -67,7 +73,7 @@ impl World {
         }
     }
 
-    /// The leader releases, if anybody stands by who hears of it.
+    /// Makes the leader release, if a standby receives events promptly.
     pub fn hand_over(&mut self) -> Result<(), Violation> {
         let (truth, version) = (self.truth, self.stores[0].version());
         let Some(leader) = self.nodes.iter().position(|node| node.valid(truth)) else { return self.must_lead() };
@@ -84,7 +90,7 @@ impl World {
         self.drop_guard(leader, false)
     }
 
-    /// Somebody was elected.
+    /// Notes the time from the release to the election of another candidate.
     pub fn note_handover(&mut self) {
         if let Some(at) = self.handing_over.filter(|_| self.count.handovers == 0) {
             self.count.handovers = 1;

@@ -1,14 +1,14 @@
-//! Deterministic simulation: several `Election`s over one made-up store, network and set of clocks.
+//! Deterministic simulation of several `Election`s over one store, network and set of clocks.
 //!
-//! The real protocol runs on virtual time: every delay, loss, pause and crash is drawn from one seed, and all that the
-//! protocol promises is checked after every step. A failing seed prints the line that replays it, with a trace.
+//! The real protocol runs in virtual time. Every delay, loss, pause and crash is drawn from one seed. After every step,
+//! the simulation checks all promises of the protocol. A failing seed prints the command that replays it with a trace.
 //!
-//! `SIM_SEEDS` sets how many seeds a suite runs, `SIM_FROM` the first of them, `SIM_SEED` runs and traces exactly one. The default is what a test run
-//! can afford, 20,000 seeds inside of the promise and some beyond it; a night's worth is
-//! `SIM_SEEDS=1000000 cargo test --release --test simulation`.
+//! `SIM_SEEDS` sets the number of seeds per suite, and `SIM_FROM` the first seed. `SIM_SEED` runs and traces exactly
+//! one seed. The default is 20,000 seeds within the promise and some beyond it, which a test run can afford. A run
+//! overnight can use `SIM_SEEDS=1000000 cargo test --release --test simulation`.
 //!
-//! Not simulated: threads (two views of one deadline at the same instant, the guard's and the campaign's channels), and
-//! candidates that run client-go on one object.
+//! The simulation omits client-go candidates on one object. Because it has no threads, it never reads two views of one
+//! deadline at the same instant, and does not use the channels of the guard and the campaign.
 
 mod checks;
 mod clock;
@@ -37,31 +37,41 @@ fn the_promise_holds() {
     suite::run(Suite::Promise, "the_promise_holds", 14_000);
 }
 
-/// Processes that restart under the identity they had, with and without reclaim, and, without it, two at a time.
+/// Processes restart with the identity that they had, with and without reclaim.
+///
+/// Without reclaim, two running processes may share an identity.
 #[test]
 fn the_promise_holds_with_a_shared_identity() {
     suite::run(Suite::SharedIdentity, "the_promise_holds_with_a_shared_identity", 6_000);
 }
 
-/// A third party deletes and edits records in force: the documented bounds hold instead, and tokens stay in order.
+/// A third party deletes and edits records in force.
+///
+/// The documented bounds then replace the promise, but tokens stay in order.
 #[test]
 fn an_operator_is_survived() {
     suite::run(Suite::Operator, "an_operator_is_survived", 2_000);
 }
 
-/// The store goes back to older states: whoever leads by what was undone ends in time, and somebody leads again.
+/// The store is restored to older states.
+///
+/// A leader whose record was undone ends its term in time, and a candidate leads again.
 #[test]
 fn a_restored_store_is_survived() {
     suite::run(Suite::Restored, "a_restored_store_is_survived", 1_500);
 }
 
-/// Candidates become unfit and fit again, and their work hangs: nobody acquires who is unfit, and nobody renews whose work hangs.
+/// Candidates become unfit and fit again, and their work hangs.
+///
+/// No unfit candidate acquires, and no leader renews while its work hangs.
 #[test]
 fn the_promise_holds_with_the_unfit() {
     suite::run(Suite::Fitness, "the_promise_holds_with_the_unfit", 1_000);
 }
 
-/// The checks can fail: clock rates further apart than promised must let two leaders be seen.
+/// Checks that the rules can fail.
+///
+/// If clock rates differ by more than promised, the simulation must find two leaders.
 #[test]
 fn clocks_beyond_the_promise_are_caught() {
     suite::expect_overlap(Suite::RunawayClocks, "clocks_beyond_the_promise_are_caught", 500);
@@ -77,13 +87,15 @@ fn candidates_on_both_exclude_those_on_the_secondary() {
     suite::run(Suite::WithSecondary, "candidates_on_both_exclude_those_on_the_secondary", 2_000);
 }
 
-/// As long as nothing of client-go's takes longer than its durations leave.
+/// The exclusion requires that no request or process of client-go is too slow for its lease.
 #[test]
 fn candidates_on_both_exclude_those_on_a_multi_lock() {
     suite::run(Suite::WithMultiLock, "candidates_on_both_exclude_those_on_a_multi_lock", 2_000);
 }
 
-/// The checks can fail: without anybody on both, those on the one and on the other lead at a time.
+/// Checks that the rules can fail.
+///
+/// If no candidate uses both objects, one candidate on each object leads at the same time.
 #[test]
 fn candidates_on_two_objects_apart_are_caught() {
     suite::expect_overlap(Suite::Apart, "candidates_on_two_objects_apart_are_caught", 100);

@@ -1,4 +1,4 @@
-//! What becomes of a request on its way to the store and of its answer on the way back.
+//! The fate of a request on its way to the store, and of its answer on the way back.
 
 use std::time::Duration;
 
@@ -7,17 +7,19 @@ use leasehold::{StoreError, StoreErrorKind};
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::plan::Odds;
 
-/// Delays count from the moment the request is sent, those of answers from when the store was asked.
+/// The delays and the faults of one request.
+///
+/// The delays of arrivals start when the request is sent. The delays of answers start when the request arrives.
 #[derive(Debug, Default)]
 pub struct Fate {
     pub arrivals: Vec<Nanos>,
     pub answers: Vec<Nanos>,
-    /// What is answered instead, and when.
+    /// The error that replaces the answer, and its delay.
     pub error: Option<(StoreError, Nanos)>,
     pub faults: Vec<&'static str>,
 }
 
-/// How a node is cut off for a while.
+/// The way in which a node is cut off from the store for some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     Requests,

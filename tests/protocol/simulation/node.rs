@@ -1,4 +1,4 @@
-//! One process: a session, and a user who holds the guard.
+//! One process: a candidacy, and a user who holds the guard.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,31 +23,33 @@ pub struct Node {
     pub clock: NodeClock,
     pub kind: Kind,
     pub mind: Mind,
-    /// What its threads do about each of its records.
+    /// The state of the candidacy's threads, one entry for each record.
     pub records: Vec<Record>,
-    /// Counts the processes that this node has been.
+    /// The number of the node's current process.
     pub incarnation: u32,
     pub alive: bool,
-    /// When it was closed.
+    /// The time at which the user closed the candidacy.
     pub closed_at: Option<Nanos>,
     pub paused_until: Option<Nanos>,
-    /// What the clock said when the thread was held up before it acted by that.
+    /// The clock reading by which a thread that was held up still acts.
     pub reading: Option<Moment>,
     pub cut: Option<(Cut, Nanos)>,
-    /// What the user said, and what the watch told, while a request was under way, in order.
+    /// Commands from the user and from watches that the candidacy has not handled yet, in order.
     pub commands: VecDeque<(Side, Command)>,
-    /// What the user waits for, and how many campaigns that makes.
+    /// The user's current request, if there is one.
     pub wants: Option<Wants>,
+    /// The number of campaigns that the user has started.
     pub campaigns: u64,
     pub term: Option<Term>,
-    /// Whether it has heard that it is fit, and whether its work makes progress.
+    /// `true` if the latest fitness report was fit.
     pub is_fit: bool,
+    /// `true` if the work makes progress.
     pub works: bool,
     pub steps_in_second: (Nanos, u32),
     pub requests: Requests,
-    /// By when, on a network without faults, the record of a term that is over must not be ours any more.
+    /// On a network without faults, the time by which an ended term must be released.
     pub release_by: Option<Nanos>,
-    /// On two objects: it has led when each was to lead once.
+    /// On two objects: `true` once the node has led in the phase in which each node leads once.
     pub had_turn: bool,
 }
 
@@ -56,36 +58,43 @@ pub enum Mind {
     ClientGo(Box<MultiLock>),
 }
 
-/// A record of a candidacy of ours.
+/// One record of a candidacy, with the state of the threads that handle it.
 pub struct Record {
     pub side: Side,
-    /// Which of the objects it is.
+    /// The index of the object that contains the record.
     pub object: usize,
     pub in_flight: Option<u64>,
     pub wake: u64,
     pub finished: bool,
-    /// The driver's second thread; `None` where the lock cannot watch.
+    /// The thread that watches, or `None` if the store has no watch.
     pub watcher: Option<Watcher>,
-    /// The newest version that an answer or an event brought, and the record at it.
+    /// The newest version that an answer or an event contained, and the record at that version.
     pub known: (u64, Option<LeaderElectionRecord>),
-    /// What events brought that a read may have to bear out: the election knows it, or does not believe it.
+    /// Versions from events or answers that the election may not have accepted.
+    ///
+    /// The election may accept such a version at once, or only after a read confirms it.
     pub hinted: Vec<(u64, Option<LeaderElectionRecord>)>,
-    /// The object that was there before it was found to be gone.
+    /// The uid of the last object that was found to be deleted.
     pub gone: Option<String>,
-    /// When the read was sent by which it found that the store went back.
+    /// The time at which the read was sent that revealed a restore of the store.
     pub doubts_since: Option<Nanos>,
-    /// And what that read showed.
+    /// The record that was read when the restore was revealed.
     pub restored: Option<LeaderElectionRecord>,
-    /// It hears of what was before that, from a server that was not restarted.
+    /// `true` while the node handles an event from before a restore that it has noticed.
+    ///
+    /// Such an event comes from a server that was not restarted.
     pub hears_of_former: bool,
 }
 
-/// How many requests a node may send: a few at once, one more for each quarter of its shortest pause, and for what it is told.
+/// The limit for the number of requests that a node sends.
+///
+/// A node may send a few requests at once. Each quarter of its shortest pause permits one more request, and each input
+/// permits two.
 #[derive(Debug)]
 pub struct Requests {
     left: u64,
     pause: Nanos,
-    /// Up to when pauses have been counted.
+    /// The time up to which pauses have been counted.
     counted: Nanos,
 }
 
@@ -97,12 +106,12 @@ impl Requests {
         Self { left: Self::AT_ONCE, pause, counted: 0 }
     }
 
-    /// The node is told something that may be a reason for some.
+    /// Permits more requests, because the node received an input that may require some.
     pub fn told(&mut self) {
         self.left = (self.left + 2).min(Self::AT_ONCE);
     }
 
-    /// Whether it may send one now.
+    /// Counts one request, and returns `true` if the node may send it.
     pub fn allow(&mut self, truth: Nanos) -> bool {
         let pauses = truth.saturating_sub(self.counted) / self.pause;
         self.counted += pauses * self.pause;
@@ -132,25 +141,25 @@ pub enum Command {
     WatchLost,
 }
 
-/// A term as the world sees it.
+/// A term, as the simulation sees it.
 pub struct Term {
     pub serial: u64,
     pub deadline: Arc<Deadline>,
     pub token: u64,
     pub uid: Option<String>,
-    /// The true instant at which it runs out by the node's own clock; zero once it is over.
+    /// The true time at which the term expires by the node's clock, or zero if it is over.
     pub valid_until: Nanos,
-    /// It was seen invalid, by all-knowing eyes if by no others.
+    /// `true` once the simulation has seen the end of the term, even if the node has not.
     pub over: bool,
     pub lost: Option<StopReason>,
     pub stepped_down: bool,
     pub guard_held: bool,
-    /// Since when, in a store that was restored, the record is not this node's.
+    /// In a restored store, the time since which the record no longer names this node.
     pub astray_since: Option<Nanos>,
 }
 
 impl Node {
-    /// Whether it leads, by all-knowing eyes.
+    /// Returns `true` if the node leads at `truth`, which no node can read.
     pub fn valid(&self, truth: Nanos) -> bool {
         let leads = match &self.mind {
             Mind::ClientGo(candidate) => candidate.leads(self.clock.local(truth)),
@@ -185,20 +194,20 @@ impl Node {
         !self.records.is_empty() && self.records.iter().all(|record| record.finished)
     }
 
-    /// Whether its work has made no progress for too long.
+    /// Returns `true` if the node's work has made no progress for too long.
     pub fn hangs_at(&self, truth: Nanos) -> bool {
         let limit = self.term.as_ref().and_then(|term| term.deadline.progress_limit());
         limit.is_some_and(|limit| limit.until() <= self.clock.local(truth))
     }
 
-    /// The user asks for a term.
+    /// Creates the command by which the user campaigns.
     pub fn campaign(&mut self, wants: Wants) -> Command {
         self.wants = Some(wants);
         self.campaigns += 1;
         Command::Campaign(self.campaigns, wants)
     }
 
-    /// The user tells the candidacy.
+    /// Queues a command from the user.
     pub fn order(&mut self, command: Command) {
         self.commands.push_back((Side::Primary, command));
     }
@@ -207,7 +216,9 @@ impl Node {
         self.term.as_ref().is_some_and(|term| term.guard_held)
     }
 
-    /// Reads the deadline without latching it: at the beginning of time nothing has run out that was not ended.
+    /// Updates the end of the term's validity from the deadline.
+    ///
+    /// The deadline is read as of the beginning of time, when no term has expired yet. So the read never ends a term.
     pub fn refresh(&mut self) {
         let beginning = Moment::from_nanos(2);
         if let Some(term) = &mut self.term {
@@ -216,7 +227,7 @@ impl Node {
         }
     }
 
-    /// What is heard costs a step, however much is.
+    /// Allows one more step in this second, because each event costs a step.
     pub fn heard_in_second(&mut self) {
         self.steps_in_second.1 = self.steps_in_second.1.saturating_sub(1);
     }
@@ -227,12 +238,12 @@ impl Node {
 }
 
 impl Record {
-    /// The object that is known to be there.
+    /// Returns the uid of the object that is known to exist.
     pub fn known_uid(&self) -> Option<&String> {
         self.known.1.as_ref()?.uid.as_ref()
     }
 
-    /// Notes what was shown, if it is news.
+    /// Notes a version and its record, and returns `true` if they are new.
     pub fn note(&mut self, version: u64, record: Option<&LeaderElectionRecord>) -> bool {
         let news = version > self.known.0 && !record.is_some_and(|record| self.is_gone(record));
         if news {
@@ -249,7 +260,9 @@ impl Record {
         self.hinted.retain(|(hinted, _)| *hinted > version);
     }
 
-    /// Notes what a write has left. What was sent when less was known may be closed, and its answer ignored.
+    /// Notes the result of a write.
+    ///
+    /// If a newer version became known after the write was sent, the election may ignore the answer.
     pub fn note_written(&mut self, sent: Sent, version: u64, record: &LeaderElectionRecord) {
         match version > self.known.0 && self.known.0 > sent.knowing {
             true => self.hinted.push((version, Some(record.clone()))),
@@ -257,12 +270,12 @@ impl Record {
         }
     }
 
-    /// A read found nothing at the version that was known.
+    /// Notes that a read found no object at the known version.
     pub fn note_absence(&mut self) {
         self.learn(self.known.0, None);
     }
 
-    /// A read has proved that the store went back: what was known before counts for nothing.
+    /// Forgets everything known so far, because a read has proved a restore of the store.
     fn start_over(&mut self, sent_at: Nanos, version: u64, record: &LeaderElectionRecord) {
         self.known = (version, Some(record.clone()));
         self.hinted.clear();
@@ -271,7 +284,9 @@ impl Record {
         self.restored = Some(record.clone());
     }
 
-    /// The election acts by this version: if it was hinted at, it is known.
+    /// Notes that the election acts by `version`.
+    ///
+    /// If the version was only hinted at, it is now known.
     pub fn acts_by(&mut self, version: u64) {
         let hint = self.hinted.iter().rfind(|(hinted, _)| *hinted == version).cloned();
         if let Some((version, record)) = hint {
@@ -279,19 +294,19 @@ impl Record {
         }
     }
 
-    /// Whether it is the object that is known to be gone.
+    /// Returns `true` if `record` belongs to the object that is known to be deleted.
     fn is_gone(&self, record: &LeaderElectionRecord) -> bool {
         self.known.1.is_none() && record.uid.is_some() && record.uid == self.gone
     }
 
-    /// Notes what a read shows, and whether it shows that the store went back.
+    /// Notes the result of a read, and returns `true` if the read proves a restore of the store.
     pub fn note_read(&mut self, sent: Sent, version: u64, record: &LeaderElectionRecord) -> bool {
         if self.proves_restored(sent, version, record) {
             self.start_over(sent.at, version, record);
             return true;
         }
         if self.is_another(version, record) {
-            // It shows that to whoever does not believe what was hinted at since.
+            // This read proves a restore only to an election that has accepted none of the hinted versions.
             self.hinted.push((version, Some(record.clone())));
         } else {
             self.note(version, Some(record));
@@ -299,9 +314,15 @@ impl Record {
         false
     }
 
-    /// Whether a read shows that the store went back: by a version below one that was known when it was sent, by anything
-    /// at one after which nothing was there then, by an object that was gone then, or by another record than the one that
-    /// is known to have its version, for no two writes have the same, whichever of them was heard of first.
+    /// Returns `true` if a read proves a restore of the store.
+    ///
+    /// Each of these facts is a proof:
+    ///
+    /// - The version is below the version that was known when the read was sent.
+    /// - The read found an object at a version at which none existed.
+    /// - The read found an object that was known to be deleted when the read was sent.
+    /// - No version was hinted at, and the read found another record than the known one at the same version. No two
+    ///   writes have the same version.
     fn proves_restored(&self, sent: Sent, version: u64, record: &LeaderElectionRecord) -> bool {
         let was_gone = sent.knowing == self.known.0 && self.is_gone(record);
         version < sent.knowing
@@ -313,7 +334,7 @@ impl Record {
         version == self.known.0 && self.known.1.as_ref().is_some_and(|known| known != record)
     }
 
-    /// What an event shows, if that is news.
+    /// Notes an event, and returns its version and the object's uid if they are certainly new.
     pub fn note_event(&mut self, event: &Change) -> Option<(u64, Option<String>)> {
         let (version, record) = match event {
             Change::Written(observed) => (observed.version, Some(&observed.record)),

@@ -1,4 +1,4 @@
-//! What a seed makes of a world before it begins.
+//! The plan of a world, which a seed determines before the world starts.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -7,33 +7,35 @@ use leasehold::{Fitness, LeaderElector, LeaderElectorBuilder, Settings};
 
 use crate::clock::{Nanos, SECOND};
 
-/// What kind of world it is.
+/// The kind of a world.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Suite {
-    /// All that the protocol promises to bear.
+    /// Everything that the protocol promises to withstand.
     #[default]
     Promise,
-    /// Processes that have or had the same identity.
+    /// Processes that share an identity, at the same time or one after the other.
     SharedIdentity,
     /// A third party changes and deletes records in force.
     Operator,
-    /// The store goes back to older states, and uses its versions again.
+    /// The store is restored to older states, and uses its versions again.
     Restored,
-    /// Candidates that are fit now and then, and whose work hangs.
+    /// Candidates are only sometimes fit, and their work hangs.
     Fitness,
-    /// Clock rates that differ by more than is promised.
+    /// Clock rates differ by more than promised.
     RunawayClocks,
-    /// Candidates on two objects at once, beside others of ours on the primary alone.
+    /// Candidates on both of two objects, beside candidates on the primary only.
     WithPrimary,
-    /// Beside others of ours on the secondary alone.
+    /// Candidates on both of two objects, beside candidates on the secondary only.
     WithSecondary,
-    /// Beside others on client-go's MultiLock, while no request and no process of theirs takes longer than what a lease leaves.
+    /// Candidates on both of two objects, beside candidates on client-go's MultiLock.
+    ///
+    /// No request and no process of a client-go candidate takes longer than a lease permits.
     WithMultiLock,
-    /// Candidates on either of two objects and none on both: they exclude nobody.
+    /// Candidates on only one of two objects, which therefore do not exclude each other.
     Apart,
 }
 
-/// Which records a candidate is on.
+/// The records for which a candidate competes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Both,
@@ -43,22 +45,22 @@ pub enum Kind {
 }
 
 impl Suite {
-    /// Whether something happens to records in force that the promise excludes.
+    /// Returns `true` if the suite changes records in force in a way that the promise excludes.
     pub fn meddles(self) -> bool {
         matches!(self, Suite::Operator | Suite::Restored)
     }
 
-    /// Returns `true` if there are two objects.
+    /// Returns `true` if the candidates of the suite use two objects.
     pub fn is_on_two(self) -> bool {
         matches!(self, Suite::WithPrimary | Suite::WithSecondary | Suite::WithMultiLock | Suite::Apart)
     }
 }
 
-/// What was promised and does not hold.
+/// A broken rule.
 #[derive(Debug)]
 pub struct Violation {
     pub what: String,
-    /// Whether it is two leaders at a time.
+    /// `true` if there were two leaders at the same time.
     pub overlap: bool,
 }
 
@@ -68,7 +70,7 @@ impl From<String> for Violation {
     }
 }
 
-/// How often what goes wrong, as a chance in a thousand.
+/// The probability of each fault, in thousandths.
 #[derive(Debug, Clone, Default)]
 pub struct Odds {
     pub request_lost: u32,
@@ -77,13 +79,15 @@ pub struct Odds {
     pub answer_lost: u32,
     pub answer_late: u32,
     pub answer_doubled: u32,
-    /// An error is answered; the request may have been applied, be applied later, or never.
+    /// An error replaces the answer.
+    ///
+    /// The request may have been applied, may be applied later, or may never be applied.
     pub error: u32,
     pub slow: u32,
     pub watch_refused: u32,
     pub watch_stalled: u32,
     pub watch_late: u32,
-    /// The server answers from an older state, and tells again what came since.
+    /// The server starts from an older state, and delivers again the changes made since.
     pub watch_stale: u32,
 }
 
@@ -93,58 +97,70 @@ pub struct Plan {
     pub nodes: usize,
     pub kinds: Vec<Kind>,
     pub settings: Vec<(Duration, Duration, Duration)>,
-    /// Where they are not those that follow from the settings: the renew interval, and the release timeout.
+    /// The renew interval and the release timeout of each node, where they are not the defaults.
     pub others: Vec<(Option<Duration>, Option<Duration>)>,
-    /// The fastest clock's local nanoseconds in a true second; the slowest has as many as there are.
+    /// Local nanoseconds of the fastest clock per true second.
+    ///
+    /// The slowest clock is a true clock.
     pub fastest: u64,
     pub odds: Odds,
-    /// Faults end here, and calm begins.
+    /// The time at which the faults end.
     pub heal_at: Nanos,
-    /// What was under way when the faults ended has landed and was given up: no term that stands from here on may end.
+    /// The time by which every request from before the end of the faults has arrived or failed.
+    ///
+    /// A term that is valid at this time must not end.
     pub settled_at: Nanos,
-    /// From here on there must be a leader.
+    /// The time by which a candidate must lead.
     pub lead_by: Nanos,
-    /// How long the first leader after that must go on leading, until it hands over.
+    /// How long the first leader after the faults must continue to lead before it hands over.
     pub calm: Nanos,
-    /// The mean time between two acts of chaos, of a user, and of an operator.
+    /// The mean time between two faults.
     pub chaos_every: Nanos,
+    /// The mean time between two actions of a user.
     pub user_every: Nanos,
+    /// The mean time between two actions of an operator.
     pub operator_every: Option<Nanos>,
     pub restore_every: Option<Nanos>,
-    /// Most nodes watch, and most of those may.
+    /// `true` if most nodes watch.
+    ///
+    /// Most of these nodes have the permission to watch.
     pub watches: bool,
-    /// How often a label is edited in the calm at the end.
+    /// The time between two edits of a label after the faults.
     pub label_every: Nanos,
-    /// Answers to requests that were given up still reach the election.
+    /// `true` if answers to abandoned requests still reach the election.
     pub late_answers: bool,
-    /// Views are asked after every step, and so latch what they see.
+    /// `true` if each step asks the views, and so records the end of each term.
     pub asking: bool,
     pub uid_blind: bool,
-    /// The store is certain of what it has not applied, and no request reaches it twice.
+    /// `true` if the store reports for certain that it has not applied a request.
+    ///
+    /// No request then reaches the store twice.
     pub certain: bool,
     pub reclaim: bool,
-    /// Some nodes share an identity while all of them live.
+    /// `true` if some running nodes share an identity.
     pub duplicates: bool,
     pub steady_network: bool,
-    /// Threads are held up between reading their clock and acting by that.
+    /// `true` if threads are held up between reading their clock and acting by the reading.
     pub held_up: bool,
-    /// How far a local clock may jump without breaking the promise.
+    /// The longest jump of a local clock that the promise permits.
     pub longest_jump: Nanos,
-    /// The longest lease.
+    /// The longest lease duration.
     pub longest: Nanos,
-    /// How many API servers there are.
+    /// The number of API servers.
     pub servers: usize,
-    /// Servers that were not restarted with their store are never restarted.
+    /// `true` if servers that were not restarted with their store are never restarted.
     pub forgotten_servers: bool,
-    /// Whether candidates of ours may be unfit.
+    /// `true` if the candidates of leasehold may be unfit.
     pub asked: bool,
-    /// How long their work may go without progress, of each candidate.
+    /// The progress timeout of each candidate's work.
     pub progress: Vec<Option<Duration>>,
-    /// When the store of an object does not answer, and whether its requests hang.
+    /// The outages of the stores.
+    ///
+    /// Each entry is the object, the time range, and `true` if requests hang instead of failing.
     pub outages: Vec<(usize, Range<Nanos>, bool)>,
-    /// Nodes that may not read an object until the faults end.
+    /// Nodes and the object that each of them may not read until the faults end.
     pub forbidden: Vec<(usize, usize)>,
-    /// On two objects, each node must have led in turn by then.
+    /// On two objects, the time by which each node must have led in turn.
     pub turns_by: Nanos,
 }
 
@@ -155,7 +171,7 @@ impl Plan {
 
     fn on_one(suite: Suite, random: &mut fastrand::Rng) -> Self {
         let nodes = if random.bool() { random.usize(2..=3) } else { random.usize(4..=9) };
-        // Lease duration, renew deadline, retry period, in milliseconds.
+        // Lease duration, renew deadline and retry period, in milliseconds.
         let choices = [
             (15_000, 10_000, 2_000),
             (3_000, 2_000, 500),
@@ -186,12 +202,12 @@ impl Plan {
             (published(*lease).as_nanos() * u128::from(SECOND) / deadline.as_nanos()) as u64
         };
         let narrowest = settings.iter().map(ratio).min().unwrap_or(SECOND);
-        // Whoever waits so much less than the published duration still waits for the renew deadline.
+        // If a standby's clock jumps by this time, the standby still waits for the leader's renew deadline.
         let slack = |(lease, deadline, _): &(Duration, Duration, Duration)| nanos(published(*lease)) - nanos(*deadline);
         let longest_jump = settings.iter().map(slack).min().unwrap_or(0);
         let fastest = match suite {
             Suite::RunawayClocks => narrowest + narrowest / 2,
-            // As far apart as is promised, but for the nanoseconds that rounding costs.
+            // The rates differ as much as promised, except for the nanoseconds that are lost by rounding.
             _ if random.bool() => (narrowest - narrowest / 1_000_000).max(SECOND),
             _ => (SECOND + SECOND / 1_000).min((narrowest - narrowest / 1_000_000).max(SECOND)),
         };
@@ -204,9 +220,10 @@ impl Plan {
         let reclaim = suite == Suite::SharedIdentity && random.bool();
         let chaos_every = [2, 5, 15][random.usize(..3)] * SECOND;
         let heal_at = longest * if random.u8(..8) == 0 { random.u64(4..10) } else { random.u64(1..4) };
-        // What is under way is given up; a look; the lease of whoever is gone; users notice; and seconds for the rest.
+        // Until `lead_by`, pending requests are abandoned, candidates read the record, the lease of a crashed leader
+        // expires, and users notice the end of the faults. The ten seconds cover everything else.
         let lead_by = heal_at + longest + 2 * longest_deadline + 10 * SECOND;
-        // Who was unfit at last has to wait, too, after users have found out that the faults are over.
+        // A node that was unfit must also wait after its user has found out that the faults are over.
         let asked = suite == Suite::Fitness;
         let pauses = if asked { 4 * longest + 10 * SECOND } else { 0 };
         let progress = |(_, _, retry): &(_, _, Duration)| asked.then(|| (*retry).max(Duration::from_secs(3)));
@@ -221,7 +238,7 @@ impl Plan {
             fastest,
             odds,
             heal_at,
-            // Who knows only versions from before the store was restored may take one of them for one of now.
+            // A node that knows only versions from before a restore may take one of them for a current version.
             settled_at: match suite {
                 Suite::Restored | Suite::Fitness => lead_by,
                 _ => heal_at + longest_deadline / 2 + 2 * SECOND,
@@ -234,7 +251,8 @@ impl Plan {
             restore_every: (suite == Suite::Restored).then_some(longest / 2),
             watches,
             label_every: [longest_deadline / 3, longest * 100][random.usize(..2)],
-            // Where a store was restored, who knows of two lives of it knows more than a runtime ever tells: it drops them.
+            // After a restore, a late answer would give an election knowledge that it never has in reality, because the
+            // runtime drops late answers.
             late_answers: suite != Suite::Restored && random.bool(),
             asking: random.bool(),
             uid_blind: suite == Suite::Operator && random.u8(..3) == 0,
@@ -272,7 +290,7 @@ impl Plan {
             .expect("valid settings")
     }
 
-    /// Rates lie between the slowest and the fastest, mostly at one of the ends.
+    /// Draws a rate between the slowest and the fastest, mostly one of these two.
     pub fn rate(&self, random: &mut fastrand::Rng) -> u64 {
         match random.u8(..5) {
             0 | 1 => SECOND,
@@ -282,8 +300,10 @@ impl Plan {
     }
 }
 
-/// The same in the large, and odd in the small: what is published is rounded up, and the deadline may be anything below
-/// what was asked for.
+/// Changes the durations by less than a second, so that they are not round.
+///
+/// The published lease duration is rounded up. The renew deadline may be any duration below the configured lease
+/// duration.
 fn to_the_nanosecond(
     (lease, deadline, retry): (Duration, Duration, Duration),
     random: &mut fastrand::Rng,

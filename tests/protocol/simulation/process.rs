@@ -1,4 +1,4 @@
-//! Processes that start, are stopped and continued.
+//! Processes that start, crash, restart and resume.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// What a process does first.
+    /// Schedules the first events of a process.
     pub fn begin(&mut self, to: To) {
         self.queue.push(self.truth, Some(to), What::User);
         for record in &self.nodes[to.0].records {
@@ -129,11 +129,12 @@ impl World {
         let node = &mut self.nodes[index];
         node.paused_until = None;
         trace!(self, "{} goes on", node.identity);
-        // A holder that was about to check when it was stopped.
+        // The holder of the guard may have been about to check the term when the process was paused.
         let now = node.clock.local(truth);
         let valid = node.valid(truth);
         match &node.term {
-            // Not in every world: the question latches, and so would hide a loss that the election does not see.
+            // The check records the end of a term, and could hide that the election fails to notice the end. So only
+            // some worlds check here.
             Some(term) if self.plan.asking && term.deadline.is_valid(now) != valid => {
                 Err(format!("{}: the first check after a pause says {}", node.identity, !valid).into())
             }

@@ -1,4 +1,4 @@
-//! What is to happen, in the order of true time.
+//! The events that will happen, in the order of true time.
 
 use std::collections::BTreeMap;
 
@@ -10,28 +10,32 @@ use crate::store::Call;
 use crate::stream::Turn;
 use crate::two_objects::multi_lock::{Ask, Told};
 
-/// To whom something happens: a node, and which of the processes that it has been.
+/// The recipient of an event: a node, and the number of its process.
 pub type To = (usize, u32);
 
 pub enum What {
     Wake(Side, u64),
-    /// A request reaches the store, and its answers are sent.
+    /// A request reaches the store, which sends its answers after the given delays.
     Arrives(Sent, Call, Vec<Nanos>),
     Answer(Sent, StoreResponse),
     TimesOut(Side, u64),
     Interrupt(Side, u64),
-    /// Something becomes of a watch of the node: of the stream with this number.
+    /// An event of the node's watch, on the stream with this number.
     Watch(Side, u64, Turn),
     ClientGoWakes,
-    /// A request of client-go's reaches its store, and is answered so much later.
+    /// A request of a client-go candidate reaches its store.
+    ///
+    /// The answer arrives after the given delay.
     ClientGoAsks(Ask, Nanos),
     ClientGoHears(Told),
-    /// The work of the term that this campaign won makes progress, or hangs.
+    /// The work of the term makes progress or hangs.
+    ///
+    /// The number is the campaign that won the term.
     Work(u64),
     SetFit(bool),
-    /// The store of this object does not answer from now on.
+    /// An outage of the object's store starts.
     Outage(usize),
-    /// The user's thread tells of a step-down of the term.
+    /// The user's thread reports the step-down of the term.
     StepDown(u64),
     User,
     Restart,
@@ -44,29 +48,31 @@ pub enum What {
     Heal,
     Check,
     HandOver,
-    /// By now somebody else must have taken over.
+    /// The time by which another candidate must have taken over.
     HandedOver,
     End,
 }
 
-/// A request, and what was known when it was sent.
+/// A request, and what the node knew when it sent the request.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     pub id: u64,
     pub side: Side,
-    /// Of which object.
+    /// The object to which the request was sent.
     pub object: usize,
-    /// The newest version.
+    /// The newest version that the node knew.
     pub knowing: u64,
-    /// Whether nothing was there.
+    /// `true` if the node knew that no object existed.
     pub absent: bool,
-    /// When it was sent.
+    /// The time at which the request was sent.
     pub at: Nanos,
 }
 
 #[derive(Default)]
 pub struct Queue {
-    /// By the time and by the order of the pushes. Boxed, because a map moves its values.
+    /// The events by time, and by insertion order for the same time.
+    ///
+    /// Events are boxed, because a map moves its values.
     queued: BTreeMap<(Nanos, u64), (Option<To>, Box<What>)>,
     pushes: u64,
 }

@@ -1,6 +1,8 @@
-//! API servers, of which watches are: each has a cache that may lag behind the store, or be of another life of it.
+//! API servers, which deliver the watches.
 //!
-//! Reads and writes go through to the store whichever server they are sent to, as they do without `resourceVersion`.
+//! Each server has a cache. The cache may lag behind the store, or may still show the state from before a restore.
+//!
+//! Reads and writes reach the store through any server, as they do without `resourceVersion`.
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::store::Former;
@@ -9,14 +11,14 @@ use crate::world::World;
 
 #[derive(Debug, Default)]
 pub struct Server {
-    /// How much later than the store it comes to know what changes.
+    /// The delay after which the server learns of a change in the store.
     pub lag: Nanos,
-    /// What it goes on showing, for it was not restarted when its store was restored.
+    /// The history that a server still shows because it was not restarted after a restore.
     pub former: Option<Former>,
 }
 
 impl World {
-    /// An API server falls behind, for a while.
+    /// Makes an API server lag behind the store for some time.
     pub fn fall_behind(&mut self) {
         let index = self.random.usize(..self.servers.len());
         let longest = self.plan.longest;
@@ -36,10 +38,10 @@ impl World {
         self.servers[index].lag = 0;
     }
 
-    /// The store goes back, and some of the servers do not notice.
+    /// Makes some servers keep the state from before a restore of the store.
     pub fn freeze_servers(&mut self, former: &Former) {
         for index in 0..self.servers.len() {
-            // One that is of a former life already stays there.
+            // A server that already shows a former state keeps that state.
             if self.servers[index].former.is_none() && self.random.u8(..3) == 0 {
                 trace!(self, "server {index} goes on showing what was before");
                 self.count.fault("servers of a former life");
@@ -48,7 +50,7 @@ impl World {
         }
     }
 
-    /// Whoever restored the store restarts them all at last, unless they are forgotten.
+    /// Restarts all servers, except those with a former state if the plan forgets them.
     pub fn restart_servers(&mut self) {
         for server in &mut self.servers {
             server.lag = 0;

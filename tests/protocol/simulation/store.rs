@@ -1,4 +1,4 @@
-//! One linearizable store that behaves as an API server was seen to.
+//! One linearizable store that behaves like an API server.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use leasehold::{LeaderElectionRecord, StoreData, StoreErrorKind, VersionedRecord
 use crate::clock::Nanos;
 use crate::plan::Violation;
 
-/// What a request asks of the store.
+/// A request to the store.
 #[derive(Debug, Clone)]
 pub enum Call {
     Get(ReadContext),
@@ -16,7 +16,7 @@ pub enum Call {
     Update(VersionedRecord, LeaderElectionRecord),
 }
 
-/// Which acquisition stood in the store from `since` on.
+/// An acquisition, which the store held from version `since` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
     pub since: u64,
@@ -25,25 +25,25 @@ pub struct Holding {
     pub acquired: Option<String>,
 }
 
-/// What a watch tells of: the object as it stood from `version` on, if it was not deleted then.
+/// A change that a watch delivers: the object at `version`, or `None` if it was deleted.
 #[derive(Debug, Clone)]
 pub struct Change {
     pub version: u64,
-    /// When it was made.
+    /// The time of the change.
     pub at: Nanos,
     object: Option<VersionedRecord>,
 }
 
-/// What an API server that was not restarted with its store goes on showing: what was before.
+/// The history before a restore, which a server that was not restarted still shows.
 #[derive(Debug, Clone)]
 pub struct Former {
     pub changes: Vec<Change>,
     compacted: u64,
-    /// When the store went back.
+    /// The time of the restore.
     pub since: Nanos,
 }
 
-/// A state that the store may be restored to.
+/// A state to which the store may be restored.
 #[derive(Debug)]
 struct Backup {
     version: u64,
@@ -54,24 +54,24 @@ struct Backup {
 
 #[derive(Debug, Default)]
 pub struct Store {
-    /// The true time.
+    /// The current true time.
     pub now: Nanos,
     version: u64,
     uids: u64,
     object: Option<VersionedRecord>,
     pub changes: Vec<Change>,
-    /// Up to this version it is forgotten what changed.
+    /// The version up to which changes have been forgotten.
     compacted: u64,
-    /// Every change of holder or acquisition, for the checks.
+    /// Every change of holder or acquisition, which the checks use.
     pub history: Vec<Holding>,
-    /// The histories that ended when the store was restored to an older state.
+    /// The histories that ended because the store was restored to an older state.
     undone: Vec<Vec<Holding>>,
-    /// And what changed in them.
+    /// The changes in the histories that ended.
     undone_changes: Vec<Change>,
     backups: Vec<Backup>,
-    /// Whether updates come without a uid, as from a lock that forgot it.
+    /// `true` if an update after a deletion creates the object, as an update without a uid would.
     uid_blind: bool,
-    /// In whose records somebody else has meddled.
+    /// The identities in records that a third party has edited.
     forged: BTreeSet<String>,
 }
 
@@ -98,12 +98,14 @@ impl Store {
         })
     }
 
-    /// Something else is written to the store, which has one counter for all.
+    /// Counts writes to other objects, because the store has one counter for all versions.
     pub fn unrelated(&mut self, writes: u64) {
         self.version += writes;
     }
 
-    /// Somebody else writes the record, as the API server lets anybody who knows the version; `None` onto nothing.
+    /// Writes a record for another client, which needs to know only the current version.
+    ///
+    /// If `base` is `None`, no object may exist.
     pub fn write(
         &mut self,
         base: Option<u64>,
@@ -124,7 +126,7 @@ impl Store {
         self.object.as_ref()
     }
 
-    /// Somebody edits a label.
+    /// Edits a label: the version changes, but the record does not.
     pub fn label(&mut self) {
         if let Some(record) = self.record().cloned() {
             self.put(record);
@@ -147,7 +149,7 @@ impl Store {
         }
     }
 
-    /// Whether somebody else wrote a record with this identity.
+    /// Returns `true` if a third party has edited a record with this identity.
     pub fn is_forged(&self, identity: &str) -> bool {
         self.forged.contains(identity)
     }
@@ -160,12 +162,12 @@ impl Store {
         self.version
     }
 
-    /// Which acquisition stood at `version`.
+    /// Returns the acquisition that the store held at `version`.
     pub fn holding_at(&self, version: u64) -> Option<&Holding> {
         holding_at(&self.history, version)
     }
 
-    /// Whether `identity` held the lease at `version`, be it before the store was restored.
+    /// Returns `true` if `identity` held the lease at `version`, now or before a restore.
     pub fn ever_held(&self, version: u64, identity: &str) -> bool {
         self.undone
             .iter()
@@ -176,17 +178,19 @@ impl Store {
 
     // ---- watches ----
 
-    /// How many changes were made up to `version`; `None` if that is forgotten.
+    /// Returns the number of changes up to `version`, or `None` if they have been forgotten.
     pub fn changes_until(&self, version: u64) -> Option<usize> {
         changes_until(&self.changes, self.compacted, version)
     }
 
-    /// How many changes a server has that lags behind by `lag`.
+    /// Returns the number of changes that a server has seen if it lags behind by `lag`.
     pub fn changes_seen(&self, lag: Nanos) -> usize {
         self.changes.partition_point(|change| change.at + lag <= self.now)
     }
 
-    /// Whether this stands in this life of the store, or stood in one of those that ended since a server was left behind.
+    /// Returns `true` if the store has had this record at this version.
+    ///
+    /// Changes that a restore has undone count only if they were made at or after `since`.
     pub fn has_had(&self, observed: &VersionedRecord, since: Nanos) -> bool {
         let undone = self.undone_changes.iter().filter(|change| change.at >= since);
         self.changes.iter().chain(undone).any(|change| {
@@ -195,22 +199,22 @@ impl Store {
         })
     }
 
-    /// What stood there after the first `changes` changes.
+    /// Returns the object after the first `changes` changes, or `None` if none existed.
     pub fn object_after(&self, changes: usize) -> Option<&VersionedRecord> {
         object_after(&self.changes, changes)
     }
 
-    /// All that a server has that goes on showing what is now.
+    /// Returns the history that a server continues to show if it is not restarted.
     pub fn former(&self) -> Former {
         Former { changes: self.changes.clone(), compacted: self.compacted, since: self.now }
     }
 
-    /// Forgets what changed until now.
+    /// Forgets all changes up to now.
     pub fn compact(&mut self) {
         self.compacted = self.version;
     }
 
-    // ---- disaster ----
+    // ---- backup and restore ----
 
     pub fn back_up(&mut self) {
         self.backups.push(Backup {
@@ -221,7 +225,9 @@ impl Store {
         });
     }
 
-    /// Goes back to one of the older states. Its versions will be used again.
+    /// Restores a random older state.
+    ///
+    /// The store will use the versions after that state again.
     pub fn restore(&mut self, random: &mut fastrand::Rng) {
         if self.backups.is_empty() {
             return;
@@ -301,7 +307,9 @@ fn holding_at(history: &[Holding], version: u64) -> Option<&Holding> {
     after.checked_sub(1).map(|index| &history[index])
 }
 
-/// Whoever compares two records must see that somebody wrote between them, and how often the lease changed hands.
+/// Returns an error if two records do not show the write between them.
+///
+/// Each write must change `renewTime` or `acquireTime`. Each new `acquireTime` must add one to `leaseTransitions`.
 fn must_move(before: &LeaderElectionRecord, after: &LeaderElectionRecord) -> Result<(), Violation> {
     if before.renew_time == after.renew_time && before.acquire_time == after.acquire_time {
         return Err(format!("a write left renewTime standing still: {after:?}").into());

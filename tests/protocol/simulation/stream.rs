@@ -1,4 +1,4 @@
-//! Watches: what the driver's second thread does, and what the server and the network make of it.
+//! Watches: the thread that keeps a watch open, the server, and the network between them.
 
 use std::time::Duration;
 
@@ -16,54 +16,60 @@ use crate::server::Server;
 use crate::trace::trace;
 use crate::world::World;
 
-/// As a store of Leases has it.
+/// The time limit for opening a watch, which equals that of a store of Leases.
 const OPENING: Nanos = 10 * SECOND;
 
-/// Pauses between watches that fail grow to this.
+/// The longest pause between watches that fail.
 const LONGEST_PAUSE: Nanos = 60 * SECOND;
 
-/// What happens to a watch, as its thread sees it.
+/// An event of a watch, as its thread receives it.
 pub enum Turn {
     Begin,
     Opened {
         from_scratch: bool,
     },
     Tell(Change),
-    /// Nothing is to come up to this version.
+    /// No other change will arrive up to this version.
     Bookmark(u64),
     Ended(Option<StoreErrorKind>),
 }
 
-/// The thread that keeps a watch open, one stream after the other.
+/// The thread that keeps a watch open, with one stream after another.
 pub struct Watcher {
-    /// Tells its present stream from those before it.
+    /// The number of the current stream, which differs from all earlier streams.
     serial: u64,
-    /// The stream that was given up, until its thread notices: what it tells meanwhile is still heard.
+    /// The number of an abandoned stream whose thread has not noticed the end yet.
+    ///
+    /// Until then, the node still receives the events of this stream.
     ending: Option<u64>,
     state: State,
-    /// Whether the server lets it watch.
+    /// `true` if the server permits the node to watch.
     right: bool,
-    /// The runtime's own.
+    /// The plan for opening watches, which is the runtime's real code.
     plan: WatchPlan,
-    /// What the stream had to tell and did not is lost: the next one is to begin with what is there.
+    /// `true` if the stream was given up, so that its remaining events are lost.
+    ///
+    /// The next stream must therefore begin from scratch.
     is_given_up: bool,
-    /// Where the present stream began, and how far it has come.
+    /// The version at which the current stream began or which it has reached, if it is known.
     after: Option<u64>,
     openings: Openings,
 }
 
-/// How many watches in a row did no good: they told nothing, or did not last.
+/// The number of useless watches in a row, which delivered nothing or ended too soon.
 #[derive(Default)]
 struct Openings {
     count: u32,
-    /// When the first of them was asked for.
+    /// The time at which the first of these watches was requested.
     since: Nanos,
     last: Nanos,
     told: bool,
 }
 
 impl Openings {
-    /// Whether another may be asked for now. The first of them may be followed at once; the pauses after that double.
+    /// Returns `true` if the node may request another watch now.
+    ///
+    /// The second watch may follow the first at once. The pauses after the second watch double each time.
     fn allow(&mut self, truth: Nanos, retry: Nanos) -> bool {
         if self.count == 0 {
             self.since = truth;
@@ -75,7 +81,9 @@ impl Openings {
         allowed
     }
 
-    /// Whether the last did any good is seen generously: the node's clock may be a fast one.
+    /// Resets the count if the last watch was useful and lasted for half a retry period.
+    ///
+    /// The limit is only half a period, because the node's clock may be fast.
     fn ended(&mut self, truth: Nanos, in_good_order: bool, retry: Nanos) {
         if (self.told || in_good_order) && truth - self.last > retry / 2 {
             self.count = 0;
@@ -85,27 +93,34 @@ impl Openings {
 
 enum State {
     Pausing,
-    /// It has asked, and was not accepted.
+    /// The thread has requested a watch, which is not open yet.
     Asking,
     Streaming(Stream),
 }
 
-/// A stream as the server sees it.
+/// The state of a stream on the server.
 struct Stream {
-    /// Of which server it is.
+    /// The index of the server that delivers the stream.
     server: usize,
-    /// How many of the store's changes were told, or skipped.
+    /// The number of the store's changes that the stream has delivered or skipped.
     changes: usize,
-    /// It begins behind this version, which may be one that is yet to come.
+    /// The version after which the stream delivers changes.
+    ///
+    /// The store may not have reached this version yet.
     from: u64,
     mood: Mood,
-    /// Whether it tells of another life of the store.
+    /// `true` if the stream delivers the history from before a restore.
     of_former: bool,
-    /// It has told of a record that stood in this life, too, at the same version, and not when the restore was found: a doubled
-    /// write, or a second restore. Nobody can tell the two lives apart then.
+    /// `true` if the stream has delivered a record that the current history also contains.
+    ///
+    /// A duplicated write or a second restore can put the same record at the same version in both histories. The node
+    /// then cannot distinguish the two histories. The record by which the node found out about the restore does not
+    /// count.
     agrees: bool,
     opened: bool,
-    /// Nothing comes sooner than what was told before it.
+    /// The time at which the latest event arrives.
+    ///
+    /// Later events do not arrive sooner.
     last: Nanos,
 }
 
@@ -113,7 +128,7 @@ struct Stream {
 enum Mood {
     Prompt,
     Late,
-    /// The connection is dead, and neither end knows.
+    /// The connection is dead, but neither end has noticed.
     Stalled,
 }
 
@@ -136,12 +151,12 @@ impl Watcher {
         self.serial
     }
 
-    /// Whether what comes of that stream is still heard.
+    /// Returns `true` if the node still receives this event of the stream with this number.
     pub fn hears(&self, serial: u64, turn: &Turn) -> bool {
         serial == self.serial || (self.ending == Some(serial) && !matches!(turn, Turn::Begin | Turn::Ended(_)))
     }
 
-    /// As a store that tells how far it has come with each event.
+    /// Notes how far the stream has come, as a store does that adds a cursor to each event.
     fn tells(&mut self, version: u64) {
         self.after = self.after.max(Some(version));
         self.plan.told();
@@ -151,7 +166,7 @@ impl Watcher {
 }
 
 impl Record {
-    /// Whether every change is told soon.
+    /// Returns `true` if the stream delivers each change promptly.
     pub fn hears_promptly(&self, truth: Nanos, version: u64) -> bool {
         match self.watcher.as_ref().map(|watcher| &watcher.state) {
             Some(State::Streaming(stream)) => {
@@ -227,7 +242,9 @@ impl World {
         }
     }
 
-    /// Asks for a stream. What becomes of it is decided here: the thread learns of it turn by turn.
+    /// Requests a stream.
+    ///
+    /// The outcome is decided here. The node's thread learns of it by the events that this function queues.
     fn begin_watch(&mut self, index: usize, side: Side) -> Result<(), Violation> {
         let truth = self.truth;
         let object = self.nodes[index].records[side as usize].object;
@@ -257,7 +274,7 @@ impl World {
         }
         watcher.state = State::Asking;
         let serial = watcher.serial;
-        // It cannot begin with what the server has not come to yet.
+        // A stream cannot begin with changes that the server has not seen yet.
         let begins = match (watcher.after, &server.former) {
             (Some(after), Some(former)) => former.changes_until(after),
             (Some(after), None) => self.stores[object].changes_until(after).map(|changes| changes.min(seen)),
@@ -302,12 +319,12 @@ impl World {
             None => self.stores[object].object_after(changes),
         };
         if from_scratch && let Some(standing) = standing {
-            // What is there, as an event of its own.
+            // The server delivers the current object as a separate event.
             let event = Change::Written(standing.clone());
             self.stream(index, side, truth, Turn::Tell(event));
         }
         match &self.servers[of].former {
-            // All that it will ever tell.
+            // A server that was not restarted delivers its remaining changes now, and never any other changes.
             Some(former) if !from_scratch => {
                 let events: Vec<_> = former.changes[changes..]
                     .iter()
@@ -322,7 +339,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives up the present stream for one that begins from scratch.
+    /// Gives up the current stream, so that the next stream begins from scratch.
     pub fn restart_watch(&mut self, index: usize, side: Side) {
         let after = self.random.u64(..5 * MILLI);
         let node = &mut self.nodes[index];
@@ -339,7 +356,7 @@ impl World {
         self.queue.push(self.truth + after, Some(to), What::Watch(side, watcher.serial, turn));
     }
 
-    /// Sends on every stream what has changed in its store.
+    /// Sends the new changes of each store on all of its streams.
     pub fn pump_all(&mut self) {
         for object in 0..self.stores.len() {
             let state = (self.stores[object].version(), self.stores[object].changes.len());
@@ -349,7 +366,7 @@ impl World {
         }
     }
 
-    /// The nodes with a record of this object, and the side that is it.
+    /// Returns each node that has a record in this object, with the side of that record.
     fn streams_of(&self, object: usize) -> Vec<(usize, Side)> {
         let of = |(index, node): (usize, &Node)| {
             let record = node.records.iter().find(|record| record.object == object)?;
@@ -374,7 +391,9 @@ impl World {
         }
     }
 
-    /// Puts something that its server comes to know at `seen_at` on the node's stream, behind what is on it.
+    /// Puts an event on the node's stream, after all earlier events.
+    ///
+    /// The server learns of the event at `seen_at`.
     fn stream(&mut self, index: usize, side: Side, seen_at: Nanos, turn: Turn) {
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
@@ -392,15 +411,15 @@ impl World {
             Mood::Late => self.random.u64(..2 * lease),
             Mood::Prompt => self.random.u64(..30 * MILLI),
         };
-        // What is under way when the faults end arrives soon after.
+        // An event that is under way when the faults end arrives soon after.
         let last = (self.plan.heal_at + SECOND).max(self.truth + 30 * MILLI);
         stream.last = (self.truth.max(seen_at) + delay).min(last).max(stream.last);
         self.queue.push(stream.last, Some(to), What::Watch(side, *serial, turn));
     }
 
-    // ---- what goes wrong with streams ----
+    // ---- faults of streams ----
 
-    /// Something happens to a node's stream.
+    /// Disturbs a node's stream in a random way.
     pub fn disturb_watch(&mut self, index: usize, side: Side) {
         let roll = self.random.u8(..8);
         let node = &mut self.nodes[index];
@@ -424,12 +443,12 @@ impl World {
         self.end_watch(index, side, end);
     }
 
-    /// The server ends the stream.
+    /// Ends the stream on the side of the server.
     pub fn end_watch(&mut self, index: usize, side: Side, kind: Option<StoreErrorKind>) {
         self.stream(index, side, self.truth, Turn::Ended(kind));
         let watcher = &mut self.nodes[index].records[side as usize].watcher;
         if let Some(Watcher { state: State::Streaming(stream), .. }) = watcher {
-            // Nothing comes after the end.
+            // No event arrives after the end.
             stream.mood = Mood::Stalled;
         }
     }
@@ -456,7 +475,9 @@ impl World {
         }
     }
 
-    /// What was late is prompt again. What is dead stays so, until its node notices.
+    /// Makes late streams prompt again.
+    ///
+    /// A dead stream stays dead until its node notices.
     pub fn heal_watches(&mut self) {
         for record in self.nodes.iter_mut().flat_map(|node| &mut node.records) {
             if let Some(Watcher { state: State::Streaming(stream), .. }) = &mut record.watcher
@@ -469,7 +490,7 @@ impl World {
 }
 
 impl Odds {
-    /// How often a stream goes wrong from its beginning.
+    /// Draws the probabilities of faults at the start of a stream.
     pub fn of_watches(mut self, random: &mut fastrand::Rng) -> Self {
         let mut odds = || [0, 20, 150, 400][random.usize(..4)];
         self.watch_refused = odds();

@@ -1,4 +1,4 @@
-//! Runs a suite's seeds, reports, and says how to replay what fails.
+//! Runs the seeds of a suite, reports the results, and prints how to replay a failing seed.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::count::Count;
 use crate::plan::{Suite, Violation};
 use crate::world::World;
 
-/// What all suites have run, with the violations.
+/// The counts and violations of all suites that have run.
 static ALL: LazyLock<Mutex<Total>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
@@ -20,13 +20,13 @@ struct Total {
     violations: usize,
 }
 
-/// In so many seeds everything happens.
+/// The number of seeds in which every kind of event must happen.
 const MANY: u64 = 1_000;
 
-/// More of the same say no more.
+/// The number of violations after which a suite stops, because more of them help little.
 const ENOUGH: usize = 5;
 
-/// Runs `seeds` seeds, or what the environment asks for.
+/// Runs `seeds` seeds, or the seeds that the environment variables select.
 pub fn run(suite: Suite, test: &str, seeds: u64) {
     if let Some(seed) = number("SIM_SEED") {
         let outcome = World::new(suite, seed, true).run();
@@ -84,7 +84,7 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
     }
 }
 
-/// Runs up to `seeds` seeds until one of them has two leaders at a time.
+/// Runs up to `seeds` seeds, and panics unless one of them has two leaders at the same time.
 pub fn expect_overlap(suite: Suite, test: &str, seeds: u64) {
     let mut count = Count::default();
     let found =
@@ -100,7 +100,7 @@ fn simulate(suite: Suite, seed: u64, total: &mut Count) -> Result<(), Violation>
     outcome
 }
 
-/// Says it past the test harness, which keeps to itself what a test that passes prints.
+/// Writes to stderr directly, because the test harness hides the output of passing tests.
 fn report(what: &str) {
     let _ = writeln!(std::io::stderr().lock(), "simulation: {what}");
 }

@@ -1,4 +1,4 @@
-//! One line for each thing that happens, when a single seed is replayed.
+//! The trace that is printed when a single seed is replayed, with one line for each event.
 
 use leasehold::election::StoreResponse;
 use leasehold::{StoreErrorKind, VersionedRecord};

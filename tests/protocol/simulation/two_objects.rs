@@ -1,6 +1,6 @@
-//! Candidates on two objects at once, beside those on either of them alone and beside some that act as client-go's MultiLock does.
+//! Candidates on two objects, beside candidates on one object and client-go's MultiLock.
 //!
-//! They live in the world of one object. Its outages, users and checks are others.
+//! The simulated world is the same as for one object, but outages, users and checks are different.
 
 pub mod checks;
 mod client_go;

@@ -1,4 +1,4 @@
-//! Those who campaign, hold a guard, step down and release.
+//! Users, who campaign, hold a guard, step down and release.
 
 use leasehold::StopReason;
 
@@ -14,7 +14,7 @@ impl World {
         if self.plan.suite.is_on_two() {
             return self.user_on_two(index);
         }
-        // Whoever released does not come back before another has taken over.
+        // During the final handover, no user acts, so that the former leader does not campaign too early.
         if self.handing_over.is_some() {
             return Ok(());
         }
@@ -36,7 +36,7 @@ impl World {
                 let again = self.random.bool();
                 return self.drop_guard(index, again);
             }
-            // A second time is none.
+            // A second step-down of the same term must have no effect.
             if !calm && roll < 30 && (!term.stepped_down || roll < 25) {
                 self.begin_to_step_down(index, roll);
             }
@@ -66,7 +66,9 @@ impl World {
         }
     }
 
-    /// Its work makes progress, or hangs, and it may become fit or unfit. When the faults are over everything is well.
+    /// Changes whether the node's work makes progress, and whether the node is fit.
+    ///
+    /// After the faults, the work always makes progress and the node is always fit.
     fn change_fitness(&mut self, index: usize, calm: bool) -> Result<(), Violation> {
         let (truth, roll) = (self.truth, self.random.u32(..100));
         let node = &mut self.nodes[index];
@@ -85,7 +87,9 @@ impl World {
         Ok(())
     }
 
-    /// The term is over at once, and its candidacy is told of it: the user's thread may be held up between the two.
+    /// Ends the term at once, and reports the step-down to the candidacy later.
+    ///
+    /// The user's thread may be held up in between.
     pub fn begin_to_step_down(&mut self, index: usize, roll: u32) {
         let node = &mut self.nodes[index];
         let (now, to) = (node.clock.local(self.truth), (index, node.incarnation));
@@ -103,7 +107,7 @@ impl World {
     pub fn step_down(&mut self, index: usize, serial: u64) -> Result<(), Violation> {
         match &self.nodes[index].term {
             Some(term) if term.serial == serial && term.guard_held => self.tell(index, Command::StepDown),
-            // The guard went with it.
+            // The guard has been dropped since, so there is no term to step down from.
             _ => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Everything that happens, one event at a time.
+//! The simulated world, which carries out one event at a time.
 
 use leasehold::StoreErrorKind;
 use leasehold::election::candidate::side::Side;
@@ -19,20 +19,20 @@ pub struct World {
     pub traced: bool,
     pub truth: Nanos,
     pub queue: Queue,
-    /// One for each object.
+    /// One store for each object.
     pub stores: Vec<Store>,
-    /// The API servers that watches are of, each with a cache of its own.
+    /// The API servers that deliver watches, each with its own cache.
     pub servers: Vec<Server>,
-    /// What of the store the streams have.
+    /// The version and the number of changes that the streams of each store have received.
     pub pumped: Vec<(u64, usize)>,
     pub nodes: Vec<Node>,
     pub checks: Checks,
     pub names: u32,
-    /// The term that must not end in calm faults.
+    /// The term that must not end after the faults.
     pub led_since: Option<u64>,
     pub recovered: bool,
     pub handing_over: Option<Nanos>,
-    /// On two objects, each leader releases in the end, and does not campaign again.
+    /// On two objects, `true` in the last phase, in which each leader releases and retires.
     pub turns: bool,
     pub count: Count,
 }
@@ -83,7 +83,7 @@ impl World {
         world
     }
 
-    /// Runs to the end of the world, or to the first violation.
+    /// Runs until the world ends or a rule breaks.
     pub fn run(&mut self) -> Result<(), Violation> {
         while let Some((at, to, what)) = self.queue.pop() {
             debug_assert!(at >= self.truth);
@@ -92,7 +92,7 @@ impl World {
             if let What::End = what {
                 break;
             }
-            // What is on its way to a store arrives even if its process is gone.
+            // A request on its way to a store arrives even if the process that sent it is gone.
             let is_under_way = matches!(what, What::Arrives(..) | What::ClientGoAsks(..));
             if let (Some((index, incarnation)), false) = (to, is_under_way) {
                 if self.is_overtaken(index, &what) {
@@ -124,7 +124,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether it is a timer of something that is over.
+    /// Returns `true` if `what` is an obsolete timer, or an event of a stream that has ended.
     fn is_overtaken(&self, index: usize, what: &What) -> bool {
         let node = &self.nodes[index];
         let record = |side: &Side| &node.records[*side as usize];

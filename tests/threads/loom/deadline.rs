@@ -1,12 +1,13 @@
-//! The deadline of a term under loom: every interleaving of the threads, and every value that the memory orders allow a load
-//! to return.
+//! The deadline of a term under loom.
 //!
-//! At most three threads are interrupted in one execution, which a test run can afford; `LOOM_MAX_PREEMPTIONS=1000` lifts
-//! that, for ten minutes and more. `-- --nocapture` shows how many executions there are.
+//! Loom explores every interleaving of the threads, and every value that the memory orders permit a load to return.
 //!
-//! What a deadline promises is about one location, and holds under any order for whoever hears of an end by what happens
-//! before: these models pass with `Relaxed`, too. That its accesses are sequentially consistent is for what no model here can
-//! show: another machine that acts on a release.
+//! One execution has at most three preemptions, so that a test run remains short. `LOOM_MAX_PREEMPTIONS=1000` lifts
+//! this limit, and the run then takes at least ten minutes. `-- --nocapture` shows the number of executions.
+//!
+//! The promises of a deadline concern one memory location. If a thread learns of an end through a happens-before
+//! relation, the promises hold under any memory order. So these models also pass with `Relaxed`. The library uses
+//! sequentially consistent accesses for a case that no model here can show: another machine that acts on a release.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -36,7 +37,9 @@ fn check(name: &str, model: impl Fn() + Sync + Send + 'static) {
     println!("{name}: all {} executions in {:.1?}", executions.load(Relaxed), began.elapsed());
 }
 
-/// Somebody who asks, and says with a flag of its own when it was told that the term is over.
+/// Starts a thread that asks `deadline` twice whether the term is valid.
+///
+/// The thread sets `told` when the answer is `false`. If `told` was set before a question, the answer must be `false`.
 fn viewer(deadline: &Arc<Deadline>, told: &Arc<AtomicBool>, asks_at: [Moment; 2]) -> JoinHandle<()> {
     let (deadline, told) = (Arc::clone(deadline), Arc::clone(told));
     thread::spawn(move || {
@@ -51,8 +54,9 @@ fn viewer(deadline: &Arc<Deadline>, told: &Arc<AtomicBool>, asks_at: [Moment; 2]
     })
 }
 
-/// Two who ask around the expiry, with clock readings of either side of it in either order, and a renewal that was answered
-/// just before.
+/// Two viewers ask around the expiry, and a renewal is answered just before the expiry.
+///
+/// The viewers' clock readings lie before and after the expiry, in either order.
 #[test]
 fn leader_after_a_false_reading_is_never_read() {
     check("nobody is told leader after anybody was told otherwise", || {
@@ -75,7 +79,7 @@ fn leader_after_a_false_reading_is_never_read() {
     });
 }
 
-/// An extension that succeeds is one whose term everybody finds valid from then on, at any moment before its new deadline.
+/// After a successful extension, every view is valid until the new deadline.
 #[test]
 fn an_extension_that_succeeds_is_seen_by_everybody() {
     check("an extension that succeeds is seen by everybody", || {
@@ -93,8 +97,9 @@ fn an_extension_that_succeeds_is_seen_by_everybody() {
     });
 }
 
-/// What drop, release and step-down rest on: whoever ended the term, and whoever hears of it, finds it over at any reading of
-/// any clock, with renewals coming in all the while.
+/// Every thread that learns of an end finds the term over, at any clock reading.
+///
+/// Renewals arrive meanwhile. Drop, release and step-down rely on this rule.
 #[test]
 fn ended_term_is_over_for_every_later_reader() {
     check("a term that was ended is over for whoever hears of that", || {
@@ -105,7 +110,7 @@ fn ended_term_is_over_for_every_later_reader() {
             thread::spawn(move || {
                 deadline.end(EARLY, StopReason::Released);
                 assert!(!deadline.is_valid(EARLY), "valid after its own holder had ended it");
-                // As a release is sent.
+                // In the library, the elector sends the release here.
                 told.store(true, Ordering::Release);
             })
         };
@@ -119,7 +124,7 @@ fn ended_term_is_over_for_every_later_reader() {
     });
 }
 
-/// Of an end and an expiry at one moment, one is the reason, and stays it.
+/// If an end and an expiry coincide, one of them becomes the reason and stays the reason.
 #[test]
 fn an_end_and_an_expiry_do_not_overwrite_each_other() {
     check("an end and an expiry do not overwrite each other", || {
@@ -141,10 +146,12 @@ fn an_end_and_an_expiry_do_not_overwrite_each_other() {
     });
 }
 
-/// How long the work may go without progress.
+/// The progress timeout.
 const WITHIN: Duration = Duration::from_nanos(EXPIRY.as_nanos());
 
-/// A term whose renewals and whose work last until the expiry, and a worker that makes progress before it.
+/// Creates a term with a progress limit, and starts a worker that reports progress.
+///
+/// Before the report, the term and its progress limit both end at `EXPIRY`.
 fn with_progress() -> (Arc<Deadline>, JoinHandle<bool>) {
     let limit = std::sync::Arc::new(ProgressLimit::new(Moment::from_nanos(0), WITHIN));
     let deadline = Arc::new(Deadline::new(EXPIRY).limited_by(Some(limit)));
@@ -155,8 +162,10 @@ fn with_progress() -> (Arc<Deadline>, JoinHandle<bool>) {
     (deadline, worker)
 }
 
-/// A renewal is answered while the work makes progress: one of the two sees both, so the term goes as far as both do, and not
-/// beyond either.
+/// A renewal is answered while the work reports progress.
+///
+/// At least one of the two threads sees both changes. So the term is extended as far as both changes permit, and no
+/// further.
 #[test]
 fn a_renewal_and_progress_at_a_time_both_count() {
     check("a renewal and progress at a time both count", || {
@@ -167,7 +176,7 @@ fn a_renewal_and_progress_at_a_time_both_count() {
     });
 }
 
-/// As above, beside somebody who asks when the old deadline has passed.
+/// A renewal and a progress report do not revive a term that a view has found expired.
 #[test]
 fn a_renewal_and_progress_at_a_time_revive_nothing() {
     check("a renewal and progress at a time revive nothing", || {

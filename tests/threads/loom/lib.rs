@@ -1,6 +1,10 @@
-//! `src/election/deadline.rs` over loom's atomics, for `deadline.rs` beside this: the file itself, with a `sync` of its own.
+//! The library's `src/election/deadline.rs` over loom's atomics.
+//!
+//! The models are in `deadline.rs` in this directory.
+//!
+//! The library's source file is included unchanged, but its `sync` module is replaced.
 
-// The local clock's types come along, its reading does not.
+// The module of the local clock is included for its types, and its functions are not used.
 #![allow(dead_code)]
 
 #[path = "../../../src"]

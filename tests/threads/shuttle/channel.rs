@@ -1,5 +1,6 @@
-//! What stands in for `crossbeam_channel`, as much of it as the library uses: each operation is one step under one lock, which
-//! is what crossbeam promises of its own.
+//! A replacement for the parts of `crossbeam_channel` that the library uses.
+//!
+//! Each operation is one step under one lock, which gives the same guarantees as crossbeam.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,7 +50,9 @@ pub fn never<T: 'static>() -> Receiver<T> {
 }
 
 impl<T> Sender<T> {
-    /// Only for channels without bound: no sender of the library ever blocks.
+    /// Sends `message`, and panics if the channel is full.
+    ///
+    /// No sender of the library blocks, so the library uses this function only for unbounded channels.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         self.try_send(message).map_err(|refused| match refused {
             TrySendError::Disconnected(message) => SendError(message),
@@ -170,7 +173,8 @@ impl<T> Drop for Receiver<T> {
         let mut state = self.0.state.lock();
         state.receivers -= 1;
         if state.receivers == 0 {
-            // What nobody can receive any more goes at once, as with crossbeam, and may hold other channels' ends.
+            // As in crossbeam, messages that no receiver can take are dropped at once. A message may own an end of
+            // another channel, so the lock is released first.
             let messages = std::mem::take(&mut state.messages);
             drop(state);
             drop(messages);

@@ -1,4 +1,4 @@
-//! What stands in for `src/util/clock/mod.rs`: its types, over the virtual time.
+//! A replacement for `src/util/clock/mod.rs` with the same types, over virtual time.
 
 pub use crate::leasehold::util::clock::Moment;
 
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::time;
 
-/// Both clocks, read at one time.
+/// The readings of both clocks at the same moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
     pub local: Moment,

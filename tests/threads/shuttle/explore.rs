@@ -9,20 +9,25 @@ use shuttle::{Config, MaxSteps, Runner, thread};
 use crate::sync::{Condvar, Mutex};
 use crate::time;
 
-/// How many threads may be preempted by the schedules of the second kind.
+/// The depth of the schedules with few preemptions, which limits their number of preemptions.
 const DEPTH: usize = 4;
 
-/// The thread that is the time is always the second to be started.
+/// The task number of the thread that moves the time.
+///
+/// This thread always starts second.
 const TIME: usize = 1;
 
-/// How seldom time passes while others could run: never in some schedules, at one of so many steps in the others.
+/// How often time passes while other threads can run.
+///
+/// Each schedule uses one of these values: never, or on average at one of the given number of steps.
 const SELDOM: [Option<u64>; 4] = [None, Some(256), Some(64), Some(12)];
 
-/// Which schedules these are, unless `SHUTTLE_RANDOM_SEED` says otherwise.
+/// The seed of all schedules, unless `SHUTTLE_RANDOM_SEED` is set.
 const SEED: u64 = 4;
 
-/// Runs `model` under `schedules` schedules, half of them random, half with few preemptions; under `SHUTTLE_TIMES` times as
-/// many if that is set.
+/// Runs `model` under `schedules` schedules.
+///
+/// Half of the schedules are random, and the others have few preemptions. `SHUTTLE_TIMES` multiplies their number.
 pub fn explore(name: &str, schedules: usize, model: fn()) {
     let times = std::env::var("SHUTTLE_TIMES").map_or(1, |times| times.parse().expect("SHUTTLE_TIMES is a number"));
     let each = schedules * times / 2;
@@ -51,7 +56,7 @@ fn run(scheduler: impl Scheduler + 'static, steps: &Rc<Cell<u64>>, model: fn()) 
     });
 }
 
-/// Lets the time have its turns.
+/// A scheduler that also decides when time passes.
 struct WithTime<S> {
     scheduler: S,
     steps: Rc<Cell<u64>>,
@@ -61,7 +66,7 @@ struct WithTime<S> {
 impl<S: Scheduler> Scheduler for WithTime<S> {
     fn new_execution(&mut self) -> Option<Schedule> {
         let schedule = self.scheduler.new_execution()?;
-        // By the schedule's own seed, so that a failing one can be run by itself.
+        // The value depends on the schedule's seed, so that a failing schedule can be repeated alone.
         self.seldom = SELDOM[schedule.seed as usize % SELDOM.len()];
         Some(schedule)
     }
@@ -75,7 +80,7 @@ impl<S: Scheduler> Scheduler for WithTime<S> {
         match (time, self.seldom) {
             (Some(time), _) if others.is_empty() => Some(time),
             (Some(time), Some(seldom)) if self.scheduler.next_u64().is_multiple_of(seldom) => Some(time),
-            // Waiting is not yielding: nobody here spins.
+            // No thread spins here, so the scheduler need not treat a yield as a request to run another thread.
             _ => self.scheduler.next_task(&others, current, false),
         }
     }
@@ -85,7 +90,7 @@ impl<S: Scheduler> Scheduler for WithTime<S> {
     }
 }
 
-/// One thread that the elector has started.
+/// A running thread that an elector has started.
 pub(crate) struct Running(());
 
 #[derive(Default)]
@@ -115,7 +120,9 @@ impl Running {
     }
 }
 
-/// Waits for all that electors have started. A thread that is left behind makes this a deadlock, which shuttle reports.
+/// Waits until all threads that electors have started have ended.
+///
+/// If a thread never ends, shuttle reports a deadlock.
 pub fn wait_for_all_threads() {
     let threads = threads();
     let mut running = threads.running.lock();

@@ -1,4 +1,4 @@
-//! A store in memory: compare-and-swap, and requests that hang.
+//! An in-memory store with compare-and-swap, whose requests may hang or fail.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -13,25 +13,31 @@ use crate::{
     StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
 
-/// How requests fare.
+/// The way in which the store handles requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Faults {
-    /// They are answered at once.
+    /// Requests are answered at once.
     Fair,
-    /// Any may hang, applied or not, until it is interrupted or its time has passed.
+    /// Any request may hang until it is interrupted or times out.
+    ///
+    /// The store may still apply the request.
     Foul,
-    /// Renewals hang, not applied; the rest is answered at once.
+    /// Renewals hang and are not applied.
+    ///
+    /// Other requests are answered at once.
     RenewalsHang,
-    /// They are refused, in a way that no waiting changes.
+    /// Requests are refused with an error that does not go away.
     Forbidden,
-    /// They panic, without a word on the terminal.
+    /// Requests panic, without any output on the terminal.
     Panicking,
-    /// Watches stand until they are stopped, or end by themselves, and a read or a write is an error of the test. With
-    /// every other value, there are no watches.
+    /// The store supports watches, and a read or a write is an error of the test.
+    ///
+    /// Watches stay open until they are stopped, end by themselves, or are refused. With every other value, the store
+    /// does not support watches.
     Watched,
 }
 
-/// Clones are the same store.
+/// A store whose clones share one state.
 #[derive(Clone)]
 pub struct FaultyStore(Arc<Shared>);
 
@@ -59,7 +65,7 @@ impl FaultyStore {
         self.0.state.lock().faults = faults;
     }
 
-    /// Whoever is in the record.
+    /// Returns the holder in the record.
     pub fn holder(&self) -> Option<String> {
         self.0
             .state
@@ -70,7 +76,7 @@ impl FaultyStore {
             .filter(|it| !it.is_empty())
     }
 
-    /// Another candidate leads, and does not renew.
+    /// Writes the record of another candidate, which leads and never renews.
     pub fn give_to_another(&self) {
         let record = LeaderElectionRecord {
             holder_identity: Some("another".into()),
@@ -81,19 +87,21 @@ impl FaultyStore {
         given.expect("nobody was there before");
     }
 
-    /// From now on a release may come only when this view is false.
+    /// Checks from now on that `view` is `false` when a release begins.
     pub fn attend(&self, view: Leadership) {
         self.0.state.lock().views.push(view);
     }
 
-    /// A message for each read that is refused, just before its caller hears of it, and for each renewal that will hang.
+    /// Returns a channel that receives a message for each refused read and each hanging renewal.
+    ///
+    /// The message is sent just before the read returns its error, or before the renewal hangs.
     pub fn ill_fated(&self) -> Receiver<()> {
         let (sender, receiver) = channel::unbounded();
         self.0.state.lock().ill_fated = Some(sender);
         receiver
     }
 
-    /// From now on, or not any more, it is an error to acquire the lease.
+    /// Sets whether it is an error of the test if an elector acquires the lease.
     pub fn nobody_asks(&self, is_so: bool) {
         self.0.state.lock().nobody_asks = is_so;
     }
@@ -117,7 +125,7 @@ impl FaultyStore {
             Faults::Watched => unreachable!("a watcher does not write"),
             Faults::RenewalsHang if held_before && record.holder().is_some() => {
                 self.tell_of_ill_fate();
-                // As long as it takes until there is anything to interrupt.
+                // Some time passes before the request can be interrupted.
                 for _ in 0..thread_rng().gen_range(0..100) {
                     thread::yield_now();
                 }
@@ -128,7 +136,7 @@ impl FaultyStore {
                     let _ = self.apply(base, record);
                 }
                 let hung = self.hang(call);
-                // An answer may come after all.
+                // The store may apply and answer the request although it hung.
                 return if thread_rng().gen_bool(0.3) { self.apply(base, record) } else { Err(hung) };
             }
             _ => {}
@@ -159,7 +167,9 @@ impl FaultyStore {
         Ok(state.observed.insert(observed).clone())
     }
 
-    /// As a request that hangs, which is cancelled if that comes meanwhile. Only a release cancels.
+    /// Blocks until the call is canceled or times out, and returns the error.
+    ///
+    /// Only a release cancels a call, so all views must be `false` then.
     fn hang(&self, call: &CallContext) -> StoreError {
         let (end, ended) = channel::bounded::<()>(0);
         let store = self.clone();

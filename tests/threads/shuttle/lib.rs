@@ -1,10 +1,12 @@
-//! The elector under shuttle: the library's own source files, with a `sync` and a `clock` of this package in their stead.
+//! The library's source files under shuttle, with other `sync` and `clock` modules.
 //!
-//! So every lock, atomic, channel and thread start is a place where shuttle may go on with another thread, time passes when
-//! a schedule says so, and a run is repeated under thousands of schedules. Only sequentially consistent ones: what the
-//! memory orders allow beyond those is loom's affair, in `tests/threads/loom`.
+//! Shuttle may switch threads at every lock, atomic access, channel operation and thread start. Time passes only when a
+//! schedule permits. Each model runs under thousands of schedules.
+//!
+//! Shuttle explores only sequentially consistent executions. The loom models in `tests/threads/loom` explore
+//! the executions that weaker memory orders permit.
 
-// Not all of the library is used here, nor are its features there to be asked for.
+// This package does not use every part of the library, and does not have the library's features.
 #![allow(dead_code, unused_imports)]
 
 pub mod channel;

@@ -1,17 +1,17 @@
-//! What stands in for `src/util/sync.rs`.
+//! A replacement for `src/util/sync.rs`.
 
 pub(crate) use crate::channel;
 pub(crate) use crate::time::Instant;
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use shuttle::thread_local;
-// Neither can block or be changed twice: there is no order of threads to explore.
+// These types come from `std`: they never block and change at most once, so the order of threads does not matter.
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
 
 use std::sync::{PoisonError, TryLockError};
 
 use shuttle::sync::MutexGuard;
 
-/// A condition to wait for under a [`Mutex`].
+/// A condition variable for a [`Mutex`].
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(shuttle::sync::Condvar);
 
@@ -29,7 +29,7 @@ impl Condvar {
     }
 }
 
-/// A lock with the face of `parking_lot`'s: it knows no poison.
+/// A lock with the interface of the lock in `parking_lot`, which ignores poisoning.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
@@ -55,7 +55,7 @@ pub(crate) fn unlock_fair<T>(guard: MutexGuard<'_, T>) {
     drop(guard);
 }
 
-/// Threads that are counted: a model ends only when all of those that the elector started have ended.
+/// Threads that are counted, so that a model ends only after all threads of its electors.
 pub(crate) mod thread {
     use std::io;
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,7 +73,7 @@ pub(crate) mod thread {
             Self(self.0.name(name))
         }
 
-        /// The size is the system's affair; shuttle's stacks are all alike.
+        /// Ignores the size, because all of shuttle's stacks have the same size.
         pub(crate) fn stack_size(self, _: usize) -> Self {
             self
         }
@@ -81,7 +81,7 @@ pub(crate) mod thread {
         pub(crate) fn spawn(self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
             let running = Running::new();
             self.0.spawn(move || {
-                // As with the system's threads, a panic is the end of this one only.
+                // As with a thread of the system, a panic ends only this thread.
                 let _ = catch_unwind(AssertUnwindSafe(work));
                 running.ended();
             })?;

@@ -1,9 +1,11 @@
-//! Virtual time: it stands still until a schedule lets it pass.
+//! Virtual time, which passes only when a schedule permits.
 //!
-//! One thread of the model is the time. Whoever waits with a time-out is noted; the time's turn moves the clock to the next
-//! of those moments. It always has a turn when no other thread can run, so that nobody waits in vain; and also, now and
-//! then, while others could run, which stands for a machine that kept them waiting. Every run that this allows could
-//! happen: any thread may be held up for any while.
+//! One thread of the model moves the time. Each thread that waits with a timeout registers its deadline. When the time
+//! thread has a turn, it moves the clock to the next registered deadline.
+//!
+//! The time thread always has a turn when no other thread can run, so that no thread waits forever. Sometimes it also
+//! has a turn while other threads can run, which simulates a machine that delays them. Every such run is possible in
+//! reality, because any thread may be delayed for any time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,15 +16,17 @@ use shuttle::thread;
 
 use crate::sync::{Condvar, Mutex};
 
-/// Any model is over long before, unless somebody waits for what never comes.
+/// The most turns of the time thread in one run.
+///
+/// Each model needs far fewer turns, unless a thread waits for an event that never comes.
 const TURNS: u32 = 2_000;
 
-/// Somebody who waits with a time-out.
+/// An object on which a thread waits with a timeout.
 pub(crate) trait Sleeper {
     fn wake(&self);
 }
 
-/// A reading of the virtual clock, in the stead of `std::time::Instant`.
+/// A reading of the virtual clock, which replaces `std::time::Instant`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(Duration);
 
@@ -65,7 +69,7 @@ struct Sleepers {
     over: bool,
 }
 
-// Shuttle runs all threads of a model on one thread of the system, so this is what they share.
+// Shuttle runs all threads of a model on one system thread, so all of them share these values.
 thread_local! {
     static TIME: RefCell<Option<Rc<Time>>> = const { RefCell::new(None) };
     static NOBODY_ELSE: Cell<bool> = const { Cell::new(false) };
@@ -76,12 +80,12 @@ fn time() -> Rc<Time> {
     TIME.with_borrow(|time| time.clone().expect("a model runs"))
 }
 
-/// The virtual time since some origin.
+/// Returns the virtual time since a fixed origin.
 pub(crate) fn now() -> Duration {
     time().now.get()
 }
 
-/// Bounds, for this model, how far time may pass at once while another thread could run.
+/// Limits how far time may pass at once in this model while another thread can run.
 pub fn eager_for(at_most: Duration) {
     EAGER.set(at_most);
 }
@@ -90,10 +94,12 @@ pub(crate) fn nobody_else_can_run(is_so: bool) {
     NOBODY_ELSE.set(is_so);
 }
 
-/// Someone is to be woken for as long as this is held.
+/// A registered wake-up, which is canceled when this value is dropped.
 pub(crate) struct Alarm(u64);
 
-/// Has `sleeper` woken at `deadline`. It must hold its own lock meanwhile, and wake under it.
+/// Registers a wake-up of `sleeper` at `deadline`.
+///
+/// The caller must hold the lock of `sleeper`, and `Sleeper::wake` must acquire the same lock.
 pub(crate) fn wake_at(deadline: Instant, sleeper: Arc<dyn Sleeper>) -> Alarm {
     let time = time();
     let mut sleepers = time.sleepers.lock();
@@ -110,7 +116,9 @@ impl Drop for Alarm {
     }
 }
 
-/// Begins the time of one run. The clock does not begin at zero, which stands for 'over'.
+/// Starts the time of one run.
+///
+/// The clock does not start at zero, because a deadline uses zero to mark a term as over.
 pub(crate) fn begin() {
     let time = Time {
         now: Cell::new(Duration::from_secs(1000)),
@@ -121,7 +129,7 @@ pub(crate) fn begin() {
     EAGER.set(Duration::MAX);
 }
 
-/// Lets time pass, until the run is over.
+/// Moves the clock from deadline to deadline until the run is over.
 pub(crate) fn pass() {
     let time = time();
     for _ in 0..TURNS {
@@ -132,7 +140,9 @@ pub(crate) fn pass() {
     panic!("somebody is left waiting for what never comes");
 }
 
-/// Waits until time may pass, and takes out who is to be woken; `None` at the end of the run.
+/// Waits until time may pass, and removes the next sleeper from the list.
+///
+/// Returns `None` at the end of the run.
 fn next(time: &Time) -> Option<(Duration, Arc<dyn Sleeper>)> {
     let mut sleepers = time.sleepers.lock();
     loop {

@@ -1,4 +1,4 @@
-//! A watcher by itself.
+//! A watcher without an elector.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::store::entry::Entry;
 use crate::util::log_fields::LogFields;
 use crate::{LeaderElector, Store};
 
-/// A watcher, and what it tells.
+/// A watcher, and the commands that it sends.
 pub struct Watched {
     watcher: Watcher,
     told: Receiver<Command>,
@@ -34,7 +34,7 @@ impl Watched {
         self.watcher.restart();
     }
 
-    /// Waits until a watch stands that begins with what is there.
+    /// Waits until a watch is open that began from scratch.
     pub fn wait_for_one_from_scratch(&self) {
         while !matches!(self.told.recv(), Ok(Command::WatchOpened { from_scratch: true, .. })) {}
     }

@@ -1,7 +1,9 @@
 //! Requests and responses of etcd's JSON gateway.
 //!
-//! Bytes are in base64, and 64-bit integers are texts. Zero, false and empty values are absent. etcd ignores unknown
-//! fields, so a misspelled comparison would always succeed: the tests compare whole bodies.
+//! Bytes are in base64, and 64-bit integers are JSON strings. Zero, false and empty values are absent.
+//!
+//! etcd ignores unknown fields, so a comparison with a misspelled field would always succeed. The tests therefore
+//! compare whole bodies.
 
 use std::borrow::Cow;
 
@@ -14,7 +16,9 @@ use serde_json::{Value, json};
 use crate::backends::etcd::error::{Error, EtcdRefusal};
 use crate::net::json;
 
-/// Memory limit for the values of a response. Together with the longest body (4 MiB), the total stays below 16 MiB.
+/// Memory limit for the parsed values of a response, in bytes.
+///
+/// Together with the longest body (4 MiB), the total stays below 16 MiB.
 const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
 /// A key with its value.
@@ -42,9 +46,9 @@ pub(crate) struct Found {
 /// The outcome of a transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Txn {
-    /// Applied with this revision.
+    /// etcd applied the transaction with this revision.
     Applied(u64),
-    /// Not applied because a comparison failed. Contains the current value of the key.
+    /// etcd applied nothing because a comparison failed. Contains the current value of the key.
     Beaten(Option<KeyValue>),
 }
 
@@ -63,11 +67,11 @@ pub(crate) enum Txn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EtcdOperation {
-    /// Writes a value and replaces an existing one.
+    /// Writes a value, and replaces the existing value of the key.
     Put {
         /// The whole key.
         key: Vec<u8>,
-        /// The value, any bytes.
+        /// The value, which may be any bytes.
         value: Vec<u8>,
     },
     /// Deletes a key if the key exists.
@@ -88,7 +92,7 @@ pub(crate) enum Keys<'a> {
 /// One line of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum EtcdWatchLine {
-    /// The watch is open, on a member with this revision.
+    /// The watch is open. Contains the revision of the member.
     Created(u64),
     Events(Vec<EtcdEvent>),
     /// The server has ended the watch. The connection stays open.
@@ -96,14 +100,14 @@ pub(crate) enum EtcdWatchLine {
         is_compacted: bool,
         reason: String,
     },
-    /// The gateway has ended the watch.
+    /// The gateway has ended the watch with this error.
     Failed(EtcdRefusal),
 }
 
 /// A change of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EtcdEvent {
-    /// A deletion has an empty value and `create_revision` zero.
+    /// The key and its value. In a deletion, the value is empty and `create_revision` is zero.
     pub(crate) kv: KeyValue,
     pub(crate) is_deletion: bool,
 }
@@ -112,7 +116,9 @@ fn encode(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// Returns the first key after all keys with `prefix`. In etcd, `"\0"` is the end of all keys.
+/// Returns the exclusive end of the range of all keys with `prefix`.
+///
+/// In etcd, a range with the end `"\0"` has no upper limit.
 fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -129,7 +135,7 @@ impl Keys<'_> {
         match self {
             Keys::One(key) => object["key"] = json!(encode(key)),
             Keys::Prefix(prefix) => {
-                // An empty key is invalid; the first of all keys is "\0".
+                // etcd rejects an empty key. The first possible key is "\0".
                 object["key"] = json!(encode(if prefix.is_empty() { b"\0" } else { prefix }));
                 object["range_end"] = json!(encode(&end_of(prefix)));
             }
@@ -137,17 +143,20 @@ impl Keys<'_> {
     }
 }
 
-/// Creates a linearizable read: the request omits `serializable`.
+/// Creates the body of a linearizable read, which omits `serializable`.
 pub(crate) fn range(keys: Keys<'_>) -> Value {
     let mut body = json!({});
     keys.write(&mut body);
     body
 }
 
-/// Creates a transaction that writes if the key is at `base`, or absent if there is no base.
+/// Creates a transaction that applies `operations` only if `key` is still at `base`.
 ///
-/// Otherwise etcd writes nothing and reads the key. The comparison includes all three parts of the base, because other
-/// values may have the same revisions after lost history.
+/// Without a base, the key must be absent. If the comparison fails, etcd writes nothing and returns the value of the
+/// key.
+///
+/// The transaction compares both revisions and the value. If etcd has lost history, another value may have the same
+/// revisions.
 pub(crate) fn txn(key: &[u8], base: Option<&KeyValue>, operations: &[EtcdOperation]) -> Value {
     let key = encode(key);
     let compare = |target: &str, field: &str, value: String| json!({ "key": key, "target": target, "result": "EQUAL", field: value });
@@ -170,7 +179,7 @@ pub(crate) fn txn(key: &[u8], base: Option<&KeyValue>, operations: &[EtcdOperati
     })
 }
 
-/// Creates a watch of changes from `start_revision` on.
+/// Creates the body of a watch for changes from `start_revision` on.
 pub(crate) fn watch(keys: Keys<'_>, start_revision: u64) -> Value {
     let mut request = json!({ "start_revision": start_revision.to_string() });
     keys.write(&mut request);
@@ -181,7 +190,7 @@ pub(crate) fn authenticate(name: &str, password: &str) -> Value {
     json!({ "name": name, "password": password })
 }
 
-/// A borrowed text, because a text may be as long as a response.
+/// A JSON string, borrowed if possible because the string may be as long as the response.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -192,7 +201,9 @@ enum Integer<'a> {
     Number(u64),
 }
 
-/// Parses an integer of at most 63 bits from a text or a number. etcd's integers are never negative.
+/// Parses an integer of at most 63 bits from a JSON string or a number.
+///
+/// etcd's integers are never negative.
 fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let number = match Integer::deserialize(deserializer)? {
         Integer::Text(Text(text)) => text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit())),
@@ -213,7 +224,7 @@ struct RawHeader {
     revision: u64,
 }
 
-/// The response to a read, alone or in a transaction.
+/// The response to a read, either a separate read or a read in a transaction.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct RawRange {
@@ -267,15 +278,16 @@ struct RawToken {
 }
 
 fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
-    // A derived `Deserialize` would also accept an array of the fields.
+    // Without this check, a derived `Deserialize` would also accept a JSON array of the fields.
     if !text.trim_ascii_start().starts_with(b"{") {
         return Err(Error::malformed("not a JSON object"));
     }
     json::read(text, LARGEST_VALUES).map_err(Error::malformed)
 }
 
-/// Returns the revision, which etcd counts from one. Other JSON servers may answer `{}`, which must not count as an
-/// absent key.
+/// Returns the revision, or an error if the revision is zero or absent.
+///
+/// etcd counts revisions from one. Another JSON server may answer `{}`, which must not count as an absent key.
 fn revision(header: &RawHeader) -> Result<u64, Error> {
     match header.revision {
         0 => Err(Error::malformed("no revision")),
@@ -284,7 +296,7 @@ fn revision(header: &RawHeader) -> Result<u64, Error> {
 }
 
 impl KeyValue {
-    /// Checks the revisions of a key that exists.
+    /// Returns an error if an existing key cannot have these revisions.
     fn existing(self) -> Result<Self, Error> {
         match 0 < self.create_revision && self.create_revision <= self.mod_revision {
             true => Ok(self),
@@ -293,7 +305,7 @@ impl KeyValue {
     }
 }
 
-/// Returns the value of the one requested key.
+/// Returns the value of `key`, or an error if the response contains another key.
 fn only(kvs: Vec<KeyValue>, key: &[u8]) -> Result<Option<KeyValue>, Error> {
     let mut kvs = kvs.into_iter();
     let kv = kvs.next().map(KeyValue::existing).transpose()?;
@@ -333,7 +345,7 @@ pub(crate) fn read_line(text: &[u8]) -> Result<EtcdWatchLine, Error> {
         return Ok(EtcdWatchLine::Failed(refusal));
     }
     let raw = result.ok_or_else(|| Error::malformed("no result"))?;
-    // etcd reports a rejected watch as both created and cancelled.
+    // etcd reports a rejected watch as both created and cancelled, so the cancellation is checked first.
     if raw.canceled {
         return Ok(EtcdWatchLine::Canceled { is_compacted: raw.compact_revision > 0, reason: raw.cancel_reason });
     }
@@ -350,14 +362,16 @@ pub(crate) fn read_line(text: &[u8]) -> Result<EtcdWatchLine, Error> {
     raw.events.into_iter().map(event).collect::<Result<_, _>>().map(EtcdWatchLine::Events)
 }
 
-/// Parses an error of the gateway. Returns `None` if the body is not from etcd.
+/// Parses an error of the gateway.
+///
+/// Returns `None` if the body is not from etcd.
 pub(crate) fn read_refusal(text: &[u8]) -> Option<EtcdRefusal> {
     read(text).ok()
 }
 
 /// Parses the response to [`authenticate`] and returns the token.
 pub(crate) fn read_token(text: &[u8]) -> Result<String, Error> {
-    // The parser's error may quote the token, so it is dropped.
+    // The parser's error is dropped, because it may quote the token.
     let token = read(text).ok().map(|RawToken { token }| token).filter(|token| !token.is_empty());
     token.ok_or_else(|| Error::malformed("no token"))
 }

@@ -1,4 +1,4 @@
-//! Whole bodies, because etcd ignores misspelled fields.
+//! Tests that compare whole request bodies, because etcd ignores misspelled fields.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn a_record_is_replaced_at_its_revisions_and_its_value() {
 #[test]
 fn reads_are_linearizable_and_of_a_key_or_all_below_a_prefix() {
     assert_eq!(range(Keys::One(b"a")), json!({ "key": "YQ==" }));
-    // The range from "a/" to "a0".
+    // The prefix "a/" is the range from "a/" to "a0".
     assert_eq!(range(Keys::Prefix(b"a/")), json!({ "key": "YS8=", "range_end": "YTA=" }));
     assert_eq!(range(Keys::Prefix(b"")), json!({ "key": "AA==", "range_end": "AA==" }), "all keys");
     assert_eq!(end_of(b"a\xff"), b"b");
@@ -60,7 +60,7 @@ fn a_watch_begins_at_a_revision() {
     assert_eq!(authenticate("a", "b"), json!({ "name": "a", "password": "b" }));
 }
 
-/// As written by etcd 3.6.8.
+/// Parses responses in the exact format of etcd 3.6.8.
 #[test]
 fn answers_are_read() {
     let key = b"a";

@@ -1,4 +1,4 @@
-//! Writes of the leader to the same etcd, applied only while its record is unchanged.
+//! Transactions that etcd applies only while the record belongs to the guard's term.
 
 use crate::backends::etcd::error::Error;
 use crate::backends::etcd::message::{EtcdOperation, Txn};
@@ -16,19 +16,20 @@ impl EtcdOperation {
 }
 
 impl EtcdStore {
-    /// Writes `operations` in one transaction if the record is still of the guard's term.
+    /// Writes `operations` in one transaction if the record still belongs to the guard's term.
     ///
     /// Returns the revision of the transaction. Blocks at most for the time of `call`. The written data needs no
     /// fencing token.
     ///
-    /// etcd compares the newest version of the record that this store has seen. If a renewal has changed the version,
-    /// the store repeats the transaction with the new version. The record is of the same term if its object, its holder
-    /// and its `acquireTime` are the same. No other candidate has taken over when etcd applies the transaction. Clocks,
-    /// and pauses of this process between a check and the write, do not affect this guarantee.
+    /// etcd compares the record with the newest version that this store has observed. If a renewal has changed the
+    /// version, the store repeats the transaction with the new version. The record belongs to the same term if its
+    /// first revision, its holder and its `acquireTime` are the same. When etcd applies the transaction, no other
+    /// candidate has taken over. Clocks, and pauses of this process between a check and the write, do not affect this
+    /// guarantee.
     ///
-    /// The guard must belong to an elector on this same store (or an `Arc` of this store), which finds the term by its
-    /// fencing token. Any thread may call this method at any time. By default, etcd accepts up to 128 operations and
-    /// 1.5 MiB in one transaction. A transaction may write each key once.
+    /// The guard must belong to an elector on this store, or on an `Arc` of this store. The store finds the term by the
+    /// guard's fencing token. Any thread may call this method at any time. By default, etcd accepts up to 128
+    /// operations and 1.5 MiB in one transaction. A transaction may write each key once.
     ///
     /// # Examples
     ///
@@ -51,14 +52,14 @@ impl EtcdStore {
     ///
     /// # Errors
     ///
-    /// - Returns [`StoreErrorKind::NotApplied`] if the term has ended, or if the record is of another term. The
-    ///   operations are not applied and never will be.
-    /// - Returns [`StoreErrorKind::Conflict`] in the same situation if the transaction was sent twice because etcd
-    ///   refused the first token. The outcome of the first copy is then unknown.
-    /// - Returns [`StoreErrorKind::Rejected`] if the guard is of another store, if a key is the record's key, or if
-    ///   etcd rejects the operations.
+    /// - Returns [`StoreErrorKind::NotApplied`] if the term has ended, or if the record no longer belongs to the term.
+    ///   The operations are not applied and never will be.
+    /// - Returns [`StoreErrorKind::Conflict`] in the same cases if etcd refused the token of a first copy of the
+    ///   transaction. The outcome of the first copy is then unknown.
+    /// - Returns [`StoreErrorKind::Rejected`] if the guard belongs to another store, if a key is the record's key, or
+    ///   if etcd rejects the operations.
     /// - Returns another error, such as [`StoreErrorKind::Timeout`] or [`StoreErrorKind::Interrupted`], if the outcome
-    ///   is unknown. etcd may still apply the transaction while the record is of this term.
+    ///   is unknown. etcd may still apply the transaction while the record belongs to this term.
     pub fn guarded_txn(
         &self,
         guard: &LeaderGuard,
@@ -76,7 +77,8 @@ impl EtcdStore {
         }
         let what = self.describe(&key);
         let place = |error: &Error| explain("write a transaction guarded by", &what, error);
-        // A failed comparison proves nothing about an earlier copy whose token was refused.
+        // `false` after etcd has refused the token of a copy. A failed comparison does not prove that etcd has not
+        // applied this copy.
         let mut is_certain = true;
         let not_applied = |is_certain: bool, why: &str| {
             let kind = if is_certain { StoreErrorKind::NotApplied } else { StoreErrorKind::Conflict };

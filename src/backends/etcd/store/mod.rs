@@ -20,17 +20,22 @@ mod guarded;
 
 pub use crate::backends::etcd::message::EtcdOperation;
 
-/// Minimum silence after which a watch restarts. Random and at most twice as long, so that watches do not restart
-/// together.
+/// Minimum time without data after which a watch restarts.
+///
+/// Each watch chooses a random time of once to twice this value, so that watches do not restart together.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// Time limit for opening a watch and the read before it.
+/// Time limit for opening a watch, including the read before the watch.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// etcd limits only the size of a request.
+/// Maximum length of a key with its prefix, in bytes.
+///
+/// etcd itself limits only the size of a request.
 const LONGEST_KEY: usize = 1024;
 
-/// A store that keeps records in etcd; a key is the part of an etcd key after the prefix.
+/// A store that keeps each record under one key of etcd.
+///
+/// The methods' `key` is the part of the etcd key after the prefix.
 ///
 /// Requires etcd 3.4 or later with its JSON gateway, which is on by default. All methods may be called from any thread
 /// at any time. Share a store with an `Arc`. [STORES.md] compares the stores, and [ETCD.md] describes the effects of a
@@ -39,7 +44,7 @@ const LONGEST_KEY: usize = 1024;
 /// The record `jobs` is a JSON document under `<prefix>jobs` with the fields of a Lease's `spec`: `holderIdentity`,
 /// `leaseDurationSeconds`, `acquireTime`, `renewTime` and `leaseTransitions`. The store keeps other fields. If the
 /// value is not such a document, calls fail with [`Malformed`](StoreErrorKind::Malformed), and the store does not
-/// overwrite the value. The store does not use etcd's leases: a record expires on each candidate's clock, as in every
+/// overwrite the value. The store does not use etcd's leases. A record expires on each candidate's clock, as in every
 /// store of this crate.
 ///
 /// Versions and fencing tokens are etcd's revisions, which all keys share and which survive deletion. Reads are
@@ -48,8 +53,8 @@ const LONGEST_KEY: usize = 1024;
 /// unknown.
 ///
 /// If a member refuses the connection, has no leader or does not answer in time, the client tries the next endpoint.
-/// Later calls start with that endpoint. The client never sends a write to a second member if the first may have
-/// received the write. The write then fails, and the next attempt starts with another member.
+/// Later calls start with the next endpoint too. The client never sends a write to a second member if the first may
+/// have received the write. The write then fails, and the next attempt starts with another member.
 ///
 /// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 /// [ETCD.md]: https://docs.rs/crate/leasehold/latest/source/docs/stores/ETCD.md
@@ -77,7 +82,7 @@ const LONGEST_KEY: usize = 1024;
 pub struct EtcdStore {
     client: EtcdClient,
     prefix: String,
-    /// The terms that guarded transactions compare.
+    /// The observed terms, which guarded transactions compare.
     terms: EtcdTerms,
 }
 
@@ -91,7 +96,7 @@ impl EtcdStore {
     /// Returns [`ConfigError`] in these cases:
     ///
     /// - Certificates or keys are unusable.
-    /// - A user has no password, or both a password and a source.
+    /// - The user has no password, or has both a password and a source.
     /// - The password would be sent to another machine without TLS.
     pub fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
         let prefix = config.prefix.clone();
@@ -109,10 +114,10 @@ impl EtcdStore {
         }
     }
 
-    /// Writes onto `base`. Returns the outcome, and `true` if the outcome is that of a second copy.
+    /// Sends a transaction that etcd applies only if the key is still at `base`.
     ///
-    /// A second copy is sent after etcd has refused the token of the first. A failed comparison proves nothing about
-    /// the first copy.
+    /// Returns the outcome, and `true` if etcd refused the token of a first copy and the outcome is of a second copy. A
+    /// failed comparison of the second copy does not prove that etcd has not applied the first copy.
     fn txn(
         &self,
         place: &dyn Fn(&Error) -> StoreError,
@@ -191,7 +196,9 @@ impl EtcdStore {
         found.map_err(|error| explain(operation, what, &error))
     }
 
-    /// Converts an event of a watch. Returns `None` if the event is of a key that was not requested.
+    /// Converts an event of a watch.
+    ///
+    /// Returns `None` if the key is outside `scope`, or if a watch of all keys receives an invalid value.
     fn event(&self, scope: WatchScope<'_>, event: EtcdEvent) -> Result<Option<WatchEvent>, StoreError> {
         let EtcdEvent { kv, is_deletion } = event;
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&self.prefix));
@@ -204,7 +211,8 @@ impl EtcdStore {
         }
         let observed = match scope {
             WatchScope::Key(_) => self.observe(&boxed, kv)?,
-            // One invalid value must not hide the others, and this watch elects no leader.
+            // A watch of all keys skips an invalid value, because the value must not hide the other records. No
+            // candidate campaigns based on this watch.
             WatchScope::All => match self.parse(&boxed, kv) {
                 Ok(observed) => observed,
                 Err(error) => {
@@ -281,8 +289,8 @@ impl Store for EtcdStore {
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
         let body = message::watch(keys, after.saturating_add(1));
         let mut watch = self.client.watch(&body, &call, silence).map_err(|error| place(&error))?;
-        // A member does not answer until it has reached the revision. After a restore, it never does, or the revision
-        // is of another value.
+        // A member sends no events until it has reached `after`. After a restore of etcd, the member may never reach
+        // `after`, or `after` may be the revision of another value.
         if watch.revision() < after {
             let message = format!("cannot watch {what}: etcd's revision {} is older than {after}", watch.revision());
             return Err(StoreError::new(StoreErrorKind::Expired, message));
@@ -332,7 +340,7 @@ impl fmt::Debug for EtcdStore {
     }
 }
 
-/// Converts a failed operation to the error of a store.
+/// Converts an error of the client to an error of the store.
 fn explain(operation: &str, what: &str, error: &Error) -> StoreError {
     let (kind, advice) = match error {
         Error::Net(error) => (StoreErrorKind::from(error.kind), ""),

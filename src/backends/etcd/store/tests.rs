@@ -1,4 +1,4 @@
-//! The store against a scripted gateway.
+//! Tests of the store against a scripted gateway.
 
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::sync::Arc;
@@ -25,12 +25,12 @@ struct Asked {
     body: String,
 }
 
-/// Returns the gateway's response, or `None` for silence.
+/// Returns the status and the body of the response, or `None` if the gateway sends nothing.
 type Script = dyn Fn(&Asked) -> Option<(u16, String)> + Send + Sync;
 
 struct Gateway {
     url: String,
-    /// Each entry is added after the script has run.
+    /// The received requests, each added after its script has run.
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -147,11 +147,11 @@ fn serve(connection: usize, stream: Box<dyn Duplex>, script: &Script, log: &Mute
         let answer = script(&asked);
         log.lock().push(asked);
         let Some((status, body)) = answer else {
-            // Blocks until the client closes.
+            // Blocks until the client closes the connection.
             let _ = reader.read(&mut [0]);
             return None;
         };
-        // Status 0 closes the connection.
+        // A script returns status 0 to close the connection.
         if status == 0 {
             return None;
         }
@@ -164,7 +164,7 @@ fn serve(connection: usize, stream: Box<dyn Duplex>, script: &Script, log: &Mute
 
 const HEADER: &str = r#""header":{"revision":"9"}"#;
 
-/// The current record; its key is in base64.
+/// Returns the JSON of the current record, with its key and its value in base64.
 fn kv(key: &str) -> String {
     use base64::prelude::{BASE64_STANDARD, Engine};
     let (key, value) = (BASE64_STANDARD.encode(key), BASE64_STANDARD.encode(r#"{"holderIdentity":"a"}"#));
@@ -188,7 +188,7 @@ fn refused(code: u32, message: &str) -> Option<(u16, String)> {
     Some((400, format!(r#"{{"code":{code},"message":"etcdserver: {message}"}}"#)))
 }
 
-/// Reads and writes succeed.
+/// Answers each read with a record, and each write with success.
 fn well(asked: &Asked) -> Option<(u16, String)> {
     match asked.path.as_str() {
         "/v3/kv/range" => found(),
@@ -204,7 +204,7 @@ fn with_user(gateway: &Gateway) -> EtcdStore {
     EtcdStore::new(EtcdConfig::new([&gateway.url]).unwrap().with_user("jobs", "sesame")).unwrap()
 }
 
-/// Long enough for a request to arrive on a busy machine.
+/// Returns a call with enough time for a request to arrive on a busy machine.
 fn second() -> CallContext {
     CallContext::new(Duration::from_secs(1), CancelToken::new())
 }
@@ -250,7 +250,7 @@ fn a_write_that_was_not_sent_goes_to_the_next_member() {
     let works = Gateway::new(well);
     let gone = Gateway { url: "http://127.0.0.1:1".to_owned(), asked: Arc::default() };
     update(&store(&[&gone, &works]), &call()).unwrap();
-    // A member without a leader refuses the login.
+    // The member `fails` has no leader and refuses the login.
     let login = |asked: &Asked, of_a_login| if asked.path.ends_with("authenticate") { of_a_login } else { well(asked) };
     let fails = Gateway::new(move |asked| login(asked, refused(14, "no leader")));
     let works = Gateway::new(move |asked| login(asked, Some((200, r#"{"token":"t"}"#.to_owned()))));
@@ -259,7 +259,9 @@ fn a_write_that_was_not_sent_goes_to_the_next_member() {
     assert!(!fails.paths().contains(&"/v3/kv/txn".to_owned()));
 }
 
-/// The gateway accepts connections and sends nothing: TLS fails before anything of the request is sent.
+/// The silent gateway accepts connections and sends nothing.
+///
+/// The TLS handshake therefore fails before the client sends any part of the request.
 #[test]
 fn write_moves_on_if_connecting_takes_half_its_time() {
     let (silent, works) = (Gateway::new(|_| None), Gateway::new(well));
@@ -271,7 +273,7 @@ fn write_moves_on_if_connecting_takes_half_its_time() {
 
 #[test]
 fn read_moves_on_at_once_or_at_half_its_time() {
-    // The second connection would get a response, without a record.
+    // The silent gateway would answer on a second connection, but without a record.
     let silent = Gateway::new(|asked| (asked.connection > 0).then(|| (200, format!("{{{HEADER}}}"))));
     let works = Gateway::new(well);
     let both = store(&[&silent, &works]);
@@ -290,7 +292,7 @@ fn a_comparison_that_fails_is_definite_but_for_a_second_copy() {
     assert_eq!(update(&beaten_at_once, &call()).unwrap_err(), StoreErrorKind::NotApplied);
     let created = beaten_at_once.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap_err();
     assert_eq!(created.kind(), StoreErrorKind::NotApplied);
-    // etcd refuses the token of the first copy, so its outcome is unknown.
+    // etcd refuses the token of the first copy, so the outcome of the first copy is unknown.
     let gateway = Gateway::new(|asked| match asked.path.as_str() {
         "/v3/auth/authenticate" => Some((200, format!(r#"{{"token":"token-{}"}}"#, asked.connection))),
         _ if asked.authorization.as_deref() == Some("token-0") => refused(16, "invalid auth token"),
@@ -406,7 +408,7 @@ fn a_guarded_transaction_is_tried_again_only_within_its_term() {
             match asked.path.as_str() {
                 "/v3/kv/range" => Some((200, format!("{{{HEADER}}}"))),
                 "/v3/kv/txn" if is_guarded => {
-                    // The record was renewed, so the first comparison fails.
+                    // The script reports a renewal to revision 20, so the first comparison fails.
                     if body["compare"][0]["mod_revision"] == "20" {
                         return applied();
                     }

@@ -1,9 +1,9 @@
 //! The record as JSON in an annotation.
 //!
-//! client-go's locks on ConfigMaps and Endpoints use the same annotation, and so does Python's client.
+//! client-go's locks on ConfigMaps and Endpoints, and the Python client, use the same annotation.
 //!
 //! If two candidates read one annotation differently, both may lead. Any text that client-go might read differently is
-//! therefore an error, and the store never writes an object with such a text.
+//! therefore an error, and the store never overwrites such a text.
 
 use std::fmt;
 
@@ -15,26 +15,28 @@ use crate::backends::record_fields;
 use crate::net::json;
 use crate::store::record::LeaderElectionRecord;
 
-/// client-go's name of the annotation (`LeaderElectionRecordAnnotationKey`).
+/// The name of the annotation, as in client-go (`LeaderElectionRecordAnnotationKey`).
 pub(super) const KEY: &str = "control-plane.alpha.kubernetes.io/leader";
 
 const FIELDS: [&str; 5] = ["holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaderTransitions"];
 
-/// Memory limit for the values of a record, beside the object. A record without foreign fields needs a thousandth.
+/// Memory limit for the parsed record, in addition to the parsed object.
+///
+/// A record without foreign fields needs a thousandth of the limit.
 const LARGEST_VALUES: usize = 1024 * 1024;
 
-/// Returns the record in an object's annotation, or a record without holder if there is no annotation.
+/// Returns the record in the annotation, or an empty record if there is no annotation.
 pub(super) fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, String> {
     let fields = fields(object)?;
     record_fields::read(&fields, FIELDS, seconds, integer).map_err(|what| wrong(&format!("has a record whose {what}")))
 }
 
-/// Prefixes the violated rule with the name of the annotation.
+/// Returns an error text: the name of the annotation, the violated rule, and the remedy.
 fn wrong(what: &str) -> String {
     format!("annotation {KEY} {what}: correct the annotation, or remove it while no candidate runs")
 }
 
-/// Writes the record into the annotation and keeps the fields of other writers.
+/// Writes the record into the annotation, and keeps fields that no record has.
 pub(super) fn write(object: &mut Value, record: &LeaderElectionRecord) {
     let mut fields = object.as_object().and_then(|object| fields(object).ok()).unwrap_or_default();
     for (name, value) in FIELDS.into_iter().zip(record_fields::values(record)) {
@@ -66,7 +68,9 @@ fn fields(object: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Rejects ambiguous field names: Go ignores case, and reads the last non-null value of a repeated field.
+/// Returns an error if the text has ambiguous field names.
+///
+/// Go ignores the case of field names. If a field is repeated, Go reads its last non-null value.
 fn check_names(text: &str) -> Result<(), String> {
     let names = serde_json::Deserializer::from_str(text).deserialize_map(Names);
     let names = names.map_err(|_| wrong("is not a record in JSON"))?;
@@ -95,7 +99,7 @@ fn folded(name: &str) -> String {
     name.chars().map(fold).collect()
 }
 
-/// Collects the member names of an object, including repeated names.
+/// A visitor that collects the member names of an object, including repeated names.
 struct Names;
 
 impl<'de> Visitor<'de> for Names {
@@ -114,12 +118,16 @@ impl<'de> Visitor<'de> for Names {
     }
 }
 
-/// Reads an integer of any size, as Go does. Clamps the value to 31 bits, which is 68 years in seconds.
+/// Reads a 64-bit integer, as Go does, and clamps the value to 32 bits.
+///
+/// As a number of seconds, the largest value is 68 years.
 fn integer(value: &Value) -> Result<i32, &'static str> {
     value.as_i64().map(|number| number.clamp(i32::MIN.into(), i32::MAX.into()) as i32).ok_or("is not an integer")
 }
 
-/// Reads seconds. Python writes a text, possibly with a fraction, which is rounded up because waiting longer is safe.
+/// Reads a number of seconds, and rounds a fraction up because a longer wait is safe.
+///
+/// The Python client writes the number as a text.
 fn seconds(value: &Value) -> Result<i32, &'static str> {
     let fractional = match value {
         Value::String(text) => text.trim().parse().ok(),
@@ -195,7 +203,7 @@ mod tests {
         }
     }
 
-    /// client-go also rejects these texts, except those with numbers and those in another case.
+    /// client-go accepts the large text, repeated fields, and names in another case.
     #[test]
     fn invalid_record_is_an_error_that_names_the_annotation() {
         let deep = "[".repeat(200_000);

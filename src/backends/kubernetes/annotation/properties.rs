@@ -1,4 +1,4 @@
-//! Properties of every text in the annotation.
+//! Properties that every text in the annotation must have, checked by fuzzing.
 
 use super::*;
 use crate::fuzzing::target::{Target, assert_loggable};
@@ -30,7 +30,7 @@ pub(crate) fn next_record(record: &LeaderElectionRecord) -> LeaderElectionRecord
     }
 }
 
-/// Checks that a record is written back as it was read, and that everything else stays the same.
+/// Checks that a record is read back unchanged, and that a write changes nothing else.
 fn check(input: &[u8]) {
     let object = object(input);
     let read = match record(&object) {
@@ -49,7 +49,7 @@ fn check(input: &[u8]) {
     }
 }
 
-/// Returns `true` if a number may differ in its last digit after a round trip.
+/// Returns `true` if the value has a fraction, whose last digit may change in a round trip.
 fn has_fraction(value: &Value) -> bool {
     match value {
         Value::Array(elements) => elements.iter().any(has_fraction),
@@ -58,7 +58,7 @@ fn has_fraction(value: &Value) -> bool {
     }
 }
 
-/// Returns everything that a write does not change.
+/// Returns the object and the foreign fields of the record, which a write must not change.
 fn others(object: &Value) -> (Value, Map<String, Value>) {
     let mut strange = fields(object.as_object().expect("an object")).expect("a record");
     strange.retain(|name, value| !FIELDS.contains(&name.as_str()) && !has_fraction(value));

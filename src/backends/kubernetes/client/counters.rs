@@ -1,4 +1,4 @@
-//! The counters of a client, which all electors on it share.
+//! The counters of a client, which all electors on the client share.
 
 use std::fmt::{self, Write};
 
@@ -6,8 +6,8 @@ use crate::util::prometheus::escaped;
 
 /// Counters of a client's credential and certificate renewals, as of one moment.
 ///
-/// [`Client::counters`](super::Client::counters) returns them. They belong to the client, not to an elector, because
-/// several electors may share a client. Clones of a client share the counters.
+/// [`Client::counters`](super::Client::counters) returns the counters. The counters belong to the client and not to an
+/// elector, because several electors may share a client. Clones of a client share the counters.
 ///
 /// # Examples
 ///
@@ -29,18 +29,18 @@ use crate::util::prometheus::escaped;
 pub struct ClientCounters {
     /// The URL of the server, without credentials.
     pub server: String,
-    /// Completed runs of the credential plugin, including those that could not be started.
+    /// Completed runs of the credential plugin, including failed starts.
     pub plugin_runs: u64,
     /// Runs of the credential plugin that returned no usable credentials.
     pub plugin_failures: u64,
     /// Reloads of changed certificate files.
     ///
-    /// These are the certificate authorities, or the client certificate and its key. A certificate and its key that
-    /// change together count once.
+    /// The files contain the certificate authorities, or the client certificate and its key. A certificate and a key
+    /// that change together count once.
     pub certificate_reloads: u64,
-    /// Changed certificate files that were unusable; the previous certificates stay in use.
+    /// Reloads of changed certificate files that failed because a file was unusable.
     ///
-    /// An unusable file counts once until it changes again.
+    /// The previous certificates stay in use. An unusable file counts once until it changes again.
     pub certificate_reload_failures: u64,
     /// Changes of the token in a token file.
     pub token_reloads: u64,

@@ -10,8 +10,8 @@ use crate::net::error::{self as net, Report};
 /// The reason why a request, or the setup of a client, failed.
 ///
 /// [`kind`](ClientError::kind) classifies the failure. [`Display`](fmt::Display) writes the failure, its place (method
-/// and path, or file and field) and a remedy. Neither contains a token, a key, a password or the output of a credential
-/// plugin.
+/// and path, or file and field) and a remedy. An error never contains a token, a key, a password or the output of a
+/// credential plugin.
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ use crate::net::error::{self as net, Report};
 #[derive(Debug)]
 pub struct ClientError(Box<Report<ErrorKind>>);
 
-/// The kind of a failure, as far as a caller can act on it.
+/// The kind of a [`ClientError`], by which a caller can choose a reaction.
 ///
 /// # Examples
 ///
@@ -57,18 +57,21 @@ pub enum ErrorKind {
     Connect,
     /// The connection broke during a request.
     Io,
-    /// The server closed a reused connection before the first byte of the response. The server may have executed the
-    /// request.
+    /// The server closed a reused connection before the first byte of the response.
+    ///
+    /// The server may have executed the request.
     ConnectionClosed,
     /// The TLS session failed for a reason other than an untrusted server certificate.
     Tls,
-    /// The server's certificate is untrusted, for another name, or out of date. Retrying does not help.
+    /// The server's certificate is untrusted, for another name, or out of date.
+    ///
+    /// Retrying does not help.
     TlsVerification,
     /// The body, or one line of a stream, exceeded the size limit or the memory limit.
     BodyTooLarge,
     /// The response is not HTTP, or violates the API.
     Malformed,
-    /// There are no usable credentials: a token file is unreadable, or a credential plugin failed.
+    /// No usable credentials exist. A token file is unreadable, or a credential plugin failed.
     Credentials,
     /// The configuration, or the request, breaks a rule.
     Config,
@@ -114,9 +117,9 @@ impl ClientError {
 
     /// Returns `true` if the server may have received the request.
     ///
-    /// `false` is certain: nothing of the request left this process, so a write was not applied and never will be.
-    /// `true` means that the outcome of a write is unknown, unless [`status`](ClientError::status) returns the server's
-    /// response.
+    /// If the result is `false`, no part of the request left this process, so a write was not applied and never will
+    /// be. If the result is `true`, the outcome of a write is unknown, unless [`status`](ClientError::status) returns
+    /// the server's response.
     pub fn maybe_sent(&self) -> bool {
         self.0.maybe_sent
     }
@@ -128,7 +131,7 @@ impl From<net::Error> for ClientError {
     }
 }
 
-/// Converts each [`net::NetErrorKind`] into the [`ErrorKind`] with the same name.
+/// Implements the conversions between [`net::NetErrorKind`] and [`ErrorKind`] by name.
 macro_rules! take_over {
     ($($kind:ident)*) => {
         impl From<net::NetErrorKind> for ErrorKind {
@@ -165,7 +168,7 @@ impl CallError for ClientError {
         self.0.maybe_sent
     }
 
-    /// An HTTP response is complete, and HTTP has no session.
+    /// Returns `true` after an HTTP response, because HTTP requests share no session state.
     fn leaves_session_unchanged(&self) -> bool {
         self.status().is_some()
     }

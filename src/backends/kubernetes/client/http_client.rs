@@ -77,12 +77,12 @@ const MAX_IDLE_AGENTS: usize = 8;
 /// A response whose body is still unread.
 pub(super) struct OpenedStream {
     pub(super) answer: http::Response<ureq::Body>,
-    /// Keeps the agent alive: the interrupt can only reach its connection while the agent exists.
+    /// Keeps the agent alive, because an interrupt needs the agent to reach the connection.
     pub(super) handle: Arc<AgentHandle>,
     pub(super) credentials: Credentials,
 }
 
-/// Versions of certificate files, for the server and for the proxy.
+/// The versions of the certificate files for the server and for the proxy.
 type FileVersions = [u64; 2];
 
 /// The parts of a request that stay the same when the client repeats the request.
@@ -96,7 +96,7 @@ struct ApiAttempt<'a> {
 impl Client {
     /// Creates a client from `config`.
     ///
-    /// Sends nothing.
+    /// Does not connect.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Client {
             true => Some(ClientTls::new(config.tls, config.endpoint.host())?),
             false => None,
         };
-        // One address behind two proxies may be two clusters.
+        // Adds the proxy, because the same address behind two proxies may be two clusters.
         let source = match &config.proxy {
             Some(proxy) => format!("{}, through {}", config.source, proxy.place()),
             None => config.source,
@@ -147,7 +147,7 @@ impl Client {
         Ok(Client { shared: Arc::new(shared) })
     }
 
-    /// Returns the namespace of the kubeconfig context, then of the pod, then `default`.
+    /// Returns the namespace of the kubeconfig context, else of the pod, else `default`.
     pub fn default_namespace(&self) -> &str {
         &self.shared.default_namespace
     }
@@ -162,7 +162,7 @@ impl Client {
         let ClientShared { auth, tls, proxy_tls, .. } = &*self.shared;
         let mut counters = ClientCounters { server: self.server(), ..ClientCounters::default() };
         auth.count(&mut counters);
-        // The proxy and the server share one file of authorities, so one of them is enough.
+        // The server and the proxy share the file of authorities. Adding both counters would count a reload twice.
         if let Some(tls) = tls.as_ref().or(proxy_tls.as_ref()) {
             counters.certificate_reloads = tls.version();
             counters.certificate_reload_failures = tls.refusals();
@@ -179,10 +179,10 @@ impl Client {
     ///
     /// The client repeats a request at most once per cause:
     ///
-    /// - After a 401, the client looks for newer credentials, including client certificate files, and repeats the
-    ///   request with these. The server has only checked the credentials by then.
+    /// - After a 401, the client searches for newer credentials, including client certificate files, and repeats the
+    ///   request with the newer credentials. A server sends a 401 before it executes the request.
     /// - If the client rejects the server's certificate, or TLS fails before anything was sent, the client reads the
-    ///   certificate files again. It repeats the request if a file has changed.
+    ///   certificate files again. If a file has changed, the client repeats the request.
     /// - If the connection of a `GET` breaks, the client repeats the `GET` on a new connection.
     ///
     /// The client never repeats a write if any part of the write may have been sent.
@@ -265,7 +265,7 @@ impl Client {
 }
 
 impl ClientShared {
-    /// Runs `run`. Runs `run` again if the server rejects the credentials and newer credentials exist.
+    /// Calls `run`, and again if the server rejects the credentials and newer ones exist.
     fn repeat_when_rejected<T>(
         &self,
         attempt: &ApiAttempt<'_>,
@@ -294,7 +294,9 @@ impl ClientShared {
         }
     }
 
-    /// Runs `run`. Runs `run` again if TLS failed before anything was sent and a certificate file has changed since.
+    /// Calls `run`, and again after a TLS failure if a certificate file has changed.
+    ///
+    /// If the first call may have sent a part of the request, `run` is not called again.
     fn repeat_when_untrusted<T>(
         &self,
         files: FileVersions,
@@ -309,7 +311,7 @@ impl ClientShared {
         }
     }
 
-    /// Returns `of` for the certificate files of the server and of the proxy.
+    /// Returns the result of `of` for the TLS settings of server and proxy, or 0 without TLS.
     fn files(&self, of: impl Fn(&ClientTls) -> u64) -> FileVersions {
         [&self.tls, &self.proxy_tls].map(|tls| tls.as_ref().map_or(0, &of))
     }
@@ -395,7 +397,7 @@ impl ClientShared {
         let status = answer.status().as_u16();
         let framed = is_framed(answer.headers());
         let body = read_body(answer.into_body()).map_err(|e| e.sent(true))?;
-        // Our own shutdown also ends a body that has no length, so the body may be incomplete.
+        // An interrupt also ends a body without a declared length, so the body may be incomplete.
         if !framed && handle.call.interrupter().is_interrupted() {
             return Err(interrupted().sent(true).into());
         }
@@ -416,7 +418,9 @@ impl<'a> ApiAttempt<'a> {
         Ok(ApiAttempt { request, body, deadline: Instant::now() + request.timeout.min(MAX_WAIT), place })
     }
 
-    /// Adds the request to the error, and turns a connection that our own interrupt broke into an interrupt.
+    /// Adds the request to the error.
+    ///
+    /// If an interrupt has broken the connection, returns an interrupt instead of the error.
     fn explain(&self, error: ClientError, interrupter: &Interrupter) -> ClientError {
         let error = match error.status() {
             None if interrupter.is_interrupted() => interrupted().sent(error.maybe_sent()).into(),

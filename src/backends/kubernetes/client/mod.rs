@@ -2,18 +2,18 @@
 //!
 //! The client does four things:
 //!
-//! - It finds the cluster ([`ClientConfig::infer`]).
-//! - It authenticates with a service account, a client certificate, a token or a credential plugin.
-//! - It sends one request at a time ([`Client::request`]).
-//! - It reads watches line by line ([`Client::stream`]).
+//! - Finds the cluster ([`ClientConfig::infer`]).
+//! - Authenticates with a service account, a client certificate, a token or a credential plugin.
+//! - Sends one request at a time ([`Client::request`]).
+//! - Reads watches line by line ([`Client::stream`]).
 //!
 //! Every call has its own timeout. Another thread can cancel every call that blocks. The client handles paths and JSON
 //! bodies, not typed resources. [`start_with_client`](crate::LeaderElectorBuilder::start_with_client) starts an elector
 //! on a client.
 //!
 //! The client supports HTTP/1.1, TLS by rustls, JSON, and proxies (`CONNECT`, with or without TLS to the proxy, and
-//! SOCKS 5). It does not support HTTP/2, compression, redirects or `auth-provider` plugins. An API server sends no
-//! redirects, and credentials must not follow a redirect. kubectl removed `auth-provider` plugins in 1.26.
+//! SOCKS 5). The client does not support HTTP/2, compression, redirects or `auth-provider` plugins. An API server sends
+//! no redirects, and credentials must not follow a redirect. kubectl removed `auth-provider` plugins in 1.26.
 //!
 //! # Rotation of files
 //!
@@ -22,8 +22,8 @@
 //! the files again immediately when the server rejects the credentials, or when the client rejects the server's
 //! certificate.
 //!
-//! The client also trusts a server whose own certificate is among the configured authorities, if its name, dates and
-//! purpose are valid.
+//! The client also trusts a server whose own certificate is among the configured authorities, if the name, dates and
+//! purpose of the certificate are valid.
 //!
 //! # Credential plugins
 //!
@@ -32,19 +32,19 @@
 //!
 //! - A request without valid credentials waits for the run until the request's timeout. The run continues after the
 //!   request has given up, and later requests use the result.
-//! - The client renews expiring credentials in the background at 80 % of their lifetime. If they live for at least a
-//!   minute, the client renews them at least 30 s before they expire. The old credentials stay in use until they
-//!   expire.
+//! - The client renews expiring credentials in the background at 80 % of their lifetime. Credentials that live for at
+//!   least a minute are renewed at least 30 s before they expire. The old credentials stay in use until they expire.
 //! - After a failure, the client runs the plugin again after 2, 4, 8, 16 and then every 30 s, while there are requests.
 //! - After a 401, the client runs the plugin immediately and repeats the request with the new credentials.
-//! - If no request has used the client since the last run, the client starts no run. Dropping the client ends a run.
+//! - If no request has used the client since the last run, the client starts no run. Dropping the client ends a run in
+//!   progress.
 //! - On Unix a plugin has its own process group, which ends with the run. [`ExecStderr`] chooses the destination of the
 //!   plugin's stderr.
 //! - If the user has a client certificate, a token or a password, no plugin runs, as in client-go.
 //!
 //! # Limits
 //!
-//! The head of a request has at most 1 MiB in total, as much as an API server accepts. A response, or a line of a
+//! The head of a request has at most 1 MiB in total, which is the limit of an API server. A response, or a line of a
 //! stream, has at most 4 MiB. The client needs less than 16 MiB of memory to read either.
 //!
 //! # Logs and metrics

@@ -16,13 +16,13 @@ use serde_json::Value;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// Reads. The client repeats only this verb after a broken connection.
+    /// A read, which the client repeats after a broken connection.
     Get,
-    /// Creates.
+    /// A creation.
     Post,
-    /// Replaces.
+    /// A replacement.
     Put,
-    /// Deletes.
+    /// A deletion.
     Delete,
 }
 
@@ -48,17 +48,17 @@ pub enum Method {
 pub struct Request<'a> {
     /// The verb.
     pub method: Method,
-    /// The path below the server's URL, in plain segments.
+    /// The path below the server's URL, made of plain segments.
     ///
-    /// The client rejects names that need escaping.
+    /// The client rejects a path that needs escaping.
     pub path: &'a str,
-    /// Query parameters, unescaped.
+    /// The query parameters, which the client escapes.
     pub query: &'a [(&'a str, &'a str)],
     /// The body, sent as JSON.
     pub body: Option<&'a Value>,
-    /// The total time of the request, at most a day.
+    /// The time limit of the whole request, at most a day.
     ///
-    /// Includes credentials, name lookup, connect, TLS, sending and receiving.
+    /// The limit includes credentials, name lookup, connect, TLS, sending and receiving.
     pub timeout: Duration,
 }
 

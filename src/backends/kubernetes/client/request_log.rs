@@ -16,10 +16,12 @@ const MAX_ID: usize = 64;
 
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// The API server also cuts a warning at 256 characters.
+/// Maximum length of a logged warning in characters, as in the API server.
 const MAX_WARNING: usize = 256;
 
-/// Maximum number of distinct warnings to remember. A server that sends more varies the same warning.
+/// Maximum number of distinct warnings that the client logs.
+///
+/// A server that sends more warnings varies the text of the same warning.
 const MAX_WARNINGS: usize = 64;
 
 /// The log of one client.
@@ -31,7 +33,7 @@ pub(super) struct ApiRequestLog {
 }
 
 impl ApiRequestLog {
-    /// Logs the outcome of a request. `place` is its verb and its path.
+    /// Logs the outcome of a request. `place` is the request's verb and path.
     pub(super) fn note(
         &self,
         place: &str,
@@ -68,8 +70,9 @@ impl ApiRequestLog {
         }
     }
 
-    /// Logs why there are no newer credentials after a rejection. Logs at `warn` at most once a minute, because
-    /// rejected clients retry.
+    /// Logs why no newer credentials exist after the server has rejected the credentials.
+    ///
+    /// Logs at `warn` at most once a minute, because a rejected client retries.
     pub(super) fn rejected(&self, now: Instant, why: &ClientError) {
         let mut rejected_at = self.rejected_at.lock();
         let is_seldom = rejected_at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM);
@@ -90,7 +93,7 @@ impl ApiRequestLog {
             }
             warned.push(text.clone());
             let is_last = warned.len() == MAX_WARNINGS;
-            // Logging may block, so the lock must not be held.
+            // Releases the lock first, because logging may block.
             drop(warned);
             log_line!(warn, target: CLIENT, "kubernetes: warning from the server: {text}");
             if is_last {

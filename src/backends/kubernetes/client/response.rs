@@ -11,7 +11,9 @@ use super::status::ApiStatus;
 use crate::net::http::{is_compressed, read_body};
 use crate::net::json::{self, Unreadable};
 
-/// Memory limit for the values in a response. With the longest body, the total stays below 16 MiB.
+/// Memory limit for a parsed response.
+///
+/// Together with the longest body, the total stays below 16 MiB.
 const MAX_VALUES: usize = 11 * 1024 * 1024;
 
 /// A 2xx response.
@@ -40,9 +42,9 @@ pub struct Response {
 impl Response {
     /// Parses the body as JSON.
     ///
-    /// JSON can need a hundred times its size in memory: `{"a":{}}` is 8 bytes and a node of a B-tree. This method
-    /// therefore first computes the memory that a [`Value`](serde_json::Value) of the body needs. The limit is 11 MiB,
-    /// which is less than 16 MiB together with the body.
+    /// Parsed JSON can need a hundred times the memory of its text. An example is `{"a":{}}`, whose 8 bytes become a
+    /// node of a B-tree. This method therefore first computes the memory that a [`Value`](serde_json::Value) of the
+    /// body needs. The limit is 11 MiB, so that the values and the body together stay below 16 MiB.
     ///
     /// # Examples
     ///
@@ -61,7 +63,7 @@ impl Response {
     ///
     /// - Returns [`ErrorKind::Malformed`] if the body is not JSON for a `T`. The error does not quote the body.
     /// - Returns [`ErrorKind::BodyTooLarge`] if the values would need more than 11 MiB. [`body`](Response::body)
-    ///   remains available for a parser that keeps less.
+    ///   remains available for a parser that needs less memory.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         json::read(&self.body, MAX_VALUES).map_err(|unreadable| {
             let (kind, fault) = match unreadable {
@@ -73,7 +75,7 @@ impl Response {
     }
 }
 
-/// Returns 2xx responses, and an error without any credentials for every other response.
+/// Returns a 2xx response, and converts any other into an error without credentials.
 pub(super) fn accept(
     answer: http::Response<ureq::Body>,
     credentials: &Credentials,
@@ -82,9 +84,9 @@ pub(super) fn accept(
         let code = answer.status().as_u16();
         let retry_after = answer.headers().get(header::RETRY_AFTER).cloned();
         let retry_after = retry_after.as_ref().and_then(|v| v.to_str().ok());
-        // The status code alone is a response, even if the body is incomplete.
+        // The status code is valid even if the body is incomplete.
         let mut body = read_body(answer.into_body()).unwrap_or_default();
-        // Some proxies quote the request that they reject.
+        // Some proxies quote a rejected request with its credentials.
         credentials.redact(&mut body);
         let status = ApiStatus::from_answer(code, retry_after, &body);
         let hint = match code {
@@ -103,7 +105,7 @@ pub(super) fn accept(
 
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The object may be a Secret.
+        // Omits the body, which may contain a Kubernetes Secret.
         write!(f, "{} with {} bytes", self.status, self.body.len())
     }
 }

@@ -38,7 +38,7 @@ use crate::util::cancel::CancelToken;
 /// ```
 pub struct Stream {
     lines: LineStream,
-    /// Redacts credentials that the server quotes.
+    /// The credentials to redact if the server quotes them in a line.
     credentials: Credentials,
     place: String,
 }
@@ -94,8 +94,8 @@ impl Client {
 impl Stream {
     /// Blocks until the next line arrives and returns the line without its line end.
     ///
-    /// Returns `None` once the server has ended the stream. Asterisks replace credentials of this client in a line. The
-    /// stream is over after an error, and further calls return `None`.
+    /// Returns `None` once the server has ended the stream. If the server quotes credentials of this client in a line,
+    /// asterisks replace the credentials. An error ends the stream, and further calls return `None`.
     ///
     /// # Errors
     ///

@@ -3,10 +3,10 @@
 /// Maximum number of texts from one header.
 const MAX_TEXTS: usize = 16;
 
-/// Returns the texts of one header with the code 299, the only code that a Kubernetes server uses.
+/// Returns the texts of the warnings with the code 299 in one header.
 ///
-/// Parsing stops at the first part that does not have the form `code agent "text" ["date"], …`. Source: RFC 7234,
-/// section 5.5; client-go accepts 299 alone.
+/// A Kubernetes server uses no other code, and client-go accepts no other code. Parsing stops at the first part that
+/// does not have the form `code agent "text" ["date"], …`. Source: RFC 7234, section 5.5.
 pub(super) fn texts(header: &[u8]) -> Vec<Vec<u8>> {
     let mut rest = header;
     let mut texts = Vec::new();
@@ -41,7 +41,9 @@ fn next(header: &[u8]) -> Option<(&[u8], Vec<u8>, &[u8])> {
     }
 }
 
-/// Splits a non-empty word from the text at the first space.
+/// Returns the word before the first space, and the text after the space.
+///
+/// Returns `None` if the word is empty or there is no space.
 fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(|&byte| byte == b' ').filter(|&end| end > 0)?;
     Some((&text[..end], &text[end + 1..]))

@@ -9,7 +9,7 @@ use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScop
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// A store in a table of MySQL 8.0, MariaDB 10.2.4 or later; a row has the record of one key.
+/// A store in a table of MySQL 8.0, MariaDB 10.2.4, or later, with one row for each key.
 ///
 /// All methods may be called from any thread at any time. Share a store with an `Arc`. Do not use a store in a child
 /// process after `fork`. [STORES.md] compares the stores, and [MYSQL.md] lists the required server settings and the
@@ -19,7 +19,7 @@ use crate::util::config_error::ConfigError;
 /// replica lags behind. On Galera and in replication groups, reads wait for the writes of other members
 /// (`wsrep_sync_wait`, `group_replication_consistency`).
 ///
-/// A write is one statement that compares the whole old record. If it changes no row, the error is
+/// A write is one statement that compares the whole old record. If the statement changes no row, the error is
 /// [`NotApplied`](crate::StoreErrorKind::NotApplied). After any other error, the outcome is unknown.
 ///
 /// MySQL has no notifications, so a watch reads its records every 50 ms ([`MySqlConfig::with_poll_interval`]).
@@ -67,13 +67,15 @@ impl MySqlStore {
     ///
     /// Returns [`ConfigError`] in these cases:
     ///
-    /// - There is no user, or both a password and a source are set.
+    /// - The configuration has no user, or has both a password and a source.
     /// - Certificates or keys are unusable.
     pub fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
         Self::open(config, false)
     }
 
-    /// Creates a store as [`new`](Self::new) does. If `creates_table`, the first request creates a missing table.
+    /// Creates a store as [`new`](Self::new) does.
+    ///
+    /// If `creates_table` is `true`, the first request creates a missing table.
     pub(crate) fn open(config: MySqlConfig, creates_table: bool) -> Result<Self, ConfigError> {
         MySqlTable::new(config).map(|table| Self(SqlStore::new(table, creates_table)))
     }
@@ -106,13 +108,14 @@ impl MySqlStore {
 
     /// Returns a `SELECT` that yields a row only while no later term exists.
     ///
-    /// Select the row first in the transaction of the leader's own writes to the same database, on any connection. If
-    /// there is no row, roll back: the leader of `fencing_token` has been replaced or has released the lease.
+    /// Run the statement first in the transaction of the leader's own writes to the same database, on any connection.
+    /// If the statement yields no row, roll back, because the leader of `fencing_token` has been replaced or has
+    /// released the lease.
     ///
     /// - The statement locks the record until the end of the transaction, so no candidate can take over or renew
     ///   meanwhile. Keep the transaction short.
     /// - The statement needs the right to `SELECT`, and in MySQL one more right on the table, such as `UPDATE`.
-    /// - The token must come from a term in this same table. With `start_on_both` it is the token of the second store.
+    /// - The token must come from a term in this same table. With `start_on_both`, use the token of the second store.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
     ///
     /// # Examples
@@ -120,7 +123,7 @@ impl MySqlStore {
     /// ```
     /// use leasehold::MySqlStore;
     ///
-    /// // START TRANSACTION; this statement; with a row: INSERT …; COMMIT; without a row: ROLLBACK.
+    /// // Run START TRANSACTION and this statement. With a row, INSERT and COMMIT. Without a row, ROLLBACK.
     /// let fence = MySqlStore::fence_sql("jobs", 2_147_483_649);
     /// assert!(fence.ends_with("LOCK IN SHARE MODE"));
     /// ```

@@ -15,20 +15,20 @@ use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, Watch
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// A store in a table of PostgreSQL 12 or later; each row has the record of one key.
+/// A store in a table of PostgreSQL 12 or later, with one row for each key.
 ///
 /// All methods may be called from any thread at any time. Share a store with an `Arc`. Do not use a store in a child
 /// process after `fork`, because parent and child would read from the same connections. [STORES.md] compares the
 /// stores, and [POSTGRES.md] lists the required server settings.
 ///
-/// A write is one statement. The store returns after the server has committed the statement to its disk, and to that of
-/// a synchronous standby if there is one. The statement compares the row's version and the whole old record. If they
-/// differ, the error is [`NotApplied`](StoreErrorKind::NotApplied). After any other error, the outcome is unknown. A
-/// read that a standby answers is an error. The store uses no clock of a server.
+/// A write is one statement, which compares the row's version and the whole old record. If the row differs, the error
+/// is [`NotApplied`](StoreErrorKind::NotApplied). After any other error, the outcome is unknown. The store returns
+/// after the commit is on the disk of the server, and on the disk of a synchronous standby if there is one. A read from
+/// a standby fails. The store does not use the server's clock.
 ///
 /// A trigger on the table sends a `NOTIFY` for each change, which wakes watches. Poolers in transaction mode do not
-/// deliver notifications. Each watch tests this with its own notification, and otherwise reads every [50
-/// ms](PostgresConfig::with_poll_interval).
+/// deliver notifications. Each watch sends itself a test notification. If this notification does not arrive, the watch
+/// reads every [50 ms](PostgresConfig::with_poll_interval).
 ///
 /// The store has its own client on blocking sockets, without an async runtime. A call returns within its timeout, and
 /// soon after a cancellation, even if the server hangs. A store keeps at most four idle connections, and one for each
@@ -50,7 +50,7 @@ use crate::util::config_error::ConfigError;
 ///
 /// - The table was dropped, or truncated with `RESTART IDENTITY`.
 /// - The database was restored from a backup.
-/// - A standby was promoted that lacked the last commits.
+/// - A standby that lacked the last commits was promoted.
 ///
 /// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 /// [POSTGRES.md]: https://docs.rs/crate/leasehold/latest/source/docs/stores/POSTGRES.md
@@ -89,7 +89,9 @@ impl PostgresStore {
         Self::open(config, false)
     }
 
-    /// Creates a store as [`new`](Self::new) does. If `creates_table`, the first request creates a missing table.
+    /// Creates a store as [`new`](Self::new) does.
+    ///
+    /// If `creates_table` is `true`, the first request creates a missing table.
     pub(crate) fn open(config: PostgresConfig, creates_table: bool) -> Result<Self, ConfigError> {
         let table = PostgresTable { client: PostgresClient::new(config)?, is_checked: AtomicBool::new(false) };
         Ok(Self(SqlStore::new(table, creates_table)))
@@ -121,14 +123,14 @@ impl PostgresStore {
 
     /// Returns a `SELECT` that yields a row only while no later term exists.
     ///
-    /// Use the statement in the transaction of the leader's own writes to the same database. If it yields no row, roll
-    /// back: the leader of `fencing_token` has been replaced or has released the lease.
+    /// Use the statement in the transaction of the leader's own writes to the same database. If the statement yields no
+    /// row, roll back, because the leader of `fencing_token` has been replaced or has released the lease.
     ///
     /// - The transaction needs the isolation level `READ COMMITTED` (PostgreSQL's default) or a stricter one.
     /// - The statement locks the record until the end of the transaction, so no candidate can take over or renew
     ///   meanwhile. The transaction must be much shorter than the renew deadline.
     /// - The lock needs the right to `UPDATE` the table. The connection's `search_path` selects the table.
-    /// - The token must come from a term in this same table. With `start_on_both` it is the token of the second store.
+    /// - The token must come from a term in this same table. With `start_on_both`, use the token of the second store.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
     ///
     /// # Examples
@@ -137,7 +139,7 @@ impl PostgresStore {
     /// use leasehold::PostgresStore;
     ///
     /// let fence = PostgresStore::fence_sql("jobs", 7);
-    /// // The first statement of the leader's transaction. If no row is inserted, roll back: the term has ended.
+    /// // Run this insert first. If the insert adds no row, roll back, because the term has ended.
     /// let insert = format!("INSERT INTO runs SELECT 1 WHERE EXISTS ({fence})");
     /// assert!(insert.ends_with("FOR SHARE)"));
     /// ```
@@ -149,7 +151,9 @@ impl PostgresStore {
 delegate_store!(impl Store for PostgresStore { self => self.0 });
 
 impl PostgresTable {
-    /// Returns an error if the table has a wrong column. Queries the server once.
+    /// Returns an error if the table has a wrong column.
+    ///
+    /// After a success, later calls do not query the server again.
     fn check_table(&self, operation: &str, what: &str, call: &CallContext) -> Result<(), StoreError> {
         if !self.is_checked.load(Ordering::Acquire) {
             let check = [table::HAS_ITS_COLUMNS, table::WRONG_COLUMN].map(|sql| Statement { sql, parameters: &[] });
@@ -250,7 +254,9 @@ impl SqlTable for PostgresTable {
 const WARNED: &str = "; after a warning the commit is in doubt, because a standby may lack it; remove triggers that \
                       send warnings";
 
-/// Source: PostgreSQL's documentation, appendix A.
+/// Converts an SQLSTATE to a kind of error and advice.
+///
+/// Appendix A of PostgreSQL's documentation lists the SQLSTATEs.
 fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
     match sqlstate {
         "28000" | "28P01" => (StoreErrorKind::Unauthorized, ""),

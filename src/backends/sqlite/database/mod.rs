@@ -16,14 +16,16 @@ use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchSco
 use crate::util::on_drop::OnDrop;
 use crate::util::sync::Mutex;
 
-/// Maximum wait for a connection of this process before the call checks its timeout and its cancel token.
+/// Maximum wait for a busy connection before a call checks its timeout and cancel token.
 ///
-/// The connection is free after one statement.
+/// Another call of this process uses the connection for one statement.
 const LOCK_WAIT: Duration = Duration::from_millis(5);
 
-/// Time limit of a watch's read while other connections lock the file. After that, the watch ends with an error.
+/// Time limit of a watch's read while the file is locked, after which the watch ends.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// First pause before a call retries on a locked file.
+///
 /// Another process writes for a fraction of a millisecond.
 const FIRST_PAUSE: Duration = Duration::from_micros(250);
 
@@ -37,7 +39,9 @@ const SELECT: &str = "SELECT generation, key, writes, uid, holder_identity, leas
 const INSERT: &str = "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
                       renew_time, lease_transitions) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key) DO NOTHING";
 
-/// Compares the whole record, because a version may repeat after the file was restored.
+/// An update that compares the whole record.
+///
+/// A version alone may repeat after the file was restored.
 const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE WHEN holder_identity IS ?1 AND \
                       acquire_time IS ?3 AND lease_transitions IS ?5 THEN acquired ELSE writes + 1 END, \
                       holder_identity = ?1, lease_duration_seconds = ?2, acquire_time = ?3, renew_time = ?4, \
@@ -45,16 +49,17 @@ const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE 
                       holder_identity IS ?10 AND lease_duration_seconds IS ?11 AND acquire_time IS ?12 AND \
                       renew_time IS ?13 AND lease_transitions IS ?14";
 
-/// Returns a column that breaks the store's promise.
+/// A query that returns a column that does not meet the store's requirements, or NULL.
 const WRONG_COLUMN: &str = include_str!("../wrong_column.sql");
 
 /// One file, with the connections and watches of this process.
 pub(super) struct Database {
     file: DatabaseFile,
     requests: Mutex<Connection>,
-    /// A separate connection, because `data_version` changes after commits of other connections, including `requests`.
+    /// A separate connection that detects the commits of all other connections.
     ///
-    /// SQLite must not close this connection before the other.
+    /// SQLite's `data_version` changes only after commits of other connections, including `requests`. SQLite must not
+    /// close this connection before `requests`.
     watches: Mutex<Connection>,
     wakers: Mutex<Wakers>,
 }
@@ -70,13 +75,13 @@ impl Database {
     pub(super) fn open(path: &Path, call: &CallContext) -> Result<Self, StoreError> {
         let mut file = DatabaseFile::prepare(path)?;
         let connections = [connect(&file, call)?, connect(&file, call)?];
-        // Both connections have read, so the files beside the database exist and stay.
+        // Both connections have read, so the `-wal` and `-shm` files now exist and stay.
         file.remember_companions()?;
         let [requests, watches] = connections.map(Mutex::new);
         Ok(Self { file, requests, watches, wakers: Mutex::default() })
     }
 
-    /// Returns the records in scope and the number of the file's state, or `None` if the number is `seen`.
+    /// Returns `data_version` and the records in scope, or `None` if `data_version` is `seen`.
     fn read_if_changed(
         &self,
         scope: WatchScope<'_>,
@@ -84,7 +89,8 @@ impl Database {
         call: &CallContext,
     ) -> Result<Option<(i64, Records)>, StoreError> {
         self.attempt(&self.watches, call, |connection| {
-            // Reads the number before the records. A commit in between is then read twice instead of missed.
+            // Reads `data_version` before the records, so that a commit between the two reads is read twice and not
+            // missed.
             let number = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
             if seen == Some(number) {
                 return Ok(None);
@@ -93,8 +99,9 @@ impl Database {
         })
     }
 
-    /// Returns the records of the opened file even if the path leads to another file now. Returns none if the read
-    /// fails.
+    /// Returns the records of the opened file, even if the path now leads to another file.
+    ///
+    /// Returns no records if the read fails.
     fn remains(&self, scope: WatchScope<'_>) -> Records {
         let connection = self.watches.try_lock_for(LOCK_WAIT);
         connection.and_then(|connection| select(&connection, scope).ok()).unwrap_or_default()
@@ -150,8 +157,8 @@ impl SqlTable for Database {
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
         let parameters = sql::insert_parameters(key, record);
         self.attempt(&self.requests, call, |connection| {
-            // SQLite has committed or rejected the row when this returns. `RETURNING` is unsuitable, because a failed
-            // commit is silent while a row is pending.
+            // When `execute` returns, SQLite has committed or rejected the row. `RETURNING` is unsuitable, because
+            // SQLite does not report a failed commit while a returned row is pending.
             let rows = connection.prepare_cached(INSERT)?.execute(params_from_iter(&parameters))?;
             let generation = (rows > 0).then(|| connection.last_insert_rowid());
             self.announce(rows);
@@ -188,21 +195,22 @@ impl SqlTable for Database {
                 current
             }))
         };
-        // The watch may not have delivered a leader's first write.
+        // `remains` adds records that the watch has not delivered yet, such as the first write of a leader.
         watch_diff::watch_by_reading(watch, on_event, read, || signal.wait(), || self.remains(watch.scope))
     }
 }
 
 fn connect(file: &DatabaseFile, call: &CallContext) -> Result<Connection, StoreError> {
-    // Disables URIs and the creation of files: a path is only a path, and the file exists.
+    // The flags disable URIs and the creation of files. A path is never a URI, and the file exists already.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file.path(), flags).map_err(|error| failed(file, error))?;
     let on = |work: &dyn Fn(&Connection) -> rusqlite::Result<()>| retry(file, call, || Some(work(&connection)));
-    // SQLite's own wait cannot be cancelled.
+    // The store itself waits for locks, because SQLite's own wait cannot be cancelled.
     on(&|connection| connection.busy_timeout(Duration::ZERO))?;
     let mode = retry(file, call, || Some(write_ahead_log(&connection)))?;
     require_write_ahead_log(file.path(), &mode)?;
-    // Otherwise a power failure could revert confirmed writes. On Apple's systems, a sync needs `fullfsync`.
+    // Without these settings, a power failure could revert confirmed writes. On Apple's systems, a sync needs
+    // `fullfsync`.
     on(&|connection| connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON"))?;
     on(&create_table)?;
     on(&|connection| select(connection, WatchScope::Key("")).map(drop))?;
@@ -212,8 +220,9 @@ fn connect(file: &DatabaseFile, call: &CallContext) -> Result<Connection, StoreE
     }
 }
 
-/// Rejects the table. SQLite cannot change a column, so the repair creates a table with greater generations than the
-/// old ones.
+/// Returns the error for a wrong column, with the statements that repair the table.
+///
+/// SQLite cannot change a column, so the repair creates a new table with greater generations than the old table.
 fn wrong_column(file: &DatabaseFile, column: &str) -> StoreError {
     let why = sql::wrong_column(CREATE_TABLE, column, |_| {
         format!(
@@ -226,7 +235,9 @@ fn wrong_column(file: &DatabaseFile, column: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Rejected, format!("cannot use {}: {why}", file.path().display()))
 }
 
-/// Requests the write-ahead log and returns the resulting journal mode. SQLite keeps another mode if it cannot comply.
+/// Requests the write-ahead log, and returns the resulting journal mode.
+///
+/// If SQLite cannot use the write-ahead log, SQLite keeps another mode.
 fn write_ahead_log(connection: &Connection) -> rusqlite::Result<String> {
     connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
 }
@@ -271,7 +282,9 @@ fn observed(row: &Row<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
     observed.ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
 }
 
-/// Retries while the file is locked, until the call ends. `None` means that the attempt has already waited.
+/// Calls `attempt` again while the file is locked, until the call ends.
+///
+/// `attempt` returns `None` if it has already waited.
 fn retry<T>(
     file: &DatabaseFile,
     call: &CallContext,
@@ -285,13 +298,14 @@ fn retry<T>(
             None => continue,
             Some(Err(error)) if is_busy(&error) => {}
             Some(done) => {
-                // Checks after a success, too: the file may have been replaced, or the call may have ended.
+                // The checks also run after a success, because the file may have been replaced, or the call may have
+                // ended.
                 file.check()?;
                 check(file, call)?;
                 return done.map_err(|error| failed(file, error));
             }
         }
-        // The random factor keeps two waiting processes out of step.
+        // The random factor prevents two waiting processes from always retrying at the same time.
         watch_diff::wait(call, pause.mul_f64(0.5 + fastrand::f64()));
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
@@ -316,7 +330,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(code(error), Some(DatabaseBusy | DatabaseLocked | FileLockingProtocolFailed))
 }
 
-/// Returns `None` if the error is not SQLite's.
+/// Returns SQLite's error code, or `None` if the error is not from SQLite.
 fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
     match error {
         rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => Some(error.code),
@@ -337,7 +351,7 @@ fn failed(file: &DatabaseFile, error: rusqlite::Error) -> StoreError {
         Some(DatabaseCorrupt | NotADatabase) => {
             (StoreErrorKind::Malformed, "stop every process that uses the file, and restore or delete the file")
         }
-        // The library's own table has all columns of the statements, so the table is missing or another one.
+        // A table that this library created has all columns. The table is therefore missing, or from another program.
         Some(Unknown) if no_table => (StoreErrorKind::NotFound, "create the table with SqliteStore::create_table"),
         Some(Unknown) => (StoreErrorKind::Rejected, "the table `leasehold` must be as in SqliteStore's documentation"),
         Some(_) => (StoreErrorKind::Unavailable, "SQLite cannot use the file now"),

@@ -53,7 +53,7 @@ fn file_size_limit_is_a_named_error() {
 fn each_code_of_sqlite_is_a_kind_of_failure() {
     use StoreErrorKind::{Forbidden, Malformed, NotFound, Rejected, Unavailable};
     let (database, _, _scratch) = database();
-    // The code of SQLite, its message, the kind of error, and whether the statement is repeated.
+    // Each row: the code of SQLite, its message, the expected kind, and whether the store repeats the statement.
     for (code, message, kind, is_repeated) in [
         (13, "full", Unavailable, false),
         (8, "readonly", Forbidden, false),
@@ -95,7 +95,7 @@ fn late_result_is_discarded() {
     assert_eq!(done.unwrap_err().kind(), StoreErrorKind::Timeout);
 }
 
-/// On other systems, an open file can be neither deleted nor replaced.
+/// Except on Unix, an open file can be neither deleted nor replaced.
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_replaced_under_a_statement_makes_it_no_answer() {
@@ -117,7 +117,7 @@ fn a_thread_that_waits_for_another_ends_with_its_call() {
     assert!(database.select("jobs", &call()).unwrap().is_none());
 }
 
-/// Behaves as on a system without inotify, or without free inotify instances.
+/// Simulates a system without inotify, or without free inotify instances.
 #[test]
 fn without_inotify_changes_of_all_processes_are_reported() {
     let (mut database, path, _scratch) = database();
@@ -148,6 +148,8 @@ fn without_inotify_changes_of_all_processes_are_reported() {
     assert!(database.wakers.lock().of.is_empty());
 }
 
+/// The watch must also report a record as deleted that it has never delivered.
+///
 /// Otherwise a term could outlast its deleted file by a renew deadline.
 #[cfg(unix)]
 #[test]

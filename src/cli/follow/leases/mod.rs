@@ -1,4 +1,6 @@
-//! The state of leases, derived from changes of their records. Pure: no I/O, no clock.
+//! The state of leases, derived from changes of their records.
+//!
+//! This module does no I/O and reads no clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +13,9 @@ use serde::Serialize;
 /// An update from the store about the followed leases.
 #[derive(Debug)]
 pub enum Update {
-    /// A watch of `key`, or of all keys, has opened. Versions may restart, for example after a restored backup.
+    /// A watch of `key`, or of all keys, has opened.
+    ///
+    /// Later versions may be lower than known versions, for example because a backup was restored.
     Opened {
         key: Option<Box<str>>,
         from_scratch: bool,
@@ -30,7 +34,7 @@ pub enum Update {
         key: Box<str>,
         version: u64,
     },
-    /// The watch has delivered every existing record.
+    /// The watch of `key`, or of all keys, has delivered every existing record.
     ToldAll {
         key: Option<Box<str>>,
     },
@@ -52,7 +56,7 @@ pub struct LeaseEvent {
     pub at: Now,
     pub key: Box<str>,
     pub what: EventKind,
-    /// The previous holder, if it differs.
+    /// The previous holder, if the holder has changed.
     pub previous_holder: Option<String>,
     /// The state after the event.
     pub lease: LeaseView,
@@ -66,13 +70,13 @@ pub struct LeaseView {
     pub version: Option<u64>,
     /// The number of observed renewals.
     pub renewals: u64,
-    /// No change was received for the published lease duration.
+    /// `true` if no change was received for the lease duration in the record.
     pub has_expired: bool,
     /// The local time at which the record was received.
     received: Moment,
-    /// Versions up to this one were delivered by the watch.
+    /// The latest delivered version. Events with this version or an older version are ignored.
     known: u64,
-    /// The open watch has delivered the record.
+    /// `true` if the open watch has delivered the record.
     is_told: bool,
 }
 
@@ -81,7 +85,7 @@ impl LeaseView {
         self.record.as_ref()?.holder()
     }
 
-    /// Returns the time left, or `None` without a holder or duration.
+    /// Returns the time until the lease expires, or `None` without a holder or a duration.
     pub fn remaining(&self, now: Moment) -> Option<Duration> {
         Some(self.expiry()?.since(now))
     }
@@ -104,11 +108,11 @@ pub struct Leases {
 /// The selection of followed leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// Leases with given names. A deleted lease is remembered.
+    /// The leases with the given names. A deleted lease stays in the list.
     Named,
-    /// All leases. A deleted lease is forgotten.
+    /// All leases. A deleted lease is removed from the list.
     All,
-    /// All objects, most of which are not leases: objects without a record are left out.
+    /// All objects that contain a record. Most objects of this type contain no record.
     AllRecords,
 }
 
@@ -121,7 +125,7 @@ impl Leases {
         self.leases.iter().map(|(key, lease)| (&**key, lease))
     }
 
-    /// Returns the events of an update that was received at `at`.
+    /// Applies an update that was received at `at`, and returns its events.
     pub fn apply(&mut self, update: Update, at: Now) -> Vec<LeaseEvent> {
         match update {
             Update::Opened { key, from_scratch } => {
@@ -149,17 +153,19 @@ impl Leases {
         }
     }
 
-    /// Returns the leases that have expired by the local clock, each once.
+    /// Returns one event for each lease that has newly expired by the local clock.
     pub fn expire(&mut self, now: Now) -> Vec<LeaseEvent> {
         self.leases.iter_mut().filter_map(|(key, lease)| expire(key, lease, now)).collect()
     }
 
-    /// Returns the next expiry by the local clock.
+    /// Returns the time at which the next lease expires by the local clock.
     pub fn next_expiry(&self) -> Option<Moment> {
         self.leases.values().filter(|lease| !lease.has_expired).filter_map(LeaseView::expiry).min()
     }
 
-    /// Returns the events of a change of one lease, preceded by its expiry.
+    /// Applies a change of one lease, and returns its events.
+    ///
+    /// If the lease expired before the change, its expiry is the first event.
     fn of_one(
         &mut self,
         key: Box<str>,
@@ -174,7 +180,9 @@ impl Leases {
         self.leases.iter_mut().filter(move |(key, _)| of.is_none_or(|of| of == &***key))
     }
 
-    /// Returns `true` if this version or a later one was delivered. Events may arrive late and twice.
+    /// Returns `true` if this version or a later version was already delivered.
+    ///
+    /// A watch may deliver an event late or twice.
     fn is_known(&mut self, key: &str, version: u64) -> bool {
         self.leases.get_mut(key).is_some_and(|lease| {
             lease.is_told = true;
@@ -217,13 +225,15 @@ impl Leases {
         Some(LeaseEvent { at, key, what: what?, previous_holder, lease })
     }
 
-    /// Records the absence of a record. `None` if the version of the absence is unknown.
+    /// Records the absence of a record.
+    ///
+    /// `version` is `None` if the version of the deletion is unknown.
     fn is_gone(&mut self, key: Box<str>, version: Option<u64>, at: Now) -> Option<LeaseEvent> {
         let previous = self.leases.get(&key);
         let was = previous.and_then(|lease| lease.record.as_ref());
         let what = match (previous, was) {
             (_, Some(_)) => Some(EventKind::Deleted),
-            // A watch of all keys delivers an absence only as a deletion.
+            // An absent lease that was never observed is reported only if the user named the lease.
             (None, None) => (self.of == Which::Named).then_some(EventKind::Unheld),
             (Some(_), None) => None,
         };
@@ -248,7 +258,9 @@ fn expire(key: &str, lease: &mut LeaseView, now: Now) -> Option<LeaseEvent> {
     Some(LeaseEvent { at, key: key.into(), what: EventKind::Expired, previous_holder: None, lease: lease.clone() })
 }
 
-/// Without a count of terms, only the holder shows a new term.
+/// Returns `true` if both records belong to the same term.
+///
+/// If a record lacks transitions and acquire time, only another holder shows a new term.
 fn is_same_term(one: &LeaderElectionRecord, other: &LeaderElectionRecord) -> bool {
     one.uid == other.uid
         && one.holder() == other.holder()

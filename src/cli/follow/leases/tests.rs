@@ -7,13 +7,13 @@ use leasehold::MicroTime;
 use super::EventKind::*;
 use super::*;
 
-/// The wall clock is a minute ahead of the local one.
+/// Returns a time at which the wall clock is a minute ahead of the local clock.
 fn at(seconds: u64) -> Now {
     let local = Duration::from_secs(seconds);
     Now { local: Moment::from_nanos(0) + local, wall: SystemTime::UNIX_EPOCH + local + Duration::from_secs(60) }
 }
 
-/// A record as client-go writes it.
+/// Returns a record with a holder, as client-go writes the record.
 fn held(holder: &str, transitions: i32, renewed: u64) -> LeaderElectionRecord {
     LeaderElectionRecord {
         uid: Some("u".into()),
@@ -41,7 +41,7 @@ fn opened(from_scratch: bool) -> Update {
     Update::Opened { key: None, from_scratch }
 }
 
-/// Returns kind, previous holder and holder of each event.
+/// Returns the kind, the previous holder and the holder of each event.
 fn said(events: &[LeaseEvent]) -> Vec<(EventKind, Option<&str>, Option<&str>)> {
     events.iter().map(|event| (event.what, event.previous_holder.as_deref(), event.lease.holder())).collect()
 }
@@ -75,7 +75,7 @@ fn lease_expires_once_by_the_local_clock_until_it_changes() {
     assert_eq!(leases.next_expiry(), None);
     let first = leases.apply(changed(held("a", 0, 1), 5), at(10));
     assert_eq!(first[0].lease.remaining(at(10).local), Some(Duration::from_secs(15)), "whatever its times say");
-    // Something else in the object.
+    // The object has a new version, but its record is unchanged, so the change is not a renewal.
     assert_eq!(said(&leases.apply(changed(held("a", 0, 1), 6), at(20))), []);
     assert_eq!(leases.next_expiry(), Some(at(25).local));
     assert_eq!(said(&leases.expire(at(24))), []);
@@ -87,7 +87,7 @@ fn lease_expires_once_by_the_local_clock_until_it_changes() {
     let renewed = leases.apply(changed(held("a", 0, 2), 8), at(100));
     assert_eq!(said(&renewed), [(Renewed, None, Some("a"))]);
     assert!(!renewed[0].lease.has_expired && leases.next_expiry() == Some(at(115).local));
-    // Both events are late, and in order.
+    // The expiry was not polled before the change, so one update returns both events in the order of their times.
     let late = leases.apply(changed(held("b", 1, 3), 9), at(120));
     assert_eq!(said(&late), [(Expired, None, Some("a")), (NewLeader, Some("a"), Some("b"))]);
     assert_eq!((late[0].at, late[1].at), (at(115), at(120)));
@@ -130,7 +130,7 @@ fn deleted_leases_are_forgotten_after_a_watch_restart_too() {
         [(Deleted, Some("a"), None)]
     );
     assert_eq!(leases.iter().len(), 2);
-    // A resumed watch delivers only new changes.
+    // A resumed watch delivers only new changes, so an undelivered lease still exists.
     leases.apply(opened(false), at(2));
     assert_eq!(said(&leases.apply(Update::ToldAll { key: None }, at(2))), []);
     leases.apply(opened(true), at(3));

@@ -1,4 +1,6 @@
-//! The thread that follows one lease or all leases. It watches, and restarts forever.
+//! The thread that follows one lease or all leases.
+//!
+//! When a watch ends, the thread opens another watch, forever.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -16,7 +18,7 @@ use super::leases::Update;
 use leasehold::util::backoff::Backoff;
 use leasehold::util::clock::Now;
 
-/// A working watch lasts longer than this.
+/// The time after which a watch counts as working.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -26,26 +28,28 @@ const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 /// The time limit of a read.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A message of the thread.
+/// A message of the thread that follows a lease.
 pub enum FollowMessage {
     Update(Update, Now),
-    /// A log line and its level: the store cannot be followed at the moment, or is followed again.
+    /// A log line and its level.
+    ///
+    /// The line reports that the store has failed, or that the store works again.
     Trouble(Level, String),
     /// A permanent error.
     Failed(String),
 }
 
-/// The open watch, and the time of its start.
+/// The cancel token and the start time of the open watch. Clones share the watch.
 #[derive(Clone, Default)]
 pub struct CurrentWatch(Arc<Mutex<Option<(CancelToken, Instant)>>>);
 
 impl CurrentWatch {
-    /// Replaces the watch by one that starts with a read.
+    /// Ends the watch, so that the thread opens a new watch that starts with a read.
     ///
-    /// A silently broken connection would deliver no event for a long time.
+    /// Called when a lease expires, because a silently broken connection would deliver no event for a long time.
     pub fn restart(&self) {
         let current = self.0.lock().clone();
-        // A new watch has just read the record, and many leases may expire at once.
+        // Many leases may expire at once. A watch that has just started has read the records and is not restarted.
         if let Some((cancel, _)) = current.filter(|(_, began)| began.elapsed() >= SHORTEST_LEASE) {
             cancel.cancel();
         }
@@ -67,11 +71,11 @@ pub struct FollowThread {
     current: CurrentWatch,
     /// The start position of the next watch.
     from: Option<Cursor>,
-    /// The watch has worked once, so a later error may be transient.
+    /// `true` after a watch has worked once. From then on, the thread retries after every error.
     has_worked: bool,
-    /// The current or last watch has delivered an event.
+    /// `true` if the current or last watch has delivered an event.
     has_told: bool,
-    /// The reported obstacle.
+    /// The last reported error, until the store works again.
     trouble: Option<String>,
     backoff: Backoff,
 }
@@ -98,7 +102,7 @@ impl FollowThread {
         }
     }
 
-    /// Follows one watch until it ends. Returns the pause before the next one.
+    /// Runs one watch until it ends. Returns the pause before the next watch.
     fn follow(&mut self) -> Result<Duration, Stop> {
         let began = Instant::now();
         let ended = self.watch();
@@ -114,7 +118,7 @@ impl FollowThread {
         }
     }
 
-    /// Watches until the watch ends. Returns `true` if another watch takes its place at once.
+    /// Watches until the watch ends. Returns `true` if the next watch must start at once.
     fn watch(&mut self) -> Result<bool, Stop> {
         let (store, key, from) = (Arc::clone(&self.store), self.key.clone(), self.from.clone());
         let scope = key.as_deref().map_or(WatchScope::All, WatchScope::Key);
@@ -138,13 +142,14 @@ impl FollowThread {
         }
     }
 
-    /// Passes on an event of a watch.
+    /// Sends an event of a watch to the receiver of the messages.
     fn hear(&mut self, event: WatchEvent, from_scratch: bool, cancel: &CancelToken) -> Result<(), Stop> {
         match event {
             WatchEvent::Opened => {
                 let key = self.key.clone();
                 self.update(Update::Opened { key: key.clone(), from_scratch })?;
-                // A watch delivers nothing for an absent record, so no event is missing from here on.
+                // The watch delivers every change from here on, but nothing for an absent record. A read finds the
+                // absence.
                 if let Some(key) = key {
                     let call = CallContext::new(READ_TIMEOUT, cancel.clone());
                     let found = self.store.get(&key, &call).map_err(Stop::Failed)?.map(parts);
@@ -166,7 +171,9 @@ impl FollowThread {
         Ok(())
     }
 
-    /// Reports a recovery, but only after an event: an open watch without events proves nothing.
+    /// Sends an update. If an error was reported before, reports the recovery first.
+    ///
+    /// The recovery is reported only with an update, because an open watch without events proves nothing.
     fn tell(&mut self, update: Update) -> Result<(), Stop> {
         self.has_told = true;
         if self.trouble.take().is_some() {
@@ -187,7 +194,7 @@ impl FollowThread {
         self.tell.send(message).map_err(|_| Stop::Gone)
     }
 
-    /// Returns the pause after an error.
+    /// Reports an error of a watch, and returns the pause before the next watch.
     fn failed(&mut self, error: &StoreError) -> Result<Duration, Stop> {
         if error.kind() == StoreErrorKind::Expired {
             self.from = None;
@@ -205,15 +212,15 @@ impl FollowThread {
         Ok(self.back_off().max(error.retry_after().unwrap_or_default()))
     }
 
-    /// Doubles the pause, up to half a minute.
+    /// Returns the next pause. The pauses double, up to half a minute.
     fn back_off(&mut self) -> Duration {
         let pause = self.backoff.pause(Duration::from_secs(1), LONGEST_PAUSE);
-        // Clients that lost one server must not return at the same time.
+        // The pause is random, so that clients that lost the same server do not reconnect at the same time.
         pause.mul_f64(0.5 + 0.5 * fastrand::f64())
     }
 }
 
-/// Drops the rest of the object, which may be large.
+/// Returns the record and its version. The rest of the object may be large and is dropped.
 fn parts(observed: VersionedRecord) -> (LeaderElectionRecord, u64) {
     (observed.record, observed.version)
 }

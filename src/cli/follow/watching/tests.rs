@@ -1,4 +1,4 @@
-//! Tests on stores that fail as scripted.
+//! Tests with a store that returns scripted errors.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use super::*;
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// A store that fails a number of times, and then works.
+/// A store whose first watches and reads fail with the listed errors.
 #[derive(Default)]
 struct Failing {
     store: MemoryStore,
     watches: Mutex<VecDeque<StoreErrorKind>>,
     reads: Mutex<VecDeque<StoreErrorKind>>,
-    /// Whether each watch began from scratch.
+    /// An entry for each watch: `true` if the watch started without a cursor.
     began: Mutex<Vec<bool>>,
 }
 
@@ -104,7 +104,7 @@ impl Followed {
         }
     }
 
-    /// The next update of a record that is wanted.
+    /// Returns the key and the holder of the next update of a record.
     fn record(&self) -> (Box<str>, Option<String>) {
         loop {
             match self.told.recv_timeout(SOON).expect("it tells") {
@@ -173,7 +173,7 @@ fn a_watch_goes_on_where_one_has_ended_unless_that_is_forgotten() {
     let followed = follow(&store, None);
     store.make("one");
     assert_eq!(followed.record(), ("one".into(), Some("a".into())));
-    // After this message, the next watch does not repeat the record.
+    // After `ToldAll`, the next watch starts at a cursor and does not repeat the record "one".
     loop {
         if let FollowMessage::Update(Update::ToldAll { key: None }, _) =
             followed.told.recv_timeout(SOON).expect("it tells")

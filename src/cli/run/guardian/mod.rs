@@ -29,11 +29,13 @@ const ROUND: Duration = Duration::from_millis(1);
 /// The command that a guardian starts on order.
 pub struct Guarded {
     pub arguments: Vec<OsString>,
-    /// Additions to the environment of this process.
+    /// The variables that are added to the environment of this process.
     pub environment: [(&'static str, String); 2],
 }
 
-/// A guardian. When dropped, ends the command and then itself.
+/// A handle of the guardian process.
+///
+/// When the handle is dropped, the guardian ends the command and then itself.
 pub struct Guardian {
     process: Child,
     link: Arc<GuardianLink>,
@@ -41,12 +43,14 @@ pub struct Guardian {
     pub reports: Receiver<GuardianReport>,
     last: u64,
     acknowledged: u64,
-    /// The last order at the previous tick, and the number of ticks that an order has been unacknowledged.
+    /// The number of the order that must be acknowledged next.
+    ///
+    /// `silent` is the number of ticks without this acknowledgement.
     before: u64,
     silent: u32,
 }
 
-/// The guardian does not answer or is gone, with the evidence.
+/// The error that the guardian does not answer or is gone, with the reason.
 #[derive(Debug)]
 pub struct Lost(pub String);
 
@@ -90,12 +94,14 @@ impl Guardian {
         Ok(())
     }
 
-    /// Prepares a start, which then takes less time. A lost guardian shows at the next order.
+    /// Orders the preparation of a command, so that its start takes less time.
+    ///
+    /// An error is ignored, because the next order also detects a lost guardian.
     pub fn prepare(&mut self) {
         let _ = self.order(OrderKind::Prepare);
     }
 
-    /// Orders the end of the guardian and the command. Dropping this waits for the end.
+    /// Orders the end of the guardian and the command. Dropping the handle waits for the end.
     pub fn dismiss(&self) {
         let _ = shutdown(&*self.link, Shutdown::Both);
     }
@@ -104,9 +110,9 @@ impl Guardian {
         self.acknowledged = self.acknowledged.max(number);
     }
 
-    /// Checks the guardian; called once per tick, after an order.
+    /// Checks that the guardian acknowledges orders. Called once per tick, after an order.
     ///
-    /// After `patience` more calls without an acknowledgement, the guardian is lost. Calls are counted instead of time
+    /// Returns an error after `patience` more calls without an acknowledgement. Calls are counted instead of time,
     /// because this process may have been stopped.
     pub fn tick(&mut self, patience: u32) -> Result<(), Lost> {
         let is_silent = self.acknowledged < self.before;
@@ -120,17 +126,17 @@ impl Guardian {
         Ok(())
     }
 
-    /// Kills the guardian, the command, and the processes left to this process.
+    /// Kills the guardian, the command, and all orphans that this process has adopted.
     ///
-    /// Returns `false` if a process is left after `limit`. The limit is counted in rounds because this process may be
+    /// Returns `false` if a process is left after `limit`. The limit is counted in rounds, because this process may be
     /// stopped.
     pub fn kill(&mut self, limit: Duration) -> bool {
-        // As long as the guardian lives, it would still kill the command if this process were killed.
+        // The guardian is killed last. If this process is killed in between, the guardian still kills the command.
         descendants::kill_below(Pid::from_child(&self.process));
         let _ = self.process.kill();
         for _ in 0..=limit.as_nanos() / ROUND.as_nanos() {
-            // The processes that the guardian has adopted come to this process only after the guardian has ended. A
-            // dying process leaves its children to this process. So none is left only if none is found.
+            // This process adopts the children of the guardian, and of other killed processes, only after their parent
+            // has ended. Therefore a search without a result is final only if the guardian has ended.
             let has_ended = !matches!(self.process.try_wait(), Ok(None));
             match self.adopted() {
                 Ok(left) if left.is_empty() && has_ended => return true,
@@ -147,7 +153,7 @@ impl Guardian {
         false
     }
 
-    /// Reaps the children that other processes have left to this process.
+    /// Reaps the ended orphans that this process has adopted.
     pub fn reap_adopted(&self) {
         descendants::reap(&self.adopted().unwrap_or_default());
     }
@@ -160,7 +166,7 @@ impl Guardian {
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        // The receiver of the reports ends as well.
+        // The shutdown of the socket also ends the thread that receives the reports.
         self.dismiss();
         let until = Instant::now() + PATIENCE;
         while let Ok(None) = self.process.try_wait() {

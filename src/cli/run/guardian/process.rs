@@ -1,6 +1,6 @@
-//! The guardian's process: starts the command, and ends the command with the term.
+//! The guardian's process, which starts the command and ends the command with the term.
 //!
-//! The guardian does so even if the supervisor is stopped or killed.
+//! The guardian ends the command even if the supervisor is stopped or killed.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -28,7 +28,9 @@ use super::super::{command, descendants};
 /// The name of the hidden subcommand of the guardian.
 pub const NAME: &str = "__guardian";
 
-/// The time to wait for killed processes, before new ones are killed as well. The time grows to the longer value if a
+/// The shortest pause between two rounds that kill the remaining processes.
+///
+/// Each round also kills processes that have started since the last round. The pause grows to [`LONGEST_ROUND`] if a
 /// process cannot be killed.
 const ROUND: Duration = Duration::from_millis(1);
 const LONGEST_ROUND: Duration = Duration::from_millis(50);
@@ -36,7 +38,7 @@ const LONGEST_ROUND: Duration = Duration::from_millis(50);
 /// The interval at which the command is checked without an event.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Guards the command of `arguments`.
+/// Runs the guardian of the command in `arguments`.
 ///
 /// Returns when the supervisor is gone and no process of the command is left.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
@@ -56,10 +58,10 @@ struct GuardianProcess {
     timer: OwnedFd,
     children: UnixStream,
     signals: UnixStream,
-    /// The process that becomes the next command. There is none while a command runs.
+    /// The process that becomes the next command. `None` while a command runs.
     prepared: Option<Prepared>,
     running: Option<RunningCommand>,
-    /// `true` if the guardian has reported that it received a signal to end.
+    /// `true` if the guardian has reported a signal to end, and has received no order since.
     has_asked: bool,
 }
 
@@ -74,18 +76,18 @@ struct RunningCommand {
 
 impl GuardianProcess {
     fn new(arguments: Vec<OsString>) -> io::Result<Self> {
-        // Orphans of the command become children of this process.
+        // As a subreaper, this process adopts the orphans of the command.
         set_child_subreaper(Some(getpid()))?;
         let _ = rustix::thread::set_name(c"leasehold");
         let link = GuardianLink::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
         let signals = signalled(&not_ignored(&[SIGTERM, SIGINT])?)?;
-        // A signal to the whole group is meant for the command, and the supervisor passes it on.
+        // These signals have no effect on the guardian, because the supervisor passes them on to the command.
         for signal in not_ignored(&[SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])? {
             flag::register(signal, Arc::default())?;
         }
         let children = signalled(&[SIGCHLD])?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        // Only `leasehold run` puts such a socket on stdin.
+        // Sending fails unless `leasehold run` has started this process with a socket as stdin.
         let sent = link.send(&GuardianReport::Ready, None);
         sent.map_err(|error| io::Error::other(format!("{NAME} is internal to leasehold run: {error}")))?;
         Ok(Self {
@@ -104,7 +106,7 @@ impl GuardianProcess {
         while self.link.is_some() || self.running.is_some() {
             let timeout = self.set_timer()?;
             self.wait(timeout)?;
-            // Sent once until the supervisor answers, because more important reports must fit, too.
+            // The report is sent once until the next order, because the socket must have room for important reports.
             if drain(&mut self.signals) && !std::mem::replace(&mut self.has_asked, true) {
                 self.report(&GuardianReport::AskedToStop);
             }
@@ -123,7 +125,7 @@ impl GuardianProcess {
     fn set_timer(&self) -> io::Result<Option<Duration>> {
         let round = self.running.as_ref().filter(|running| running.rounds > 0);
         let round = round.map(|running| ROUND.saturating_mul(1 << (running.rounds / 16).min(8)).min(LONGEST_ROUND));
-        // Zero would unset the timer, and a time in the past means now.
+        // A time of zero would disarm the timer. The timer fires at once if the time is in the past.
         let at = match &self.running {
             Some(running) if round.is_none() => running.schedule.next().0.max(Duration::from_nanos(1)),
             _ => Duration::ZERO,
@@ -131,7 +133,7 @@ impl GuardianProcess {
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let once = Itimerspec { it_interval: never, it_value: Timespec::try_from(at).unwrap_or(never) };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
-        // SIGCHLD may have been blocked by the parent process: then only a check notices the end.
+        // If the parent process has blocked SIGCHLD, only a regular check detects the end of the command.
         Ok(round.or(self.running.is_some().then_some(LOOK)))
     }
 
@@ -158,7 +160,7 @@ impl GuardianProcess {
                     let is_news = self.running.as_ref().is_some_and(|running| !running.schedule.is_terminated());
                     self.stop(false);
                     if is_news {
-                        // A blocked reader must not delay the kill.
+                        // The message is dropped if the reader of stderr blocks, because the kill must not be late.
                         print("leasehold: the supervisor is gone, stopping the command\n", Duration::ZERO);
                     }
                 }
@@ -169,7 +171,7 @@ impl GuardianProcess {
 
     fn obey(&mut self, what: OrderKind, stdin: Option<OwnedFd>) {
         match (what, &mut self.running) {
-            // An error here appears again at the start, and is reported there.
+            // An error of the preparation is ignored, because the start repeats the step and reports its error.
             (OrderKind::Prepare, None) if self.prepared.is_none() => {
                 self.prepared = Prepared::start(&self.arguments).ok()
             }
@@ -205,7 +207,7 @@ impl GuardianProcess {
 
     fn start(&mut self, begin: &Begin, stdin: Option<OwnedFd>) -> io::Result<Pid> {
         let stdin = stdin.as_ref().map(AsFd::as_fd);
-        // The waiting process may have been killed.
+        // If the prepared process was killed, `begin` fails and another process is started below.
         let prepared = self.prepared.take().filter(|prepared| prepared.begin(begin, stdin).is_ok());
         if let Some(prepared) = prepared {
             return Ok(prepared.pid);
@@ -215,7 +217,7 @@ impl GuardianProcess {
         Ok(started.pid)
     }
 
-    /// Sends SIGTERM to the command, once.
+    /// Stops the command by SIGTERM, unless the command has already been stopped.
     fn stop(&mut self, is_told: bool) {
         let Some(running) = self.running.as_mut().filter(|running| !running.schedule.is_terminated()) else { return };
         running.schedule.terminated(boot_time());
@@ -257,7 +259,7 @@ impl GuardianProcess {
                 self.report(&GuardianReport::Terminated);
             }
             Some(KillStep::Kill) => {
-                // A process that may not end must not start another one.
+                // From now on, each round kills again, because a remaining process may start another process.
                 running.schedule.kill();
                 running.rounds = running.rounds.saturating_add(1);
                 let is_first = running.rounds == 1;
@@ -272,14 +274,16 @@ impl GuardianProcess {
 
     fn report(&self, report: &GuardianReport) {
         if let Some(link) = &self.link {
-            // The report fits: the number of unread reports is limited by the stages of a command and the
-            // unacknowledged orders.
+            // The socket has room for the report, because a command has few stages and few orders are
+            // unacknowledged.
             let _ = link.send(report, None);
         }
     }
 }
 
-/// A stream that becomes readable at each of these signals, which have no other effect then.
+/// Returns a stream that becomes readable at each of `signals`.
+///
+/// The signals then have no other effect on this process.
 fn signalled(signals: &[i32]) -> io::Result<UnixStream> {
     let (reader, writer) = UnixStream::pair()?;
     reader.set_nonblocking(true)?;
@@ -289,7 +293,7 @@ fn signalled(signals: &[i32]) -> io::Result<UnixStream> {
     Ok(reader)
 }
 
-/// Returns `true` if there was a byte.
+/// Reads all available bytes. Returns `true` if there was a byte.
 fn drain(stream: &mut UnixStream) -> bool {
     let mut buffer = [0; 64];
     let mut any = false;

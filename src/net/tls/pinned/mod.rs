@@ -1,7 +1,7 @@
 //! Checks of a server certificate that is itself a trusted root: its dates and its purpose.
 //!
-//! webpki checks dates and purpose only while it builds a chain to a root, and there is no chain for a root itself. This module
-//! therefore reads them from a certificate that webpki has already parsed.
+//! webpki checks dates and purpose only while it builds a chain to a root. A certificate that is itself a root has no
+//! chain. This module therefore reads the dates and the purpose from such a certificate, after webpki has parsed it.
 //!
 //! Source: RFC 5280, sections 4.1.2.5 and 4.2.1.12, and X.690 (DER). The checks are those of Go's `x509.Verify` for a
 //! certificate in the pool of roots.
@@ -21,26 +21,28 @@ const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 
 const BOOLEAN: u8 = 0x01;
-/// 2.5.29.19
+/// The object identifier 2.5.29.19.
 const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
-/// 2.5.29.37
+/// The object identifier 2.5.29.37.
 const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
-/// 2.5.29.37.0
+/// The object identifier 2.5.29.37.0.
 const ANY_PURPOSE: &[u8] = &[0x55, 0x1d, 0x25, 0x00];
-/// 1.3.6.1.5.5.7.3.1
+/// The object identifier 1.3.6.1.5.5.7.3.1.
 const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 
-/// The end of the year 9999 in seconds since 1970, the latest end of a certificate.
+/// The end of the year 9999 in seconds since 1970. A certificate cannot have a later end.
 const END: u64 = 253_402_300_799;
 
-/// A moment as `YYYYMMDDHHMMSS` in UTC. In this form, earlier moments are less.
+/// A moment as `YYYYMMDDHHMMSS` in UTC. Comparing two texts compares their moments.
 type Digits = String;
 
 /// The dates and the purpose of a certificate.
 struct Terms {
     not_before: Digits,
     not_after: Digits,
-    /// `None` for a certificate without purposes, which may be used for every purpose.
+    /// `true` if the purposes include the use by a server.
+    ///
+    /// `None` if the certificate lists no purposes and may be used for every purpose.
     for_servers: Option<bool>,
 }
 
@@ -60,15 +62,17 @@ pub(crate) fn check(certificate: &[u8], now: UnixTime) -> Result<(), Certificate
     }
 }
 
-/// Returns `true` if the certificate may sign certificates. The certificate of a server may not.
+/// Returns `true` if the certificate may sign other certificates.
 ///
-/// Source: RFC 5280, section 4.2.1.9. Go's `CheckSignatureFrom` checks this for every issuer of version 3. webpki does not
-/// check a root.
+/// A server certificate must not sign. Source: RFC 5280, section 4.2.1.9. Go's `CheckSignatureFrom` has the same
+/// check for every issuer with a certificate of version 3. webpki does not check a root.
 pub(crate) fn may_sign(certificate: &[u8]) -> bool {
     // An unreadable certificate is harmless, because webpki cannot read the certificate either.
     is_authority(certificate).unwrap_or(true)
 }
 
+/// Returns `true` if the certificate is marked as an authority.
+///
 /// Returns `None` if the bytes are not a certificate of version 3.
 fn is_authority(certificate: &[u8]) -> Option<bool> {
     let mut signed = Der(Der(certificate).take(SEQUENCE)?);
@@ -104,7 +108,9 @@ impl Terms {
     }
 }
 
-/// Returns the outer `None` if the bytes are not a list of extensions, and the inner `None` for a list without purposes.
+/// Returns `true` if the purposes among the extensions include the use by a server.
+///
+/// Returns `None` if the bytes are not a list of extensions, and `Some(None)` for a list without purposes.
 fn for_servers_of(extensions: &[u8]) -> Option<Option<bool>> {
     let Some(value) = extension(extensions, EXTENDED_KEY_USAGE)? else { return Some(None) };
     let mut purposes = Der(Der(value).take(SEQUENCE)?);
@@ -118,7 +124,7 @@ fn for_servers_of(extensions: &[u8]) -> Option<Option<bool>> {
 
 /// Returns the value of the extension `wanted`.
 ///
-/// Returns the outer `None` if the bytes are not a list of extensions, and the inner `None` for a list without this extension.
+/// Returns `None` if the bytes are not a list of extensions, and `Some(None)` for a list without the extension.
 fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>> {
     let mut extensions = Der(Der(extensions).take(SEQUENCE)?);
     while !extensions.0.is_empty() {
@@ -136,7 +142,7 @@ fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>
     Some(None)
 }
 
-/// The unread rest of DER.
+/// The unread rest of DER-encoded bytes.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
@@ -145,7 +151,8 @@ impl<'a> Der<'a> {
         let [tag, length, rest @ ..] = self.0 else { return None };
         let (length, rest) = match length {
             0..=0x7f => (usize::from(*length), rest),
-            // The low bits are the number of length bytes. Four bytes are enough for every file that is read.
+            // The low seven bits are the number of length bytes. Four length bytes are enough for the size limit of
+            // files.
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
                 (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
@@ -170,7 +177,7 @@ impl<'a> Der<'a> {
         }
         let digits = str::from_utf8(digits).ok()?;
         match (tag, digits.len()) {
-            // A year of two digits is within 1950 to 2049.
+            // In `UTC_TIME`, the two digits of the year stand for a year from 1950 to 2049.
             (UTC_TIME, 12) if digits >= "5" => Some(format!("19{digits}")),
             (UTC_TIME, 12) => Some(format!("20{digits}")),
             (GENERALIZED_TIME, 14) => Some(digits.to_owned()),

@@ -22,7 +22,7 @@ fn seconds(seconds: u64) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(seconds))
 }
 
-/// Returns the kind of an error without its details.
+/// Returns the kind of a verdict without the details of its error.
 fn kind(verdict: Result<(), CertificateError>) -> &'static str {
     match verdict {
         Ok(()) => "good",
@@ -41,7 +41,7 @@ fn dates_are_read_as_webpki_reads_them() {
     roots.add(params.self_signed(&key).unwrap().der().clone()).unwrap();
     let issuer = Issuer::new(params, key);
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build().unwrap();
-    // webpki rejects years before 1970.
+    // webpki rejects years before 1970, so the comparison starts there.
     let years = [(1970, 1979), (1970, 1999), (1999, 2000), (2020, 2049), (2020, 2050), (2049, 2050), (2050, 9999)];
     let mut seen = std::collections::BTreeMap::new();
     for (from, to) in years {
@@ -109,7 +109,7 @@ fn invalid_certificate_is_refused() {
     for end in 0..whole.len() {
         assert_eq!(check(&whole[..end], now), Err(CertificateError::BadEncoding), "the first {end} bytes");
     }
-    // Any result is accepted, but no panic.
+    // With one changed byte, `check` may return any result, but must not panic.
     let mut bytes = whole.to_vec();
     for at in 0..whole.len() {
         for value in 0..=255 {
@@ -121,7 +121,7 @@ fn invalid_certificate_is_refused() {
     let mut random = fastrand::Rng::with_seed(9);
     for _ in 0..20_000 {
         let length = random.usize(..64);
-        // Common tags and lengths, so that some inputs are nested deeply.
+        // The bytes are common tags and lengths, so that some inputs are nested deeply.
         let bytes: Vec<_> = (0..length)
             .map(|_| *random.choice(b"\x30\xa0\xa3\x02\x17\x18\x04\x06\x84\x80\xff\x01\x00Z9").unwrap())
             .collect();

@@ -1,6 +1,6 @@
-//! The check that a build with TLS has cryptography.
+//! The compile-time check that a build with TLS selects a cryptography library.
 //!
-//! A separate file, so that a test can compile the check alone.
+//! The check has a file of its own, so that a test can compile the check alone.
 
 #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
 compile_error!(

@@ -1,6 +1,6 @@
-//! The cryptography of TLS, which the features of this crate select.
+//! The cryptography library of TLS, which the features of this crate select.
 //!
-//! A process-wide default has no effect.
+//! A process-wide default provider of rustls has no effect.
 
 use std::sync::Arc;
 
@@ -11,7 +11,9 @@ use crate::net::error::Error;
 
 mod chosen;
 
-/// Returns AWS-LC, which supports more algorithms than `ring`. With `fips`, this is the validated form of AWS-LC.
+/// Returns the provider of AWS-LC, which supports more algorithms than `ring`.
+///
+/// With the feature `fips`, the provider uses the validated form of AWS-LC.
 #[cfg(feature = "aws-lc-rs")]
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
@@ -22,7 +24,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-// Defined so that only the `compile_error!` in `chosen` is reported, and not every use.
+// This function exists so that the compiler reports only the `compile_error!` in `chosen`, and not each missing use.
 #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     unreachable!("the crate does not compile without one")

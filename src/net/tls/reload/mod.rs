@@ -1,8 +1,8 @@
 //! The TLS configuration of a client, which reloads changed files.
 //!
-//! client-go reloads too: the client certificate since 1.16, the authorities since 1.36. client-go reads the files every five
-//! minutes, and after a notification of the system. This module has no thread. It reads the files before a request, and after
-//! an answer that may be caused by an old file.
+//! client-go also reloads: the client certificate since Kubernetes 1.16, the authorities since 1.36. client-go reads
+//! the files every five minutes, and after a notification of the operating system. This module has no thread. The
+//! client reads the files before a request, and after a failure that an old file may have caused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,11 +24,11 @@ use crate::util::panics::log_line;
 pub(crate) struct ClientTls {
     settings: TlsSettings,
     name: ServerName<'static>,
-    /// Locked while files are read, which may take long.
+    /// Locked while files are read, which may take a long time.
     files: Mutex<WatchedFiles>,
     /// Locked only briefly, because an interrupt may wait for this lock.
     current: Mutex<CurrentTls>,
-    /// The number of changes that were unusable.
+    /// The number of file changes that were unusable.
     refusals: AtomicU64,
 }
 
@@ -41,11 +41,11 @@ struct WatchedFiles {
 struct CurrentTls {
     authorities: Arc<dyn ServerCertVerifier>,
     config: Arc<ClientConfig>,
-    /// The number of changes.
+    /// The number of file changes that were applied.
     version: u64,
 }
 
-/// The files to read.
+/// The files to read: the certificate authorities, or the client certificate with its key.
 #[derive(Clone, Copy)]
 enum Part {
     Authorities,
@@ -53,7 +53,9 @@ enum Part {
 }
 
 impl ClientTls {
-    /// Creates the configuration for the server `host` from the content that the files had when the settings were created.
+    /// Creates the configuration for the server `host`.
+    ///
+    /// Uses the content that the files had when `settings` was created.
     pub(crate) fn new(settings: TlsSettings, host: &str) -> Result<Self, Error> {
         let name = settings.name(host)?;
         let now = settings.clock.now();
@@ -71,9 +73,9 @@ impl ClientTls {
         Ok(ClientTls { settings, name, files, current, refusals: AtomicU64::new(0) })
     }
 
-    /// Reads the files that were read a minute ago or earlier. Returns the number of changes.
+    /// Reads each file whose last reading is at least a minute old, and returns the version.
     ///
-    /// Called before a request, without a lock that an interrupt takes.
+    /// Called before a request. The caller must not hold a lock that an interrupt takes.
     pub(crate) fn refresh(&self) -> u64 {
         let mut files = self.files.lock();
         let now = self.settings.clock.now();
@@ -86,9 +88,10 @@ impl ClientTls {
         self.version()
     }
 
-    /// Returns the configuration, with `identity` instead of the configured identity if there is one. Reads no file.
+    /// Returns the configuration. Reads no file.
     ///
-    /// While the files are unchanged, the configuration is the same object, so that its TLS sessions can be resumed.
+    /// If `identity` is set, it replaces the configured client certificate. If `identity` is `None` and the files are
+    /// unchanged, each call returns the same configuration object, so that its TLS sessions can be resumed.
     pub(crate) fn parts(&self, identity: Option<&Identity>) -> Result<TlsParts, Error> {
         let current = self.current.lock().clone();
         let config = match identity {
@@ -98,22 +101,26 @@ impl ClientTls {
         Ok(TlsParts { config, name: self.name.clone() })
     }
 
-    /// Returns the number of changes. Reads no file.
+    /// Returns the number of file changes that were applied. Reads no file.
     pub(crate) fn version(&self) -> u64 {
         self.current.lock().version
     }
 
-    /// Returns the number of unusable changes. Reads no file.
+    /// Returns the number of file changes that were unusable. Reads no file.
     pub(crate) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Reads the client certificate and its key now. Returns `true` if they are newer than the `used` version.
+    /// Reads the client certificate and its key.
+    ///
+    /// Returns `true` if the version is now newer than `used`.
     pub(crate) fn has_newer_identity(&self, used: u64) -> bool {
         self.has_newer(Part::Identity, used)
     }
 
-    /// Reads the files that may have caused a failure of this kind. Returns `true` if a file is newer than the `used` one.
+    /// Reads the files that may have caused a failure of this kind.
+    ///
+    /// Returns `true` if the version is now newer than `used`.
     pub(crate) fn has_newer_after(&self, failure: Option<NetErrorKind>, used: u64) -> bool {
         match failure {
             Some(NetErrorKind::TlsVerification) => self.has_newer(Part::Authorities, used),
@@ -123,7 +130,9 @@ impl ClientTls {
         }
     }
 
-    /// Runs `open` with the version of the files and what they hold, and once more if a newer file may prevent the failure.
+    /// Runs `open` with the version and the content of the TLS files.
+    ///
+    /// If `open` fails and a newer file may prevent the failure, runs `open` once more.
     #[cfg(feature = "_sql_server")]
     pub(crate) fn open<T, E: CallError>(
         tls: Option<&Self>,
@@ -156,7 +165,7 @@ impl ClientTls {
                         [chain, key] => Some(Identity::from_sources(chain, key)?),
                         _ => None,
                     };
-                    // Fails if certificate and key do not match, as in the middle of a rotation.
+                    // The call fails if certificate and key do not match, as in the middle of a rotation.
                     self.settings.client_config(authorities, identity.as_ref())?;
                     Ok(identity)
                 };
@@ -177,7 +186,7 @@ impl ClientTls {
                         let mut current = self.current.lock();
                         *current = CurrentTls { authorities, config, version: current.version + 1 };
                     }
-                    // Each part has been checked alone before.
+                    // This failure is unexpected, because each part alone was usable.
                     Err(e) => log_line!(warn, target: TLS, "tls: new {what} unusable, keeping the old {what}: {e}"),
                 }
             }

@@ -31,7 +31,7 @@ fn unchanged_files_keep_the_configuration_and_its_sessions() {
         files.wait(60);
         assert_eq!(tls.refresh(), 0);
         assert!(!tls.has_newer_identity(0) && !tls.has_newer_after(Some(NetErrorKind::TlsVerification), 0));
-        // Written with the same content.
+        // Writing the file with the same content is not a change.
         files.scratch.file("ca.crt", &ours.pem);
         assert!(Arc::ptr_eq(&before, &config(&tls)));
     }

@@ -1,4 +1,4 @@
-//! What must hold on two objects, whatever happens.
+//! The rules that must hold after every step in a world with two objects.
 
 use leasehold::StopReason;
 
@@ -10,17 +10,19 @@ use crate::queue::What;
 use crate::store::{Call, Store};
 use crate::world::World;
 
-/// Nobody needs more steps in all.
+/// The most steps that a world needs.
+///
+/// A world with more steps is in an endless loop.
 pub const MOST_STEPS: u64 = 300_000;
 
-/// Nobody acquires who is unfit, or renews for work that makes no progress.
+/// Returns an error if an unfit node acquires, or if a node renews while its work hangs.
 pub fn may_claim(node: &Node, call: &Call, truth: Nanos) -> Result<(), Violation> {
     let (Call::Create(record) | Call::Update(_, record)) = call else { return Ok(()) };
     let what = match &node.mind {
         _ if record.holder().is_none() => return Ok(()),
         _ if node.holds_guard() && node.hangs_at(truth) => "renews for work that makes no progress",
         _ if node.holds_guard() => return Ok(()),
-        // The primary is kept until the secondary is released.
+        // The candidacy keeps the primary until the secondary is released.
         Mind::Ours(candidacy) if candidacy.is_giving_back() => return Ok(()),
         _ if !node.is_fit => "acquires while it is unfit",
         _ => return Ok(()),
@@ -63,11 +65,11 @@ impl Checks {
 }
 
 impl World {
-    /// After every step.
+    /// Checks the rules after a step.
     pub fn check_two(&mut self) -> Result<(), Violation> {
         let valid = self.nodes.iter().filter(|node| node.valid(self.truth));
         let leaders: Vec<_> = valid.map(|node| (node.kind, &node.identity)).collect();
-        // What client-go's do to each other is not ours to promise.
+        // The promise does not cover two client-go candidates that lead at the same time.
         if leaders.len() > 1 && leaders.iter().any(|(kind, _)| *kind != Kind::MultiLock) {
             return Err(Violation { what: format!("{leaders:?} lead at a time"), overlap: true });
         }
@@ -77,7 +79,9 @@ impl World {
         self.checks.terms(self.truth, &self.plan, &mut self.nodes)
     }
 
-    /// Somebody led since the last fault, and leads now or will soon. Where all candidates are ours, each then leads in turn.
+    /// Checks that a node has led since the last fault, and that a node leads now.
+    ///
+    /// Without client-go candidates, each node must then lead in turn.
     pub fn must_lead_in_turn(&mut self) -> Result<(), Violation> {
         let truth = self.truth;
         if self.turns {

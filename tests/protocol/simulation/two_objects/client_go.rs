@@ -1,4 +1,4 @@
-//! The requests of candidates that act as client-go's.
+//! The requests of candidates that act like client-go.
 
 use leasehold::StoreErrorKind;
 
@@ -9,7 +9,7 @@ use crate::store::Store;
 use crate::trace::trace;
 use crate::world::World;
 
-/// Microseconds since 1970 when the world begins.
+/// The wall clock at the start of the world, in microseconds since 1970.
 const WALL: u64 = 1_700_000_000_000_000;
 
 impl World {
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Both objects are in one etcd.
+    /// Gives both stores the same version, because both objects are in one etcd.
     pub fn one_counter(&mut self) {
         let version = self.stores.iter().map(Store::version).max().unwrap_or(0);
         self.stores.iter_mut().for_each(|store| store.unrelated(version - store.version()));

@@ -1,5 +1,6 @@
-//! A candidate that acts as client-go v0.27 does on its MultiLock: request by request, with nothing between them that another
-//! could not do.
+//! A candidate that acts like client-go v0.27 on its MultiLock.
+//!
+//! The candidate sends one request at a time, and another candidate may act between two of its requests.
 
 use std::time::Duration;
 
@@ -8,31 +9,32 @@ use leasehold::{LeaderElectionRecord, MicroTime, VersionedRecord};
 
 const UNKNOWN: &str = "leaderelection.k8s.io/unknown";
 
-/// What it asks an object for.
+/// A request to the object with the given index.
 #[derive(Debug, Clone)]
 pub enum Ask {
     Get(usize),
     Create(usize, LeaderElectionRecord),
-    /// Onto this version.
+    /// An update of the given version.
     Update(usize, u64, LeaderElectionRecord),
 }
 
-/// What it is told.
+/// The answer to a request.
 #[derive(Debug, Clone)]
 pub enum Told {
     Found(Option<VersionedRecord>),
-    /// With this version.
+    /// The write succeeded, and created this version.
     Written(u64),
-    /// Refused because it exists, or moved, or not answered in time.
+    /// The create was refused, because the object exists.
     Exists,
+    /// The request was refused for another reason, or was not answered in time.
     Failed,
 }
 
-/// What it does next.
+/// The next step of the candidate.
 pub enum Next {
     Ask(Ask),
     Wait(Duration),
-    /// It has ended.
+    /// The candidate has ended.
     Done,
 }
 
@@ -42,20 +44,23 @@ pub struct MultiLock {
     lease: Duration,
     deadline: Duration,
     retry: Duration,
-    /// The bytes that it found last, and when they came to be others.
+    /// Both records as the candidate last found them, because client-go compares the bytes.
     raw: Option<[Option<LeaderElectionRecord>; 2]>,
     observed: Option<LeaderElectionRecord>,
+    /// The time at which the bytes last changed, or at which the candidate last wrote.
     observed_at: Moment,
-    /// Since when it tries to renew: it leads until that is the renew deadline ago.
+    /// The time of the last acquisition or renewal, or `None` if the candidate does not lead.
+    ///
+    /// The candidate leads for a retry period and a renew deadline after this time.
     renewing_since: Option<Moment>,
     at: At,
-    /// Of what it last read or wrote of the primary, which it writes over.
+    /// The version of the primary that the candidate last read or wrote.
     primary_version: u64,
     stop: bool,
     releasing: bool,
 }
 
-/// Where it is in `tryAcquireOrRenew`, or in `release`.
+/// The position in client-go's `tryAcquireOrRenew` or `release`.
 #[derive(Debug, Clone)]
 enum At {
     Idle,
@@ -87,17 +92,19 @@ impl MultiLock {
     }
 
     pub fn leads(&self, now: Moment) -> bool {
-        // A retry period passes before the next try begins, and with that its deadline.
+        // The next attempt starts only after a retry period, and the renew deadline applies from then on.
         self.renewing_since.is_some_and(|since| now.since(since) < self.retry + self.deadline)
     }
 
-    /// Its context is cancelled: it leads no more, and releases after the request under way.
+    /// Cancels the candidate's context.
+    ///
+    /// The candidate stops leading at once, and releases after the request under way.
     pub fn stop(&mut self) {
         self.stop = true;
         self.renewing_since = None;
     }
 
-    /// It begins another try.
+    /// Starts another attempt.
     pub fn wake(&mut self, now: Moment, wall: u64) -> Next {
         if self.renewing_since.is_some() && !self.leads(now) {
             self.stop();
@@ -125,7 +132,7 @@ impl MultiLock {
         Next::Ask(Ask::Update(0, self.primary_version, record))
     }
 
-    /// What comes after an answer.
+    /// Returns the step that follows an answer.
     pub fn told(&mut self, now: Moment, wall: u64, told: Told) -> Next {
         if self.stop && !self.releasing {
             return self.release(wall);
@@ -187,7 +194,8 @@ impl MultiLock {
         if other.as_ref().is_some_and(|other| other.holder() != found.holder()) {
             found.holder_identity = Some(UNKNOWN.to_owned());
         }
-        // The primary's bytes as they are, but where it marshals them anew.
+        // client-go compares the bytes of the primary unchanged, unless the holders differ. If they differ, client-go
+        // marshals the record again.
         let differ = found.holder() == Some(UNKNOWN);
         let raw = Some([
             Some(if differ { in_seconds(&found) } else { found.clone() }),
@@ -211,7 +219,7 @@ impl MultiLock {
         Next::Ask(Ask::Update(0, primary.version, record))
     }
 
-    /// In whole seconds, as it writes them.
+    /// Returns a record with times in whole seconds, as client-go writes them.
     fn record(&self, wall: u64, acquired: Option<MicroTime>, transitions: i32) -> LeaderElectionRecord {
         let time = MicroTime::from_unix_micros(wall - wall % 1_000_000);
         LeaderElectionRecord {
@@ -225,7 +233,7 @@ impl MultiLock {
     }
 }
 
-/// As it writes them: times in whole seconds.
+/// Returns `record` with times in whole seconds, as client-go writes them.
 fn in_seconds(record: &LeaderElectionRecord) -> LeaderElectionRecord {
     let seconds = |time: &MicroTime| MicroTime::from_text(&time.as_str()[..19]);
     LeaderElectionRecord {

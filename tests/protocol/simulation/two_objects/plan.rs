@@ -1,4 +1,4 @@
-//! What a seed makes of a world of two objects.
+//! The plan of a world with two objects, which a seed determines.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Plan {
         let kinds = (0..nodes).map(|index| match (suite, index) {
             (Suite::Apart, 0) => Kind::Primary,
             (Suite::Apart, _) => Kind::Secondary,
-            // Both kinds there are, mostly.
+            // Every world of these suites has at least one candidate of each kind.
             (_, 0) => Kind::Both,
             (_, 1) => beside,
             _ if random.bool() => Kind::Both,
@@ -39,10 +39,11 @@ impl Plan {
         });
         let outages = outages.collect();
         let forbidden = (0..random.usize(..3)).map(|_| (random.usize(..nodes), random.usize(..2))).collect();
-        // A lease for each of those who take one after the other, and who does not lead gives up what it holds.
+        // Several nodes may take over one after the other, and each waits for a lease duration. A node that does not
+        // lead releases what it holds.
         let lead_by = heal_at + if asked { 8 } else { 4 } * longest + 20 * SECOND;
         let release_timeout = random.bool().then(|| Duration::from_millis([100, 1_000, 30_000][random.usize(..3)]));
-        // client-go goes on for a retry period after its renew deadline.
+        // client-go leads for a retry period longer than its renew deadline, so its clocks may differ only a little.
         let is_steady = suite == Suite::WithMultiLock || random.bool();
         let odds = if random.u8(..4) == 0 { Odds::default() } else { Odds::new(random) };
         let progress = random.bool().then(|| Duration::from_millis(retry * random.u64(2..8)));
@@ -73,13 +74,13 @@ impl Plan {
         }
     }
 
-    /// The end of the outage that an object has at `now`, and whether its requests hang.
+    /// Returns the end of the object's outage at `now`, and `true` if its requests hang.
     pub fn outage(&self, object: usize, now: Nanos) -> Option<(Nanos, bool)> {
         let outage = self.outages.iter().find(|(of, time, _)| *of == object && time.contains(&now));
         outage.map(|(_, time, hangs)| (time.end, *hangs))
     }
 
-    /// What becomes of a request in an outage, or of a read that is forbidden.
+    /// Returns the fate of a request during an outage, or of a read that is forbidden.
     pub fn fate_of(&self, node: usize, object: usize, is_read: bool, now: Nanos) -> Option<Fate> {
         let refused = |kind| Fate { error: Some((StoreError::new(kind, "made up"), 10 * MILLI)), ..Fate::default() };
         let is_forbidden = is_read && now < self.heal_at && self.forbidden.contains(&(node, object));

@@ -1,4 +1,4 @@
-//! Those who campaign, hold a guard, step down and release on two objects, and what goes wrong.
+//! Users and faults in a world with two objects.
 
 use leasehold::election::candidate::side::Side;
 
@@ -25,7 +25,7 @@ impl World {
             }
             return Ok(());
         }
-        // Events that a pause delays may arrive in another order, and leave the node unfit.
+        // Fitness reports that a pause delays may arrive in another order, and leave the node unfit.
         if calm && !node.is_fit {
             self.queue.push(truth, to, What::SetFit(true));
         }
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// The work of a term that was just won begins.
+    /// Starts the work of a term that was just won.
     pub fn begin_work(&mut self, index: usize) {
         let node = &self.nodes[index];
         if let Some(within) = self.plan.progress[index] {
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// The work makes progress three times as often as it has to, unless it hangs.
+    /// Reports progress three times per progress timeout, unless the work hangs.
     pub fn work(&mut self, index: usize, campaign: u64) {
         let (truth, calm) = (self.truth, self.truth >= self.plan.heal_at);
         let node = &mut self.nodes[index];
@@ -77,12 +77,14 @@ impl World {
             term.deadline.progress(now, now);
             node.refresh();
         }
-        // A clock that is fast has it make progress more often.
+        // The delay is in true time. A third of the timeout leaves enough room even for the fastest clock.
         let next = if hangs { 2 * within } else { within / 3 };
         self.queue.push(truth + next, Some((index, node.incarnation)), What::Work(campaign));
     }
 
-    /// A report from before the faults ended does not outlast them.
+    /// Passes a fitness report to the candidacy.
+    ///
+    /// After the faults, the node is always fit.
     pub fn set_fit(&mut self, index: usize, is_fit: bool) -> Result<(), Violation> {
         self.tell(index, Command::Fitness(is_fit || self.truth >= self.plan.heal_at))
     }

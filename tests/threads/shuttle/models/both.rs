@@ -1,4 +1,4 @@
-//! An elector on two stores: two threads that send requests, under one lock.
+//! An elector on two stores, with two threads that send requests and share one lock.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use shuttle::thread;
 
 use crate::{check_that_nothing_stale_ended, hang_renewal, one_in, viewer};
 
-/// The primary's store, and the secondary's.
+/// The stores of the primary and the secondary.
 struct Two([FaultyStore; 2]);
 
 impl Two {
@@ -90,7 +90,9 @@ fn views_on_both_are_false_before_either_release_is_sent() {
     });
 }
 
-/// The secondary's is released first: a renewal of the primary may come to hang meanwhile.
+/// The secondary is released first.
+///
+/// Meanwhile, a renewal of the primary may begin to hang.
 #[test]
 fn hanging_renewal_of_either_does_not_delay_the_release() {
     explore("a hanging renewal of either does not hold up the release of both", 3000, || {

@@ -1,4 +1,4 @@
-//! The end of the elector, and of its thread.
+//! The end of the elector and of its thread.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn an_elector_is_dropped_while_its_campaign_waits() {
     });
 }
 
-/// Its guard keeps the thread and the term.
+/// The guard keeps the elector's thread and the term alive.
 #[test]
 fn a_guard_outlives_its_elector() {
     explore("a guard outlives its elector", 4000, || {
@@ -54,7 +54,7 @@ fn a_guard_outlives_its_elector() {
     });
 }
 
-/// A guard that goes at the moment in which its elector goes.
+/// The guard is dropped at the same moment as its elector.
 #[test]
 fn a_guard_and_its_elector_go_together() {
     explore("a guard and its elector go together", 4000, || {
@@ -72,7 +72,7 @@ fn a_guard_and_its_elector_go_together() {
     });
 }
 
-/// However the elector's thread ends, nobody is left waiting for it, and no term outlives it.
+/// If the elector's thread panics, no thread waits for it forever, and no term stays valid.
 #[test]
 fn panic_in_the_store_leaves_no_waiter() {
     explore("a panic in the store leaves nobody waiting", 4000, || {

@@ -42,7 +42,7 @@ fn a_step_down_ends_every_view_and_keeps_the_lease() {
     });
 }
 
-/// By a drop, a step-down, or renewals that do not arrive.
+/// The term ends by a drop, by a step-down, or because renewals hang.
 #[test]
 fn the_end_of_a_term_wakes_everybody() {
     explore("the end of a term wakes everybody", 4000, || {
@@ -77,7 +77,9 @@ fn the_end_of_a_term_wakes_everybody() {
     });
 }
 
-/// The release may come just before the request that hangs, or while it is decided.
+/// The release may begin just before a renewal that hangs.
+///
+/// The release may also begin while the elector decides whether to send the renewal.
 #[test]
 fn a_hanging_renewal_does_not_hold_up_a_release() {
     explore("a hanging renewal does not hold up a release", 4000, || {

@@ -1,4 +1,4 @@
-//! How a term that was won reaches whoever asked for it, or goes back.
+//! How a term that was won reaches the caller that campaigned, or is released.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,10 @@ use shuttle::thread;
 
 use crate::{check_that_nothing_stale_ended, elector, end, lead, one_in};
 
-/// The withdrawal meets the answer; after it another campaign can enter at once, and nothing left over from the first can
-/// end it.
+/// A campaign is withdrawn while its answer arrives.
+///
+/// After the withdrawal, another campaign can start at once. No message that remains from the first campaign may end
+/// the second one.
 #[test]
 fn a_withdrawn_campaign_leaves_nothing_behind() {
     explore("a withdrawn campaign leaves nothing behind", 6000, || {
@@ -45,7 +47,7 @@ fn a_withdrawn_campaign_leaves_nothing_behind() {
     });
 }
 
-/// Else it is called once, finds nothing, and is never called again.
+/// The callback runs only once, so it must find its message the first time.
 #[test]
 fn on_decided_callback_finds_its_message() {
     explore("who is called when a campaign is decided finds its message", 6000, || {
@@ -61,7 +63,7 @@ fn on_decided_callback_finds_its_message() {
         let (found, finds) = channel::bounded(1);
         let receiver = campaign.receiver().clone();
         campaign.on_decided(move || drop(found.try_send(receiver.try_recv()))).expect("a thread");
-        // Dropped where it is found, as a program would.
+        // A program may drop the answer as soon as it receives it.
         let answer = finds.recv().expect("it is called").expect("its message is there");
         if let Ok(guard) = &answer {
             store.attend(guard.leadership());
@@ -80,7 +82,7 @@ fn a_campaign_that_times_out_takes_its_guard_or_gives_it_back() {
         let elector = elector(&store);
         let timeout = Duration::from_millis(thread_rng().gen_range(0..3) * 2500);
         let won = match elector.block_until_leader_timeout(timeout) {
-            // What the last request failed with.
+            // If the last request failed, the timeout returns the request's error.
             Err(Error::Store(_)) => None,
             won => won.expect("no other error"),
         };
@@ -120,7 +122,7 @@ fn a_stop_meets_the_answer() {
     });
 }
 
-/// What ends a campaign is not heard before it.
+/// The elector must not handle the stop of a campaign before the campaign itself.
 #[test]
 fn a_stop_meets_the_beginning_of_a_campaign() {
     explore("a stop meets the beginning of a campaign", 6000, || {
@@ -133,7 +135,7 @@ fn a_stop_meets_the_beginning_of_a_campaign() {
         };
         let campaign = elector.campaign();
         stopper.join().unwrap();
-        // The lease of the other runs out meanwhile.
+        // Meanwhile, the lease of the other candidate expires.
         time::sleep(Duration::from_secs(60));
         if let Ok(campaign) = &campaign {
             assert!(matches!(campaign.receiver().try_recv(), Ok(Err(Error::Stopped))));
@@ -145,7 +147,7 @@ fn a_stop_meets_the_beginning_of_a_campaign() {
     });
 }
 
-/// It is answered once, and whoever asks next is not kept waiting by it, or told that it is still there.
+/// A round is answered once, and neither delays nor blocks the next campaign.
 #[test]
 fn a_round_that_does_not_win_leaves_nothing_behind() {
     explore("a round that does not win leaves nothing behind", 2000, || {
@@ -160,7 +162,7 @@ fn a_round_that_does_not_win_leaves_nothing_behind() {
     });
 }
 
-/// Two threads of the user's that ask without a pause, one of them in rounds and one with little timeout.
+/// Two threads campaign without a pause: one in rounds, the other mostly with short timeouts.
 #[test]
 fn there_are_never_two_guards() {
     explore("there are never two guards", 4000, || {
@@ -175,7 +177,7 @@ fn there_are_never_two_guards() {
                         true => elector.try_acquire(),
                         false if one_in(3) => elector.block_until_leader().map(Some),
                         false if one_in(2) => elector.block_until_leader_timeout(Duration::ZERO),
-                        // Nobody takes the answer.
+                        // The caller drops the campaign without taking its answer.
                         false => elector.campaign().map(|_campaign| {
                             time::sleep(Duration::from_millis(1));
                             None
@@ -203,7 +205,9 @@ fn there_are_never_two_guards() {
     });
 }
 
-/// The error may reach a campaign that the elector's thread has not heard of yet. When it does, nobody asks any more.
+/// The error may reach a campaign that the elector's thread has not received yet.
+///
+/// After the error no campaign is left, so the elector must not acquire the lease.
 #[test]
 fn a_campaign_that_got_an_error_acquires_nothing() {
     explore("a campaign that got an error acquires nothing", 6000, || {
@@ -211,7 +215,7 @@ fn a_campaign_that_got_an_error_acquires_nothing() {
         let store = FaultyStore::new(Faults::Forbidden);
         let elector = elector(&store);
         time::sleep(Duration::from_secs(11));
-        // The elector looks now and then, is refused, and by now takes that for the truth.
+        // The elector polls and is refused. After eleven seconds, it treats the refusal as lasting.
         let refusals = store.ill_fated();
         refusals.recv().expect("a refusal");
         let refused = elector.block_until_leader();
@@ -226,7 +230,7 @@ fn a_campaign_that_got_an_error_acquires_nothing() {
     });
 }
 
-/// What ends the first must not be taken for the end of the second.
+/// The elector must not take the end of the first round for the end of the second.
 #[test]
 fn a_round_gets_its_own_answer() {
     explore("a round gets its own answer", 6000, || {

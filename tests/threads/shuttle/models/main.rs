@@ -1,7 +1,7 @@
-//! What the elector's threads must keep to in whatever order they run: each model is run under thousands of schedules.
+//! Models of the elector's threads, which must pass in any order of the threads.
 //!
-//! `SHUTTLE_TIMES=100` runs a hundred times as many. A failure names its seed: with `SHUTTLE_RANDOM_SEED` set to that, a model
-//! begins with the schedule that failed.
+//! Each model runs under thousands of schedules. `SHUTTLE_TIMES=100` multiplies their number by a hundred. A failure
+//! prints its seed. If `SHUTTLE_RANDOM_SEED` is set to this seed, the model begins with the schedule that failed.
 
 mod both;
 mod ending;
@@ -17,19 +17,19 @@ use leasehold_shuttle::{LeaderElector, LeaderGuard, Leadership, StopReason, time
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread::{self, JoinHandle};
 
-/// An elector with client-go's durations.
+/// Starts an elector with client-go's durations.
 fn elector(store: &FaultyStore) -> LeaderElector {
     LeaderElector::builder("jobs").identity("me").start_on(store.clone()).expect("a good configuration")
 }
 
-/// A guard whose views the store knows of.
+/// Leads, and makes the store check that the guard's views are `false` before a release.
 fn lead(elector: &LeaderElector, store: &FaultyStore) -> LeaderGuard {
     let guard = elector.block_until_leader().expect("nobody else is there");
     store.attend(guard.leadership());
     guard
 }
 
-/// A store without faults, an elector on the store, and its guard.
+/// Creates a store without faults and an elector on it, and returns both with a guard.
 fn leading() -> (FaultyStore, LeaderElector, LeaderGuard) {
     let store = FaultyStore::new(Faults::Fair);
     let elector = elector(&store);
@@ -37,7 +37,9 @@ fn leading() -> (FaultyStore, LeaderElector, LeaderGuard) {
     (store, elector, guard)
 }
 
-/// A thread that asks a view a few times. Once `false`, the view must stay `false`.
+/// Starts a thread that asks a view a few times.
+///
+/// Once `false`, the view must stay `false`.
 fn viewer(view: Leadership) -> JoinHandle<()> {
     thread::spawn(move || {
         let mut over = false;
@@ -49,7 +51,9 @@ fn viewer(view: Leadership) -> JoinHandle<()> {
     })
 }
 
-/// Makes renewals hang, and waits until the store receives the next renewal or until about the time when it is due.
+/// Makes renewals hang, and waits for the next renewal.
+///
+/// The wait ends when the store receives the renewal, or at about the time when the renewal is due.
 fn hang_renewal(store: &FaultyStore) {
     let renewals = store.ill_fated();
     store.set_faults(Faults::RenewalsHang);
@@ -60,14 +64,16 @@ fn hang_renewal(store: &FaultyStore) {
     }
 }
 
-/// The guard's term may have run out while its thread was held up, but nothing that came before may have ended it.
+/// Checks that the term is valid or has expired.
+///
+/// A delay of the guard's thread may let the term expire. No event from before the term may end it.
 fn check_that_nothing_stale_ended(guard: &LeaderGuard) {
     if let Err(lost) = guard.check() {
         assert_eq!(lost.reason, StopReason::Expired);
     }
 }
 
-/// The end of a model in fair faults: all threads end, and the lease is nobody's.
+/// Ends a model without faults: all threads end, and the lease has no holder.
 fn end(elector: LeaderElector, store: &FaultyStore) {
     drop(elector);
     wait_for_all_threads();

@@ -1,4 +1,4 @@
-//! The second thread: whoever ends a watch must not leave it asleep.
+//! The watcher's thread, which must wake up when its watch is stopped.
 
 use std::sync::Arc;
 

@@ -1,12 +1,13 @@
 //! Measurements that need a separate program:
 //!
-//! - `bare limit FILE LEASE`: the lower bound of a handover. On each line of standard input, one PUT empties the lease, a
-//!   watch receives the event, and one PUT takes the lease, all by bare requests on open connections.
-//! - `bare herd FILE... LEASE`: one elector for each kubeconfig, on one lease. On each line of standard input the leader
-//!   releases, and campaigns again after another elector leads.
-//! - `bare check FILE LEASE`: the time of `is_leader()` and of the clock read in it.
+//! - `bare limit FILE LEASE` measures the lower bound of a handover, without electors. One client releases the lease
+//!   with a PUT. A second client receives the watch event and takes over with a PUT. All connections are already open.
+//! - `bare herd FILE... LEASE` measures a handover among many electors, one for each kubeconfig FILE. The leader
+//!   releases the lease, and campaigns again after another elector has become the leader.
+//! - `bare check FILE LEASE` measures the time of `is_leader()`, and of the clock reading that `is_leader()` includes.
 //!
-//! Each prints a JSON line when ready, and one for each round.
+//! Each line on standard input starts a round. Each subcommand prints a JSON line when ready, and a JSON line for each
+//! round.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -46,7 +47,9 @@ fn say(line: Value) -> io::Result<()> {
 
 // ---- the lower bound ----
 
-/// Measures with two clients that have separate connections, like the two processes of a handover.
+/// Measures the lower bound of a handover.
+///
+/// The two clients have separate connections, like the two processes of a handover.
 fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Error>> {
     let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", taker.default_namespace());
     let path = format!("{collection}/{name}");
@@ -57,7 +60,7 @@ fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Err
         "spec": { "holderIdentity": "a", "leaseDurationSeconds": 15 },
     });
     send(&releaser, Method::Post, &collection, &lease)?;
-    // Both clients now have an open connection.
+    // This read opens the connection of `taker`. The POST has opened the connection of `releaser`.
     lease = taker
         .request(Request { method: Method::Get, path: &path, query: &[], body: None, timeout: TIMEOUT })?
         .json()?;
@@ -90,7 +93,7 @@ fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Err
         lease["spec"]["holderIdentity"] = json!("b");
         lease = send(taker, Method::Put, &path, &lease)?;
         let taken = mono();
-        // Skips the event of the take-over.
+        // Skips the watch event of the PUT by `taker`.
         events.next_line()?;
         let (sent, answered, answer) = answers.recv()?;
         answer?;
@@ -114,7 +117,7 @@ fn version(lease: &Value) -> String {
 
 // ---- the check ----
 
-/// The calls per sample, because one call is too short to measure.
+/// The number of calls per sample, because one call is too short to measure.
 const CALLS: u32 = 1000;
 
 fn check(kubeconfig: &str, lease: &str) -> Result<(), Box<dyn Error>> {
@@ -161,7 +164,7 @@ fn herd(kubeconfigs: &[&str], lease: &str) -> Result<(), Box<dyn Error>> {
         line?;
         let (release, released) = mpsc::channel();
         let term = guard.take().ok_or("no elector leads")?;
-        // The drop returns with the answer to the release, which may come after the next leader has started.
+        // The drop waits for the response to the release. The next term may start before the response arrives.
         thread::spawn(move || {
             let _ = release.send(mono());
             drop(term);
@@ -179,7 +182,9 @@ fn herd(kubeconfigs: &[&str], lease: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Waits for the first won campaign.
+/// Blocks until an elector wins its campaign.
+///
+/// Returns the index of the elector, and its guard.
 fn first(campaigns: &[Option<Campaign>]) -> Result<(usize, leasehold::LeaderGuard), Box<dyn Error>> {
     let standing: Vec<(usize, &Campaign)> =
         campaigns.iter().enumerate().filter_map(|(at, campaign)| Some((at, campaign.as_ref()?))).collect();

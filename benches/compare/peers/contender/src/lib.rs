@@ -1,4 +1,4 @@
-//! The common parts of the peers' programs: arguments and output.
+//! The command-line arguments and the output that all benchmarked programs share.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub fn mono() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Prints one JSON object on a line, and flushes.
+/// Prints an event and its time as one line of JSON, and flushes stdout.
 pub fn say(event: &str) -> io::Result<()> {
     let mono = mono();
     let mut stdout = io::stdout().lock();

@@ -1,4 +1,6 @@
-//! A candidate with kube-leader-election, like its example: one attempt per retry period.
+//! A candidate that uses the crate kube-leader-election.
+//!
+//! Like the example of the crate, the candidate makes one attempt per retry period.
 
 use std::error::Error;
 

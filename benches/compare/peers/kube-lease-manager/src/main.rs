@@ -1,4 +1,4 @@
-//! A candidate with kube-lease-manager, in the fully automated mode of its documentation.
+//! A candidate that uses the fully automated mode of the crate kube-lease-manager.
 
 use std::error::Error;
 
@@ -13,7 +13,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let kubeconfig = Kubeconfig::read_from(&arguments.kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let namespace = config.default_namespace.clone();
-    // The crate renews `grace` seconds before the expiry. Whole seconds come closest to one renewal per retry period.
+    // The crate renews `grace` seconds before the expiry and accepts only whole seconds. The interval between renewals
+    // is therefore the retry period without its fraction, and at least one second.
     let renewal = arguments.retry_period.as_secs().max(1);
     let manager = LeaseManagerBuilder::new(kube::Client::try_from(config)?, arguments.lease)
         .with_namespace(namespace)
@@ -34,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if *leads.borrow() {
         say("stopped_leading")?;
     }
-    // The manager releases when the channel closes.
+    // Closing the channel makes the manager release the lease.
     drop(leads);
     manager.await??;
     Ok(())

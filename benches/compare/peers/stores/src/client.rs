@@ -1,4 +1,6 @@
-//! A minimal client of each server: one request and its answer on one connection.
+//! Minimal clients for etcd, MySQL and PostgreSQL.
+//!
+//! Each connection carries one request at a time.
 
 pub mod http;
 pub mod mysql;
@@ -10,10 +12,12 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// The limit for a read. Only waiting for a lock takes longer.
+/// The read timeout of a connection.
+///
+/// Only a client that waits for a lock removes this timeout.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The columns of a row as texts.
+/// The columns of a row as text. `None` stands for NULL.
 pub type Row = Vec<Option<String>>;
 
 fn connect(address: &str) -> Result<BufReader<TcpStream>, Error> {

@@ -1,4 +1,4 @@
-//! A handover without an election: a write, its notification, a write.
+//! The lower bound of a handover: a write, its notification, and a second write.
 
 pub mod etcd;
 pub mod mysql;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::Error;
 
-/// A record of the same length as a record of leasehold.
+/// A record with a holder. Its length equals that of a record that leasehold writes.
 const HELD: &str = concat!(
     r#"{"holderIdentity":"leasehold-12","leaseDurationSeconds":15,"leaseTransitions":12,"#,
     r#""acquireTime":"2026-01-01T00:00:00.000000Z","renewTime":"2026-01-01T00:00:00.000000Z"}"#
@@ -25,22 +25,24 @@ const FREE: &str = concat!(
     r#""acquireTime":"2026-01-01T00:00:00.000000Z","renewTime":"2026-01-01T00:00:00.000000Z"}"#
 );
 
-/// The side that releases, with separate connections as in a separate process.
+/// The client that releases the record. It has its own connection, like a separate process.
 trait Releaser: Send + 'static {
-    /// Reads the version that the next write replaces, which a real holder knows.
+    /// Reads the version that the next release replaces.
+    ///
+    /// A real holder knows this version from its last write.
     fn learn(&mut self) -> Result<(), Error> {
         Ok(())
     }
     fn release(&mut self) -> Result<(), Error>;
 }
 
-/// The side that waits and takes over.
+/// The client that waits for the release and takes over.
 trait Taker {
-    /// Waits for the notification of the release, and for the version to replace.
+    /// Blocks until the release is noticed, and remembers the version of the released record.
     fn wait(&mut self) -> Result<(), Error>;
-    /// Replaces that version, and no other.
+    /// Replaces the record if the record still has the version that `wait` remembered.
     fn take(&mut self) -> Result<(), Error>;
-    /// Discards the notification of the own write.
+    /// Discards the notification of the write that `take` made.
     fn settle(&mut self) -> Result<(), Error>;
 }
 
@@ -51,12 +53,13 @@ fn rounds(mut releaser: impl Releaser, mut taker: impl Taker) -> Result<(), Erro
     thread::spawn(move || {
         let mut learned = releaser.learn();
         for () in releases {
-            // A random wait favors no moment of a poll. The last digits of the clock serve as random numbers.
+            // The pause is random, so that releases do not always meet the same phase of polling. The last digits of
+            // the clock serve as random numbers.
             thread::sleep(Duration::from_secs_f64(mono() * 1e4 % 1.0 / 10.0));
             let sent = mono();
             let answer = learned.and_then(|()| releaser.release());
             let _ = released.send((sent, mono(), answer));
-            // Reads the write of the other side, long before the next round.
+            // Meanwhile, the taker writes. `learn` then reads the version of the taker's write.
             thread::sleep(Duration::from_millis(100));
             learned = releaser.learn();
         }

@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 use crate::Error;
 use crate::client::{Row, mysql, postgres};
 
-/// A connection and its statements.
+/// A connection, and the SQL statements for the lock.
 struct Lock<Ask> {
     ask: Ask,
     wait: String,
@@ -34,7 +34,7 @@ pub fn mysql(address: &str, name: &str, how: &str) -> Result<(), Error> {
     let mut client = mysql::Client::connect(address)?.patiently()?;
     let lock = Lock {
         ask: move |sql: &str| client.query(sql),
-        // One year.
+        // A timeout of one year.
         wait: format!("SELECT GET_LOCK('{name}', 31536000)"),
         attempt: format!("SELECT GET_LOCK('{name}', 0)"),
         unlock: format!("SELECT RELEASE_LOCK('{name}')"),
@@ -54,7 +54,7 @@ fn candidate(mut lock: Lock<impl FnMut(&str) -> Result<Vec<Row>, Error>>, how: &
             thread::sleep(period);
         }
     }
-    // Installed before the report, because the benchmark sends SIGTERM after the report.
+    // The handler must be installed before the report, because the benchmark sends SIGTERM after the report.
     let mut signals = Signals::new([SIGTERM])?;
     say("started_leading")?;
     signals.forever().next();

@@ -1,12 +1,13 @@
-//! Bare clients of stores, without an election:
+//! Clients of stores, without leasehold:
 //!
-//! - `stores limit STORE WHERE`: the lower bound of a handover. On each line of standard input one client writes. A waiting client
-//!   receives a notification, reads the record and replaces it. STORE is etcd, sqlite, postgres or mysql; WHERE is HOST:PORT or
-//!   a file.
-//! - `stores lock STORE WHERE NAME session|DURATION`: a candidate for a session lock of postgres or mysql, which waits in the
-//!   server, or tries at this interval.
-//! - `stores query STORE WHERE SQL`: prints the rows, with a tab after each column.
-//! - `stores version`: prints the version of the bundled SQLite.
+//! - `stores limit STORE WHERE` measures the lower bound of a handover. After each line on standard input, one client
+//!   writes a record. A waiting client receives a notification, and then reads and replaces the record. STORE is etcd,
+//!   sqlite, postgres or mysql. WHERE is HOST:PORT or a file.
+//! - `stores lock STORE WHERE NAME session|DURATION` is a candidate for a session lock of postgres or mysql. With
+//!   `session`, the server blocks the candidate until the lock is free. With DURATION, the candidate tries to get the
+//!   lock at this interval.
+//! - `stores query STORE WHERE SQL` prints the rows, with a tab after each column.
+//! - `stores version` prints the version of the bundled SQLite.
 //!
 //! The servers need no password. `limit` and `lock` print JSON lines.
 

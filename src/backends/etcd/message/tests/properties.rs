@@ -1,4 +1,4 @@
-//! Properties of every response, even if truncated or mutated.
+//! Properties of parsed responses, even if the text was truncated or mutated.
 
 use crate::backends::etcd::message::*;
 
@@ -15,7 +15,7 @@ const SEEDS: [&str; 8] = [
     r#"{"header":{},"token":"xUitRnCmijIogpNZ.14"}"#,
 ];
 
-/// Pieces of JSON, numbers and base64 that mutate a text.
+/// Pieces of JSON, numbers and base64 that a mutation inserts into a text.
 const PIECES: [&str; 16] = [
     "{",
     "}",

@@ -16,7 +16,9 @@ pub(crate) struct Credentials {
     pub(crate) authorization: Option<HeaderValue>,
     /// A client certificate from a plugin, which replaces the configured certificate.
     pub(crate) identity: Option<Identity>,
-    /// Counts changes of the identity. Connections with an older identity must not be used.
+    /// The number of changes of the identity.
+    ///
+    /// Connections with an older identity must not be used.
     pub(crate) identity_version: u64,
 }
 
@@ -29,14 +31,16 @@ pub(crate) struct Limits<'a> {
 }
 
 impl Credentials {
-    /// Overwrites the credentials in `text`, even if some characters are escaped as in JSON, URLs or HTML.
+    /// Overwrites the credentials in `text` with asterisks.
+    ///
+    /// The characters of the credentials may be escaped as in JSON, URLs or HTML.
     pub(crate) fn redact(&self, text: &mut [u8]) {
         let Some(value) = &self.authorization else { return };
         // Redacts the secret without its scheme, because a server may quote the secret alone.
         let secret = value.as_bytes().splitn(2, |&byte| byte == b' ').last().unwrap_or_default();
         let password = value.as_bytes().starts_with(b"Basic ").then(|| password_of(secret)).flatten();
         for secret in [Some(secret), password.as_deref()].into_iter().flatten() {
-            // A shorter secret occurs in ordinary text, and protects nothing.
+            // A shorter secret is not redacted, because the same characters occur in ordinary text.
             if secret.len() >= 8 {
                 echo::redact(secret, text);
             }
@@ -76,7 +80,8 @@ mod tests {
         let struck = "*".repeat(13);
         let expected = format!("{struck}, Bearer {struck}: {struck}{struck}, sesame-sesam");
         assert_eq!(String::from_utf8(text).unwrap(), expected);
-        // A text shorter than eight bytes may be part of any word. The HTTP library hides sensitive headers.
+        // Secrets of fewer than eight bytes are not redacted, because they may be part of any word. The HTTP library
+        // hides a header that is marked as sensitive.
         for (token, is_struck) in [("sesame", false), ("sesames", false), ("sesame-s", true)] {
             let header = bearer_header(token).unwrap();
             assert!(header.is_sensitive());

@@ -5,7 +5,9 @@ use ureq::http::{HeaderName, HeaderValue};
 use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::percent;
 
-/// The user and groups to act as. Source: Kubernetes documentation, "User impersonation".
+/// The user and the groups that requests impersonate.
+///
+/// Source: Kubernetes documentation, "User impersonation".
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Impersonation {
     pub(crate) user: Option<String>,
@@ -15,7 +17,7 @@ pub(crate) struct Impersonation {
 }
 
 impl Impersonation {
-    /// Returns the impersonation headers. The error names the field.
+    /// Returns the impersonation headers, or an error that names the invalid field.
     pub(crate) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, ClientError> {
         let Some(user) = &self.user else {
             if self.uid.is_some() || !self.groups.is_empty() || !self.extra.is_empty() {
@@ -24,7 +26,7 @@ impl Impersonation {
             return Ok(Vec::new());
         };
         let value = |field: &str, text: &str| {
-            // The server trims blanks, and the trimmed name is another user.
+            // The server removes spaces and tabs at both ends, so the request would impersonate another user.
             if text.trim_matches([' ', '\t']) != text {
                 return Err(ClientError::config(format!("users[].{field}"), "starts or ends with a space or a tab"));
             }
@@ -52,7 +54,9 @@ impl Impersonation {
     }
 }
 
-/// Returns `true` for characters that need no encoding in a header name. The API server decodes the others.
+/// Returns `true` if the character needs no encoding in a header name.
+///
+/// The API server decodes the encoded characters.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte)
 }

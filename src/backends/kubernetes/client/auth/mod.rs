@@ -1,4 +1,4 @@
-//! Sources of the `Authorization` header, and their renewal.
+//! Sources of the credentials of requests, and the renewal of credentials.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ use credentials::{bearer, header};
 use exec::ExecSource;
 use token_file::TokenFile;
 
-/// The configured credentials, apart from a client certificate.
+/// The configured credentials, except a client certificate.
 #[derive(Clone, Debug)]
 pub(crate) enum AuthConfig {
     None,
@@ -73,7 +73,7 @@ impl Auth {
         }
     }
 
-    /// Returns other credentials than `rejected`, if there are any.
+    /// Returns credentials that differ from `rejected`, or `None` if none exist.
     #[cfg_attr(not(feature = "kubeconfig"), expect(unused_variables, reason = "only plugins take time"))]
     pub(crate) fn after_rejection(
         &self,
@@ -90,7 +90,7 @@ impl Auth {
         Ok((!same).then_some(newer))
     }
 
-    /// Adds the counters of this source to `counters`.
+    /// Sets the counters of this source in `counters`.
     pub(crate) fn count(&self, counters: &mut ClientCounters) {
         match self {
             Auth::Fixed(_) => {}
@@ -102,8 +102,9 @@ impl Auth {
 }
 
 impl AuthConfig {
-    /// Returns the credentials that remain in use beside a client certificate. Source: client-go's `exec.go`,
-    /// `UpdateTransportConfig`.
+    /// Returns the credentials that the client uses in addition to a client certificate.
+    ///
+    /// With a client certificate, no credential plugin runs. Source: client-go's `exec.go`, `UpdateTransportConfig`.
     pub(crate) fn beside_a_certificate(self) -> Self {
         match self {
             #[cfg(feature = "kubeconfig")]

@@ -13,14 +13,16 @@ use crate::net::file::read_file;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
-/// Kubelets rotate tokens well before they expire. client-go waits a minute, too.
+/// The age after which the client reads a token again, as in client-go.
+///
+/// Kubelets rotate tokens well before they expire.
 const TOKEN_AGE: Duration = Duration::from_secs(60);
 
 pub(crate) struct TokenFile {
     path: PathBuf,
     /// Locked during file reads, which may block.
     cached: Mutex<Cached>,
-    /// Number of times the file has contained another token than before.
+    /// Number of reads that found another token than the read before.
     reloads: AtomicU64,
 }
 
@@ -28,7 +30,7 @@ pub(crate) struct TokenFile {
 #[derive(Default)]
 struct Cached {
     token: Option<(HeaderValue, Instant)>,
-    /// The last logged reason why the file was unreadable since then.
+    /// The last logged reason why a later read failed.
     refused: Option<String>,
 }
 
@@ -45,7 +47,7 @@ impl TokenFile {
         token
     }
 
-    /// Returns the token to use now, and a reason to log if the token is an old one.
+    /// Returns the token to use now, and a reason to log if an old token stays in use.
     fn look(&self) -> (Result<HeaderValue, ClientError>, Option<String>) {
         let mut cached = self.cached.lock();
         if let Some((value, read_at)) = &cached.token
@@ -58,10 +60,10 @@ impl TokenFile {
                 self.note(&mut cached, &value);
                 (Ok(value), None)
             }
-            // An old token may still be valid, and the file may be about to be replaced.
+            // The old token may still be valid, and the file may be in the middle of a replacement.
             (Err(e), Some((value, _))) => {
                 let (value, why) = (value.clone(), e.to_string());
-                // Logs each reason once, because a request reads the file every two seconds.
+                // Logs each reason once, because every request reads the file again until a read succeeds.
                 let is_new = cached.refused.as_ref() != Some(&why);
                 cached.refused = Some(why.clone());
                 (Ok(value), is_new.then_some(why))
@@ -76,7 +78,7 @@ impl TokenFile {
         Ok(value)
     }
 
-    /// Returns how often the file contained another token than before. Never blocks.
+    /// Returns the number of reads that found another token. Never blocks.
     pub(crate) fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Relaxed)
     }

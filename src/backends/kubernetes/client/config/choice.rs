@@ -7,7 +7,7 @@ use super::kubeconfig::Kubeconfig;
 use crate::backends::kubernetes::client::config::ClientConfig;
 use crate::backends::kubernetes::client::error::ClientError;
 
-/// A kubeconfig file, a context of one, or neither.
+/// The chosen kubeconfig file and the chosen context. Each may be absent.
 #[derive(Clone, Default)]
 pub(crate) struct Choice {
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -15,7 +15,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Returns the name and the value of the configured field, if any.
+    /// Returns the name and the value of the first field that is set, if any.
     pub(crate) fn field(&self) -> Option<(&'static str, String)> {
         match (&self.kubeconfig, &self.context) {
             (Some(path), _) => Some(("kubeconfig", path.display().to_string())),
@@ -24,7 +24,7 @@ impl Choice {
         }
     }
 
-    /// Returns the configuration for the chosen cluster, or else for the cluster that `infer` finds.
+    /// Returns the configuration of the chosen cluster, or else of the one that `infer` finds.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, ClientError> {
         if self.field().is_none() {
             return ClientConfig::infer();

@@ -11,14 +11,17 @@ use crate::net::endpoint::Endpoint;
 use crate::net::file::read_file;
 use crate::net::tls::PemSource;
 
-/// The directory in which the kubelet puts the service account. Source: Kubernetes documentation, "Accessing the API
-/// from a Pod".
+/// The directory in which the kubelet puts the service account.
+///
+/// Source: Kubernetes documentation, "Accessing the API from a Pod".
 pub(crate) const DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
-/// Set by the pod's manifest through the downward API. Takes precedence over the mounted file, as in client-go.
+/// The variable by which a pod's manifest can set the namespace (downward API).
+///
+/// The variable takes precedence over the mounted namespace file, as in client-go.
 const NAMESPACE: &str = "POD_NAMESPACE";
 
 /// Returns `true` if this program runs in a pod, with or without a service account.
@@ -48,7 +51,7 @@ pub(crate) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Clien
         ClientError::config(directory.join(name).display().to_string(), hint).caused_by(e)
     };
     let read = |name: &str| read_file(&directory.join(name)).map_err(|e| unread(name, e));
-    // Fails early: a pod without a token gets the error here instead of at its first request.
+    // Reads the token now, so that a pod without a token fails here and not at the first request.
     read("token")?;
     let mut config = ClientConfig::for_endpoint(endpoint, "service account of this pod");
     let ca = PemSource::read(&directory.join("ca.crt")).map_err(|e| unread("ca.crt", e))?;
@@ -63,7 +66,7 @@ pub(crate) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Clien
 
 /// Returns the namespace of the pod, if known.
 fn namespace(env: Env<'_>, directory: &Path) -> Option<String> {
-    // Hand-made mounts may lack this file.
+    // A service account that was mounted by hand may lack this file.
     let of_file = || read_file(&directory.join("namespace")).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let of_pod = env(NAMESPACE).and_then(|name| name.into_string().ok());
     let is_named = |name: &String| !name.trim().is_empty();
@@ -71,10 +74,11 @@ fn namespace(env: Env<'_>, directory: &Path) -> Option<String> {
     found.map(|namespace| namespace.trim().to_owned())
 }
 
-/// Returns the pod's namespace for a context that names none, whichever cluster the context leads to.
+/// Returns the pod's namespace, for a kubeconfig context without a namespace.
 ///
-/// A client-go candidate with the same kubeconfig also campaigns there (`Namespace` in clientcmd's
-/// `merged_client_builder.go`). In another namespace there would be a second leader.
+/// The cluster of the context does not matter. A client-go candidate with the same kubeconfig also uses the pod's
+/// namespace (`Namespace` in clientcmd's `merged_client_builder.go`). With another namespace, both candidates could
+/// lead.
 #[cfg(feature = "kubeconfig")]
 pub(super) fn namespace_around(env: Env<'_>, directory: &Path) -> Option<String> {
     is_inside(env, directory).then(|| namespace(env, directory)).flatten()
@@ -125,7 +129,7 @@ mod tests {
         let in_pod = env("10.0.0.1");
         let error = ClientConfig::infer_from(&in_pod, account.path()).unwrap_err().to_string();
         assert!(error.contains("token: cannot be read; check automountServiceAccountToken"), "{error}");
-        // Programs in a pod may use the kubeconfig in the home directory, too.
+        // A program in a pod may use a kubeconfig in the home directory.
         let directory = home.path().to_owned();
         let at_home = |name: &str| if name == "HOME" { Some(directory.clone().into()) } else { in_pod(name) };
         let error = ClientConfig::infer_from(&at_home, account.path()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The lookup order for a cluster.
+//! The order in which the client searches for the configuration of a cluster.
 
 use std::path::Path;
 
@@ -10,15 +10,15 @@ use crate::backends::kubernetes::client::config::ClientConfig;
 use crate::backends::kubernetes::client::error::ClientError;
 
 impl ClientConfig {
-    /// Finds the cluster in the order of controller-runtime.
+    /// Finds the configuration of a cluster, in the same order as controller-runtime.
     ///
     /// 1. The files in `KUBECONFIG`, if the variable is set and not empty.
     /// 2. The service account of the pod, if `KUBERNETES_SERVICE_HOST` is set and the service account's token file
     ///    exists.
     /// 3. `~/.kube/config`.
     ///
-    /// If the first configuration in this order is unusable, this method returns an error and tries no other. Two
-    /// candidates that find two clusters would be two leaders.
+    /// If the first configuration in this order is unusable, this method returns an error and tries no other. If two
+    /// candidates found two clusters, both could lead.
     ///
     /// # Examples
     ///
@@ -46,7 +46,7 @@ impl ClientConfig {
         }
         #[cfg(feature = "kubeconfig")]
         {
-            // In a pod without a token, the error must name the token: a pod has no kubeconfig.
+            // In a pod without a token and without a kubeconfig, the error must name the token.
             if !is_asked_for && in_cluster::is_in_a_pod(env) && !Kubeconfig::is_at_home(env) {
                 return in_cluster::load(env, service_account);
             }
@@ -65,11 +65,11 @@ impl ClientConfig {
     /// Creates a configuration from the service account of the pod that runs this program.
     ///
     /// Reads `KUBERNETES_SERVICE_HOST`, `KUBERNETES_SERVICE_PORT` and the files in
-    /// `/var/run/secrets/kubernetes.io/serviceaccount`. Kubelets rotate the token, so the client reads the token again
-    /// when it is a minute old and whenever the server rejects it.
+    /// `/var/run/secrets/kubernetes.io/serviceaccount`. Kubelets rotate the token. The client therefore reads the token
+    /// again when the last read is a minute old, and whenever the server rejects the token.
     ///
-    /// The namespace is that of `POD_NAMESPACE` if the variable is set, else that of the file beside the token, else
-    /// `default`.
+    /// The namespace comes from `POD_NAMESPACE` if the variable is set, else from the file `namespace` beside the
+    /// token. Without both, the namespace is `default`.
     ///
     /// # Examples
     ///

@@ -28,7 +28,7 @@ mod user_agent;
 #[cfg(feature = "kubeconfig")]
 pub use kubeconfig::Kubeconfig;
 
-/// The environment as a parameter, so that tests do not depend on the environment of their process.
+/// A function that reads an environment variable. Tests pass their own function.
 type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// The address of a cluster and the credentials for it.
@@ -62,13 +62,14 @@ pub struct ClientConfig {
 impl ClientConfig {
     /// Creates a configuration for a server URL, without credentials.
     ///
-    /// Reads no environment variables. The URL may have a path, which precedes the path of every request. `https`
-    /// trusts the roots of the system unless [`with_ca_pem`](Self::with_ca_pem) or [`with_ca_file`](Self::with_ca_file)
-    /// is called. Over `http`, [`Client::new`](super::Client::new) rejects tokens and passwords unless the server is
-    /// this machine.
+    /// Reads no environment variables. The URL may have a path, which precedes the path of every request. With `https`,
+    /// the client trusts the roots of the system unless [`with_ca_pem`](Self::with_ca_pem) or
+    /// [`with_ca_file`](Self::with_ca_file) is called. Over `http`, [`Client::new`](super::Client::new) rejects tokens
+    /// and passwords unless the server is this machine.
     ///
-    /// A link-local address has a zone, the name or number of an interface, as in `https://[fe80::1%25eth0]:6443` (RFC
-    /// 6874). The client uses the zone to connect, and does not send the zone to the server.
+    /// A link-local address needs a zone, which is the name or number of an interface, as in
+    /// `https://[fe80::1%25eth0]:6443` (RFC 6874). The client uses the zone to connect, and does not send the zone to
+    /// the server.
     ///
     /// # Errors
     ///
@@ -239,7 +240,7 @@ impl ClientConfig {
         self
     }
 
-    /// Sets the proxy to the server.
+    /// Sets the proxy through which the client connects to the server.
     ///
     /// | URL | proxy | default port |
     /// |---|---|--:|
@@ -268,7 +269,7 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) if `url` is not such a URL.
+    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) if `url` is not a URL in one of these forms.
     pub fn with_proxy(mut self, url: &str) -> Result<Self, ClientError> {
         self.proxy = Some(Proxy::parse(url, "proxy-url")?);
         Ok(self)
@@ -280,7 +281,7 @@ impl ClientConfig {
     /// `metadata.managedFields`.
     ///
     /// Defaults to `<program>/unknown (<os>/<arch>) leasehold/<version>`, with the file name of the program. The
-    /// library does not have the program's version.
+    /// library cannot read the program's version.
     ///
     /// # Examples
     ///
@@ -357,7 +358,9 @@ impl ClientConfig {
         self.endpoint.url()
     }
 
-    /// Rejects secrets that would leave this machine without TLS. A proxy counts as another machine.
+    /// Returns an error if a secret would leave this machine without TLS.
+    ///
+    /// A proxy counts as another machine.
     pub(crate) fn check_secrecy(&self, place: impl Fn(&str) -> String) -> Result<(), ClientError> {
         let stays_here = self.endpoint.is_loopback() && self.proxy.is_none();
         let field = match &self.auth {

@@ -9,11 +9,12 @@ use crate::backends::kubernetes::client::error::ClientError;
 /// Maximum length of a manager in `metadata.managedFields`.
 const MAX_NAME: usize = 128;
 
-/// Long enough for readers, and short compared with a request.
+/// Maximum length of a configured value, which is short compared with a request.
 const MAX_LENGTH: usize = 1024;
 
-/// Returns `<program>/unknown (<os>/<arch>) leasehold/<version>`, the form of client-go for a program without a
-/// version.
+/// Returns `<program>/unknown (<os>/<arch>) leasehold/<version>`.
+///
+/// client-go uses this form for a program without a version.
 pub(super) fn default() -> String {
     let program = std::env::current_exe().ok();
     let program = program.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
@@ -21,7 +22,7 @@ pub(super) fn default() -> String {
 }
 
 fn of(program: &str) -> String {
-    // The token characters of RFC 9110, section 5.6.2. Others end the product or begin a comment.
+    // Keeps the token characters of RFC 9110, section 5.6.2. Other characters would end the product or begin a comment.
     let is_part = |c: &char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(*c);
     let name: String = program.chars().filter(is_part).take(MAX_NAME).collect();
     let name = if name.is_empty() { "unknown" } else { &name };

@@ -9,18 +9,20 @@ use serde_json::Value;
 use crate::net::json;
 use crate::net::text::clean;
 
-/// Memory limit for the values of a response that is parsed as a `Status`.
+/// Memory limit for a response that is parsed as a `Status`.
 const MAX_VALUES: usize = 8 * 1024 * 1024;
 
 const MAX_MESSAGE: usize = 2048;
 const MAX_WORD: usize = 256;
 const MAX_EXCERPT: usize = 200;
 
-/// A larger value is a mistake of the server. The limit also prevents overflow when callers add the value to an
+/// Maximum wait that a server can request.
+///
+/// A longer wait is a mistake of the server. The limit also prevents overflow when callers add the value to an
 /// `Instant`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// A response with a status other than 2xx, in the terms of the API.
+/// A response with a status other than 2xx, with the fields of the API's `Status` object.
 ///
 /// Source: the API reference, `Status` in `meta/v1`. Texts have a limited length and no control characters, so they are
 /// safe to log.
@@ -47,7 +49,7 @@ pub struct ApiStatus {
     pub message: String,
     /// The wait that the server requests, at most an hour.
     ///
-    /// From the `Retry-After` header or `details.retryAfterSeconds`.
+    /// The wait comes from the `Retry-After` header or from `details.retryAfterSeconds`.
     pub retry_after: Option<Duration>,
     /// The kind of the affected resource, from `details.kind`.
     pub kind: Option<String>,
@@ -73,7 +75,7 @@ struct Details {
 }
 
 impl ApiStatus {
-    /// Parses a `Status` object, such as that of an `ERROR` event in a watch.
+    /// Parses a `Status` object, such as the object of an `ERROR` event in a watch.
     ///
     /// Returns `None` for other objects.
     pub fn from_object(object: &Value) -> Option<ApiStatus> {
@@ -85,7 +87,7 @@ impl ApiStatus {
         Some(raw.into_status(code))
     }
 
-    /// Returns the `Status` object of a response, or else an excerpt of the body.
+    /// Returns the `Status` object of a response, or else a status with an excerpt of the body.
     pub(super) fn from_answer(code: u16, retry_after: Option<&str>, body: &[u8]) -> ApiStatus {
         let parsed = json::read::<StatusFields>(body, MAX_VALUES).ok();
         let mut status = match parsed.filter(|raw| raw.kind.as_deref() == Some("Status")) {
@@ -93,7 +95,7 @@ impl ApiStatus {
             Some(raw) => raw.into_status(code),
             None => ApiStatus { code, message: excerpt(body), ..ApiStatus::default() },
         };
-        // The header also allows a date. Servers in a cluster send no dates, and clocks may differ.
+        // Ignores a date in the header, because API servers send no dates and clocks may differ.
         if let Some(seconds) = retry_after.and_then(|v| v.trim().parse::<u64>().ok()) {
             status.retry_after = Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
         }
@@ -138,7 +140,7 @@ impl fmt::Display for ApiStatus {
 }
 
 fn excerpt(body: &[u8]) -> String {
-    // Enough bytes for the excerpt in any encoding; decoding the rest of a large page is wasteful.
+    // Eight bytes for each character are enough in any encoding. Decoding the rest of a large page would be wasteful.
     let head = &body[..body.len().min(MAX_EXCERPT * 8)];
     clean(&String::from_utf8_lossy(head), MAX_EXCERPT)
 }

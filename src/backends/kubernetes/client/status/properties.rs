@@ -1,4 +1,4 @@
-//! Properties of every response with a status other than 2xx.
+//! Properties that every response with an error status must have, checked by fuzzing.
 
 use serde_json::{Value, json};
 

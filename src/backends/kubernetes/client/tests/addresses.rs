@@ -13,7 +13,9 @@ use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
 use crate::net::dial::{Cancelled, Network, System};
 use crate::net::tests::certificates::{authority, server_config};
 
-/// Returns `None` if this machine lacks the address. Tests then skip the address.
+/// Listens on `address`. Returns `None` if this machine lacks the address.
+///
+/// Tests skip an address that this machine lacks.
 fn listen(address: &str) -> Option<TcpListener> {
     let listener = std::net::ToSocketAddrs::to_socket_addrs(&(address, 0)).and_then(|mut all| match all.next() {
         Some(address) => TcpListener::bind(address),
@@ -36,7 +38,7 @@ fn link_local() -> Option<(String, String)> {
 #[test]
 fn ipv6_is_reached_with_and_without_tls_and_zones_stay_local() {
     let ours = authority();
-    // The system ignores the scope of an address that needs none, and servers do not see the scope.
+    // The system ignores a zone of an address that needs none, and the client does not send the zone to the server.
     let mut cases = vec![("::1".to_owned(), None), ("::1".to_owned(), Some("1".to_owned()))];
     cases.extend(link_local().map(|(address, zone)| (address, Some(zone))));
     for (address, zone) in cases {
@@ -71,7 +73,7 @@ fn a_name_with_addresses_of_both_families_is_reached_by_either() {
     }
 }
 
-/// Resolves every name to this machine, in both address families.
+/// A network that resolves every name to this machine, in both address families.
 struct Both;
 
 impl Network for Both {
@@ -84,7 +86,7 @@ impl Network for Both {
     }
 }
 
-/// Addresses that each lead to another port of this machine.
+/// A network in which each address leads to its own port of this machine.
 struct Several {
     ports: Vec<(IpAddr, u16)>,
     tried: Arc<Mutex<Vec<IpAddr>>>,
@@ -105,9 +107,9 @@ impl Network for Several {
 #[test]
 fn last_answering_address_is_tried_first() {
     let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    // Accepts connections and answers none.
+    // This server accepts connections and never answers.
     let mute = serve((0..20).map(|_| silent()).collect());
-    // Each request needs its own connection.
+    // This server closes a connection after one answer, so each request needs its own connection.
     let good = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
     let good = serve((0..20).map(|_| raw(good)).collect());
     let ips: Vec<IpAddr> = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap()).to_vec();

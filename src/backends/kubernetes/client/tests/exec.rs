@@ -7,10 +7,10 @@ use crate::backends::kubernetes::client::{Client, ErrorKind, Kubeconfig};
 use crate::net::tests::Scratch;
 use crate::net::tests::certificates::authority;
 
-/// Returns a kubeconfig whose plugin is this shell script.
+/// Returns a kubeconfig whose plugin is the shell script `body`.
 fn kubeconfig(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> String {
-    // Executing a file that was just written can fail with "text file busy" while another test forks. A shell that
-    // reads the file works.
+    // Executing a file that was just written can fail with "text file busy" while another test forks. The plugin is
+    // therefore a shell that reads the file.
     let body = scratch.file("body.sh", body);
     std::os::unix::fs::symlink("/bin/sh", scratch.path().join("plugin.sh")).unwrap();
     format!(
@@ -24,7 +24,7 @@ fn kubeconfig(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> St
     )
 }
 
-/// Returns a client whose plugin is this shell script.
+/// Returns a client whose plugin is the shell script `body`.
 fn client(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> Client {
     let text = kubeconfig(scratch, server, body, extra);
     let kubeconfig = Kubeconfig::from_text(&text, scratch.path()).unwrap();
@@ -104,7 +104,7 @@ fn plugin_runs_and_failures_are_counted() {
         put(&client, LONG).unwrap();
         assert_eq!(counted(), (runs, 0));
     }
-    // The second request times out before the pause ends, and gets the same failure.
+    // The second request ends before the plugin's pause does, so the request gets the failure of the last run.
     for time in [LONG, Duration::from_millis(1)] {
         put(&client, time).unwrap_err();
         assert_eq!(counted(), (3, 1));
@@ -196,10 +196,11 @@ fn a_plugin_that_fails_is_left_alone_for_a_moment() {
     let began = Instant::now();
     let first = put(&client, LONG).unwrap_err();
     assert!(first.to_string().contains("exit status: 7"), "{first}");
-    // The timeout is shorter than the pause, so the request immediately fails with the same error. The plugin does not run.
+    // The timeout is shorter than the pause. The request therefore fails at once with the same error, and the plugin
+    // does not run.
     let second = put(&client, Duration::from_millis(300)).unwrap_err();
     assert_eq!((second.kind(), second.to_string()), (first.kind(), first.to_string()));
-    // After so long a stop of the machine, the pause was over.
+    // If the machine was suspended for more than two seconds, the pause may be over, and the plugin may have run again.
     assert!(starts(&scratch) == 1 || began.elapsed() > Duration::from_secs(2));
     let before = starts(&scratch);
     scratch.file("go", "");

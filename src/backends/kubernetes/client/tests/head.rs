@@ -1,4 +1,4 @@
-//! Heads of any length: credentials and impersonated groups arrive whole, or nothing is sent.
+//! Request heads of any length, which the client sends whole or not at all.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::net::redact::{MAX_HEAD, Redacted};
 use crate::net::tests::Scratch;
 use crate::net::tests::certificates::authority;
 
-/// A connection that records the sent bytes, and answers each head.
+/// A connection that records the sent bytes, and answers each request.
 struct Recorder(Arc<Mutex<Vec<u8>>>);
 
 #[derive(Debug)]
@@ -162,7 +162,7 @@ fn a_head_that_no_server_takes_is_not_sent() {
     assert!(error.to_string().contains("fewer groups"), "{error}");
 }
 
-/// Lengths of the token, and numbers of impersonated groups.
+/// Pairs of a token's length and a number of impersonated groups.
 const HEADS: [(usize, usize); 12] = [
     (15_000, 0),
     (16_191, 0),
@@ -183,7 +183,7 @@ fn scripts() -> Vec<Script> {
 }
 
 fn assert_all_arrive(server: &Server, config: &ClientConfig) {
-    // Longer than one output buffer, and without a line that resembles a mask.
+    // The body is longer than one output buffer. The body has no line that resembles a masked header.
     let body = serde_json::json!({ "text": "*".repeat(100_000) });
     for (length, count) in HEADS {
         let token = "t".repeat(length);

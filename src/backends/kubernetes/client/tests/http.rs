@@ -110,7 +110,8 @@ fn to_cancel_ends_the_one_request_and_nothing_else() {
 #[test]
 fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
     for is_cancelled in [true, false] {
-        // Each connection waits for the other request. Otherwise one connection could serve both.
+        // Each connection answers only after both requests have arrived. Otherwise, one connection could serve both
+        // requests.
         let both = Arc::new(Barrier::new(2));
         let answers_once = || {
             let both = Arc::clone(&both);
@@ -163,7 +164,7 @@ fn a_client_outlives_any_number_of_cancelled_calls() {
                     let cancel = CancelToken::new();
                     *current.lock() = cancel.clone();
                     if let Err(e) = put_until(client, LONG, &cancel) {
-                        // On a busy machine, the remaining threads can reach their limit.
+                        // On a busy machine, the threads of cancelled connects can reach the client's limit.
                         let expected = matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::Connect);
                         assert!(expected, "{e:?}");
                     }
@@ -232,7 +233,7 @@ fn bodies_without_end_are_cut() {
 }
 
 fn kind_of(answer: &str) -> ErrorKind {
-    // Two answers, because the client repeats a GET.
+    // The server has two scripts, because the client repeats a GET.
     let server = serve(vec![raw(answer), raw(answer)]);
     get(&server.client(), LONG).unwrap_err().kind().clone()
 }
@@ -271,7 +272,7 @@ fn answers_that_are_not_2xx_are_statuses() {
         c.request();
         c.send("HTTP/1.1 429 Too Many\r\nRetry-After: 4\r\nContent-Length: 0\r\n\r\n");
         c.request();
-        // The body breaks off, but the code is known.
+        // The body is incomplete, but the status code has arrived.
         c.send("HTTP/1.1 503 No\r\nContent-Length: 50\r\n\r\noverl");
     })]);
     let client = server.client();
@@ -336,8 +337,9 @@ fn get_survives_a_stale_connection_and_a_write_is_sent_once() {
     assert!(server.no_more());
 }
 
-/// Ways to close a connection during a request, with the resulting error: after this many answers and this part of
-/// another.
+/// Points at which a server closes a connection, and the resulting error.
+///
+/// The server closes after a number of answers and the given part of the next answer.
 const CLOSED: [(usize, &str, ErrorKind); 7] = [
     (1, "", ErrorKind::ConnectionClosed),
     (3, "", ErrorKind::ConnectionClosed),
@@ -383,7 +385,7 @@ fn a_401_reads_the_token_again_and_repeats_once() {
     put(&client, LONG).unwrap();
     assert!(server.next().contains("Bearer old"));
     assert!(server.next().contains("Bearer new"));
-    // If the file is unreadable, the caller still gets the rejection.
+    // The client does not read the empty file, because the last read is less than a minute old.
     std::fs::write(&token, "").unwrap();
     put(&client, LONG).unwrap();
 }

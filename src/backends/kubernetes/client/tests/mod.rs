@@ -1,4 +1,4 @@
-//! The client against correct and incorrect servers.
+//! Tests of the client against correct and incorrect servers.
 
 mod addresses;
 mod certificates;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::{Client, ClientError, Method, Request, Response};
 use crate::util::cancel::CancelToken;
 
-/// Far longer than any operation: a test that waits this long has failed.
+/// A time far longer than any operation. A test that waits this long has failed.
 const LONG: Duration = Duration::from_secs(60);
 
 fn get(client: &Client, timeout: Duration) -> Result<Response, ClientError> {

@@ -12,9 +12,11 @@ use super::{LONG, get};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
 use crate::net::tls::provider;
 
-/// Generated for these tests only. Without the feature `aws-lc-rs`, no code in the tree can generate such certificates.
+/// An authority on P-521, only for these tests.
+///
+/// Without the feature `aws-lc-rs`, no code in the tree can generate certificates on P-521.
 const CA: &str = include_str!("p521_ca.pem");
-/// A certificate from the P-521 authority for a key on another curve, which any server can present.
+/// A certificate of the P-521 authority, for a key on a curve that both libraries support.
 const SERVER: (&str, &str) = (include_str!("p521_server.pem"), include_str!("p521_server_key.pem"));
 const CLIENT: (&str, &str) = (include_str!("p521_client.pem"), include_str!("p521_client_key.pem"));
 
@@ -63,7 +65,7 @@ fn authority_server_and_client_may_all_be_on_p_521() {
         .with_client_certificate_pem(jane.pem.as_bytes(), jane.key.serialize_pem().as_bytes())
         .unwrap();
     assert_eq!(kind(config), None);
-    // The other library cannot even parse the key.
+    // The library `ring` cannot even parse the key.
     #[cfg(feature = "ring")]
     let key = PrivateKeyDer::try_from(jane.key.serialize_der()).unwrap();
     #[cfg(feature = "ring")]

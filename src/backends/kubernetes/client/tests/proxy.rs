@@ -15,7 +15,7 @@ use crate::util::cancel::CancelToken;
 
 const KINDS: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 
-/// Plays the proxy's part of a tunnel.
+/// Answers like a proxy of this kind, until the tunnel is open.
 fn let_through(connection: &mut Connection, kind: &str) {
     match kind {
         "http" | "https" => {
@@ -46,7 +46,7 @@ fn let_through(connection: &mut Connection, kind: &str) {
     }
 }
 
-/// Returns a proxy with the server behind it.
+/// Returns a script that acts as a proxy, and as the server behind the proxy.
 fn tunnel(kind: &'static str, server: Option<Arc<ServerConfig>>, answer: &'static str) -> Script {
     script(move |c| {
         let_through(c, kind);
@@ -74,7 +74,7 @@ fn through(config: ClientConfig, kind: &str, port: u16) -> ClientConfig {
     config.with_proxy(&format!("{kind}://me:hunter2@127.0.0.1:{port}")).unwrap()
 }
 
-/// Checks the texts of an error at a proxy.
+/// Checks that an error names the proxy and contains no password.
 fn check(error: &ClientError, kind: &ErrorKind, port: u16) {
     assert_eq!(error.kind(), kind, "{error}");
     assert!(!error.maybe_sent(), "{error}");
@@ -86,7 +86,7 @@ fn check(error: &ClientError, kind: &ErrorKind, port: u16) {
 #[test]
 fn every_kind_of_proxy_leads_to_servers_with_and_without_tls() {
     let ours = authority();
-    // Longer than any buffer between client and server.
+    // The text is longer than any buffer between client and server.
     let long: &'static str = Box::leak(format!("\"{}\"", "x".repeat(300_000)).into_boxed_str());
     for kind in KINDS {
         for scheme in ["http", "https"] {
@@ -120,7 +120,7 @@ fn every_kind_of_proxy_leads_to_servers_with_and_without_tls() {
     }
 }
 
-/// Points at which a proxy stops answering.
+/// Returns points at which a proxy stops answering: its kind, a name, and its script.
 fn silences() -> Vec<(&'static str, &'static str, Script)> {
     fn after(n: usize, then: &'static [u8]) -> Script {
         script(move |c| {
@@ -248,7 +248,7 @@ fn proxy_certificate_needs_its_own_name_and_an_authority() {
     for (authority, name, expected) in [
         (&ours, "127.0.0.1", None),
         (&other, "127.0.0.1", Some(ErrorKind::TlsVerification)),
-        // The expected name of the server does not apply to the proxy.
+        // The configured server name does not apply to the certificate of the proxy.
         (&ours, "kube.example", Some(ErrorKind::TlsVerification)),
     ] {
         for insecure in [false, true] {
@@ -274,7 +274,7 @@ fn proxy_is_verified_by_cluster_and_system_authorities() {
     let vouching = config("https", &ours).tls.for_proxy().authorities().unwrap().unwrap();
     assert_eq!(vouching.len(), 1 + usable.count());
     assert!(vouching.contains(&ours.der));
-    // If the cluster has no authorities, the proxy is also checked with the authorities of the system.
+    // If the cluster has no authorities, the client checks the proxy with the authorities of the system.
     assert!(ClientConfig::new("https://a").unwrap().tls.for_proxy().ca.is_none());
 }
 
@@ -292,7 +292,7 @@ fn client_certificate_is_shown_to_the_server_not_the_proxy() {
     get(&Client::new(identified(proxy.port)).unwrap(), LONG).unwrap();
     let proxy = serve_with(Some(asks), vec![tunnel("https", Some(server), "{}")]);
     let error = get(&Client::new(identified(proxy.port)).unwrap(), LONG).unwrap_err();
-    // The reset that follows the alert can overtake it.
+    // The TCP reset after the TLS alert may arrive before the client reads the alert.
     assert!(matches!(error.kind(), ErrorKind::Tls | ErrorKind::Connect), "{error:?}");
     assert!(!error.maybe_sent());
 }

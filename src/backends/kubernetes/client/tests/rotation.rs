@@ -29,7 +29,9 @@ impl Files {
     }
 }
 
-/// Answers 200 to clients with one of these certificates, and 401 to others, for any number of requests.
+/// Returns a script that answers 200 to clients with one of these certificates.
+///
+/// Other clients get a 401.
 fn knows(welcome: &[&Leaf]) -> Script {
     let welcome: Vec<_> = welcome.iter().map(|leaf| leaf.der.to_vec()).collect();
     script(move |connection: &mut Connection| {
@@ -42,7 +44,7 @@ fn knows(welcome: &[&Leaf]) -> Script {
     })
 }
 
-/// Answers each request with the number of the client's certificate.
+/// Returns a script that answers with the index of the client's certificate in `which`.
 fn tells(which: &[&Leaf]) -> Script {
     let which: Vec<_> = which.iter().map(|leaf| leaf.der.to_vec()).collect();
     script(move |connection: &mut Connection| {
@@ -70,7 +72,7 @@ fn replaced_authority_is_trusted_at_the_first_failure() {
     files.authority(&old);
     let client = Client::new(files.config(&server)).unwrap();
     files.authority(&new);
-    // A write is repeated too, because the first attempt sent nothing.
+    // The client repeats even a write, because the first attempt sent nothing.
     put(&client, LONG).unwrap();
     server.next();
     put(&client, LONG).unwrap();
@@ -111,14 +113,17 @@ fn an_identity_that_was_not_replaced_is_rejected_once() {
     assert!(server.no_more());
 }
 
-/// Returns a server with another client authority than that of the old certificate. The server ends the session.
+/// Returns a server that ends the TLS session of a client with the old certificate.
+///
+/// The authority of the old certificate is not the server's authority for clients.
 fn refuses_the_session(version: &'static SupportedProtocolVersion) -> (Files, Server, Client, Sender<()>) {
     let (files, ours, strangers) = (Files::new(), authority(), authority());
     let tls = server_config_with(&ours.leaf("127.0.0.1"), Some(&ours), &[version]);
     let (end, ended) = crossbeam_channel::bounded::<()>(0);
     let first = script(move |connection| {
         connection.request();
-        // After an immediate close, a reset may arrive before the client reads the alert.
+        // Keeps the connection open. After an immediate close, a TCP reset may arrive before the client reads the TLS
+        // alert.
         let _ = ended.recv();
     });
     let server = serve_with(Some(tls), vec![first, ok("{}"), ok("{}")]);

@@ -14,7 +14,7 @@ use crate::backends::kubernetes::client::{Client, ClientConfig};
 pub(super) type Script = Box<dyn FnOnce(&mut Connection) + Send>;
 
 pub(super) trait Duplex: Read + Write + Send {
-    /// Announces the end of the connection if the protocol supports that.
+    /// Announces the end of the connection if the protocol has such a message.
     fn say_goodbye(&mut self) {}
 
     /// Returns the certificate that the client has presented.
@@ -36,7 +36,7 @@ impl<T: Read + Write + Send> Duplex for rustls::StreamOwned<rustls::ServerConnec
     }
 }
 
-/// A placeholder for a connection that was taken.
+/// A placeholder for a stream that is moved into a TLS session.
 struct Nothing;
 
 impl Read for Nothing {
@@ -73,7 +73,7 @@ pub(super) fn script(f: impl FnOnce(&mut Connection) + Send + 'static) -> Script
     Box::new(f)
 }
 
-/// Accepts one connection for each script, all at the same time.
+/// Starts a server that accepts one connection for each script, all at the same time.
 pub(super) fn serve(scripts: Vec<Script>) -> Server {
     serve_with(None, scripts)
 }
@@ -112,7 +112,9 @@ fn run(stream: TcpStream, tls: Option<Arc<rustls::ServerConfig>>, seen: Sender<S
 }
 
 impl Connection {
-    /// Reads one request with its body. Returns `None` if the client has closed or the handshake failed.
+    /// Reads one request with its body.
+    ///
+    /// Returns `None` if the client has closed the connection or the TLS handshake failed.
     pub(super) fn request(&mut self) -> Option<String> {
         let mut text = Vec::new();
         let mut byte = [0];
@@ -135,7 +137,7 @@ impl Connection {
     }
 
     pub(super) fn send(&mut self, text: &str) {
-        // The client may have closed already; the test checks that.
+        // Ignores errors, because the client may already have closed the connection.
         let _ = self.io.write_all(text.as_bytes());
         let _ = self.io.flush();
     }
@@ -155,7 +157,7 @@ impl Connection {
         let _ = self.io.flush();
     }
 
-    /// Sends a text other than a request to the test.
+    /// Sends a text to the test, in addition to the requests.
     pub(super) fn note(&mut self, text: String) {
         let _ = self.seen.send(text);
     }
@@ -171,7 +173,7 @@ impl Connection {
         self.send(&format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
     }
 
-    /// Returns the certificate that the client has presented, or `None` before the first request.
+    /// Returns the client's certificate, or `None` before the first request.
     pub(super) fn certificate(&self) -> Option<Vec<u8>> {
         self.io.certificate()
     }
@@ -180,7 +182,7 @@ impl Connection {
         self.io.say_goodbye();
     }
 
-    /// Waits until the client closes.
+    /// Waits until the client closes the connection.
     pub(super) fn hang(&mut self) {
         let mut buffer = [0; 1024];
         while self.io.read(&mut buffer).is_ok_and(|n| n > 0) {}
@@ -196,7 +198,7 @@ impl Server {
         Client::new(self.config()).unwrap()
     }
 
-    /// Returns the next request.
+    /// Returns the next request or note.
     pub(super) fn next(&self) -> String {
         self.seen.recv_timeout(LONG).unwrap()
     }
@@ -211,7 +213,7 @@ impl Server {
     }
 }
 
-/// Answers every request with 200 and `body`.
+/// Returns a script that answers every request with 200 and `body`.
 pub(super) fn ok(body: &'static str) -> Script {
     script(move |c| {
         while c.request().is_some() {
@@ -220,7 +222,7 @@ pub(super) fn ok(body: &'static str) -> Script {
     })
 }
 
-/// Answers 200 to requests that contain this text, and 401 to other requests.
+/// Returns a script that answers 200 to requests with this text, and 401 to others.
 pub(super) fn accepts(text: &'static str) -> Script {
     script(move |c| {
         while let Some(request) = c.request() {
@@ -232,7 +234,7 @@ pub(super) fn accepts(text: &'static str) -> Script {
     })
 }
 
-/// Reads a request and sends this text.
+/// Returns a script that reads a request and sends this text.
 pub(super) fn raw(text: impl Into<String>) -> Script {
     let text = text.into();
     script(move |c| {
@@ -241,7 +243,9 @@ pub(super) fn raw(text: impl Into<String>) -> Script {
     })
 }
 
-/// Answers a number of requests, then sends a part of an answer and closes, with or without an announcement.
+/// Returns a script that closes the connection in the middle of an answer.
+///
+/// The script first answers `answers` requests, and then sends `part`. With `goodbye`, the script announces the close.
 pub(super) fn closes_after(answers: usize, part: &'static str, goodbye: bool) -> Script {
     script(move |c| {
         for _ in 0..answers {
@@ -256,7 +260,7 @@ pub(super) fn closes_after(answers: usize, part: &'static str, goodbye: bool) ->
     })
 }
 
-/// Reads a request and never answers.
+/// Returns a script that reads a request and never answers.
 pub(super) fn silent() -> Script {
     script(|c| {
         c.request();

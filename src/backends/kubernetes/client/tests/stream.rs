@@ -62,7 +62,7 @@ fn silence_is_bounded_and_so_is_the_opening() {
     };
     let server = serve(vec![quiet(), silent()]);
     let client = server.client();
-    // The silence before the head counts as well, so a busy machine needs time for it.
+    // `silence` also limits the wait for the head, so a shorter time would fail on a busy machine.
     let silence = Duration::from_secs(3);
     let mut stream = open(&client, LONG, silence, &CancelToken::new()).unwrap();
     assert_eq!(stream.next_line().unwrap().unwrap(), b"x");

@@ -7,7 +7,7 @@ use super::{LONG, get, put};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
 use crate::net::tests::certificates::{authority, server_config};
 
-/// Generated for this test only. No code in the tree can generate RSA keys.
+/// An RSA key only for this test, because no code in the tree can generate RSA keys.
 const RSA_PKCS1: &str = include_str!("rsa_pkcs1.pem");
 
 #[test]
@@ -18,15 +18,16 @@ fn an_address_in_the_certificate_and_a_bundle_of_authorities() {
     assert_eq!(kind(config(&server, &(other.pem + "\n# ours\n" + &ours.pem))), None);
 }
 
-/// The TLS session buffers bytes after the response with its last record. The next response would start with these
-/// bytes.
+/// The server sends surplus bytes in the last TLS record of a response.
+///
+/// If the client kept the connection, the next response would start with these bytes.
 #[test]
 fn leftover_of_a_session_is_no_response_to_the_next_request() {
     const BUFFER: usize = 32 * 1024;
     let ours = authority();
     let pushy = script(|c| {
         c.request();
-        // Head and body fill the buffer exactly. The head ends after the second record.
+        // Head and body fill the client's buffer exactly. The head ends in the third TLS record.
         let body = format!("{:<2000}", "{\"n\":1}");
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX: ", body.len());
         let filling = "x".repeat(BUFFER - head.len() - 4 - body.len());
@@ -34,7 +35,7 @@ fn leftover_of_a_session_is_no_response_to_the_next_request() {
         assert_eq!(answer.len(), BUFFER);
         c.send(&answer[..BUFFER / 2]);
         c.send(&answer[BUFFER / 2..BUFFER - 2048]);
-        // In the same record as the end.
+        // The surplus answer is in the same TLS record as the end of the body.
         let other = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"n\":2}";
         c.send(&(answer[BUFFER - 2048..].to_owned() + other));
         c.hang();
@@ -68,7 +69,7 @@ fn a_wrong_authority_or_name_is_a_verification_failure() {
     assert_eq!(kind(config(&server, &ours.pem)), Some(ErrorKind::TlsVerification));
     let server = tls_server(&ours.leaf("127.0.0.1"), vec![ok("{}")]);
     let system_roots = ClientConfig::new(&format!("https://127.0.0.1:{}", server.port)).unwrap();
-    // On a machine without roots, creating the client fails, which is correct too.
+    // On a machine without root certificates, the creation of the client fails, which is also correct.
     if let Ok(client) = Client::new(system_roots) {
         let error = get(&client, LONG).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::TlsVerification);
@@ -89,7 +90,7 @@ fn another_name_can_be_expected_and_anything_accepted() {
     assert_eq!(odd.kind(), &ErrorKind::Config);
 }
 
-/// Returns the key inside a PKCS#8 wrapper. An elliptic curve key has the SEC1 form there.
+/// Returns the SEC1 form of an elliptic curve key, which is inside the PKCS#8 form.
 fn sec1(pkcs8: &[u8]) -> String {
     // SEQUENCE { INTEGER 0, SEQUENCE { ... }, OCTET STRING { key } }: for P-256, all lengths except the outer one are
     // below 128.
@@ -138,7 +139,7 @@ fn missing_or_wrong_client_certificate_is_a_tls_error() {
         without.clone().with_client_certificate_pem(leaf.pem.as_bytes(), leaf.key.serialize_pem().as_bytes()).unwrap();
     for config in [without, wrong] {
         let error = get(&Client::new(config).unwrap(), LONG).unwrap_err();
-        // The reset that follows the alert can overtake it.
+        // The TCP reset after the TLS alert may arrive before the client reads the alert.
         assert!(matches!(error.kind(), ErrorKind::Tls | ErrorKind::Io), "{error:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Trust in a server's own certificate, and servers with another server's certificate.
+//! Trust in a server whose own certificate is configured, and in no other server.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ fn self_signed(change: impl FnOnce(&mut CertificateParams)) -> Leaf {
     Leaf { pem: cert.pem(), der: cert.der().clone(), key }
 }
 
-/// Makes a certificate an authority, as `openssl req -x509` does.
+/// Makes a certificate its own authority, as `openssl req -x509` does.
 fn authority_of_its_own(params: &mut CertificateParams) {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
 }
 
-/// Returns the error of a client that trusts `ca` and connects to a server with this certificate.
+/// Returns the error of a client that trusts `ca`, at a server with this certificate.
 fn verdict(server: &Leaf, ca: &str) -> Option<ErrorKind> {
     let server = serve_with(Some(server_config(server, None)), vec![ok("{}")]);
     kind(config(&server, ca))
@@ -111,7 +111,7 @@ fn server_without_the_key_of_its_certificate_is_not_trusted() {
                 let key = if steals { &thief } else { &shown.key };
                 let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
                 let key = provider().key_provider.load_private_key(key).unwrap();
-                // Skips the check that the key matches the certificate.
+                // `SingleCertAndKey` does not check that the key matches the certificate.
                 let pair = SingleCertAndKey::from(CertifiedKey::new(vec![shown.der.clone()], key));
                 let tls = ServerConfig::builder_with_provider(provider())
                     .with_protocol_versions(&[version])

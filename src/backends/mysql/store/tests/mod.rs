@@ -1,4 +1,4 @@
-//! The store against a scripted server.
+//! Tests of the store against a scripted server.
 
 mod server;
 
@@ -141,7 +141,9 @@ fn only_a_write_rolled_back_by_a_deadlock_is_sent_again() {
     }
 }
 
-/// InnoDB shows writes that a crash could revert. The store must not return such a row, because its writer would lead.
+/// InnoDB shows writes that a crash could revert.
+///
+/// The store must not return such a row, because the candidate that wrote the row would then lead.
 #[test]
 fn own_unanswered_write_is_read_only_once_durable() {
     let later = || {
@@ -165,7 +167,7 @@ fn own_unanswered_write_is_read_only_once_durable() {
     let statements: Vec<_> = server.statements().into_iter().map(|(_, statement)| statement).collect();
     let flushes = |statement: &String| statement.contains("SET acquired = 1 - acquired WHERE name = X''");
     assert_eq!(statements.iter().map(flushes).collect::<Vec<_>>(), [false, false, false, true, false]);
-    // A server that does not answer the flush.
+    // This server does not answer the flush, so the read must fail.
     let stalled = Server::new(move |asked| match asked.what.as_str() {
         what if what.starts_with("UPDATE") => Some(Say::Silence),
         what if what.starts_with("SELECT @@") => Some(later()),
@@ -177,7 +179,7 @@ fn own_unanswered_write_is_read_only_once_durable() {
     assert_eq!(get(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
 }
 
-/// A server's error may quote the password, and a deadlock is logged without a caller's error.
+/// The store logs the server's error after a deadlock, and the error may quote the password.
 #[test]
 fn deadlock_message_is_logged_without_the_password() {
     static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -228,7 +230,7 @@ fn read_only_server_is_not_used_for_reads() {
     }
 }
 
-/// A replica would execute such a user's writes.
+/// A read-only server executes the writes of a user with the privilege SUPER.
 #[test]
 fn user_exempt_from_read_only_checks_before_each_write() {
     for (value, is_ok) in [("0", true), ("1", false)] {
@@ -290,13 +292,13 @@ fn bytes(bytes: &[u8]) -> Say {
     Say::Bytes(bytes.to_vec())
 }
 
-/// A response that is neither a result nor an error, to a read and to a write.
+/// Tests responses that are neither a result nor an error, to reads and to writes.
 #[test]
 fn foreign_response_is_malformed_and_closes_the_connection() {
     let strange: [fn() -> Say; 17] = [
-        // A file of this machine.
+        // A request for a file of this machine.
         || Say::Packets(vec![b"\xfb/etc/passwd".to_vec()]),
-        // Out of order, and too long.
+        // A packet with a wrong number, and two packets that are too long.
         || bytes(&framed(&[ok(1, 1)], 2)),
         || bytes(&[0xff, 0xff, 0xff, 1]),
         || bytes(&[1, 0, 16, 1]),
@@ -304,7 +306,7 @@ fn foreign_response_is_malformed_and_closes_the_connection() {
         || Say::Packets(vec![vec![0, 1]]),
         || Say::Packets(vec![vec![0xfe, 0, 0, 2, 0]]),
         || Say::Packets(vec![vec![0xff, 1]]),
-        // In a transaction, without autocommit, and with more results.
+        // The status flags mean: in a transaction, without autocommit, and with more results.
         || Say::Packets(vec![vec![0, 1, 1, 3, 0, 0, 0]]),
         || Say::Packets(vec![vec![0, 1, 1, 0, 0, 0, 0]]),
         || Say::Packets(vec![vec![0, 1, 1, 10, 0, 0, 0]]),
@@ -382,7 +384,7 @@ fn switch(method: &str) -> Say {
     Say::Packets(vec![[&[0xfe], method.as_bytes(), b"\0ABCDEFGHIJKLMNOPQRST\0"].concat()])
 }
 
-/// Without TLS, any machine on the way could read the password.
+/// Without TLS, any machine on the network path could read the password.
 #[test]
 fn a_password_is_never_sent_as_it_is_without_tls() {
     for method in ["mysql_clear_password", "client_ed25519", "dialog", "sha256_password"] {

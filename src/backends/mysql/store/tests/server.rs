@@ -1,4 +1,4 @@
-//! A scripted server.
+//! A scripted MySQL server for tests.
 
 use std::sync::Arc;
 use std::thread;
@@ -23,7 +23,7 @@ use crate::util::config_error::ConfigError;
 pub(super) struct Asked {
     pub(super) connection: usize,
     pub(super) what: String,
-    /// How often the connection has received the same before.
+    /// How often the connection has received the same phase or statement before.
     pub(super) repeats: usize,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Say {
     Packets(Vec<Vec<u8>>),
     /// Raw bytes.
     Bytes(Vec<u8>),
-    /// The same packet, repeated forever.
+    /// The first packets, and then one packet that is repeated forever.
     Endless(Vec<Vec<u8>>, Vec<u8>),
     Silence,
     Close,
@@ -48,7 +48,7 @@ type Script = dyn Fn(&Asked) -> Option<Say> + Send + Sync;
 
 pub(super) struct Server {
     pub(super) port: u16,
-    /// Each entry is added after the script has run.
+    /// The received phases and statements, each added after its script has run.
     pub(super) asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -179,14 +179,14 @@ fn serve(
             Say::Bytes(bytes) => stream.write_all(&bytes).ok(),
             Say::Endless(first, packet) => {
                 stream.write_all(&framed(&first, sequence)).ok()?;
-                // After this number of packets, the packet numbers start again.
+                // After 256 packets, the packet numbers repeat.
                 let many = framed(&vec![packet; 256], sequence.wrapping_add(first.len() as u8));
                 loop {
                     stream.write_all(&many).ok()?;
                 }
             }
             Say::Silence => {
-                // Blocks until the client closes.
+                // Blocks until the client closes the connection.
                 let _ = stream.read(&mut [0]);
                 None
             }
@@ -205,7 +205,7 @@ fn serve(
         let (sequence, command) = packet(&mut *stream)?;
         let sql = match command.split_first() {
             Some((3, sql)) => String::from_utf8(sql.to_vec()).unwrap(),
-            // A further request during the login.
+            // The client answers a further request of the server during the login.
             _ => format!("answer {}", String::from_utf8_lossy(&command)),
         };
         say(&mut *stream, sequence + 1, &sql)?;
@@ -306,7 +306,7 @@ pub(super) fn well(what: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// Responds normally, except to statements that start with `begin`.
+/// Creates a server that responds normally, except to everything that starts with `begin`.
 pub(super) fn but(begin: &'static str, say: impl Fn() -> Say + Send + Sync + 'static) -> Server {
     Server::new(move |asked| asked.what.starts_with(begin).then(&say))
 }

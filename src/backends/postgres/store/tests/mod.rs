@@ -1,4 +1,4 @@
-//! The store against a scripted server.
+//! Tests of the store against a scripted server.
 
 mod sessions;
 
@@ -17,14 +17,16 @@ use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 use crate::store::record::StoreData;
 
-/// Returns the server's response to a message, or `None` for silence from then on.
+/// Returns the server's response to a message, or `None` if the server sends nothing more.
 type Script = dyn Fn(&Said) -> Option<Vec<u8>> + Send + Sync;
 
 /// A message from a client.
 struct Said {
     /// Number of the connection since the start of the server.
     connection: usize,
-    /// Number of the message on this connection. The first is the start-up message, or the request for TLS.
+    /// Number of the message on this connection.
+    ///
+    /// Message 0 is the start-up message or the request for TLS.
     number: usize,
     bytes: Vec<u8>,
 }
@@ -42,7 +44,7 @@ impl Said {
 struct Server {
     url: String,
     connections: Arc<AtomicUsize>,
-    /// Each entry is added after the script has run.
+    /// The received messages, each added after its script has run.
     said: Arc<Mutex<Vec<Said>>>,
 }
 
@@ -126,8 +128,9 @@ impl Scripted for Server {
     }
 }
 
-/// Treats the bytes of one read as one message, and answers before the next read. An empty answer closes the
-/// connection.
+/// Treats the bytes of one read as one message, and answers before the next read.
+///
+/// An empty answer closes the connection.
 fn serve(
     connection: usize,
     mut stream: Box<dyn Duplex>,
@@ -148,7 +151,7 @@ fn serve(
         let answer = script(&said);
         log.lock().push(said);
         let Some(answer) = answer else {
-            // Blocks until the client closes.
+            // Blocks until the client closes the connection.
             while stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {}
             return None;
         };
@@ -187,7 +190,7 @@ fn statement(rows: &[Vec<u8>]) -> Vec<u8> {
     [message(b'1', b""), message(b'2', b""), rows.concat(), message(b'C', b"SELECT 1\0")].concat()
 }
 
-/// The response to a statement, after its settings.
+/// Returns the response to the settings and to one statement with these rows.
 fn answer(rows: &[Vec<u8>]) -> Option<Vec<u8>> {
     Some([statement(&[row(&[None])]), statement(rows), ready()].concat())
 }
@@ -195,14 +198,14 @@ fn answer(rows: &[Vec<u8>]) -> Option<Vec<u8>> {
 const RECORD: [Option<&str>; 11] =
     [Some("f"), Some("1"), Some("jobs"), Some("0"), Some("u"), Some("a"), Some("15"), None, None, Some("0"), PROVED];
 
-/// The last column, of a transaction that had its settings.
+/// The last column of a row whose transaction had the required settings.
 const PROVED: Option<&str> = Some("t");
 
 fn error(severity: &str, sqlstate: &str) -> Vec<u8> {
     message(b'E', format!("S{severity}\0V{severity}\0C{sqlstate}\0Mno\0\0").as_bytes())
 }
 
-/// Reads and writes succeed.
+/// Answers each login, read and write with success.
 fn well(said: &Said) -> Option<Vec<u8>> {
     match said.number {
         0 => logged_in(),
@@ -266,12 +269,12 @@ fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
         let store = server.store();
         assert_eq!(kind(store.update("jobs", &base, &record, &call())), expected, "{sqlstate}");
         assert_eq!(kind(store.get("jobs", &call())), expected, "{sqlstate}");
-        // A session that started read-only stays read-only.
+        // A session that started read-only stays read-only, so the client opens another connection.
         assert_eq!(server.connections(), if sqlstate == "25006" { 2 } else { 1 }, "{sqlstate}");
     }
 }
 
-/// The server reports that it no longer waits for its standbys. A restore may revert such a commit.
+/// The server reports that it no longer waits for its standbys, so the commit may be lost.
 #[test]
 fn a_warning_on_a_commit_is_no_answer() {
     let server = Server::new(|said| {
@@ -353,7 +356,7 @@ fn password_is_sent_only_to_a_verified_server() {
     let unknown = scram("SCRAM-SHA-256-PLUS");
     let server = Server::new(move |_| Some(unknown.clone()));
     assert_eq!(kind(server.store().get("jobs", &call())), StoreErrorKind::Unauthorized);
-    // More rounds than this machine accepts.
+    // The server requests more SCRAM rounds than the client accepts.
     let known = scram("SCRAM-SHA-256");
     let server = Server::new(move |said| match said.number {
         0 => Some(known.clone()),
@@ -370,7 +373,7 @@ fn password_is_sent_only_to_a_verified_server() {
     assert!(error.to_string().contains("with_password"), "{error}");
 }
 
-/// CVE-2021-23222: plain text after the `S` must not count as received through TLS.
+/// Plain text after the `S` must not count as received through TLS (CVE-2021-23222).
 #[test]
 fn clear_text_is_not_accepted_as_part_of_tls() {
     let server = Server::new(|_| Some([&b"S"[..], &logged_in().unwrap(), &answer(&[]).unwrap()].concat()));
@@ -387,7 +390,7 @@ fn clear_text_is_not_accepted_as_part_of_tls() {
     }
 }
 
-/// A restarted pooler with other settings, or an operator who resets a session.
+/// A restarted pooler, or an operator, may remove the prepared statements of a session.
 #[test]
 fn sessions_without_prepared_statements_work_as_shared_ones() {
     let server = Server::new(|said| match (said.connection, said.number) {
@@ -409,8 +412,9 @@ fn sessions_without_prepared_statements_work_as_shared_ones() {
     assert_eq!(server.connections(), 2);
 }
 
-/// The error arrives with a commit, or as the last message. A repeated write would find the record changed and report
-/// failure.
+/// The error arrives with a commit, or as the last message.
+///
+/// A repeated write would find the record changed by the first write, and would report failure.
 #[test]
 fn possibly_committed_write_is_not_resent_for_a_lost_statement() {
     for (tag, severity) in [(b'N', "WARNING"), (b'E', "FATAL")] {
@@ -447,7 +451,7 @@ fn silent_watch_polls() {
         if said.is("pg_notify") {
             return answer(&[row(&[None])]);
         }
-        // A different record each time.
+        // Each read returns another version of the record.
         let version = count.fetch_add(1, Ordering::SeqCst).to_string();
         let mut record = RECORD;
         record[3] = Some(&version);
@@ -469,7 +473,7 @@ fn password_echoed_by_the_server_is_hidden() {
     let server = Server::new(|said| match said.number {
         0 => logged_in(),
         _ => {
-            // The cut must not reveal the password either.
+            // The store shortens the message within the last password, and must not show the start of this password.
             let padding = "x".repeat(LONGEST_MESSAGE - 120);
             let said = format!("SERROR\0C42601\0Mno: hunter2, hunter2 {padding} hunter2\0\0");
             Some([message(b'E', said.as_bytes()), ready()].concat())

@@ -1,4 +1,4 @@
-//! Settings for a whole session, and transactions that lack these settings.
+//! Tests of settings for a whole session, and of transactions that lack these settings.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,9 @@ impl Said {
         count
     }
 
-    /// Returns `true` if the parameter, preceded by its length, limits the settings to one transaction.
+    /// Returns `true` if the message limits the settings to one transaction.
+    ///
+    /// The searched bytes are the length of a parameter and the parameter.
     fn sets_for_a_transaction(&self) -> bool {
         self.is("\0\0\0\u{4}true")
     }
@@ -33,7 +35,7 @@ impl Said {
 
 const UNPROVED: Option<&str> = Some("f");
 
-/// Answers with the record or the number of a written row, and with this proof.
+/// Returns the record, or the number of a written row, with `proof` as the last column.
 fn with_proof(said: &Said, proof: Option<&str>) -> Option<Vec<u8>> {
     let mut record = RECORD;
     record[10] = proof;
@@ -63,7 +65,7 @@ fn session_settings_stay_until_a_call_has_another_timeout() {
     store.0.table.client.set_has_sessions(true);
     let (set, stands) = ((2, true), (1, false));
     for (seconds, expected) in [
-        // A watch that warms up, an attempted takeover, and a release.
+        // The first three timeouts are typical of a watch's preparation, a takeover and a release.
         (10, set),
         (5, stands),
         (2, stands),
@@ -101,8 +103,9 @@ fn settings_of_a_failed_transaction_are_applied_again() {
     assert_eq!(server.connections(), 1);
 }
 
-/// The `synchronous_commit` of another session may be off. A pooler that does so once may do so again, whatever later
-/// watches find.
+/// A pooler may run a transaction in another session, where `synchronous_commit` may be off.
+///
+/// Such a pooler may do so again, even if later watches detect sessions.
 #[test]
 fn write_without_settings_stays_in_doubt_and_settings_follow() {
     type Write = fn(&PostgresStore) -> Result<VersionedRecord, StoreError>;
@@ -135,7 +138,7 @@ fn write_without_settings_stays_in_doubt_and_settings_follow() {
     }
 }
 
-/// Every row needs the proof.
+/// The second row lacks the proof, and every row needs the proof.
 #[test]
 fn read_without_settings_is_repeated_on_a_given_connection_too() {
     let server = Server::new(move |said| {
@@ -173,7 +176,7 @@ fn read_without_settings_is_repeated_on_a_given_connection_too() {
     assert_eq!(kind(store.get("jobs", &call())), StoreErrorKind::Unavailable);
 }
 
-/// The row does not prove the settings of its commit.
+/// The rows of these statements do not prove the settings of the transaction.
 #[test]
 fn unproven_session_applies_settings_per_transaction() {
     let server = Server::new(|said| match said.number {

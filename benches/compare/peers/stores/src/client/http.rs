@@ -1,4 +1,4 @@
-//! The HTTP of etcd's JSON gateway.
+//! A minimal HTTP client for etcd's JSON gateway.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ pub struct Connection {
     address: String,
 }
 
-/// An endless answer with one JSON document per line.
+/// A response that does not end, with one JSON document per line.
 pub struct Lines {
     connection: Connection,
     rest: Vec<u8>,
@@ -48,7 +48,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request, and reads the head of the answer.
+    /// Sends a request, and reads the head of the response.
     fn send(&mut self, path: &str, body: &str) -> Result<Length, Error> {
         let (address, length) = (&self.address, body.len());
         let request = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n{body}");
@@ -76,7 +76,7 @@ impl Connection {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Reads a chunk. Returns `false` for the last one.
+    /// Reads a chunk of the body. Returns `false` after the last chunk.
     fn chunk(&mut self, into: &mut Vec<u8>) -> Result<bool, Error> {
         let length = usize::from_str_radix(&self.head_line()?, 16)?;
         let start = into.len();

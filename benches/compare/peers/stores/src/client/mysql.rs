@@ -1,4 +1,4 @@
-//! The MySQL protocol 4.1 for a user without a password.
+//! A client for the MySQL protocol 4.1, for a user without a password.
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
@@ -35,13 +35,13 @@ impl Client {
         login.extend(b"bare\0\0leasehold\0mysql_native_password\0");
         client.send(&login)?;
         while client.packet()?[0] != OK {
-            // The server asks for another login method. The password is empty.
+            // If the server requests another login method, an empty packet stands for the empty password.
             client.send(&[])?;
         }
         Ok(client)
     }
 
-    /// Removes the limit for reads.
+    /// Removes the read timeout, so that a statement can wait for a lock.
     pub fn patiently(self) -> Result<Self, Error> {
         self.stream.get_ref().set_read_timeout(None)?;
         Ok(self)
@@ -72,7 +72,7 @@ impl Client {
         Ok(self.stream.get_mut().write_all(&[&length.to_le_bytes(), body].concat())?)
     }
 
-    /// Reads a packet, which must not be empty.
+    /// Reads a packet. Fails if the packet is empty or reports an error.
     fn packet(&mut self) -> Result<Vec<u8>, Error> {
         let mut head = [0; 4];
         self.stream.read_exact(&mut head)?;
@@ -98,7 +98,7 @@ fn row(mut packet: &[u8], columns: u8) -> Option<Row> {
                 continue;
             }
             0xfc => rest.split_first_chunk::<2>().map(|(length, rest)| (u16::from_le_bytes(*length).into(), rest))?,
-            // No statement here returns longer values.
+            // Values of 64 KiB or more, which no statement of the benchmark returns.
             0xfd.. => return None,
             short => (usize::from(*short), rest),
         };

@@ -1,4 +1,4 @@
-//! The PostgreSQL protocol 3.0 for a user with `trust` authentication.
+//! A client for the PostgreSQL protocol 3.0, for a user with `trust` authentication.
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ pub struct Client {
     notices: usize,
 }
 
-/// A message without its length.
+/// A message from the server, without its length field.
 struct Message {
     kind: u8,
     body: Vec<u8>,
@@ -28,7 +28,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Removes the limit for reads.
+    /// Removes the read timeout, so that a statement can wait for a lock.
     pub fn patiently(self) -> Result<Self, Error> {
         self.stream.get_ref().set_read_timeout(None)?;
         Ok(self)
@@ -45,7 +45,7 @@ impl Client {
         self.rows().map(drop)
     }
 
-    /// Executes a prepared statement, in one packet.
+    /// Executes a prepared statement. One write sends all messages of the execution.
     pub fn execute(&mut self, name: &str, parameters: &[&str]) -> Result<Vec<Row>, Error> {
         let mut bind = [text(""), text(name), vec![0, 0]].concat();
         bind.extend((parameters.len() as u16).to_be_bytes());
@@ -59,7 +59,7 @@ impl Client {
         self.rows()
     }
 
-    /// Waits for a notification.
+    /// Blocks until a notification has arrived since the last call.
     pub fn notified(&mut self) -> Result<(), Error> {
         while self.notices == 0 {
             if self.message()?.kind == b'A' {
@@ -89,7 +89,7 @@ impl Client {
         Ok(Message { kind: head[0], body })
     }
 
-    /// Reads up to the message that the server is ready.
+    /// Reads rows until the server reports that it is ready for the next statement.
     fn rows(&mut self) -> Result<Vec<Row>, Error> {
         let (mut rows, mut failed) = (Vec::new(), None);
         loop {
@@ -98,7 +98,7 @@ impl Client {
                 b'D' => rows.push(row(&body).ok_or("malformed row")?),
                 b'A' => self.notices += 1,
                 b'R' if body != [0; 4] => return Err("the server wants a password".into()),
-                // After such an error at the start, the server sends nothing more.
+                // After a failed login (SQLSTATE class 28) or a FATAL error, the server sends no ready message.
                 b'E' => {
                     let message = String::from_utf8_lossy(&body).replace('\0', " ");
                     if message.contains(" C28") || message.contains("FATAL") {
@@ -122,7 +122,7 @@ fn row(body: &[u8]) -> Option<Row> {
     let mut row = Row::new();
     for _ in 0..u16::from_be_bytes(*count) {
         let (length, after) = rest.split_first_chunk::<4>()?;
-        // -1 is NULL.
+        // The length -1 stands for NULL.
         let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
             rest = after;
             row.push(None);

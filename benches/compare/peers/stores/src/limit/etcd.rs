@@ -1,4 +1,6 @@
-//! A transaction, its event and a transaction, by the JSON gateway as in leasehold.
+//! The lower bound on etcd: a transaction, its watch event, and a second transaction.
+//!
+//! Both clients use the JSON gateway, as leasehold does.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
@@ -29,7 +31,7 @@ pub fn measure(address: &str) -> Result<(), Error> {
     // The first line confirms the watch.
     events.next()?;
     let mut b = B { requests: Connection::open(address)?, events, revision: String::new() };
-    // Opens the connection.
+    // This read precedes the rounds, so that no round includes the first use of the connection.
     b.requests.post("/v3/kv/range", &json!({ "key": encode(KEY) }).to_string())?;
     rounds(A { requests, revision: String::new() }, b)
 }
@@ -63,7 +65,7 @@ impl Taker for B {
     }
 }
 
-/// Replaces the value if its revision still is `revision`.
+/// Replaces the value of the key if the key still has the given revision.
 fn replace(requests: &mut Connection, revision: &str, value: &str) -> Result<(), Error> {
     let compare = json!({ "key": encode(KEY), "target": "MOD", "result": "EQUAL", "mod_revision": revision });
     let put = json!({ "request_put": { "key": encode(KEY), "value": encode(value) } });

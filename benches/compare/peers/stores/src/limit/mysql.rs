@@ -1,4 +1,6 @@
-//! An UPDATE, a SELECT at leasehold's poll interval, and an UPDATE, because MySQL has no notifications.
+//! The lower bound on MySQL: an UPDATE, a SELECT that finds the change, and a second UPDATE.
+//!
+//! MySQL has no notifications, so the taker repeats the SELECT at leasehold's poll interval.
 
 use std::thread;
 use std::time::Duration;

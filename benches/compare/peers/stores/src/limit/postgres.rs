@@ -1,4 +1,6 @@
-//! An UPDATE with NOTIFY, a SELECT, and an UPDATE with NOTIFY. All statements are prepared, and share the listening connection.
+//! The lower bound on PostgreSQL: an UPDATE with NOTIFY, a SELECT, and a second such UPDATE.
+//!
+//! The statements are prepared. The taker receives notifications on the connection that it uses for its statements.
 
 use super::{FREE, HELD, Releaser, Taker, rounds};
 use crate::Error;

@@ -1,4 +1,6 @@
-//! An UPDATE and a touch of the log, inotify, a SELECT, an UPDATE and a touch.
+//! The lower bound on SQLite: an UPDATE, an inotify event, a SELECT, and a second UPDATE.
+//!
+//! After each UPDATE, the client touches the write-ahead log. The touch causes the inotify event.
 
 use std::path::{Path, PathBuf};
 

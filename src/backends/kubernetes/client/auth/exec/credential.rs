@@ -11,11 +11,12 @@ use crate::backends::kubernetes::client::error::{ClientError, ErrorKind};
 use crate::net::secret::Secret;
 use crate::net::tls::Identity;
 
-/// Go's zero time, which a plugin prints if the credentials have no expiry. client-go also reads the zero time as no
-/// expiry.
+/// Go's zero time, which a plugin may print if the credentials have no expiry.
+///
+/// client-go also reads the zero time as no expiry.
 const NO_TIME: &str = "0001-01-01T00:00:00Z";
 
-/// The credentials from one run.
+/// The credentials from one run of the plugin.
 pub(super) struct Issued {
     pub(super) credentials: Credentials,
     pub(super) expires: Option<SystemTime>,
@@ -46,7 +47,7 @@ impl ExecPlugin {
         let failed = |detail: String| ClientError::new(ErrorKind::Credentials, detail);
         // PowerShell writes a byte order mark before UTF-8, and client-go accepts the mark.
         let json = output.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(output);
-        // The parser's message may quote the output, so the error has only the position.
+        // The parser's message may quote a secret from the output, so the error has only the position.
         let answer: ExecCredential = serde_json::from_slice(json).map_err(|e| {
             failed(format!(
                 "did not print an ExecCredential as JSON (line {} column {}; {} bytes, not shown)",
@@ -66,7 +67,7 @@ impl ExecPlugin {
 }
 
 impl ExecCredentialStatus {
-    /// Returns the credentials in the output. The error is the violated rule.
+    /// Returns the credentials in the output, or the rule that the output violates.
     pub(super) fn issue(self) -> Result<Issued, String> {
         let expires = match self.expiration_timestamp.as_deref().filter(|text| *text != NO_TIME) {
             Some(text) => Some(
@@ -82,13 +83,14 @@ impl ExecCredentialStatus {
             }
             None => None,
         };
-        // Treats empty as absent, as in client-go's `exec.go`.
+        // An empty field counts as absent, as in client-go's `exec.go`.
         let chain = self.client_certificate_data.as_ref().filter(|chain| !chain.is_empty());
         let key = self.client_key_data.as_ref().filter(|key| !key.is_empty());
         let identity = match (chain, key) {
             (Some(chain), Some(key)) => Some(
                 Identity::from_pem(chain.as_bytes(), key.expose().as_bytes())
-                    // With the wrong key, every request would fail until the certificate expires, without a new run.
+                    // Checks the key now. With a wrong key, every request would fail until the credentials expire,
+                    // because TLS errors start no new run.
                     .and_then(|identity| identity.check().map(|()| identity))
                     .map_err(|e| format!("printed an unusable certificate: {e}"))?,
             ),
@@ -103,7 +105,9 @@ impl ExecCredentialStatus {
 }
 
 impl Issued {
-    /// Increments the version if the certificate has changed. Connections with another version are not reused.
+    /// Continues the identity version of `before`, plus one if the certificate has changed.
+    ///
+    /// Connections with another version are not reused.
     pub(super) fn count_from(&mut self, before: Option<&Issued>) {
         if let Some(before) = before {
             let version = before.credentials.identity_version;

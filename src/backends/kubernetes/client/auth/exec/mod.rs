@@ -19,7 +19,9 @@ mod source;
 
 pub(crate) use source::ExecSource;
 
-/// Long enough for an interactive login, and short enough to end a plugin that hangs.
+/// Default time limit of a run.
+///
+/// The limit is long enough for an interactive login, and short enough to end a plugin that hangs.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
 const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
@@ -46,7 +48,7 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
 pub enum ExecStderr {
     /// The stderr of this program.
     Inherit,
-    /// Discards the output.
+    /// No destination: the output is discarded.
     #[default]
     Discard,
 }
@@ -64,7 +66,7 @@ pub(crate) struct ExecPlugin {
     pub(crate) options: ExecOptions,
 }
 
-/// Options that the program sets, and not the kubeconfig.
+/// Options that the program sets rather than the kubeconfig.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExecOptions {
     limit: Duration,
@@ -84,8 +86,10 @@ impl ExecOptions {
 }
 
 impl ExecPlugin {
-    /// Resolves the command as kubectl does: a path is relative to the kubeconfig, and a name without slash is searched
-    /// in `PATH`.
+    /// Resolves the command as kubectl does.
+    ///
+    /// A path is relative to the directory of the kubeconfig. A name without a slash stays as it is, because the system
+    /// searches for the name in `PATH`.
     pub(crate) fn resolve(command: &str, directory: &Path) -> PathBuf {
         let path = Path::new(command);
         match path.components().count() > 1 || command.contains('/') {
@@ -94,7 +98,7 @@ impl ExecPlugin {
         }
     }
 
-    /// Logs at `info`, once for a client, why the plugin does not run.
+    /// Logs at `info` that the plugin does not run. Called once for each client.
     pub(crate) fn say_that_it_is_not_run(&self) {
         log_line!(info, target: CLIENT, "kubernetes: {} not run: the user has a client certificate", self.place());
     }

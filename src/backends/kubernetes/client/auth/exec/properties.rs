@@ -1,4 +1,4 @@
-//! Properties of every output of a credential plugin.
+//! Properties that every output of a credential plugin must have, checked by fuzzing.
 
 use serde_json::json;
 
@@ -49,7 +49,7 @@ fn check(input: &[u8]) {
     }
 }
 
-/// Returns the output as a plugin would print it.
+/// Returns `raw` as a plugin would print it.
 fn print(raw: &ExecCredentialStatus) -> Vec<u8> {
     json!({ "apiVersion": VERSION, "kind": "ExecCredential", "status": raw }).to_string().into_bytes()
 }
@@ -61,7 +61,7 @@ fn assert_same(first: &Issued, again: &Issued) {
     assert_eq!(first.credentials.identity_version, again.credentials.identity_version, "connections stay usable");
 }
 
-/// Checks that the error differs between outputs only in numbers.
+/// Checks that the error is a known text, except numbers, and so quotes no output.
 fn assert_says_nothing_of_the_output(error: &ClientError) {
     let words = |error: &ClientError| error.to_string().replace(|c: char| c.is_ascii_digit(), "");
     let others = [
@@ -80,7 +80,7 @@ fn check_secrets(raw: &ExecCredentialStatus) {
     let marked = ExecCredentialStatus {
         expiration_timestamp: raw.expiration_timestamp.clone(),
         token: mark(&raw.token),
-        // The text may contain a key by mistake.
+        // The certificate is marked like a secret, because its text may contain a key by mistake.
         client_certificate_data: raw.client_certificate_data.as_ref().map(|text| format!("{text}\n{MARKER}")),
         client_key_data: raw.client_key_data.as_ref().map(|key| Secret::new(format!("{MARKER}\n{}", key.expose()))),
     };

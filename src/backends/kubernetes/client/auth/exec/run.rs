@@ -30,7 +30,7 @@ pub(super) struct Process(Mutex<ProcessSlot>);
 enum ProcessSlot {
     #[default]
     Empty,
-    /// Not waited for yet, so its process ID and its group's ID are still valid.
+    /// A child that was not waited for, so its process ID and its group's ID are still valid.
     Running(Child),
     Closed,
 }
@@ -71,14 +71,16 @@ impl Process {
 
     /// Ends the process and prevents further starts.
     pub(super) fn close(&self) {
-        // If starting takes longer, the starting thread ends the process.
+        // If the start takes longer, the thread that starts the process also ends the process.
         if let Some(mut slot) = self.0.try_lock_for(STARTING) {
             kill_and_reap(std::mem::replace(&mut *slot, ProcessSlot::Closed));
         }
     }
 }
 
-/// Kills the process and reaps it on another thread: a process stuck in the kernel would block the caller.
+/// Kills the process, and reaps it without blocking the caller.
+///
+/// A process that is stuck in the kernel is reaped on another thread.
 fn kill_and_reap(slot: ProcessSlot) {
     if let ProcessSlot::Running(mut child) = slot {
         kill(&mut child);
@@ -102,7 +104,9 @@ fn kill(child: &mut Child) {
     let _ = child.kill();
 }
 
-/// Puts the plugin into its own process group, which can be killed as a whole without other processes.
+/// Puts the plugin into its own process group, so that a kill includes its children.
+///
+/// The group contains no other process.
 #[cfg(unix)]
 fn in_a_group_of_its_own(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);
@@ -112,7 +116,7 @@ fn in_a_group_of_its_own(command: &mut Command) {
 fn in_a_group_of_its_own(_: &mut Command) {}
 
 impl ExecPlugin {
-    /// Runs the plugin until it ends, its time limit elapses, or all requests have given up.
+    /// Runs the plugin until it ends, its time limit elapses, or `abandoned` disconnects.
     pub(super) fn run(
         &self,
         process: &Process,
@@ -189,7 +193,8 @@ impl ExecPlugin {
         if bytes.len() as u64 > MAX_OUTPUT {
             return Err(ClientError::new(ErrorKind::Credentials, "printed more than 1 MiB"));
         }
-        // The plugin has closed its output and will exit soon. No portable call waits for the exit with a time limit.
+        // The plugin has closed its output and will exit soon. The loop polls, because no portable call waits for an
+        // exit with a time limit.
         let mut pause = Duration::from_millis(1);
         loop {
             match process.try_wait()? {
@@ -215,7 +220,9 @@ fn unreadable(cause: impl Into<Option<io::Error>>) -> ClientError {
     ClientError::new(ErrorKind::Credentials, "cannot be read from").caused_by(cause)
 }
 
-/// Reads on another thread, because a grandchild that keeps the pipe open would block the caller.
+/// Reads the plugin's output on another thread.
+///
+/// A grandchild that keeps the pipe open would block the caller.
 fn read_aside(stdout: impl Read + Send + 'static) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
     let (done, output) = bounded(1);
     thread::Builder::new().name("leasehold-exec-out".to_owned()).spawn(move || {

@@ -1,21 +1,24 @@
-//! The times at which a plugin runs, as a function of the given time.
+//! The times at which a plugin runs.
+//!
+//! Each method of [`Schedule`] receives the current time, so that tests can set the time.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::util::backoff::Backoff;
 
-/// Credentials that live for at least a minute are renewed this long before they expire, even if that is before 80 % of
-/// their life.
+/// Minimum time from refresh to expiry, for credentials that live for at least a minute.
 const MARGIN: Duration = Duration::from_secs(30);
 
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Upper bound of a wait for a time of the wall clock, because the wall clock may be set during the wait.
+/// Maximum wait for a wall-clock time, because the clock may be set during the wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
-/// Both clocks at one moment: credentials expire by the wall clock, and pauses use the steady clock.
+/// The time of both clocks at one moment.
+///
+/// Credentials expire by the wall clock. Pauses use the steady clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BothClocks {
     pub(super) wall: SystemTime,
@@ -28,7 +31,7 @@ impl BothClocks {
     }
 }
 
-/// The lifetime of the current credential, and the failed runs since.
+/// The lifetime of the current credential, and the pause after failed runs.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     credential: Option<Life>,
@@ -36,7 +39,7 @@ pub(super) struct Schedule {
     paused_until: Option<Instant>,
 }
 
-/// The lifetime of a credential. `None` if the credential does not expire.
+/// The lifetime of a credential. Both times are `None` if the credential does not expire.
 #[derive(Debug)]
 struct Life {
     refresh: Option<SystemTime>,
@@ -72,7 +75,9 @@ impl Schedule {
         self.is_valid(now) && self.credential.as_ref().is_some_and(is_due) && self.pause(now).is_none()
     }
 
-    /// Returns the time of the next check for a refresh, or `None` if no credential will expire.
+    /// Returns the time of the next check for a refresh.
+    ///
+    /// Returns `None` if no valid credential has an expiry.
     pub(super) fn next_look(&self, now: BothClocks) -> Option<Instant> {
         let refresh = self.credential.as_ref().filter(|_| self.is_valid(now))?.refresh?;
         let wait = refresh.duration_since(now.wall).unwrap_or_default().min(LONGEST_WAIT);
@@ -81,8 +86,10 @@ impl Schedule {
     }
 }
 
-/// Returns 80 % of the lifetime, or 30 s before its end if that is earlier. The latter is at least 30 s after the
-/// start.
+/// Returns the time at which a credential that was issued at `came` needs a refresh.
+///
+/// The refresh is due after 80 % of the lifetime or 30 s before the end, whichever is earlier. The second time is at
+/// least 30 s after `came`.
 fn refresh_at(came: SystemTime, end: SystemTime) -> SystemTime {
     let life = end.duration_since(came).unwrap_or_default();
     came + (life / 5 * 4).min(life.saturating_sub(MARGIN).max(MARGIN))
@@ -122,7 +129,7 @@ mod tests {
             (150.0, 120.0),
             (100.0, 70.0),
             (60.0, 30.0),
-            // The refresh is never earlier than 30 s or 80 % of the lifetime, whichever comes first.
+            // Shorter lifetimes: the refresh is due after 30 s or 80 % of the lifetime, whichever is earlier.
             (45.0, 30.0),
             (20.0, 16.0),
             (1.0, 0.8),

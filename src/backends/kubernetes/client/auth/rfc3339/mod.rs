@@ -2,12 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-/// Parses an RFC 3339 date-time with `Z` or a numeric offset. Returns `None` for any other text.
+/// Parses an RFC 3339 date-time with `Z` or a numeric offset.
+///
+/// Returns `None` for any other text.
 ///
 /// `humantime` supports only `Z`, so this function removes the offset and parses the rest with `humantime`.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {
     let bytes = text.as_bytes();
-    // All valid timestamps are ASCII. Byte slices of ASCII text are safe.
+    // Every valid timestamp is ASCII. A slice of ASCII text is valid at any byte index.
     if !text.is_ascii() || bytes.len() < 20 || !matches!(bytes[10], b'T' | b't') {
         return None;
     }
@@ -40,7 +42,7 @@ pub(super) fn parse(text: &str) -> Option<SystemTime> {
     if ahead { time.checked_sub(shift) } else { time.checked_add(shift) }
 }
 
-/// Splits `+hh:mm` into its sign and its two numbers.
+/// Splits `+hh:mm` into its sign (`true` for `+`), the hours and the minutes.
 fn offset_parts(offset: &[u8]) -> Option<(bool, u64, u64)> {
     let &[sign, h1, h2, b':', m1, m2] = offset else {
         return None;

@@ -1,4 +1,4 @@
-//! Properties of every time, checked against the parser of the in-memory API server.
+//! Properties of every time, checked by fuzzing against the in-memory API server's parser.
 
 use std::time::UNIX_EPOCH;
 
@@ -33,7 +33,7 @@ fn check_text(text: &str) {
     let capital = text.to_ascii_uppercase();
     let other = normalize(&capital, Layout::Seconds);
     let Some(time) = parse(text) else {
-        // Only the API server accepts times before 1970 and offsets of a whole day.
+        // Unlike this parser, the API server accepts times before 1970 and offsets of a whole day.
         if let Ok(utc) = other {
             assert!(&text[..4] < "1970" || text[..text.len() - 3].ends_with("24"), "{text:?} is {utc}");
         }

@@ -1,12 +1,12 @@
 //! Lists of the available names, for errors about a missing name.
 
-/// Limits the list for readers, because a file may have ten thousand contexts.
+/// Maximum number of names in an error, because a file may have ten thousand contexts.
 const MAX_NAMES: usize = 10;
 
 /// Maximum length of a shown name, in characters.
 const MAX_NAME: usize = 200;
 
-/// Returns a name or a path from a file or the environment, printable and of limited length.
+/// Returns a name or a path in quotes, printable and of limited length.
 pub(super) fn quoted(name: &str) -> String {
     match name.char_indices().nth(MAX_NAME) {
         Some((end, _)) => format!("{:?}…", &name[..end]),
@@ -14,7 +14,7 @@ pub(super) fn quoted(name: &str) -> String {
     }
 }
 
-/// Returns the first names, and the number of the others.
+/// Returns the first names, and the number of further names.
 pub(super) fn list<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = names.len().saturating_sub(MAX_NAMES);
     let shown: Vec<_> = names.take(MAX_NAMES).map(quoted).collect();

@@ -1,10 +1,12 @@
 //! Decoding of files in the encodings of YAML 1.2.2, section 5.2.
 //!
-//! PowerShell writes UTF-16 when output is redirected.
+//! PowerShell writes UTF-16 if a command's output is redirected to a file.
 
 use std::borrow::Cow;
 
-/// Decodes UTF-8, or UTF-16 with a byte order mark of either order. The error is a rule without the content.
+/// Decodes UTF-8, or UTF-16 with a byte order mark.
+///
+/// The error is the violated rule, and quotes none of the content.
 pub(super) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     match bytes {
         [0xFF, 0xFE, rest @ ..] => utf16(rest, u16::from_le_bytes),

@@ -21,7 +21,9 @@ mod schema;
 
 use schema::{AuthInfo, Cluster, Context, File, Named};
 
-/// Limit for text from aliases: a bundle of certificates that some hundred clusters share.
+/// Maximum length of the text that YAML aliases add to a file.
+///
+/// The limit allows a bundle of certificates that some hundred clusters share.
 const MAX_ALIASED: usize = 1024 * 1024;
 
 /// One or several kubeconfig files, merged as `kubectl` merges them.
@@ -45,7 +47,7 @@ pub struct Kubeconfig {
     contexts: Vec<NamedEntry<Context>>,
 }
 
-/// The remedy if nothing is configured.
+/// The remedy in an error if no configuration is found.
 const SET_IT: &str = "set KUBECONFIG to a kubeconfig, or run in a pod with a service account";
 
 /// A named entry and its file. Relative paths in an entry are relative to its file.
@@ -74,7 +76,7 @@ impl Kubeconfig {
 
     pub(crate) fn load_from(env: Env<'_>) -> Result<Self, ClientError> {
         let (origin, files, remedy) = match env("KUBECONFIG").filter(|list| !list.is_empty()) {
-            // `KUBECONFIG` takes precedence over the service account, so running in a pod is no remedy.
+            // `KUBECONFIG` takes precedence over the service account, so running in a pod is not a remedy.
             Some(list) => {
                 let files = split_paths(&list);
                 let origin = match &files[..] {
@@ -186,14 +188,15 @@ impl Kubeconfig {
     ///
     /// - There is no such context, or no current context. The error lists the existing contexts.
     /// - An entry is invalid, or refers to a file that cannot be read.
-    /// - The proxy of the environment is unusable, and the server would be reached through it.
+    /// - The environment's proxy is unusable, and the client would need this proxy to reach the server.
     pub fn client_config(&self, context: Option<&str>) -> Result<ClientConfig, ClientError> {
         self.client_config_from(context, &|name| std::env::var_os(name))
     }
 
     fn add(&mut self, file: &Path, bytes: &[u8]) -> Result<(), ClientError> {
         let parsed = parse(file, bytes)?;
-        // The client reads token files and runs plugins later, when the working directory may have changed.
+        // The path must be absolute, because the client reads token files and runs plugins later. The working directory
+        // may then have changed.
         let absolute = std::path::absolute(file);
         let file = absolute.as_deref().unwrap_or(file);
         if self.current_context.is_none() {
@@ -244,17 +247,17 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<File, ClientError> {
     }
     let mut options = serde_saphyr::Options::default();
     options.with_snippet = false;
-    // Aliases can expand to huge documents (YAML bombs), and kubeconfigs contain almost none.
+    // Limits aliases, which can expand to huge documents (YAML bombs). Kubeconfigs contain almost no aliases.
     let mut budget = serde_saphyr::budget::Budget::default();
-    // Twice the events of ten thousand contexts, or of two thousand clusters with a plugin each.
+    // Allows twice the events of ten thousand contexts, or of two thousand clusters with a plugin each.
     budget.max_events = 400_000;
     budget.max_nodes = 200_000;
     budget.max_depth = 64;
     budget.max_aliases = 256;
     budget.max_anchors = 256;
     budget.max_documents = 1;
-    // A few aliases of one long text can also expand to a huge document. Without aliases, all texts together fit the
-    // file's length.
+    // A few aliases of one long text can also expand to a huge document. Without aliases, all texts together are at
+    // most as long as the file.
     budget.max_total_scalar_bytes = text.len() + MAX_ALIASED;
     options.budget = Some(budget);
     options.alias_limits.max_total_replayed_events = 10_000;

@@ -66,7 +66,7 @@ impl Kubeconfig {
                 None => None,
             };
         let mut config = cluster.config(env, user.is_some_and(NamedEntry::has_certificate))?;
-        // `KUBECONFIG` may differ between processes. The file in `source` distinguishes two candidates.
+        // The source names the file, because `KUBECONFIG` may lead another candidate to another file.
         config.source = match self.origin == "KUBECONFIG" {
             true => format!("context {name:?} of {} in KUBECONFIG", context.file.display()),
             false => format!("context {name:?} of {}", self.origin),
@@ -105,7 +105,7 @@ impl<T> NamedEntry<T> {
         }
     }
 
-    /// Returns the value of the base64 field, or else of the file field, as PEM.
+    /// Returns the PEM text from the base64 field, or else from the file in the file field.
     fn pem(
         &self,
         list: &str,
@@ -220,7 +220,7 @@ impl NamedEntry<AuthInfo> {
             groups: user.as_groups.clone().unwrap_or_default(),
             extra: user.as_user_extra.clone().unwrap_or_default().into_iter().collect(),
         };
-        // The client creates the headers later. The error can name the field only here.
+        // Checks the headers now, because a later error could not name the kubeconfig.
         config.impersonation.headers().map_err(|e| e.during(&self.file.display().to_string()))?;
         Ok(())
     }
@@ -259,7 +259,7 @@ impl NamedEntry<AuthInfo> {
         if name.is_some() && (token.is_some() || token_file.is_some()) {
             return Err(ClientError::config(self.at("username"), "contradicts token; remove one of the two"));
         }
-        // The order in which client-go sets the header: a plugin does not replace a fixed value.
+        // The order of precedence is the same as in client-go. A plugin does not replace a token or a password.
         if let Some(file) = token_file {
             return Ok(AuthConfig::TokenFile(self.path(file)));
         }
@@ -295,7 +295,7 @@ impl NamedEntry<AuthInfo> {
         }
         let variables = exec.env.iter().flatten();
         for variable in variables.clone() {
-            // The standard library panics or sets another variable if a name has these characters.
+            // With these characters, the standard library panics or sets another variable.
             if variable.name.is_empty() || variable.name.contains(['=', '\0']) || variable.value.expose().contains('\0')
             {
                 return Err(ClientError::config(

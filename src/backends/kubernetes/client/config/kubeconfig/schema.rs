@@ -20,7 +20,7 @@ pub(super) struct File {
 #[derive(Deserialize)]
 pub(super) struct Named<T> {
     pub(super) name: String,
-    /// The key differs by list. A null or absent value is an empty entry.
+    /// The value of the key `cluster`, `user` or `context`. Empty if the value is null or absent.
     #[serde(
         alias = "cluster",
         alias = "user",
@@ -45,7 +45,7 @@ pub(super) struct Context {
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct Cluster {
-    /// A secret until validated: the URL may contain a password, although passwords in it are invalid.
+    /// A secret until the URL is validated, because an invalid URL may contain a password.
     pub(super) server: Option<Secret>,
     pub(super) tls_server_name: Option<String>,
     pub(super) insecure_skip_tls_verify: Option<bool>,
@@ -76,7 +76,7 @@ impl fmt::Debug for Extension {
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct AuthInfo {
     pub(super) client_certificate: Option<String>,
-    /// A secret because the key may be in the same text, as in a kubelet's files.
+    /// A secret because the text may also contain the key, as in a kubelet's files.
     pub(super) client_certificate_data: Option<Secret>,
     pub(super) client_key: Option<String>,
     pub(super) client_key_data: Option<Secret>,
@@ -118,7 +118,7 @@ pub(super) struct Exec {
 #[derive(Deserialize, Clone, Debug)]
 pub(super) struct Variable {
     pub(super) name: String,
-    /// Empty if absent or null, as in client-go.
+    /// The value of the variable. Empty if absent or null, as in client-go.
     #[serde(default, deserialize_with = "or_default")]
     pub(super) value: Secret,
 }

@@ -37,7 +37,7 @@ fn authorization(config: &ClientConfig) -> &str {
     }
 }
 
-/// Returns the directory of the file, with the drive on Windows.
+/// Returns the absolute directory of the kubeconfig, which has a drive on Windows.
 fn directory() -> PathBuf {
     std::path::absolute("/etc/kube").unwrap()
 }

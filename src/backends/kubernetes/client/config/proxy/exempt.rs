@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use crate::net::endpoint::Endpoint;
 
-/// Returns `true` if `NO_PROXY` names the target: by `*`, address, network, domain (with subdomains) or `.domain`.
+/// Returns `true` if an entry of `NO_PROXY` matches the target.
+///
+/// An entry is `*`, an address, a network, a domain with its subdomains, or `.domain` for the subdomains alone.
 pub(super) fn is_exempt(list: &str, target: &Endpoint) -> bool {
     let host = target.host().trim_end_matches('.').to_ascii_lowercase();
     let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());

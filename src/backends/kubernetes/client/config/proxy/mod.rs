@@ -1,4 +1,4 @@
-//! The environment's proxy, by the rules of `golang.org/x/net/http/httpproxy`.
+//! The proxy of the environment, by the rules of `golang.org/x/net/http/httpproxy`.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use crate::net::proxy::Proxy;
 
 mod exempt;
 
-/// Returns the proxy that the environment requests for `target`, or an error if that proxy is unusable.
+/// Returns the environment's proxy for `target`, or an error if the proxy is unusable.
 pub(super) fn from_env(env: Env<'_>, target: &Endpoint) -> Result<Option<Proxy>, ClientError> {
     let names: [&'static str; 2] = match target.is_https() {
         true => ["HTTPS_PROXY", "https_proxy"],
@@ -25,7 +25,7 @@ pub(super) fn from_env(env: Env<'_>, target: &Endpoint) -> Result<Option<Proxy>,
     if target.is_loopback() || lookup(["NO_PROXY", "no_proxy"]).is_some_and(|(_, list)| is_exempt(list)) {
         return Ok(None);
     }
-    // The variable is often set for other programs, so the error names the remedy.
+    // The variable is often set for other programs. The error therefore names `NO_PROXY`, which can exempt the server.
     let place = format!("{name} in the environment (NO_PROXY does not exempt {})", target.host_and_port());
     let url = url.into_string().map_err(|_| ClientError::config(place.clone(), "is not UTF-8 text"))?;
     Ok(Some(Proxy::parse(&url, &place)?))

@@ -1,6 +1,6 @@
 //! A plugin, its last credentials, and the thread on which it runs.
 //!
-//! Requests share a run: they wait until their deadline and then give up, and the run continues for later requests.
+//! Requests share a run. Each request waits until its deadline and then gives up. The run continues for later requests.
 //! Only one run takes place at a time, because a plugin may prompt a person.
 
 use std::convert::Infallible;
@@ -28,11 +28,13 @@ pub(crate) struct ExecSource {
     _owner: Sender<Infallible>,
 }
 
-/// The state that the thread shares with requests. Does not keep the client alive.
+/// The state that the thread and the requests share.
+///
+/// A reference to the state does not keep the client alive.
 struct SourceShared {
     plugin: ExecPlugin,
     process: Process,
-    /// Disconnects once no client needs credentials.
+    /// Disconnects when the client is dropped.
     abandoned: Receiver<Infallible>,
     state: Mutex<SourceState>,
 }
@@ -43,11 +45,13 @@ struct SourceState {
     schedule: Schedule,
     /// The last run, which may still be in progress.
     run: Option<Arc<Run>>,
-    /// Ends the thread that waits for the next refresh when dropped.
+    /// Dropped to end the thread that waits for the next refresh.
     waits: Option<Sender<Infallible>>,
-    /// Whether a request has used the credentials since the last run. If `false`, the credentials are not refreshed.
+    /// Whether a request has used the credentials since the last run.
+    ///
+    /// Unused credentials are not refreshed.
     is_used: bool,
-    /// Number of completed runs, and of those that failed.
+    /// The number of completed runs, including failed runs.
     runs: u64,
     failures: u64,
 }
@@ -59,7 +63,7 @@ struct Run {
     outcome: OnceLock<Result<Credentials, ClientError>>,
 }
 
-/// A run, as its thread sees it.
+/// The part of a plugin run that its thread owns.
 struct Job {
     run: Arc<Run>,
     _done: Sender<Infallible>,
@@ -79,7 +83,9 @@ impl ExecSource {
         ExecSource { shared: Arc::new(shared), _owner: owner }
     }
 
-    /// Returns the credentials to use now. If none are valid, waits for the plugin within the limits of the request.
+    /// Returns the credentials to use now.
+    ///
+    /// If no credentials are valid, waits for the plugin within the limits of the request.
     pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, ClientError> {
         loop {
             limits.interrupter.check()?;
@@ -131,7 +137,7 @@ impl ExecSource {
         self.wait_for(&run, limits)
     }
 
-    /// Returns the number of completed runs, and of those that failed.
+    /// Returns the number of completed runs, and the number of failed runs.
     pub(crate) fn runs_and_failures(&self) -> (u64, u64) {
         let state = self.shared.state.lock();
         (state.runs, state.failures)
@@ -159,7 +165,7 @@ impl ExecSource {
         }
     }
 
-    /// Waits for the end of a pause, unless the request must end earlier.
+    /// Blocks until a pause ends, or returns an error if the request must end earlier.
     fn wait_until(&self, until: Instant, limits: Limits<'_>) -> Result<(), ClientError> {
         if limits.deadline <= until {
             return Err(self.failed_before(&self.shared.state.lock()));
@@ -181,7 +187,7 @@ impl ExecSource {
 
 impl Drop for ExecSource {
     fn drop(&mut self) {
-        // Ends the process here, because the program may exit before the thread runs.
+        // Ends the process here, because the program may exit before the plugin's thread does so.
         self.shared.process.close();
     }
 }
@@ -242,7 +248,7 @@ impl SourceShared {
             let issued = raw.and_then(|raw| raw.issue().map_err(|rule| ClientError::new(ErrorKind::Credentials, rule)));
             let issued = issued.map_err(|e| e.at(&place));
             match &issued {
-                // The program dropped the client and needs no message.
+                // The program has dropped the client, so there is no failure to log.
                 Err(e) if e.kind() == &ErrorKind::Interrupted => {}
                 Err(e) => log_line!(warn, target: CLIENT, "kubernetes: {e}"),
                 Ok(_) => log_line!(debug, target: CLIENT, "kubernetes: {place}: issued credentials"),
@@ -262,7 +268,10 @@ impl SourceShared {
         }
     }
 
-    /// Returns `None` if no refresh is needed: the credential does not expire, is unused, or another run has started.
+    /// Blocks until a refresh is due, and begins its run.
+    ///
+    /// Returns `None` if the credential does not expire or is unused, if another run has started, or if the client is
+    /// dropped.
     fn wait_for_refresh(&self, superseded: &Receiver<Infallible>) -> Option<Job> {
         loop {
             let look = self.state.lock().schedule.next_look(BothClocks::read())?;
@@ -272,7 +281,7 @@ impl SourceShared {
                 default(look.saturating_duration_since(Instant::now())) => {}
             }
             let mut state = self.state.lock();
-            // Checked under the lock: a run that a request has started has dropped the other end.
+            // Checks again under the lock, because a request may have started another run, which drops the sender.
             if superseded.try_recv() != Err(TryRecvError::Empty) || !state.is_used {
                 return None;
             }

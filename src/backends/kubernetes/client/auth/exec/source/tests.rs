@@ -8,7 +8,7 @@ use crate::net::tests::Scratch;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// Returns a source whose plugin prints tokens that live for `life`.
+/// Returns a source whose plugin prints tokens that expire `life` after this call.
 fn source(scratch: &Scratch, life: Duration) -> ExecSource {
     let expires = humantime::format_rfc3339_micros(SystemTime::now() + life);
     let script = format!(
@@ -90,7 +90,7 @@ fn a_newer_credential_than_the_rejected_one_saves_a_run() {
     use_it(&source);
     let interrupter = Interrupter::new();
     let limits = Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
-    // The credentials of a request that began before the run ended.
+    // These are the credentials of a request that began before the run ended.
     let older = Credentials::default();
     let newer = source.after_rejection(&older, limits).map_err(|e| e.to_string()).unwrap();
     assert!(newer.authorization.is_some());

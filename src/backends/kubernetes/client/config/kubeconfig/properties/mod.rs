@@ -1,4 +1,4 @@
-//! Properties of every set of kubeconfig files.
+//! Properties that every set of kubeconfig files must have, checked by fuzzing.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ pub(crate) const TARGET: Target = Target { name: "kubeconfig", base: 4 * MAX_ALI
 /// Separates two files in the input.
 const SEPARATOR: &str = "\n=====\n";
 
-/// Limits the number of files, because each file needs a buffer of a fixed size.
+/// Maximum number of files in an input, because each file needs a buffer of a fixed size.
 const FILES: usize = 8;
 
-/// Limits the number of contexts, because resolving ten thousand would take too long.
+/// Maximum number of contexts to resolve, because ten thousand would take too long.
 const CONTEXTS: usize = 8;
 
 fn files(input: &[u8]) -> Vec<(PathBuf, Vec<u8>)> {
@@ -47,7 +47,7 @@ fn merge(files: &[(PathBuf, Vec<u8>)]) -> Result<Kubeconfig, ClientError> {
     for (file, bytes) in files {
         merged.add(file, bytes)?;
     }
-    // The contents of other files are not part of the input.
+    // Removes the paths of certificate files, because the input does not contain these files.
     for cluster in &mut merged.clusters {
         cluster.value.certificate_authority = None;
     }
@@ -97,7 +97,9 @@ fn check(input: &[u8]) {
     }
 }
 
-/// Checks that an error contains only the position in an unreadable file, or the repeated name in a readable one.
+/// Checks that an error about a file quotes no content except a repeated name.
+///
+/// If the file cannot be parsed, the error has only the position.
 fn assert_says_only_where(files: &[(PathBuf, Vec<u8>)], error: &ClientError) {
     let text = error.to_string();
     let at_fault = |path: &PathBuf| text.starts_with(&path.display().to_string());
@@ -147,7 +149,7 @@ fn check_rewritten(file: &Kubeconfig, path: &Path) {
     assert_eq!(write(&again), text);
 }
 
-/// Marks all secrets, and searches for the mark in every visible text.
+/// Checks that no visible text has a secret, by a mark on all secrets.
 fn check_secrets(kubeconfig: &Kubeconfig) {
     let mut marked = kubeconfig.clone();
     let mark = |secret: &mut Secret| {

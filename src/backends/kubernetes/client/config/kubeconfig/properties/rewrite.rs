@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use crate::backends::kubernetes::client::Kubeconfig;
 use crate::backends::kubernetes::client::config::kubeconfig::NamedEntry;
 
-/// Returns a kubeconfig on one line, with escapes for characters beyond printable ASCII, which occur only in texts.
+/// Returns a kubeconfig as JSON on one line.
+///
+/// Characters beyond printable ASCII are escaped. Such characters occur only in JSON strings.
 pub(super) fn write(kubeconfig: &Kubeconfig) -> String {
     let document = json!({
         "current-context": kubeconfig.current_context,
