@@ -177,6 +177,8 @@ fn names_after(text: &str, begin: &str) -> BTreeSet<String> {
 struct Rule {
     alert: String,
     expression: String,
+    /// The section of the runbook that the description names.
+    section: String,
     /// The labels that the texts of the rule show.
     shown: BTreeSet<String>,
 }
@@ -189,6 +191,10 @@ fn rules() -> Vec<Rule> {
         .map(|rule| Rule {
             alert: rule["alert"].as_str().expect("a name").to_owned(),
             expression: rule["expr"].as_str().expect("an expression").to_owned(),
+            section: {
+                let description = rule["annotations"]["description"].as_str().expect("a description");
+                description.split('"').nth(1).expect("a section in quotes").to_owned()
+            },
             shown: names_after(&rule["annotations"].to_string(), "$labels."),
         })
         .collect()
@@ -234,11 +240,16 @@ fn dashboard() -> Vec<(String, BTreeSet<String>)> {
 ///
 /// Only names that start with one of `begins` are returned.
 fn listed(section: &str, begins: &[&str]) -> Vec<String> {
-    let text = OPERATIONS.split(&format!("\n## {section}\n")).nth(1).and_then(|it| it.split("\n## ").next());
-    let rows = text.expect("a section").lines().filter_map(|line| line.strip_prefix('|'));
+    let rows = section_of_operations(section).lines().filter_map(|line| line.strip_prefix('|'));
     let cells = rows.map(|row| row.split('|').next().expect("a cell"));
     let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
     names.filter(|name| begins.iter().any(|it| name.starts_with(it))).map(str::to_owned).collect()
+}
+
+/// Returns the text of a section of docs/OPERATIONS.md.
+fn section_of_operations(section: &str) -> &'static str {
+    let text = OPERATIONS.split(&format!("\n## {section}\n")).nth(1).and_then(|it| it.split("\n## ").next());
+    text.expect("a section")
 }
 
 #[test]
@@ -298,7 +309,14 @@ fn names_that_are_not_exported_are_found() {
 #[test]
 fn operations_page_lists_every_alert() {
     let alerts: BTreeSet<_> = rules().into_iter().map(|rule| rule.alert).collect();
-    assert_eq!(listed("Alerts", &["Leasehold"]).into_iter().collect::<BTreeSet<_>>(), alerts);
+    let runbook = section_of_operations("Runbook");
+    let named = runbook.split('`').filter(|text| text.starts_with("Leasehold")).map(str::to_owned);
+    assert_eq!(named.collect::<BTreeSet<_>>(), alerts, "the runbook names each alert");
+    for Rule { alert, section, .. } in rules() {
+        let text = runbook.split(&format!("\n### {section}\n")).nth(1).and_then(|it| it.split("\n### ").next());
+        let text = text.unwrap_or_else(|| panic!("{alert} names the section {section:?}"));
+        assert!(text.contains(&format!("`{alert}`")), "the section {section:?} does not name {alert}");
+    }
 }
 
 #[test]
