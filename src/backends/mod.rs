@@ -1,4 +1,4 @@
-//! Backends of the store, each of which needs a server or a file.
+//! Backends: stores that keep their records on a server or in a file.
 //!
 //! No backend depends on another backend.
 

@@ -16,15 +16,15 @@ use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::panics::caught;
 
-/// Maximum number of passwords from the source that the client remembers for redaction.
+/// Maximum number of returned passwords that the client remembers for redaction.
 ///
-/// More than the number of a client's connections, because each connection may still use an older password.
+/// The limit exceeds the number of a client's connections, each of which may have logged in with another password.
 const REMEMBERED: usize = 16;
 
-/// Maximum number of characters of a source's error in a log line.
+/// Maximum length of a password source's error in a log line, in characters.
 const LONGEST_CAUSE: usize = 300;
 
-/// Maximum number of characters of a server's message in a log line.
+/// Maximum length of a server's message in a log line, in characters.
 #[cfg(feature = "_sql_server")]
 pub(crate) const LONGEST_MESSAGE: usize = 600;
 
@@ -37,7 +37,7 @@ type Source = dyn Fn(&CallContext) -> Result<String, Box<dyn StdError + Send + S
 pub(crate) struct Password {
     pub(crate) fixed: Option<Secret>,
     source: Option<Arc<Source>>,
-    /// The newest passwords that the source has returned, from the oldest to the newest.
+    /// The passwords that the source has returned last, from the oldest to the newest.
     returned: Arc<Mutex<Vec<Secret>>>,
 }
 
@@ -54,7 +54,9 @@ impl Password {
         self.source = Some(Arc::new(move |call: &CallContext| source(call).map_err(Into::into)));
     }
 
-    /// Returns an error if the password is both fixed and from a source, or if a required password is missing.
+    /// Checks that the password is neither set twice nor missing.
+    ///
+    /// Returns an error if there are both a fixed password and a source, or if a required password is missing.
     pub(crate) fn check(&self, is_required: bool) -> Result<(), ConfigError> {
         let refuse = |value, rule| Err(ConfigError::new("password", value, rule));
         match (&self.fixed, &self.source) {
@@ -66,7 +68,8 @@ impl Password {
 
     /// Runs `log_in` with the password.
     ///
-    /// If the server refuses the login and the source then returns another password, runs `log_in` again.
+    /// If the server refuses a password from the source, the function queries the source again. If the source then
+    /// returns another password, the function runs `log_in` again.
     pub(crate) fn log_in<T, E: From<Error>>(
         &self,
         deadline: Instant,
@@ -101,9 +104,9 @@ impl Password {
         Ok(password)
     }
 
-    /// Returns a server's message in one line, without the password.
+    /// Returns a server's message as one line without passwords.
     ///
-    /// The password is removed before the message is shortened, so that no part of the password remains.
+    /// The function redacts the message before it shortens the message, so that no part of a password remains.
     #[cfg(feature = "_sql_server")]
     pub(crate) fn clean(&self, message: &impl fmt::Display) -> String {
         let mut text = message.to_string().into_bytes();
@@ -111,7 +114,7 @@ impl Password {
         clean(&String::from_utf8_lossy(&text), LONGEST_MESSAGE)
     }
 
-    /// Overwrites each known password of at least `shortest` bytes in a server's text.
+    /// Overwrites each known password of at least `shortest` bytes in `text`.
     pub(crate) fn redact(&self, text: &mut [u8], shortest: usize) {
         let returned = self.returned.lock();
         let known = self.fixed.iter().chain(&*returned).map(|secret| secret.expose().as_bytes());

@@ -11,7 +11,7 @@ pub(crate) const HOLDER: &str = "holderIdentity";
 /// The names of the fields in a Lease and in etcd.
 pub(crate) const NAMES: [&str; 5] = [HOLDER, "leaseDurationSeconds", "acquireTime", "renewTime", "leaseTransitions"];
 
-/// Returns the values of the fields, in the order of [`NAMES`].
+/// Returns the JSON values of the record's fields, in the order of [`NAMES`].
 pub(crate) fn values(record: &LeaderElectionRecord) -> [Option<Value>; 5] {
     let time = |time: &Option<MicroTime>| time.as_ref().map(|time| json!(time.as_str()));
     [
@@ -23,14 +23,14 @@ pub(crate) fn values(record: &LeaderElectionRecord) -> [Option<Value>; 5] {
     ]
 }
 
-/// A function that reads a number from JSON, or returns the violated rule.
+/// A function that reads a number from JSON, or returns the rule that the value violates.
 #[cfg(feature = "kubernetes")]
 pub(crate) type ReadNumber = fn(&Value) -> Result<i32, &'static str>;
 
 /// Reads a record from JSON fields with the given names.
 ///
-/// The names are in the order of [`NAMES`]. Absent and null fields become `None`. The error contains the name of the
-/// field.
+/// The given names are in the order of [`NAMES`]. Absent and null fields become `None`. The error contains the name of
+/// the invalid field.
 #[cfg(feature = "kubernetes")]
 pub(crate) fn read(
     fields: &Map<String, Value>,

@@ -17,14 +17,14 @@ use crate::store::{CallContext, Store, StoreErrorKind};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// The step of a connection for which a script returns an [`Act`].
+/// A step of a connection, for which a script chooses an [`Act`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
     Login,
     Request,
 }
 
-/// The response of a scripted server.
+/// The reaction of a scripted server to one step of a connection.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Act {
     Answer,
@@ -38,7 +38,8 @@ pub(super) const REFUSAL: &str = "authentication failed: secret-0 secret-1";
 
 /// A function that returns the server's act for one step of a connection.
 ///
-/// The arguments are the number of the connection, the step, and the number of earlier equal steps of the connection.
+/// The arguments are the number of the connection, the step, and how often the connection has already reached this
+/// step.
 pub(super) type Script = dyn Fn(usize, Step, usize) -> Act + Send + Sync;
 
 type Source = dyn Fn(&CallContext) -> Result<String, String> + Send + Sync;
@@ -50,16 +51,16 @@ pub(super) enum Login {
     From(Box<Source>),
 }
 
-/// A scripted server of one kind.
+/// A test server for one of the clients, which reacts to each step as its [`Script`] demands.
 pub(super) trait Scripted: Sync + Sized + 'static {
     fn scripted(tls: Option<Arc<ServerConfig>>, script: Box<Script>) -> Self;
 
-    /// Returns the steps whose script has run, each with the number of its connection.
+    /// Returns all steps for which the script has run, each with the number of its connection.
     fn steps(&self) -> Vec<(usize, Step)>;
 
     fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError>;
 
-    /// Writes as a user whose write must fail in the network, and returns the error.
+    /// Writes a record, and returns the error of the network, without which the test fails.
     fn write(&self, call: &CallContext) -> net::Error;
 
     fn connections(&self, step: Step) -> Vec<usize> {
@@ -67,9 +68,9 @@ pub(super) trait Scripted: Sync + Sized + 'static {
     }
 }
 
-/// Serves each connection on its own thread, with the number of the connection.
+/// Calls `serve` for each connection, on a separate thread.
 ///
-/// Returns the port and the number of connections.
+/// `serve` receives the number of the connection. Returns the port, and a counter of the accepted connections.
 pub(super) fn listen(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -84,12 +85,12 @@ pub(super) fn listen(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -
     (port, connections)
 }
 
-/// Returns a call with more time than a scripted server needs.
+/// Returns a call with a longer timeout than a scripted server needs.
 pub(super) fn call() -> CallContext {
     call_within(Duration::from_secs(30))
 }
 
-/// Runs `run`, and cancels its call as soon as `count` has increased.
+/// Calls `run` on another thread, and cancels the call as soon as `count` has increased.
 pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&CallContext) -> T + Send) -> T {
     let (call, before) = (CallContext::new(Duration::from_secs(60), CancelToken::new()), count());
     thread::scope(|scope| {
@@ -114,7 +115,9 @@ fn get(store: &dyn Store, call: &CallContext) -> Result<Option<VersionedRecord>,
     store.get("jobs", call).map_err(|error| error.kind())
 }
 
-/// Checks the error of a call that ends early, and whether the error reports a sent request.
+/// Checks the errors of calls that time out, are cancelled, or lose the connection.
+///
+/// The error of each call must also report whether the server may have received the request.
 pub(super) fn check_the_end<S: Scripted>() {
     let write = |server: &S, call: &CallContext| {
         let error = server.write(call);
@@ -155,8 +158,8 @@ pub(super) fn check_connections<S: Scripted>() {
             None,
             Box::new(move |connection, step, number| match (connection, step, number) {
                 (0 | 1, Step::Request, 0) => {
-                    // Each of the two connections waits for the request on the other. Otherwise one connection could
-                    // serve both requests.
+                    // The server answers only after both connections have sent a request. Otherwise one connection
+                    // could serve both requests.
                     both.wait();
                     Act::Answer
                 }

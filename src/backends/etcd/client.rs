@@ -27,7 +27,7 @@ use crate::util::config_error::ConfigError;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
-/// Maximum number of idle connections to a member that the client keeps open for later calls.
+/// Maximum number of idle connections that the client keeps open to each member.
 const MAX_IDLE_AGENTS: usize = 4;
 
 /// A request header that makes a member without a leader fail immediately.
@@ -40,7 +40,7 @@ pub(crate) struct EtcdClient {
     members: Vec<Member>,
     /// The index of the member to try first.
     ///
-    /// A success sets the index of the member that answered. A failure of a member sets the next index.
+    /// A success sets this index to the member that answered. A failed attempt sets this index to the next member.
     current: AtomicUsize,
     login: Option<EtcdLogin>,
     dialer: Dialer,
@@ -60,7 +60,7 @@ pub(crate) struct EtcdRequest<'a> {
     pub(crate) body: &'a Value,
     /// `true` if the request changes nothing.
     ///
-    /// The client may repeat such a request even if etcd may have received the first copy.
+    /// The client may repeat a read, even if etcd may have received the first copy.
     pub(crate) is_read: bool,
     pub(crate) call: &'a CallContext,
 }
@@ -68,9 +68,9 @@ pub(crate) struct EtcdRequest<'a> {
 /// The response to a request.
 pub(crate) struct EtcdAnswer {
     pub(crate) body: Vec<u8>,
-    /// `true` if etcd refused the token of an earlier copy of the request.
+    /// `true` if etcd refused the login token of an earlier copy of the request.
     ///
-    /// A failed comparison in this response does not prove that etcd has not applied the earlier copy.
+    /// A comparison in this response may then have failed because etcd has applied the earlier copy.
     pub(crate) is_second: bool,
 }
 
@@ -125,8 +125,8 @@ impl EtcdClient {
 
     /// Sends a request, and returns the body of a successful response.
     ///
-    /// If one member may have received a write, the client does not send the write to another member. etcd would
-    /// compare the second copy with the result of the first copy.
+    /// If a member may have received a write, the client does not send the write to another member. After a second
+    /// copy, a failed comparison could be an effect of the first copy.
     pub(crate) fn request(&self, request: EtcdRequest<'_>) -> Result<EtcdAnswer, Error> {
         let call = ActiveCall::begin(request.call.remaining(), request.call.cancel());
         let body = request.body.to_string().into_bytes();
@@ -142,7 +142,7 @@ impl EtcdClient {
         call.end(answer, self.members.iter().map(|member| &member.idle), used)
     }
 
-    /// Opens a stream and returns once the head of a 2xx response has arrived.
+    /// Opens a stream, and returns once the head of a 2xx response has arrived.
     pub(super) fn open(
         &self,
         request: EtcdRequest<'_>,
@@ -178,9 +178,10 @@ impl EtcdClient {
         }
     }
 
-    /// Calls `ask` with one member after another, starting with `current`.
+    /// Calls `ask` for one member after another until a call succeeds, starting with `current`.
     ///
-    /// `ask` gets the index of the member, the deadline for connecting, and the deadline for the response.
+    /// `ask` receives the index of the member, the deadline for connecting, and the deadline for the response. If
+    /// `may_repeat` is `false`, the function stops after a member that may have received the request.
     fn on_some_member<T>(
         &self,
         interrupter: &Interrupter,
@@ -198,8 +199,8 @@ impl EtcdClient {
             }
             let number = (first + tried) % count;
             let is_last = tried + 1 == count;
-            // A suspended member accepts connections but never answers. Each attempt except the last therefore gets
-            // half of the remaining time.
+            // A suspended member accepts connections but never answers. Each attempt except the last may therefore use
+            // only half of the remaining time.
             let half = if is_last { deadline } else { deadline - left / 2 };
             let error = match ask(number, half, if may_repeat { half } else { deadline }) {
                 Ok(answer) => {
@@ -211,7 +212,7 @@ impl EtcdClient {
             if interrupter.is_interrupted() || !error.is_of_the_member() {
                 return Err(error);
             }
-            // Later calls start with the next member, so that they do not wait for the failed member again.
+            // Later calls start with the next member instead of waiting for the failed member again.
             self.current.store((number + 1) % count, Ordering::Relaxed);
             if is_last || (error.maybe_sent() && !may_repeat) {
                 return Err(error);
@@ -233,8 +234,8 @@ impl EtcdClient {
             Ok(body) => return Ok(EtcdAnswer { body, is_second: false }),
             Err(error) => error,
         };
-        // After a timeout, the member may lack the state that it needs to check this token. Without the token, the next
-        // call logs in again.
+        // A member that lacks the state to check the token may not answer in time. The client therefore drops the
+        // token, and the next call logs in again.
         if error.net_kind() == Some(NetErrorKind::Timeout) {
             self.forget(token.as_ref());
         }
@@ -250,8 +251,8 @@ impl EtcdClient {
 
     fn token(&self, attempt: MemberAttempt<'_>) -> Result<Option<Token>, Error> {
         let Some(login) = &self.login else { return Ok(None) };
-        // The login ends at the deadline for connecting. The request is not sent yet, so the client may then try
-        // another member.
+        // If the login misses the deadline for connecting, the client may try another member, because the request
+        // itself is not sent yet.
         let MemberAttempt { member, request: EtcdRequest { call, .. }, connected_by: deadline, interrupter, .. } =
             attempt;
         let tls = member.parts()?;
@@ -284,7 +285,7 @@ impl EtcdClient {
             used,
             || self.new_handle(attempt, Opening::default()),
             |handle| self.exchange_on(handle, attempt, token),
-            // Returns `true` if newer certificate files may let the request succeed.
+            // The exchange is repeated if newer certificate files may let the request succeed.
             |handle, error| {
                 let tls = member.tls.as_ref().filter(|_| !error.maybe_sent());
                 tls.is_some_and(|tls| tls.has_newer_after(error.net_kind(), handle.versions[1]))
@@ -311,8 +312,7 @@ impl EtcdClient {
         let answer = self.accept(answer, token)?;
         let is_framed = is_framed(answer.headers());
         let body = read_body(answer.into_body()).map_err(|error| error.sent(true))?;
-        // An interrupt closes the connection, which also ends a body without a declared length. The body may then be
-        // incomplete.
+        // An interrupt closes the connection. A body without a declared length then ends early, without an error.
         if !is_framed && handle.call.interrupter().is_interrupted() {
             return Err(interrupted().sent(true).into());
         }

@@ -41,8 +41,8 @@ pub(crate) struct EtcdUser {
 impl EtcdConfig {
     /// Creates a configuration from the client URLs of one cluster's members.
     ///
-    /// One URL is enough. With several URLs, the client tries another member if one fails. `https` trusts the roots of
-    /// the system unless [`with_tls`](Self::with_tls) is called.
+    /// One URL is enough. With several URLs, the client tries another member if one fails. An `https` endpoint is
+    /// verified with the root certificates of the system unless [`with_tls`](Self::with_tls) is called.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl EtcdConfig {
 
     /// Sets the prefix of the keys, so that the record `jobs` has the key `<prefix>jobs`.
     ///
-    /// Other programs should not write below the prefix. The user needs the right to read and write keys below the
+    /// Other programs should not write keys with this prefix. The user needs the right to read and write keys with this
     /// prefix.
     ///
     /// Defaults to `leasehold/`.
@@ -73,7 +73,7 @@ impl EtcdConfig {
     /// etcd's gateway does not read a user name from the client certificate. If etcd has users enabled, call
     /// [`with_user`](Self::with_user) too.
     ///
-    /// Defaults to the roots of the system, without a client certificate.
+    /// Defaults to the root certificates of the system, without a client certificate.
     ///
     /// # Examples
     ///
@@ -92,9 +92,9 @@ impl EtcdConfig {
 
     /// Sets the user name and the password.
     ///
-    /// The client logs in once, and again after etcd has refused the token of the login. Over plain `http`, the
-    /// password may only be sent to this machine. [`EtcdStore::new`](crate::EtcdStore::new) returns an error for other
-    /// endpoints.
+    /// The client logs in before its first request, and again after etcd has refused the token of the login. Over plain
+    /// `http`, the client may send the password only to this machine. [`EtcdStore::new`](crate::EtcdStore::new) returns
+    /// an error for other `http` endpoints.
     ///
     /// Defaults to the user and the password of the URL, if the URL contains them.
     #[must_use]

@@ -42,7 +42,7 @@ pub(crate) mod code {
 const MAX_MESSAGE: usize = 300;
 
 impl Error {
-    /// Creates a refusal with a message of one line for the log.
+    /// Creates an error from a gRPC code and a message, which is shortened to one line.
     pub(crate) fn refused(code: u32, message: &str) -> Self {
         Self::Refused(EtcdRefusal { code, message: clean(message, MAX_MESSAGE) })
     }
@@ -76,7 +76,7 @@ impl Error {
     }
 }
 
-/// Returns `true` if etcd may accept another token.
+/// Returns `true` if etcd has refused the token and may accept another token.
 ///
 /// etcd refuses a token if it is revoked or expired, if users were enabled after the login, or if rights have changed.
 fn is_of_the_token(code: u32, message: &str) -> bool {
@@ -94,7 +94,7 @@ pub(crate) fn is_reason_of_the_token(reason: &str) -> bool {
 }
 
 impl ServerRefusal for EtcdRefusal {
-    /// Returns `true`, because a complete HTTP response leaves no session behind.
+    /// Returns `true`, because HTTP requests to etcd share no session.
     fn leaves_session_unchanged(&self) -> bool {
         true
     }
@@ -135,7 +135,8 @@ mod tests {
             let error = Error::Net(net::Error::new(kind, ""));
             assert_eq!((error.is_of_the_member(), error.is_of_the_token()), (expected, false), "{kind:?}");
         }
-        // The first flag: another member may accept the request. The second flag: etcd may accept another token.
+        // The first flag is `true` if another member may accept the request, the second if etcd may accept another
+        // token.
         for (code, message, is_of_the_member, is_of_the_token) in [
             (code::UNAVAILABLE, "no leader", true, false),
             (code::DEADLINE_EXCEEDED, "auth token", true, false),

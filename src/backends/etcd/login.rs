@@ -114,7 +114,7 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
         (None, 429 | 500..) => said(code::UNAVAILABLE),
         (None, _) => {
             let body = String::from_utf8_lossy(body);
-            // The gateway sends this message as plain text (server/embed/serve.go in etcd).
+            // The gateway sends the message about a CommonName as plain text (server/embed/serve.go in etcd).
             if body.contains("CommonName of client") {
                 return Error::refused(code::FAILED_PRECONDITION, &body);
             }

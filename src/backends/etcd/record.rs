@@ -1,9 +1,9 @@
-//! A record as the JSON value of a key.
+//! Conversion between a record and the JSON value of its key.
 //!
-//! The fields have the names and the time format of a Lease. The store keeps unknown fields of other writers.
+//! The fields have the names and the time format of a Lease. The store keeps fields that other programs have added.
 //!
-//! A value in any other form is an error. The store never overwrites such a value, because the value belongs to another
-//! program.
+//! A value that is not such a JSON document is an error. The store never overwrites such a value, because the value
+//! belongs to another program.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -22,13 +22,13 @@ const LARGEST_VALUES: usize = 1024 * 1024;
 
 /// The JSON document of a record.
 ///
-/// A field of another type is an error, because its writer may have meant something else.
+/// A field with an unexpected type is an error, because its meaning is unknown.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
     /// The field that distinguishes a record from other JSON.
     ///
-    /// Always present, and null if there is no holder.
+    /// The field is always present. It is null if there is no holder.
     #[serde(deserialize_with = "present")]
     holder_identity: Option<String>,
     lease_duration_seconds: Option<i32>,

@@ -12,7 +12,7 @@ const REMEMBERED: usize = 16;
 
 /// Maximum number of remembered keys.
 ///
-/// If one store has more guards at a time, it refuses guarded transactions of some guards.
+/// If more guards exist at once, the store rejects guarded transactions of some guards.
 const MAX_KEYS: usize = 4096;
 
 /// The fields of a record that identify a term among all terms of a key.
@@ -31,11 +31,11 @@ struct Seen {
     newest: KeyValue,
     /// Each term, with the version at which this store first observed the term.
     ///
-    /// If the term was won through this store, this version is the fencing token.
+    /// If a candidate won the term through this store, this version is the fencing token of the term.
     terms: VecDeque<(u64, EtcdTerm)>,
 }
 
-/// The record that a guarded transaction compares.
+/// The term and the newest observed value of a record, for a guarded transaction.
 pub(super) struct GuardedRecord {
     pub(super) key: Box<str>,
     pub(super) term: EtcdTerm,
@@ -54,18 +54,19 @@ impl EtcdTerms {
     pub(super) fn note(&self, key: &str, record: &LeaderElectionRecord, kv: KeyValue) {
         let version = kv.mod_revision;
         let mut all = self.0.lock();
-        // Avoids an allocation for a known key, because each renewal calls this function.
+        // The check avoids an allocation for a known key, because each renewal calls this function.
         if !all.contains_key(key) {
             if all.len() >= MAX_KEYS {
-                // Renewals increase the revision of a key in use, so the key with the lowest revision is unused.
+                // Renewals increase the revision of a key in use. The key with the lowest revision has been unused for
+                // the longest time.
                 let oldest = all.iter().min_by_key(|(_, seen)| seen.newest.mod_revision).map(|(key, _)| key.clone());
                 oldest.map(|key| all.remove(&key));
             }
             all.insert(key.into(), Seen { newest: kv.clone(), terms: VecDeque::new() });
         }
         let Some(seen) = all.get_mut(key) else { return };
-        // Two threads may call this function in any order, and the higher version is the newer value. If etcd was
-        // restored, the remembered value may be wrong, and the comparison of a guarded transaction fails.
+        // Concurrent threads may call this function out of order, so the value with the higher version stays. If etcd
+        // was restored, this value may be outdated, and then the comparison of a guarded transaction fails.
         if version >= seen.newest.mod_revision {
             seen.newest = kv;
         }
@@ -80,10 +81,10 @@ impl EtcdTerms {
 
     /// Returns the term with this fencing token, and the newest value of its key.
     ///
-    /// Returns `None` if there is no such term, or if several keys have one.
+    /// Returns `None` if no key has a term with this fencing token, or if several keys have such a term.
     pub(super) fn find(&self, token: u64) -> Option<GuardedRecord> {
         let all = self.0.lock();
-        // Two keys have the same revision only if another program wrote both in one transaction.
+        // Two keys have terms with the same fencing token only if another program wrote both keys in one transaction.
         let mut found = all.iter().flat_map(|(key, seen)| {
             let mine = seen.terms.iter().rev().find(|(version, _)| *version == token);
             mine.map(|(_, term)| GuardedRecord { key: key.clone(), term: term.clone(), newest: seen.newest.clone() })

@@ -16,7 +16,7 @@ impl EtcdConfig {
     /// | `USER:PASSWORD@`, before the hosts | the user and the password | no user |
     /// | `:PORT`, after a host | the client port | 2379 |
     /// | `/PREFIX`, after the hosts | the prefix of the keys; a missing `/` at its end is added | `leasehold/` |
-    /// | `?cacert=FILE&cert=FILE&key=FILE`, at the end | PEM files, as `etcdctl`'s flags with these names | the roots of the system |
+    /// | `?cacert=FILE&cert=FILE&key=FILE`, at the end | PEM files, like the `etcdctl` flags with these names | the system's root certificates |
     ///
     /// Special characters in names, passwords and file names must be percent-encoded, such as `%40` for `@`.
     ///

@@ -1,4 +1,4 @@
-//! Watches of etcd, each a request with an endless response on its own connection.
+//! Watches of etcd, where each watch is an endless response on its own connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct EtcdWatch<'a> {
     client: &'a EtcdClient,
     token: Option<Token>,
     lines: LineStream,
-    /// The revision of the member when the watch was created.
+    /// The revision of the etcd member when the watch was created.
     revision: u64,
 }
 
@@ -34,8 +34,8 @@ impl EtcdClient {
         for _ in 0..2 {
             let (interrupter, hook) = Interrupter::hooked(call.cancel());
             let OpenedWatch { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
-            // The gateway of etcd 3.4 does not end its last line with a line feed. The rest of the body is therefore a
-            // line too.
+            // The gateway of etcd 3.4 sends the last line without a line feed. `with_rest` therefore makes the rest of
+            // the body a line.
             let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook).with_rest();
             if let Some(revision) = self.begin(&mut lines, &opening, token.as_ref())? {
                 return Ok(EtcdWatch { client: self, token, lines, revision });
@@ -95,8 +95,8 @@ impl EtcdWatch<'_> {
             Ok(Some(EtcdWatchLine::Canceled { is_compacted, reason })) => Err(canceled(is_compacted, &reason)),
             Ok(Some(EtcdWatchLine::Failed(refusal))) => Err(Error::refused(refusal.code, &refusal.message)),
             Ok(None) => Ok(None),
-            // The connection may be lost without an error, so the caller restarts a silent watch. If the connection
-            // still works, the restart costs one request.
+            // A connection may be lost without an error, so a silent watch ends, and the caller starts a new watch. If
+            // the connection still works, the new watch costs only one request.
             Err(error) if error.net_kind() == Some(NetErrorKind::Timeout) => Ok(None),
             Err(error) => Err(error),
         }

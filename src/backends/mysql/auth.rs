@@ -14,7 +14,7 @@ pub(super) const SCRAMBLE: usize = 20;
 /// A server may send a name of any length.
 const MAX_NAME: usize = 40;
 
-/// The method by which the client proves that it has the password.
+/// A method by which a client proves that it knows the password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuthMethod {
     Native,
@@ -36,7 +36,7 @@ impl AuthMethod {
         }
     }
 
-    /// Returns the proof that the client has the password.
+    /// Returns the proof that the client knows the password.
     ///
     /// `is_confidential` is `true` if no other machine can read the connection.
     pub(super) fn answer(self, password: &str, scramble: &[u8], is_confidential: bool) -> Result<Vec<u8>, Error> {
@@ -50,7 +50,7 @@ impl AuthMethod {
 
     /// Returns the password itself, or an error if another machine could read the password.
     ///
-    /// A server requests the password itself if the server cannot check the hash of the password.
+    /// A server that cannot verify a hash of the password requests the password itself.
     pub(super) fn full(self, password: &str, is_confidential: bool) -> Result<Vec<u8>, Error> {
         if is_confidential {
             return Ok([password.as_bytes(), &[0]].concat());

@@ -37,11 +37,11 @@ pub(crate) struct MySqlClient {
     idle: Pool<PooledSession>,
 }
 
-/// A session that one call uses at a time.
+/// A connection and its session, which one call uses at a time.
 struct PooledSession {
     connection: MySqlConnection,
     session: MySqlSession,
-    /// The versions of the certificate files when this connection was opened.
+    /// The version of the certificate files with which the connection was opened.
     files: u64,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct MySqlStatement<'a> {
     pub(crate) sql: &'a str,
     /// `true` if the statement changes nothing.
     ///
-    /// The client may repeat such a statement even if the server may have received the first copy.
+    /// The client may repeat a read, even if the server may have received the first copy.
     pub(crate) is_read: bool,
     pub(crate) call: &'a CallContext,
 }
@@ -119,7 +119,7 @@ impl MySqlClient {
         let log_in = |password: Option<&str>| {
             ClientTls::open(self.tls.as_ref(), |files, tls| open(password, files, tls.as_ref()))
         };
-        // The server denies access because the password is wrong or missing, or because the user must have no password.
+        // The codes 1045 and 1698 mean that the server denies access to the user, usually because of the password.
         let is_refused = |error: &Error| matches!(error.code(), Some(1045 | 1698));
         self.password.log_in(call.deadline, cancel, log_in, is_refused)
     }
@@ -141,12 +141,12 @@ impl CallConnection for PooledSession {
 
 impl PooledSession {
     fn carry_out(&mut self, request: MySqlStatement<'_>, deadline: Instant) -> Result<StatementResult, Error> {
-        // A read-only server would execute this user's writes, so the client first checks that the server is writable.
+        // This user can write even on a read-only server, so the client first checks that the server is not read-only.
         if !request.is_read && self.session.writes_on_read_only {
             session::check_writable_by(&mut self.connection, deadline)?;
         }
         match self.connection.query(request.sql, deadline) {
-            // Rows are not the result of a write, so the response does not prove that the write has changed nothing.
+            // A write returns no rows. If the server returns rows, the outcome of the write is therefore unknown.
             Ok(answer) if !request.is_read && answer.is_rows => Err(malformed("rows for a write").sent(true).into()),
             other => other.map_err(Error::sent),
         }

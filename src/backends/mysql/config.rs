@@ -12,7 +12,7 @@ use crate::util::config_error::ConfigError;
 
 const PORT: u16 = 3306;
 
-/// Default interval of a watch's reads.
+/// Default interval between a watch's reads.
 ///
 /// People do not notice such a delay, and the reads are a small load for a server.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -45,8 +45,8 @@ impl MySqlConfig {
     /// Creates a configuration from a URL such as `mysql://user:password@host:3306/database`.
     ///
     /// The scheme `mariadb://` has the same meaning. Names and passwords must be percent-encoded, except letters,
-    /// digits, `-`, `.`, `_` and `~`. The port defaults to 3306. The server must be the primary. Its name must not
-    /// belong to a load balancer that distributes connections over replicas.
+    /// digits, `-`, `.`, `_` and `~`. The port defaults to 3306. The host must be the primary server. The host must not
+    /// be a load balancer that distributes connections over replicas.
     ///
     /// | parameter | meaning |
     /// |---|---|
@@ -91,7 +91,7 @@ impl MySqlConfig {
                 ("ssl-mode", _) => {
                     return Err(refuse("has an ssl-mode other than DISABLED, REQUIRED, VERIFY_IDENTITY"));
                 }
-                // The name may be part of a password, so the error does not contain the name.
+                // The name of the parameter may be a part of a password, so the error does not contain the name.
                 _ => return Err(refuse("has a parameter other than socket and ssl-mode")),
             }
         }
@@ -162,16 +162,17 @@ impl MySqlConfig {
 
     /// Enables TLS with the trusted authorities and the client certificate in `tls`.
     ///
-    /// Applies to connections to this machine, too.
+    /// Connections within this machine use TLS, too.
     ///
-    /// Defaults to the roots of the system without a client certificate if `ssl-mode` or the address requires TLS.
+    /// Defaults to the system's root certificates without a client certificate if `ssl-mode` or the address requires
+    /// TLS.
     #[must_use]
     pub fn with_tls(mut self, tls: TlsConfig) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Sets the interval of a watch's reads.
+    /// Sets the interval between a watch's reads.
     ///
     /// A watch detects a change after at most this time, and after half of this time on average. The interval is at
     /// least 1 ms.

@@ -60,7 +60,7 @@ impl MySqlConnection {
     }
 
     pub(super) fn start_tls(&mut self, parts: &TlsParts, deadline: Instant) -> Result<(), net::Error> {
-        // Another machine on the network path may have inserted bytes before the start of TLS.
+        // Another machine on the network path may have inserted these bytes before the start of TLS.
         if !self.received.is_empty() {
             return Err(malformed("bytes before TLS"));
         }
@@ -80,7 +80,7 @@ impl MySqlConnection {
         let length = packet::length(header, self.sequence)?;
         self.sequence = self.sequence.wrapping_add(1);
         self.fill(HEADER + length, deadline)?;
-        // Copies the packet out of the buffer, whose capacity may be much larger than the packet.
+        // The packet is copied, because the buffer's capacity may be much larger than the packet.
         let packet = self.received[HEADER..HEADER + length].to_vec();
         self.received.drain(..HEADER + length);
         Ok(packet)
@@ -102,7 +102,7 @@ impl MySqlConnection {
     /// Sends a statement and reads its complete result.
     pub(super) fn query(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
         self.exchange(sql, deadline).map_err(|error| match error {
-            // A server may close an idle connection at the moment when the client sends a statement.
+            // The server may have closed the idle connection at the moment when the client sent the statement.
             Error::Net(error) if error.kind == NetErrorKind::Io && self.is_reused && !self.has_answered => {
                 let closed = "the server closed a reused connection";
                 net::Error::new(NetErrorKind::ConnectionClosed, closed).into()
@@ -112,7 +112,7 @@ impl MySqlConnection {
     }
 
     fn exchange(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
-        // Bytes that arrived earlier would count as the result of this statement.
+        // Otherwise the client would read the earlier bytes as the result of this statement.
         if !self.received.is_empty() {
             return Err(malformed("unexpected bytes").into());
         }
@@ -178,7 +178,7 @@ impl MySqlConnection {
     }
 }
 
-/// Parses a row with this number of columns.
+/// Parses a row that must have this number of columns.
 fn read_row(packet: &[u8], columns: u64) -> Result<SqlRow, net::Error> {
     let mut reader = PacketReader::new(packet);
     let column = |_| reader.column()?.map(str::from_utf8).transpose().map_err(|_| malformed("a text is not UTF-8"));

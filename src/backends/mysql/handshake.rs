@@ -15,7 +15,7 @@ const PROTOCOL: u8 = 10;
 /// The number of the collation utf8mb4_general_ci, which MySQL and MariaDB both have.
 const UTF8MB4: u8 = 45;
 
-/// The server's possible answers in the method caching_sha2_password.
+/// In `caching_sha2_password`, the answer that the server's cache contains the user.
 const IS_KNOWN: u8 = 3;
 const IS_NOT_KNOWN: u8 = 4;
 
@@ -58,7 +58,8 @@ impl Greeting {
         let mut reader = PacketReader::new(packet);
         match reader.u8()? {
             PROTOCOL => {}
-            // The server refuses the connection. It may have too many connections, or may not allow this host.
+            // The server refuses the connection, perhaps because it has too many connections or does not allow this
+            // host.
             ERR => return Err(Error::Refused(packet::refusal(packet)?)),
             _ => return Err(malformed("another protocol in the greeting").into()),
         }
@@ -77,7 +78,7 @@ impl Greeting {
         let _reserved = reader.take(10)?;
         scramble.extend_from_slice(reader.take(SCRAMBLE - 8)?);
         reader.take(1)?;
-        // In some versions of the server, no zero byte ends the name.
+        // Some versions of the server end the method's name with a zero byte, and others do not.
         let rest = reader.rest();
         let method = rest.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
         Ok(Self { capabilities, scramble, method })
@@ -104,7 +105,7 @@ pub(super) fn shake_hands(
         connection.start_tls(parts, deadline)?;
     }
     let is_confidential = connection.is_tls() || login.is_unix;
-    // The default method of the server may differ from the user's method. The server then requests the user's method.
+    // If the user's method is not the server's default method, the server requests the user's method later.
     let method =
         AuthMethod::of(&greeting.method).filter(|method| *method != AuthMethod::Clear).unwrap_or(AuthMethod::Native);
     let answer = method.answer(login.password, &greeting.scramble, is_confidential)?;
@@ -147,7 +148,7 @@ fn convince(
     Err(malformed("too many requests during the login").into())
 }
 
-/// Returns the bytes that are the start of both a request for TLS and a login.
+/// Returns the bytes with which both a request for TLS and a login begin.
 fn head(capabilities: u32) -> Vec<u8> {
     let mut head = capabilities.to_le_bytes().to_vec();
     head.extend((packet::LONGEST as u32).to_le_bytes());

@@ -1,10 +1,11 @@
 //! Stores records in a table of MySQL or MariaDB.
 //!
-//! The blocking client is small and uses the text protocol. Each statement has one result. Sources: "MySQL Internals:
-//! Client/Server Protocol" and MariaDB's "Clients & Utilities: Protocol".
+//! The module has its own small blocking client. The client uses the text protocol, with one result for each statement.
+//! The protocol is documented in "MySQL Internals: Client/Server Protocol" and in MariaDB's "Clients & Utilities:
+//! Protocol".
 //!
 //! The client does not support prepared statements, multiple statements or results, compression, or files. If a server
-//! starts one of these, the client closes the connection.
+//! starts to use such a feature, the client closes the connection.
 
 mod auth;
 pub(crate) mod client;

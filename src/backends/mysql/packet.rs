@@ -11,7 +11,7 @@ pub(super) const LONGEST: usize = 1024 * 1024;
 /// The length of a packet header: three bytes for the packet's length, one for its number.
 pub(super) const HEADER: usize = 4;
 
-/// The possible first bytes of a response.
+/// The first byte of a response, which determines the meaning of the response.
 pub(super) const OK: u8 = 0x00;
 pub(super) const MORE_AUTH: u8 = 0x01;
 pub(super) const LOCAL_FILE: u8 = 0xfb;
@@ -21,7 +21,7 @@ pub(super) const ERR: u8 = 0xff;
 /// The byte that means NULL in a row.
 const NULL: u8 = 0xfb;
 
-/// Capabilities of a client and a server.
+/// Capability flags, which client and server exchange at the start of a connection.
 pub(super) mod capability {
     pub(in crate::backends::mysql) const LONG_PASSWORD: u32 = 1;
     pub(in crate::backends::mysql) const LONG_FLAG: u32 = 1 << 2;
@@ -46,7 +46,9 @@ pub(super) fn header(length: usize, sequence: u8) -> Option<[u8; HEADER]> {
     Some([a, b, c, sequence])
 }
 
-/// Returns the length of a packet with this header, or an error if the number is wrong.
+/// Returns the length of the packet with this header.
+///
+/// Returns an error if the number in the header is not `sequence`, or if the packet is too long.
 pub(super) fn length(header: [u8; HEADER], sequence: u8) -> Result<usize, Error> {
     let [a, b, c, number] = header;
     let length = u32::from_le_bytes([a, b, c, 0]) as usize;
@@ -106,7 +108,9 @@ impl<'a> PacketReader<'a> {
         Ok(text)
     }
 
-    /// Reads a number whose first byte is the number itself or a code for its length.
+    /// Reads a number in MySQL's encoding of variable length.
+    ///
+    /// The first byte is the number itself, or a code for the length of the number.
     pub(super) fn length_encoded(&mut self) -> Result<u64, Error> {
         match self.u8()? {
             number @ 0..=0xfa => Ok(number.into()),
@@ -117,7 +121,7 @@ impl<'a> PacketReader<'a> {
         }
     }
 
-    /// Reads a text that follows its own length.
+    /// Reads the length of a text, and then the text.
     pub(super) fn text(&mut self) -> Result<&'a [u8], Error> {
         let length = self.length_encoded()?;
         self.take(usize::try_from(length).map_err(|_| malformed("a packet is too short"))?)
@@ -133,7 +137,7 @@ impl<'a> PacketReader<'a> {
     }
 }
 
-/// The result of a successful statement.
+/// The outcome of a successful statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) affected: u64,
@@ -155,7 +159,7 @@ impl Done {
 
 /// Returns `true` if `packet` ends the columns or the rows.
 ///
-/// A row may start with the same byte, but has at least nine bytes.
+/// A row that starts with the same byte has at least nine bytes.
 pub(super) fn is_eof(packet: &[u8]) -> bool {
     packet.first() == Some(&EOF) && packet.len() < 9
 }

@@ -8,22 +8,22 @@ use super::error::{Error, MySqlRefusal};
 use crate::backends::sql::SqlRow;
 use crate::net::error::{self as net, NetErrorKind};
 
-/// The two columns with which a row for [`check_writable`] must start.
+/// The SQL of the two columns that [`check_writable`] expects at the start of a row.
 pub(crate) const READ_ONLY: &str = "@@global.read_only, @@global.innodb_read_only";
 
 /// The settings of every session, which have these effects:
 ///
 /// - Each statement is its own transaction, and returns all rows.
 /// - No value is truncated to fit a column, and no other engine replaces InnoDB.
-/// - A statement soon stops waiting for a lock, because the statement's caller may have given up.
+/// - A statement waits only one or two seconds for a lock, because the statement's caller may have given up.
 const SETTINGS: &str = "SET SESSION autocommit = 1, NAMES utf8mb4, \
                         sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
                         sql_select_limit = 18446744073709551615, innodb_lock_wait_timeout = 1, \
                         lock_wait_timeout = 2, sql_big_selects = 1";
 
-/// Sets an isolation level in which a locking read also blocks inserts of a missing row.
+/// Sets an isolation level in which a locking read of a missing row blocks its insert.
 ///
-/// The server blocks the inserts until the end of the transaction.
+/// Other clients cannot insert the row until the end of the transaction.
 const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE";
 
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN \
@@ -36,7 +36,7 @@ const CAUSAL_GROUP: &str = "SET SESSION group_replication_consistency = 'BEFORE'
 /// The name and the columns of the table that a client's statements use.
 pub(crate) struct Shape {
     name: &'static str,
-    /// A query that returns a row with `'column'` and the name for each wrong column.
+    /// A query that returns the text `column` and the column's name for each wrong column.
     wrong_columns: &'static str,
     /// Returns the explanation of a wrong column.
     explain: fn(&str) -> String,
@@ -57,7 +57,7 @@ pub(super) struct MySqlSession {
     pub(super) writes_on_read_only: bool,
 }
 
-/// Prepares a session for statements about the table of `shape`.
+/// Applies the settings of a session, and checks the server and the table of `shape`.
 pub(super) fn set_up(
     connection: &mut MySqlConnection,
     shape: &Shape,
@@ -100,21 +100,21 @@ fn refuse(rule: String) -> Error {
     net::Error::new(NetErrorKind::Config, rule).into()
 }
 
-/// Returns the second columns of the rows with `name` in the first column.
+/// Returns the second column of each row whose first column is `name`.
 fn find<'a>(answer: &'a StatementResult, name: &'a str) -> impl Iterator<Item = &'a str> {
     let text = |row: &[Option<&'a str>], at: usize| row.get(at).copied().flatten().unwrap_or_default();
     let rows = answer.rows.iter().map(SqlRow::columns);
     rows.filter(move |row| text(row, 0).eq_ignore_ascii_case(name)).map(move |row| text(&row, 1))
 }
 
-/// Returns an error if the server may generate numbers that do not increase.
+/// Returns an error if this version may generate row numbers that do not increase.
 fn check_version(version: &str, comment: &str) -> Result<(), String> {
     let says = |name: &str| [version, comment].iter().any(|text| text.to_ascii_lowercase().contains(name));
     if says("tidb") {
         return Err("TiDB generates numbers of rows out of order, so fencing tokens could decrease".to_owned());
     }
     let is_mariadb = says("mariadb");
-    // MariaDB used to report version 5.5.5, for compatibility with old replicas.
+    // Older versions of MariaDB report `5.5.5-` before their own version, for compatibility with old replicas.
     let text = version.strip_prefix("5.5.5-").filter(|_| is_mariadb).unwrap_or(version);
     let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
     let mut number = || numbers.next().unwrap_or(0);
@@ -133,7 +133,7 @@ fn check_version(version: &str, comment: &str) -> Result<(), String> {
 ///
 /// `row` starts with the columns of [`READ_ONLY`].
 pub(crate) fn check_writable(row: &[Option<&str>]) -> Result<(), Error> {
-    // MariaDB 12 returns words instead of numbers.
+    // MariaDB 12 returns `OFF` instead of `0`.
     let is_off = |column: &Option<&str>| matches!(*column, Some("0" | "OFF"));
     match row.get(..2).is_some_and(|columns| columns.iter().all(is_off)) {
         true => Ok(()),

@@ -28,10 +28,10 @@ const EXISTS: u16 = 1062;
 
 /// The server's error codes for deadlocks.
 ///
-/// If the deadlock is at the lock for the next generation, MariaDB reports a failure to read the number (1467).
+/// If the deadlock prevents MariaDB from reading the next generation, the code is 1467.
 const DEADLOCKS: [u16; 2] = [1213, 1467];
 
-/// Maximum pause before a statement is repeated after a deadlock, which lasts only a moment.
+/// Maximum pause before a statement is repeated after a deadlock.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Maximum number of repetitions of a statement after deadlocks.
@@ -42,13 +42,13 @@ const MOST_DEADLOCKS: usize = 10;
 /// Time limit of one read of a watch, after which the watch ends with an error.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A write that the server confirms only after all rows of earlier reads are on disk.
+/// A write whose confirmation proves that all rows of earlier reads are on disk.
 ///
 /// The write changes the row with the empty name, which is not a record.
 const FLUSH: &str = "UPDATE leasehold SET acquired = 1 - acquired WHERE name = X''";
 const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid) VALUES (X'', X'')";
 
-/// The table of one database.
+/// The table `leasehold` in one database.
 pub(super) struct MySqlTable {
     client: MySqlClient,
     poll_interval: Duration,
@@ -89,7 +89,7 @@ impl MySqlTable {
             let row = row.columns();
             check_writable(&row).map_err(|error| place(&error))?;
             if let Some((key, observed)) = sql::read(&row[2..]).ok_or_else(malformed)? {
-                // The column may have a collation that ignores case, so the row may have another key.
+                // If the collation of the column ignores case, the query may return the row of another key.
                 if scope != WatchScope::All && scope != WatchScope::Key(&key) {
                     return Err(malformed());
                 }
@@ -102,9 +102,10 @@ impl MySqlTable {
         Ok(records)
     }
 
-    /// Makes rows durable that may be writes of this process and that a crash could revert.
+    /// Makes the records durable if they may be writes of this process that a crash could revert.
     ///
-    /// Otherwise this process could lead with a version that another candidate also gets after the crash.
+    /// Otherwise this process could lead with a version that a crash reverts and that another candidate then gets
+    /// again.
     fn prove(&self, records: &Records, call: &CallContext) -> Result<(), Error> {
         let in_doubt = records.iter().map(|(key, observed)| (&**key, observed.version));
         let in_doubt: Vec<_> =
@@ -112,8 +113,8 @@ impl MySqlTable {
         if in_doubt.is_empty() {
             return Ok(());
         }
-        // If the row is missing, the insert is the flush. If another client inserts the row first, a second flush is
-        // needed.
+        // If the row is missing, the first flush changes nothing, and the insert serves as the flush. If another client
+        // has inserted the row in the meantime, the second flush is needed.
         for sql in [FLUSH, MAKE_FLUSHABLE, FLUSH] {
             if self.write("flush", NAME, sql, call)?.affected > 0 {
                 in_doubt.iter().for_each(|(key, version)| self.undurable.is_proven(key, *version));
@@ -161,7 +162,7 @@ impl SqlTable for MySqlTable {
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
         let request = MySqlStatement { sql: CREATE_TABLE, is_read: false, call };
         self.client.query(request).map_err(|error| match error.code() {
-            // A user without the right to CREATE can use a table that its owner has created.
+            // The user may not create tables, but may still use a table that another user has created.
             Some(1044 | 1142) => {
                 let meaning = (StoreErrorKind::Forbidden, "; grant CREATE to this user, or use the table's owner");
                 sql::failed("create", &self.name(), &error, self.client.password(), meaning)
@@ -178,8 +179,8 @@ impl SqlTable for MySqlTable {
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
         let (key_text, uid, columns) = (text(Some(key)), text(record.uid.as_deref()), literals(record).join(", "));
-        // The inner SELECT locks the key before the server generates the number. Otherwise another client could first
-        // insert and delete a row of this key that has a greater number.
+        // The inner SELECT locks the key before the server assigns the generation. Without the lock, another client
+        // could first insert and delete a row that has the same key and a greater generation.
         let insert = format!(
             "INSERT INTO {NAME} (name, uid, holder_identity, lease_duration_seconds, acquire_time, renew_time, \
              lease_transitions) SELECT {key_text}, {uid}, {columns} FROM (SELECT 1) AS one WHERE NOT EXISTS \
@@ -209,8 +210,9 @@ impl SqlTable for MySqlTable {
         let (key_text, uid) = (text(Some(key)), text(base.record.uid.as_deref()));
         let [holder, duration, acquire_time, renew_time, transitions] = literals(new);
         let [old_holder, old_duration, old_acquire_time, old_renew_time, old_transitions] = literals(&base.record);
-        // MySQL evaluates assignments from left to right, and later assignments see the new values. The statement
-        // compares the whole record, because a version may repeat after a fail-over that lost writes.
+        // MySQL evaluates assignments from left to right, so `acquired` is assigned before the columns that its
+        // expression compares. The statement compares the whole old record, because a version may repeat after a
+        // fail-over that lost writes.
         let update = format!(
             "UPDATE {NAME} SET acquired = IF(holder_identity <=> {holder} AND acquire_time <=> {acquire_time} AND \
              lease_transitions <=> {transitions}, acquired, writes + 1), holder_identity = {holder}, \
@@ -237,10 +239,11 @@ impl SqlTable for MySqlTable {
     }
 }
 
-/// Explains how to repair a column that does not meet the store's requirements.
+/// Returns an explanation of a wrong column, with the statement that repairs the column.
 fn wrong_column(column: &str) -> String {
     sql::wrong_column(CREATE_TABLE, column, |declared| {
-        // The repair uses UNIQUE, because a second primary key is an error. Another unique index is harmless.
+        // The repair declares the column UNIQUE, because MySQL rejects a second primary key. Another unique index is
+        // harmless.
         format!("ALTER TABLE {NAME} MODIFY {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
     })
 }
@@ -278,7 +281,8 @@ fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
         // The login failed because of the user, password, host or method, or because the account is locked or expired.
         1045 | 1130 | 1131 | 1132 | 1133 | 1251 | 1275 | 1524 | 1698 | 1820 | 1862 | 3118 | 4151 => (Unauthorized, ""),
         1040 | 1203 | 1226 => (Unavailable, "; raise max_connections, or the user's limit"),
-        // A statement has a few hundred bytes and twice the identity, so a repeated statement would be too long again.
+        // A statement contains the identity twice and a few hundred other bytes. A repeated statement would be too long
+        // again.
         1153 => (Rejected, "; raise max_allowed_packet, or shorten the identity"),
         1129 => (Unavailable, "; run FLUSH HOSTS on the server to allow this machine again"),
         // A value is too long, out of range or of another type, or violates a CHECK.

@@ -1,4 +1,4 @@
-//! Cancels statements on the server whose caller has given up.
+//! Cancels a statement on the server after its caller has given up.
 //!
 //! A server that waits for a lock, or for its standby at a commit, does not notice that the client has closed the
 //! connection. Without a cancel request, each call that times out would occupy a connection of the server.

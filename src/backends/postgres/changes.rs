@@ -1,4 +1,4 @@
-//! Watches of the table, which wait for notifications or else poll.
+//! Watches of the table, which wait for notifications, or poll if no notifications arrive.
 
 use std::time::{Duration, Instant};
 
@@ -20,22 +20,22 @@ use crate::util::panics::log_line;
 /// Time limit for opening a watch, and for each read of a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time limit for a test notification, after which the watch polls.
+/// Time limit for the arrival of a test notification, after which the watch polls.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Minimum silence after which a watch reads the table, because the connection may be dead.
 ///
-/// Each watch chooses a random time of once to twice this value, so that watches do not read together.
+/// Each watch multiplies this time by a random factor between one and two, so that watches do not read together.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Maximum number of records that are read one by one.
+/// Maximum number of changed records that a watch reads one by one.
 ///
-/// If more records changed, the watch reads all records.
+/// If more records have changed, the watch reads all records.
 const ONE_BY_ONE: usize = 16;
 
 const LISTEN: &str = "LISTEN leasehold";
 const UNLISTEN: &str = "UNLISTEN leasehold";
-/// Loads PL/pgSQL, the language of the trigger.
+/// A statement that makes the server load PL/pgSQL, the language of the trigger.
 const LOAD: &str = "DO LANGUAGE plpgsql 'BEGIN END'";
 const NOTIFY: &str = "SELECT pg_notify('leasehold', $1)";
 
@@ -86,15 +86,15 @@ impl TableWatch<'_> {
         let _ = self.run(None, onto_nothing, |_| Ok(()));
     }
 
-    /// Returns a connection that receives notifications, or `None` if none arrive.
+    /// Returns a connection that receives notifications, or `None` if no notifications arrive.
     ///
-    /// A pooler may assign another server connection to each transaction. Notifications then do not arrive.
+    /// A pooler may run each transaction on another connection to the server. Notifications then do not arrive.
     fn listen(&self) -> Result<Option<PostgresConnection>, Error> {
         let until = Instant::now() + READ_TIMEOUT;
         let mut listener = self.client.connect(until, self.cancel, self.interrupter)?;
         listener.listen(Statement { sql: LISTEN, parameters: &[] }, until)?;
-        // The probe comes from another connection. Even behind a pooler, a connection receives its own notifications,
-        // so its own probe would prove nothing.
+        // Another connection sends the probe. A connection receives its own notifications even behind a pooler, so a
+        // probe from the listener would prove nothing.
         let probe = format!("probe {:016x}", fastrand::u64(..));
         self.run(None, Statement { sql: NOTIFY, parameters: &[Some(&probe)] }, |_| Ok(()))?;
         let until = Instant::now() + PROBE_TIMEOUT;
@@ -104,8 +104,8 @@ impl TableWatch<'_> {
                 return Ok(Some(listener));
             }
             if Instant::now() >= until {
-                // Behind a pooler, the server connection may now belong to another client, which needs no notifications
-                // either.
+                // The watch no longer needs notifications. Behind a pooler, another client may now use the server
+                // connection, and needs no notifications either.
                 let unlisten = Statement { sql: UNLISTEN, parameters: &[] };
                 let _ = listener.run(&[unlisten], false, Instant::now() + PROBE_TIMEOUT);
                 log_line!(debug, target: STORE, "postgres: {} sends no notifications, polling", self.client.location());
@@ -125,7 +125,8 @@ impl TableWatch<'_> {
         };
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
         let Changed { payloads, and_others } = listener.notified(Instant::now() + silence)?;
-        // After a truncation (an empty payload), or after a silence, any record may have changed.
+        // Any record may have changed after a silence (no payload) or a truncation (an empty payload), or if the
+        // connection has dropped payloads.
         let is_any = payloads.is_empty() || and_others || payloads.contains("");
         match self.scope {
             WatchScope::Key(key) if !is_any && !payloads.contains(key) => {}
@@ -156,7 +157,7 @@ impl TableWatch<'_> {
 
     /// Runs a statement on `listener`, or on another connection if there is no listener.
     ///
-    /// The use of the listener leaves the other connections to writers.
+    /// If the watch reads on its listener, the other connections remain free for writes.
     fn run<T>(
         &self,
         listener: Option<&mut PostgresConnection>,

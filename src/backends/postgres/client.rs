@@ -23,9 +23,9 @@ use crate::util::config_error::ConfigError;
 /// Maximum number of idle connections that the client keeps open for later calls.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// Maximum `statement_timeout`, as a multiple of the time that a call has left.
+/// Maximum `statement_timeout` for a call, as a multiple of the time that the call has left.
 ///
-/// The timeout ends a statement whose cancel request is lost.
+/// If a cancel request is lost, the server ends the statement after the `statement_timeout`.
 const MOST_TIME: u32 = 10;
 
 /// A blocking client for one database.
@@ -39,7 +39,8 @@ pub(crate) struct PostgresClient {
     has_sessions: AtomicBool,
     /// `true` once a transaction has lacked the settings of its session.
     ///
-    /// From then on, the client applies the settings in each transaction, even if a watch detects sessions.
+    /// From then on, the client applies the settings in each transaction, even if a watch finds that connections have
+    /// sessions.
     has_lost_settings: AtomicBool,
     /// Number of cancel requests in progress.
     ending: Arc<AtomicUsize>,
@@ -127,8 +128,8 @@ impl PostgresClient {
 
     /// Sets whether each connection has its own session on the server.
     ///
-    /// Behind a pooler, each transaction may use another session. Before the first call of this method, the client
-    /// assumes a pooler.
+    /// Behind a pooler, each transaction may use another session. The client assumes a pooler before the first call of
+    /// this method.
     pub(crate) fn set_has_sessions(&self, has_sessions: bool) {
         self.has_sessions.store(has_sessions, Ordering::Release);
     }
@@ -149,7 +150,7 @@ impl PostgresClient {
                 PostgresConnection::open(&self.config, password, place, files, deadline, interrupter)
             })
         };
-        // The user or the password is wrong. PgBouncer may report a wrong password as 08P01.
+        // These codes mean that the user or the password is wrong. PgBouncer may report a wrong password as 08P01.
         let is_refused = |error: &Error| match error {
             Error::Refused(refusal) => matches!(&*refusal.sqlstate, "28000" | "28P01" | "08P01"),
             Error::Net(_) => false,
@@ -159,7 +160,7 @@ impl PostgresClient {
 
     /// Returns `true` if the server executed nothing because a prepared statement was unusable.
     ///
-    /// The client then stops preparing statements.
+    /// In this case, the client stops preparing statements.
     fn keeps_nothing(&self, connection: &PostgresConnection, error: &Error) -> bool {
         let is_so = connection.has_kept && matches!(error, Error::Refused(refusal) if refusal.is_of_what_is_kept());
         if is_so {
@@ -185,7 +186,7 @@ impl PostgresClient {
         self.has_lost_settings.store(true, Ordering::Release);
         match kept && request.is_read {
             true => self.ask(connection, request, deadline),
-            // The transaction may be committed, but a crash may revert the commit.
+            // The transaction may be committed, but without the settings, a crash could revert the commit.
             false => Err(without_settings().sent(true).into()),
         }
     }
@@ -198,12 +199,12 @@ impl PostgresClient {
         for_session: bool,
         deadline: Instant,
     ) -> Result<Rows, Error> {
-        // A timeout of zero would mean no limit.
+        // The minimum is one millisecond, because a `statement_timeout` of zero means no limit.
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         if for_session && connection.settings.is_some_and(|set| left <= set && set <= left * MOST_TIME) {
             return connection.run(request.statements, kept, deadline);
         }
-        // The extra time lets a later call with slightly more time use the same setting.
+        // The extra quarter lets a later call with slightly more time use the same setting.
         let time = if for_session { left + left / 4 } else { left };
         let milliseconds = time.as_millis().to_string();
         let settings = [Some(milliseconds.as_str()), Some(if for_session { "false" } else { "true" })];
@@ -222,7 +223,7 @@ impl PostgresClient {
 fn without_settings() -> net::Error {
     let detail = "the transaction lacked the required settings: a pooler, or a trigger on the table, changed \
                   synchronous_commit, client_min_messages or lock_timeout";
-    // The kind is not `Io`, because the client would then retry on another connection. Another connection through the
-    // same pooler or trigger has the same settings.
+    // With the kind `Io`, the client would retry on another connection. The same pooler or trigger would change the
+    // settings there, too.
     net::Error::new(NetErrorKind::Connect, detail)
 }

@@ -13,7 +13,7 @@ use crate::util::config_error::ConfigError;
 
 const DEFAULT_PORT: u16 = 5432;
 
-/// Interval of the reads of a watch without notifications.
+/// Default interval between the reads of a watch without notifications.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The address of a PostgreSQL server, and the user.
@@ -77,8 +77,8 @@ impl PostgresConfig {
             match name.as_str() {
                 "host" => host = value,
                 "application_name" => application_name = value,
-                // Both parameters are ignored, because every call has its own timeout, and every server must be a
-                // primary.
+                // The client ignores `connect_timeout` and `target_session_attrs`, because every call has its own
+                // timeout, and every server must be a primary.
                 "connect_timeout" => {}
                 "target_session_attrs" if ["any", "primary", "read-write"].contains(&&*value) => {}
                 "sslmode" => {
@@ -178,14 +178,15 @@ impl PostgresConfig {
     ///
     /// Replaces `sslrootcert`, `sslcert` and `sslkey`.
     ///
-    /// Defaults to the files of these parameters, or else to the roots of the system without a client certificate.
+    /// Defaults to the files of these URL parameters, or else to the system's root certificates without a client
+    /// certificate.
     #[must_use]
     pub fn with_tls(mut self, tls: TlsConfig) -> Self {
         self.tls = tls;
         self
     }
 
-    /// Sets the interval of a watch's reads if notifications are not delivered.
+    /// Sets the interval between a watch's reads if no notifications arrive.
     ///
     /// Poolers such as PgBouncer in transaction mode do not deliver notifications.
     ///

@@ -28,7 +28,7 @@ pub(crate) struct PostgresConnection {
     route: Option<Route>,
     /// Whether the server has answered a statement on this connection before.
     is_reused: bool,
-    /// The versions of the certificate files when this connection was opened.
+    /// The version of the certificate files with which the connection was opened.
     files: u64,
     place: CancelTarget,
     key: Option<Key>,
@@ -36,9 +36,9 @@ pub(crate) struct PostgresConnection {
     is_busy: bool,
     /// The numbers of the statements that the server has prepared.
     prepared: HashSet<u64>,
-    /// Whether the client has ever asked the server to prepare a statement.
+    /// Whether the client has ever asked the server to prepare a statement on this connection.
     pub(super) has_kept: bool,
-    /// The `statement_timeout` of the session, which is set together with the other settings.
+    /// The `statement_timeout` of the session, or `None` if the session lacks the settings.
     pub(super) settings: Option<Duration>,
 }
 
@@ -93,8 +93,8 @@ impl PostgresConnection {
     /// The client sends all statements at once. If a statement fails, the server skips the later statements and applies
     /// none. Otherwise the server commits after the last statement.
     ///
-    /// If `kept` is `true`, the server parses each statement only once. No other client may then use the session
-    /// between two calls.
+    /// If `kept` is `true`, the server keeps each parsed statement for later calls. No other client may then use the
+    /// session between two calls.
     pub(crate) fn run(&mut self, statements: &[Statement<'_>], kept: bool, deadline: Instant) -> Result<Rows, Error> {
         let mut out = BytesMut::new();
         let mut parsed = VecDeque::new();
@@ -203,7 +203,7 @@ impl PostgresConnection {
         }
     }
 
-    /// Converts an I/O error if the server has closed a reused connection.
+    /// Converts an I/O error to `ConnectionClosed` if the server has closed a reused connection.
     ///
     /// A server may close an idle connection at the moment when the client sends a statement.
     fn explain(&self, error: net::Error) -> net::Error {

@@ -47,20 +47,21 @@ impl Error {
 impl PostgresRefusal {
     /// Returns `true` if a prepared statement is missing, exists already, or is outdated.
     ///
-    /// A prepared statement is outdated if the table has changed. The server has then executed nothing. A fatal error
-    /// is excluded, because its effects are unknown.
+    /// A prepared statement is outdated if the table has changed. In all these cases, the server has executed nothing.
+    /// A fatal error is excluded, because its effects are unknown.
     pub(crate) fn is_of_what_is_kept(&self) -> bool {
         !self.is_fatal && matches!(self.sqlstate.as_str(), "26000" | "42P05" | "0A000")
     }
 
     pub(crate) fn read(mut fields: ErrorFields<'_>) -> Self {
         let (mut severity, mut sqlstate, mut message) = (String::new(), String::new(), String::new());
-        // An unreadable field ends the loop, so all later fields are ignored.
+        // An unreadable field ends the loop, so this field and all later fields are ignored.
         while let Ok(Some(field)) = fields.next() {
             // The text stays complete here, because secrets must be removed before the text is shortened.
             let value = || String::from_utf8_lossy(field.value_bytes()).into_owned();
             match field.type_() {
-                // The field `S` is in the server's language. The untranslated field `V` follows and replaces it.
+                // The severity in field `S` is in the server's language. The later field `V` is never translated and
+                // replaces it.
                 b'S' if severity.is_empty() => severity = value(),
                 b'V' => severity = value(),
                 b'C' => sqlstate = value(),
@@ -74,9 +75,9 @@ impl PostgresRefusal {
 }
 
 impl ServerRefusal for PostgresRefusal {
-    /// Returns `false` for a fatal error and for 25006.
+    /// Returns `false` for a fatal error and for 25006, the error of a read-only session.
     ///
-    /// A session that started read-only (25006) stays read-only.
+    /// A session that started read-only stays read-only.
     fn leaves_session_unchanged(&self) -> bool {
         !self.is_fatal && self.sqlstate != "25006"
     }

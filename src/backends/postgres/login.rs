@@ -17,7 +17,7 @@ use crate::net::error::{self as net, NetErrorKind};
 use crate::net::socket::{Socket, explain};
 use crate::net::tls::TlsParts;
 
-/// Requests and starts TLS, and sends nothing else before.
+/// Requests and starts TLS before the client sends anything else.
 pub(super) fn encrypt(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Result<(), net::Error> {
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
@@ -36,7 +36,7 @@ pub(super) fn encrypt(socket: &mut Socket, parts: &TlsParts, deadline: Instant) 
     }
 }
 
-/// Authenticates until the server accepts statements.
+/// Logs in, and returns once the server accepts statements.
 ///
 /// Returns the key that cancels the session's statements.
 pub(super) fn log_in(
@@ -61,7 +61,7 @@ pub(super) fn log_in(
         out.clear();
         match wire.receive(deadline)? {
             Message::NoticeResponse(_) => {}
-            // After a request for SCRAM, the server must first prove that it has the password.
+            // After the start of SCRAM, the server must prove that it knows the password before it accepts the login.
             Message::AuthenticationOk if scram.is_none() => {}
             Message::BackendKeyData(body) => {
                 key = Some(Key { process: body.process_id(), secret: body.secret_key() });
@@ -98,7 +98,7 @@ pub(super) fn log_in(
                 frontend::sasl_response(begun.message(), &mut out).map_err(Error::malformed)?;
             }
             Message::AuthenticationSaslFinal(body) => {
-                // Verifies that the server also has the password.
+                // Verifies the server's proof that it also knows the password.
                 let mut begun = scram.take().ok_or_else(|| Error::malformed("SCRAM ended before its start"))?;
                 let stranger = |_| refuse("the server has another password than this client");
                 begun.finish(body.data()).map_err(stranger)?;

@@ -17,9 +17,9 @@ pub(super) const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, $2
 
 /// The SQL of each row's last column, which proves that the transaction has the settings.
 ///
-/// A watch only detects whether its own connection has a session. Some poolers listen for their clients, prepare
-/// statements again, and run the next transaction in another session with other settings. The transaction itself must
-/// therefore return its settings.
+/// A watch only detects whether its own connection has a session. Some poolers deliver notifications and support
+/// prepared statements, but run the next transaction in another session with other settings. The transaction itself
+/// must therefore return its settings.
 ///
 /// Each accepted value of `client_min_messages` includes `WARNING`. Without a `lock_timeout`, a statement may wait for
 /// a lock forever.
@@ -33,17 +33,17 @@ macro_rules! proof {
 
 pub(crate) use proof;
 
-/// Returns `true` if the rows of these statements have the proof.
+/// Returns `true` if the rows of these statements contain the column `proof`.
 ///
-/// Other statements must not rely on session settings.
+/// Statements without this column must not rely on session settings.
 pub(super) fn are_proved_by(statements: &[Statement<'_>]) -> bool {
     statements.last().is_some_and(|statement| statement.sql.contains(proof!()))
 }
 
 /// Returns `true` if the last column of each row proves the settings.
 ///
-/// Without rows, no proof is needed. A write without a row has committed nothing, and a read of records always returns
-/// a row.
+/// An empty result needs no proof. A write without a row has committed nothing, and a read of records always returns a
+/// row.
 pub(super) fn are_proven(rows: &Rows) -> bool {
     rows.iter().all(|row| row.columns().last() == Some(&Some("t")))
 }

@@ -15,13 +15,14 @@ pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger A
 /// Serializes concurrent creations of the table.
 const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold', 0))";
 
-/// A query for records, with a first column that is `true` if the server is read-only.
+/// A query for records, whose first column is `true` if the server is read-only.
 ///
 /// A read-only server may be a standby, which may return old rows.
 ///
-/// A read alone may return commits that have not reached a synchronous standby. The cause is a crash, or a writer that
-/// has disabled the wait. If there may be such a standby, the read therefore writes an unused message to the
-/// write-ahead log. The commit of this message waits until the standby has everything that the read returned.
+/// A plain read may return commits that have not reached a synchronous standby. Such commits remain after a crash, or
+/// come from a writer that does not wait for the standby. If synchronous standbys are configured, the query therefore
+/// writes an unused message to the write-ahead log. The commit of this message waits until the standby has everything
+/// that the query returned.
 macro_rules! select {
     ($condition:literal) => {
         concat!(
@@ -41,9 +42,10 @@ macro_rules! select {
 pub(super) const SELECT_ONE: &str = select!("l.key = $1");
 pub(super) const SELECT_ALL: &str = select!("true");
 
-/// An insert under a lock, so that later commits of a key have greater generations.
+/// An insert under a lock, so that a later row of the same key has a greater generation.
 ///
-/// Without the lock, an insert takes its generation first, and then waits for another row with the same key.
+/// Without the lock, an insert would first reserve its generation, and then wait for a concurrent insert of the same
+/// key.
 pub(super) const INSERT: &str = concat!(
     "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
     renew_time, lease_transitions) SELECT $1, $2, $3, $4::integer, $5, $6, $7::integer \
@@ -67,9 +69,9 @@ pub(super) const UPDATE: &str = concat!(
     proof!()
 );
 
-/// A query that fails if another table has this name.
+/// A query that fails if the table `leasehold` lacks a column of the store.
 ///
-/// A transaction that contains the query then changes nothing.
+/// The failure rolls back the transaction that contains the query.
 pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \
     acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
 
@@ -102,7 +104,7 @@ pub(super) fn create() -> impl Iterator<Item = &'static str> {
     std::iter::once(ONE_AT_A_TIME).chain(table).chain([HAS_ITS_COLUMNS]).chain(parts)
 }
 
-/// Parses the selected records, and ignores the last column, the proof of the settings.
+/// Parses the selected records, and ignores the last column, which proves the settings.
 pub(super) fn read(rows: Rows) -> Result<Records, Error> {
     let mut records = Records::new();
     for row in rows {
@@ -143,7 +145,7 @@ fn not_ours() -> Error {
     Error::malformed("a row of the table `leasehold` was not written by this library")
 }
 
-/// Quotes a text for SQL, for any value of `standard_conforming_strings`.
+/// Quotes a text for SQL, independently of the setting `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', r"\\").replace('\'', "''"))
 }

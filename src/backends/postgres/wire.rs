@@ -14,14 +14,14 @@ use crate::net::socket::{Socket, explain};
 /// Maximum length of a message in bytes, far longer than any expected message.
 const MAX_MESSAGE: usize = 1024 * 1024;
 
-/// Maximum number of distinct payloads.
+/// Maximum number of distinct payloads that a connection keeps.
 ///
-/// If more payloads arrive, any record may have changed.
+/// If more payloads arrive, the watch reads all records.
 const MAX_CHANGED: usize = 1024;
 
 /// Maximum length of a payload in bytes.
 ///
-/// Keys are shorter, so a longer payload is not about a key.
+/// The connection ignores a longer payload, because every key is shorter.
 const MAX_PAYLOAD: usize = 256;
 
 /// A socket with its buffered input.
@@ -31,9 +31,9 @@ pub(super) struct Wire {
     /// Whether data has arrived since the last statement was sent.
     pub(super) has_heard: bool,
     pub(super) changed: Changed,
-    /// Whether to keep notifications.
+    /// Whether the connection keeps notifications.
     ///
-    /// Behind a pooler, notifications of another client may arrive, so only a listening connection keeps them.
+    /// A pooler may deliver the notifications of another client, so only a connection with a `LISTEN` keeps them.
     pub(super) listens: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Wire {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
     pub(crate) payloads: BTreeSet<Box<str>>,
-    /// Whether more payloads than the limit have arrived.
+    /// Whether more than [`MAX_CHANGED`] distinct payloads have arrived.
     pub(crate) and_others: bool,
 }
 
@@ -57,7 +57,7 @@ impl Wire {
         Self { socket, input: BytesMut::new(), has_heard: false, changed: Changed::default(), listens: false }
     }
 
-    /// Returns `true` if no data and no end of the connection has arrived since the last response.
+    /// Returns `true` if the connection is open and no data has arrived since the last response.
     pub(super) fn is_quiet(&self) -> bool {
         self.input.is_empty() && self.socket.is_quiet()
     }
@@ -66,7 +66,7 @@ impl Wire {
         self.socket.write_all(bytes, deadline).map_err(|e| explain(e).into())
     }
 
-    /// Returns the next message, and handles notifications and parameter changes.
+    /// Blocks until the next message, except for notifications and changes of parameters.
     pub(super) fn receive(&mut self, deadline: Instant) -> Result<Message, Error> {
         loop {
             while let Some(message) = self.parse()? {

@@ -1,4 +1,4 @@
-//! The meaning of the columns that the tables of all SQL stores share.
+//! The columns that all SQL stores share, and their conversion to records and versions.
 
 pub(crate) mod store;
 #[cfg(feature = "_sql_server")]
@@ -13,9 +13,9 @@ use crate::store::record::{LeaderElectionRecord, MicroTime, StoreData, Versioned
 #[cfg(feature = "_sql_server")]
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Number of bits of a version that count the writes to one row.
+/// Number of low bits in a version, which count the writes to one row.
 ///
-/// The other bits number the rows that were ever inserted.
+/// The high bits are the generation of the row. Generations number all rows that were ever inserted into the table.
 const WRITES_BITS: u32 = 31;
 
 /// Memory limit for the rows of a response, in bytes.
@@ -44,7 +44,7 @@ impl SqlRow {
         columns
     }
 
-    /// Returns the memory of the row in bytes, including its allocation.
+    /// Returns the memory of the row in bytes, including the overhead of its allocation.
     pub(crate) fn memory(&self) -> usize {
         self.0.len() + 48
     }
@@ -61,9 +61,10 @@ impl<'a> FromIterator<Option<&'a str>> for SqlRow {
 /// The records of a table, by their keys.
 pub(crate) type Records = BTreeMap<Box<str>, VersionedRecord>;
 
-/// Reads the generation, the key, the writes and the record from the columns of a row.
+/// Parses the columns of a row into the key and the record.
 ///
-/// Returns `Some(None)` for a row without a record, and `None` for columns that this library does not write.
+/// The columns are the generation, the key, the writes, the uid, and the record's [`columns`]. Returns `Some(None)` if
+/// the row contains no record. Returns `None` if this library cannot have written the columns.
 #[cfg(feature = "_sql_server")]
 pub(crate) fn read(columns: &[Option<&str>]) -> Option<Option<(Box<str>, VersionedRecord)>> {
     let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = *columns else {
@@ -84,7 +85,7 @@ pub(crate) fn read(columns: &[Option<&str>]) -> Option<Option<(Box<str>, Version
 
 /// Returns the key and the record of a row.
 ///
-/// Returns `None` for numbers that this library does not write.
+/// Returns `None` if this library cannot have written `generation` or `writes`.
 pub(crate) fn observed(
     key: &str,
     generation: i64,
@@ -118,7 +119,8 @@ pub(crate) fn insert_parameters(key: &str, record: &LeaderElectionRecord) -> Vec
 
 /// Returns the parameters of an `UPDATE`.
 ///
-/// The parameters are the new [`columns`], the key, the generation, the writes, the uid and the old columns.
+/// The parameters are the new [`columns`], then the key, the generation, the writes and the uid, and then the old
+/// columns.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn update_parameters(key: &str, base: &VersionedRecord, new: &LeaderElectionRecord) -> Vec<Option<String>> {
     let (generation, writes) = parts(base.version);
@@ -126,9 +128,9 @@ pub(crate) fn update_parameters(key: &str, base: &VersionedRecord, new: &LeaderE
     columns(new).into_iter().chain(row).chain(columns(&base.record)).collect()
 }
 
-/// Returns the version of a row, or `None` for numbers that this library does not write.
+/// Returns the version of a row, or `None` if this library cannot have written the numbers.
 ///
-/// Generations never repeat, so a row that is deleted and created again has greater versions.
+/// Generations never repeat, so a row that is deleted and created again has greater versions than before.
 pub(crate) fn version(generation: i64, writes: i64) -> Option<u64> {
     let writes = u64::try_from(writes).ok().filter(|writes| writes >> WRITES_BITS == 0)?;
     let generation = u64::try_from(generation).ok().filter(|it| *it > 0 && it >> (63 - WRITES_BITS) == 0)?;
@@ -137,31 +139,33 @@ pub(crate) fn version(generation: i64, writes: i64) -> Option<u64> {
 
 /// Returns the generation and the writes of a version.
 ///
-/// Both numbers are in range for every `u64`.
+/// Both numbers fit in an `i64` for every version.
 pub(crate) fn parts(version: u64) -> (i64, i64) {
     let writes = version & ((1 << WRITES_BITS) - 1);
     ((version >> WRITES_BITS).cast_signed(), writes.cast_signed())
 }
 
-/// Returns the version of the deletion of a row that had `version`.
+/// Returns the version that reports the deletion of a row whose last version was `version`.
 ///
-/// No table stores this version. The version is above all versions of the row, and below all versions of later rows.
+/// No table stores the returned version. It is greater than all versions of the row, and less than all versions of
+/// later rows.
 pub(crate) fn deletion_version(version: u64) -> u64 {
     version | ((1 << WRITES_BITS) - 1)
 }
 
 /// Returns an explanation of a wrong column, with the statement that repairs the column.
 ///
-/// `repair` receives the column's declaration in `create`, the statement that creates the table.
+/// `create` is the statement that creates the table. `repair` receives the column's declaration in `create`, and
+/// returns the repair statement.
 pub(crate) fn wrong_column(create: &str, column: &str, repair: impl FnOnce(&str) -> String) -> String {
     let mut lines = create.lines().filter_map(|line| line.trim().trim_end_matches(',').split_once(' '));
     let declared = lines.find(|(name, _)| *name == column).map_or("", |(_, declared)| declared);
     format!("column {column} of the table must be declared as `{declared}` or an equivalent; run: {}", repair(declared))
 }
 
-/// Returns a `SELECT` that has a row while the term of `fencing_token` has no successor.
+/// Returns a `SELECT` that yields a row only while no later term exists.
 ///
-/// `literal` quotes a text for SQL.
+/// `literal` quotes a text for SQL. `lock` is the clause that locks the row.
 pub(crate) fn fence(
     column: &str,
     key: &str,
@@ -169,8 +173,9 @@ pub(crate) fn fence(
     literal: impl Fn(&str) -> String,
     lock: &str,
 ) -> String {
-    // The token is the version at which the candidate first observed its term, and this version may be of a renewal.
-    // The statement therefore accepts all tokens from `acquired` on. Later terms have greater versions.
+    // A fencing token is the version at which the candidate first observed its term. A renewal may have written this
+    // version, so the statement accepts every token from `acquired` on. In a later term, `acquired` exceeds all earlier
+    // tokens.
     format!(
         "SELECT 1 FROM leasehold WHERE {column} = {} AND holder_identity <> {} AND (generation << 31) + acquired <= {}{lock}",
         literal(key),

@@ -10,10 +10,10 @@ use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, Watch
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// The longest key in bytes that a VARBINARY column or a B-tree holds in every database.
+/// Maximum length of a key in bytes, which every database can store and index.
 const LONGEST_KEY: usize = 253;
 
-/// The time in which a store must open its database and create its table.
+/// Timeout for opening the database and creating the table.
 pub(crate) const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The arguments of [`Store::watch`].
@@ -40,7 +40,7 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     /// Returns the record of `key`.
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError>;
 
-    /// Inserts a row with the uid of `record`.
+    /// Inserts a row that contains `record` and its uid.
     ///
     /// Returns the generation of the row, or `None` if a row with this key exists.
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError>;
@@ -61,7 +61,7 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
 
     /// Returns the name of the records in `scope`, for errors.
     ///
-    /// The empty key has no record, and returns the name of the table.
+    /// If the scope is the empty key, returns the name of the table, because no record has an empty key.
     fn describe(&self, scope: WatchScope<'_>) -> String {
         match scope {
             WatchScope::Key("") => self.name(),
@@ -71,12 +71,12 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     }
 }
 
-/// The records in a table.
+/// A store that keeps its records in a table.
 pub(crate) struct SqlStore<T> {
     pub(crate) table: T,
-    /// Whether the next request must create the table.
+    /// Whether the next read or watch must first create the table.
     ///
-    /// The table is not created at the start of the process, because the server may start later.
+    /// The constructor does not create the table, because the server may not be running yet.
     creates_table: AtomicBool,
 }
 
@@ -92,9 +92,9 @@ impl<T: SqlTable> SqlStore<T> {
         self.table.create_table(&CallContext::new(SET_UP_TIMEOUT, CancelToken::new()))
     }
 
-    /// Creates the table if that is necessary.
+    /// Creates the table if `creates_table` is set.
     ///
-    /// Concurrent calls do not wait for each other, because a server may hang.
+    /// Concurrent calls do not wait for each other, because the server may never answer one of them.
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
         if self.creates_table.load(Ordering::Acquire) { self.table.create_table(call) } else { Ok(()) }
     }
@@ -109,15 +109,15 @@ impl<T: SqlTable> fmt::Debug for SqlStore<T> {
 impl<T: SqlTable> Store for SqlStore<T> {
     fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let created = match self.create_table(call) {
-            // A later call may be authorized, because another program may not have written the password's file yet.
+            // A later call may succeed after these errors. The password file, for example, may not exist yet.
             Err(error) if error.is_transient() || error.kind() == StoreErrorKind::Unauthorized => return Err(error),
             created => created,
         };
         let answer = self.table.select(key, call);
         match &answer {
             Ok(_) => self.creates_table.store(false, Ordering::Release),
-            // A user without the right to create tables may use an existing table. The error counts only if the table
-            // is missing.
+            // Some users may use an existing table, but may not create a table. The failure to create the table is
+            // therefore an error only if the table is missing.
             Err(error) if error.kind() == StoreErrorKind::NotFound => created?,
             Err(_) => {}
         }
@@ -130,7 +130,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         record: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        // The random uid differs from the uids in other tables, and from the uids in this table before a restore.
+        // A version may repeat in another table, or in this table after a restore. The random uid then still differs.
         let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
         let record = LeaderElectionRecord { uid, ..record.clone() };
         let what = self.describe(key);
@@ -167,7 +167,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        // The watch ignores the error, because a read reports the same error sooner.
+        // The watch ignores the error, because the caller's reads report the same error.
         let _ = self.create_table(&CallContext::new(SET_UP_TIMEOUT, cancel.clone()));
         self.table.watch(WatchRequest { scope, from, cancel }, on_event)
     }

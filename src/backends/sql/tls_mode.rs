@@ -15,14 +15,14 @@ pub(crate) enum TlsMode {
 }
 
 impl TlsMode {
-    /// Returns the mode for a URL without a mode.
+    /// Returns the mode for a URL that sets no mode.
     ///
     /// Connections within this machine are not encrypted.
     pub(crate) fn default_for(address: &Address) -> Self {
         if address.is_local() { Self::Disable } else { Self::VerifyFull }
     }
 
-    /// Returns the TLS of a client, or `None` for plain text.
+    /// Creates the TLS client of a connection, or returns `None` for plain text.
     pub(crate) fn client(self, tls: &TlsConfig, address: &Address) -> Result<Option<ClientTls>, ConfigError> {
         let insecure = self == Self::Require;
         let settings = TlsSettings { insecure, without_alpn: true, ..tls.settings.clone() };

@@ -1,4 +1,4 @@
-//! The changes that a watch of a table delivers, as the difference between two reads.
+//! Watches of a table, which deliver the differences between consecutive reads.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::store::{CallContext, Cursor, StoreError, StoreErrorKind, WatchEvent};
 use crate::util::cancel::CancelToken;
 use crate::util::sync::{Arc, channel};
 
-/// The last records that a watch has delivered.
+/// The records that a watch has last delivered, to compare with the next read.
 ///
 /// The records are also the cursor of the watch. A version cannot be the cursor, because a database does not commit
 /// changes in the order of their versions.
@@ -25,7 +25,7 @@ impl WatchDiff {
         Self { records, is_open: false }
     }
 
-    /// Delivers the changes up to `current`.
+    /// Delivers the changes from the last delivered records to `current`.
     ///
     /// The first call reports the watch as open.
     pub(crate) fn deliver(
@@ -54,8 +54,9 @@ impl WatchDiff {
 
 /// Watches a table by calling `read` and `wait` in turn.
 ///
-/// `read` returns `None` if nothing has changed. If the table is missing, the watch delivers the last records and those
-/// of `remains` as deleted. A leader must detect a missing table soon.
+/// `read` returns `None` if nothing has changed. If the table is missing, the watch reports all known records as
+/// deleted, so that a leader soon detects the loss. The known records are the last delivered records and the records of
+/// `remains`.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) fn watch_by_reading(
     WatchRequest { from, cancel, .. }: WatchRequest<'_>,
@@ -85,7 +86,7 @@ pub(crate) fn watch_by_reading(
 
 /// Returns the changes between two reads.
 ///
-/// The function compares the records too, because a version may repeat after a restore.
+/// The function also compares the records, because a version may repeat with another record after a restore.
 fn changes(before: &Records, current: &Records) -> Vec<WatchEvent> {
     let is_known = |key: &str, observed: &VersionedRecord| {
         before.get(key).is_some_and(|it| it.version == observed.version && it.record == observed.record)
@@ -106,7 +107,7 @@ fn check(cancel: &CancelToken) -> Result<(), StoreError> {
     }
 }
 
-/// Waits for `pause`, or until the call is cancelled or its time has passed.
+/// Blocks for `pause`, or until the call is cancelled or times out.
 pub(crate) fn wait(call: &CallContext, pause: Duration) {
     let (end, ended) = channel::bounded::<()>(0);
     let _hook = call.cancel().on_cancel(move || drop(end));

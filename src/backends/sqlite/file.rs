@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The database file and the two files beside it, with their paths and identities.
+/// The database file, its `-wal` file and its `-shm` file, with their paths and identities.
 pub(super) struct DatabaseFile {
     /// The given path in absolute form, in which links are not resolved.
     ///
-    /// Other processes open this path, even after a link in the path has changed.
+    /// Other processes open the database by this path. If a link in the path changes, the path leads to another
+    /// database.
     path: PathBuf,
     /// The path at which SQLite creates the `-wal` file, with all links resolved.
     wal: PathBuf,
@@ -45,8 +46,8 @@ impl DatabaseFile {
             return Err(StoreError::new(StoreErrorKind::Rejected, format!("{} {what}", path.display())));
         }
         let path = std::path::absolute(path).map_err(failed)?;
-        // An existing file is not opened here. Closing the file would drop the locks of all SQLite connections of this
-        // process.
+        // The function does not open an existing file. Closing the file would drop the locks of all SQLite connections
+        // of this process.
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -67,7 +68,7 @@ impl DatabaseFile {
         &self.wal
     }
 
-    /// Sets a missing path, so that inotify fails.
+    /// Replaces the path of the `-wal` file by a missing path, so that inotify fails.
     #[cfg(test)]
     pub(super) fn lose_wal(&mut self) {
         self.wal = PathBuf::from("/no/such/file");
@@ -75,7 +76,7 @@ impl DatabaseFile {
 
     /// Remembers the `-wal` and `-shm` files beside the database.
     ///
-    /// The files stay the same while a connection that has read is open.
+    /// SQLite keeps the same files while a connection that has read the database is open.
     pub(super) fn remember_companions(&mut self) -> Result<(), StoreError> {
         for path in [self.wal.clone(), self.shm.clone()] {
             let identity = identity(&path).map_err(|error| unreadable(&path, error))?;
@@ -84,7 +85,7 @@ impl DatabaseFile {
         self.check()
     }
 
-    /// Returns an error unless all processes that use the path share one database.
+    /// Returns an error if another process that opens the path would use another database.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         for (path, opened) in &self.opened {
             let what = match identity(path) {
@@ -123,7 +124,7 @@ fn identity(path: &Path) -> io::Result<FileIdentity> {
     fs::metadata(path).map(|it| (it.dev(), it.ino()))
 }
 
-/// Returns a constant, because an open file can be neither deleted nor replaced.
+/// Returns a constant, because these systems forbid the replacement of open files.
 #[cfg(not(unix))]
 fn identity(path: &Path) -> io::Result<FileIdentity> {
     fs::metadata(path).map(|_| (0, 0))
@@ -135,7 +136,7 @@ fn identity(path: &Path) -> io::Result<FileIdentity> {
 #[cfg(target_os = "linux")]
 fn refuse_network(path: &Path) -> Result<(), StoreError> {
     let found = rustix::fs::statfs(path).map_err(|error| unreadable(path, error.into()))?;
-    // `f_type` is signed on some platforms, and never wider than 32 bits.
+    // The type of `f_type` differs between platforms, but its values never need more than 32 bits.
     let kind = found.f_type as u32;
     if kind == FUSE {
         crate::util::panics::log_line!(

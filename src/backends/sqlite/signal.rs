@@ -17,18 +17,18 @@ use rustix::fs::inotify;
 #[cfg(target_os = "linux")]
 use rustix::fs::inotify::{CreateFlags, WatchFlags};
 
-/// Interval of reads, because writers other than this library do not touch the `-wal` file.
+/// Interval of reads that detect writes of programs that do not touch the `-wal` file.
 #[cfg(target_os = "linux")]
 const FOREIGN_WRITERS: Duration = Duration::from_millis(250);
 
 /// Interval of reads without inotify.
 const POLLING: Duration = Duration::from_millis(20);
 
-/// The events that a watch waits for.
+/// The source of the events that wake a watch.
 pub(super) enum CommitSignal {
     /// inotify events of the `-wal` file.
     ///
-    /// Every writer of this library touches the file after a commit.
+    /// Every process that uses this library touches the file after a commit.
     #[cfg(target_os = "linux")]
     Inotify {
         changes: OwnedFd,
@@ -104,7 +104,7 @@ fn wait_for_either(changes: &OwnedFd, own: &OwnedFd) {
         // The poll was interrupted or ran out of memory. The pause prevents a tight loop.
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The events contain no useful data. Events that do not fit in the buffer end the next wait.
+    // The events contain no useful data. Events that do not fit in the buffer end the next wait early.
     let mut events = [0; 4096];
     for fd in [changes, own] {
         let _ = rustix::io::read(fd, &mut events);
@@ -132,8 +132,8 @@ impl Waker {
 
 /// Wakes the watches of all processes through inotify, and returns `true` on success.
 ///
-/// The caller runs this function after the commit. inotify's events of the write itself arrive before other connections
-/// can read the write.
+/// The caller runs this function after a commit. The write itself also causes inotify events, but before other
+/// connections can read the write.
 pub(super) fn wake_others(wal: &Path) -> bool {
     #[cfg(target_os = "linux")]
     {

@@ -16,8 +16,8 @@ use crate::util::config_error::ConfigError;
 /// locks exclude concurrent writes. A write returns after its data is on the disk (write-ahead log,
 /// `synchronous=FULL`).
 ///
-/// A change wakes watches within about a millisecond on Linux, by inotify. On other systems, watches read every 20 ms.
-/// Watches detect writers other than this library within 250 ms on Linux, and 20 ms elsewhere.
+/// On Linux, inotify wakes watches within about a millisecond after a change. On other systems, watches read every 20
+/// ms. Watches detect writers other than this library within 250 ms on Linux, and within 20 ms elsewhere.
 ///
 /// All methods may be called from any thread at any time. The calls of one store take turns, each for the time of one
 /// statement. A call that waits for another process or thread ends at its timeout or when it is cancelled. While the
@@ -32,18 +32,19 @@ use crate::util::config_error::ConfigError;
 /// ```
 ///
 /// The version of a record, and thus the fencing token, is `(generation << 31) + writes`. A version never repeats for a
-/// key, even after its row was deleted and created again, unless the table was dropped, or the file was deleted or
-/// restored from a backup. `acquired` is the value of `writes` at which the current holder acquired the lease.
+/// key, even after its row was deleted and created again. The exceptions are a table that was dropped, and a file that
+/// was deleted or restored from a backup. `acquired` is the value of `writes` at which the current holder acquired the
+/// lease.
 ///
 /// # Limitations
 ///
 /// - The file must not be on a network file system, where SQLite's locks do not work. On Linux, [`open`](Self::open)
 ///   rejects such a file.
-/// - The file must not be deleted, renamed or replaced while it is open. Later calls fail and name the cause, and
-///   leaders lose their terms. A process that opens the path afterwards elects on an empty table. Back up with SQLite's
-///   own backup, or with `VACUUM INTO`.
+/// - The file must not be deleted, renamed or replaced while it is open. Later calls then fail with an error that names
+///   the cause, and leaders lose their terms. A process that opens the path afterwards finds an empty table, and may
+///   elect another leader. Back up with SQLite's own backup, or with `VACUUM INTO`.
 /// - A process that has the file open must not open and close it without SQLite, such as to copy it. Closing the file
-///   drops all POSIX locks of the process. A second copy of SQLite in one process has the same effect.
+///   drops all POSIX locks of the process on the file. A second copy of SQLite in one process has the same effect.
 /// - A child process after `fork` must not use the store, because SQLite does not allow this use. Open the file again
 ///   in the child.
 /// - One file must not have two paths, by hard links or by mounting the file itself, because each path has its own log.

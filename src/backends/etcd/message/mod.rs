@@ -18,7 +18,7 @@ use crate::net::json;
 
 /// Memory limit for the parsed values of a response, in bytes.
 ///
-/// Together with the longest body (4 MiB), the total stays below 16 MiB.
+/// A response with its body of at most 4 MiB then takes less than 16 MiB.
 const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
 /// A key with its value.
@@ -38,7 +38,7 @@ pub(crate) struct KeyValue {
 /// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The revision of the whole store.
+    /// The current revision of etcd, which all keys share.
     pub(crate) revision: u64,
     pub(crate) kvs: Vec<KeyValue>,
 }
@@ -46,9 +46,9 @@ pub(crate) struct Found {
 /// The outcome of a transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Txn {
-    /// etcd applied the transaction with this revision.
+    /// etcd applied the transaction. Contains the revision of the transaction.
     Applied(u64),
-    /// etcd applied nothing because a comparison failed. Contains the current value of the key.
+    /// etcd applied nothing because a comparison failed. Contains the key's current value.
     Beaten(Option<KeyValue>),
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum EtcdWatchLine {
     /// The watch is open. Contains the revision of the member.
     Created(u64),
     Events(Vec<EtcdEvent>),
-    /// The server has ended the watch. The connection stays open.
+    /// etcd has cancelled the watch. The connection stays open.
     Canceled {
         is_compacted: bool,
         reason: String,
@@ -118,7 +118,7 @@ fn encode(bytes: &[u8]) -> String {
 
 /// Returns the exclusive end of the range of all keys with `prefix`.
 ///
-/// In etcd, a range with the end `"\0"` has no upper limit.
+/// If the prefix has no such end, returns `"\0"`, which means no upper limit in etcd.
 fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -135,7 +135,7 @@ impl Keys<'_> {
         match self {
             Keys::One(key) => object["key"] = json!(encode(key)),
             Keys::Prefix(prefix) => {
-                // etcd rejects an empty key. The first possible key is "\0".
+                // etcd rejects an empty key, so the range of all keys starts at the first possible key, "\0".
                 object["key"] = json!(encode(if prefix.is_empty() { b"\0" } else { prefix }));
                 object["range_end"] = json!(encode(&end_of(prefix)));
             }
@@ -143,7 +143,9 @@ impl Keys<'_> {
     }
 }
 
-/// Creates the body of a linearizable read, which omits `serializable`.
+/// Creates the body of a linearizable read.
+///
+/// etcd's reads are linearizable unless the body sets `serializable`.
 pub(crate) fn range(keys: Keys<'_>) -> Value {
     let mut body = json!({});
     keys.write(&mut body);
@@ -155,8 +157,8 @@ pub(crate) fn range(keys: Keys<'_>) -> Value {
 /// Without a base, the key must be absent. If the comparison fails, etcd writes nothing and returns the value of the
 /// key.
 ///
-/// The transaction compares both revisions and the value. If etcd has lost history, another value may have the same
-/// revisions.
+/// The transaction compares the two revisions and the value of the key. After a loss of history, etcd may give the
+/// same revisions to another value.
 pub(crate) fn txn(key: &[u8], base: Option<&KeyValue>, operations: &[EtcdOperation]) -> Value {
     let key = encode(key);
     let compare = |target: &str, field: &str, value: String| json!({ "key": key, "target": target, "result": "EQUAL", field: value });
@@ -203,7 +205,7 @@ enum Integer<'a> {
 
 /// Parses an integer of at most 63 bits from a JSON string or a number.
 ///
-/// etcd's integers are never negative.
+/// etcd's integers are signed, but never negative.
 fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let number = match Integer::deserialize(deserializer)? {
         Integer::Text(Text(text)) => text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit())),
@@ -278,7 +280,7 @@ struct RawToken {
 }
 
 fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
-    // Without this check, a derived `Deserialize` would also accept a JSON array of the fields.
+    // Without this check, a derived `Deserialize` would also accept a JSON array with the values of the fields.
     if !text.trim_ascii_start().starts_with(b"{") {
         return Err(Error::malformed("not a JSON object"));
     }
@@ -296,7 +298,7 @@ fn revision(header: &RawHeader) -> Result<u64, Error> {
 }
 
 impl KeyValue {
-    /// Returns an error if an existing key cannot have these revisions.
+    /// Returns the key and its value, or an error if no existing key can have these revisions.
     fn existing(self) -> Result<Self, Error> {
         match 0 < self.create_revision && self.create_revision <= self.mod_revision {
             true => Ok(self),
@@ -305,7 +307,7 @@ impl KeyValue {
     }
 }
 
-/// Returns the value of `key`, or an error if the response contains another key.
+/// Returns the only value, or an error if the response contains a key other than `key`.
 fn only(kvs: Vec<KeyValue>, key: &[u8]) -> Result<Option<KeyValue>, Error> {
     let mut kvs = kvs.into_iter();
     let kv = kvs.next().map(KeyValue::existing).transpose()?;
@@ -371,7 +373,7 @@ pub(crate) fn read_refusal(text: &[u8]) -> Option<EtcdRefusal> {
 
 /// Parses the response to [`authenticate`] and returns the token.
 pub(crate) fn read_token(text: &[u8]) -> Result<String, Error> {
-    // The parser's error is dropped, because it may quote the token.
+    // The parser's error is dropped, because its text may quote the token.
     let token = read(text).ok().map(|RawToken { token }| token).filter(|token| !token.is_empty());
     token.ok_or_else(|| Error::malformed("no token"))
 }

@@ -44,7 +44,7 @@ fn a_record_is_replaced_at_its_revisions_and_its_value() {
 #[test]
 fn reads_are_linearizable_and_of_a_key_or_all_below_a_prefix() {
     assert_eq!(range(Keys::One(b"a")), json!({ "key": "YQ==" }));
-    // The prefix "a/" is the range from "a/" to "a0".
+    // In etcd, the keys with the prefix "a/" are the range from "a/" to "a0".
     assert_eq!(range(Keys::Prefix(b"a/")), json!({ "key": "YS8=", "range_end": "YTA=" }));
     assert_eq!(range(Keys::Prefix(b"")), json!({ "key": "AA==", "range_end": "AA==" }), "all keys");
     assert_eq!(end_of(b"a\xff"), b"b");

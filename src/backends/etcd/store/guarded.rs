@@ -24,8 +24,8 @@ impl EtcdStore {
     /// etcd compares the record with the newest version that this store has observed. If a renewal has changed the
     /// version, the store repeats the transaction with the new version. The record belongs to the same term if its
     /// first revision, its holder and its `acquireTime` are the same. When etcd applies the transaction, no other
-    /// candidate has taken over. Clocks, and pauses of this process between a check and the write, do not affect this
-    /// guarantee.
+    /// candidate has taken over. This guarantee does not depend on clocks, or on pauses of this process between a check
+    /// and the write.
     ///
     /// The guard must belong to an elector on this store, or on an `Arc` of this store. The store finds the term by the
     /// guard's fencing token. Any thread may call this method at any time. By default, etcd accepts up to 128
@@ -54,8 +54,8 @@ impl EtcdStore {
     ///
     /// - Returns [`StoreErrorKind::NotApplied`] if the term has ended, or if the record no longer belongs to the term.
     ///   The operations are not applied and never will be.
-    /// - Returns [`StoreErrorKind::Conflict`] in the same cases if etcd refused the token of a first copy of the
-    ///   transaction. The outcome of the first copy is then unknown.
+    /// - Returns [`StoreErrorKind::Conflict`] instead of [`StoreErrorKind::NotApplied`] if etcd refused the login token
+    ///   of an earlier copy of the transaction. The outcome of the earlier copy is unknown.
     /// - Returns [`StoreErrorKind::Rejected`] if the guard belongs to another store, if a key is the record's key, or
     ///   if etcd rejects the operations.
     /// - Returns another error, such as [`StoreErrorKind::Timeout`] or [`StoreErrorKind::Interrupted`], if the outcome
@@ -77,7 +77,7 @@ impl EtcdStore {
         }
         let what = self.describe(&key);
         let place = |error: &Error| explain("write a transaction guarded by", &what, error);
-        // `false` after etcd has refused the token of a copy. A failed comparison does not prove that etcd has not
+        // `false` once etcd has refused the login token of a copy. A later comparison may then fail because etcd has
         // applied this copy.
         let mut is_certain = true;
         let not_applied = |is_certain: bool, why: &str| {

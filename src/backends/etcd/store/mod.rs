@@ -22,7 +22,7 @@ pub use crate::backends::etcd::message::EtcdOperation;
 
 /// Minimum time without data after which a watch restarts.
 ///
-/// Each watch chooses a random time of once to twice this value, so that watches do not restart together.
+/// Each watch multiplies this time by a random factor between one and two, so that watches do not restart together.
 const SILENCE: Duration = Duration::from_secs(300);
 
 /// Time limit for opening a watch, including the read before the watch.
@@ -116,8 +116,8 @@ impl EtcdStore {
 
     /// Sends a transaction that etcd applies only if the key is still at `base`.
     ///
-    /// Returns the outcome, and `true` if etcd refused the token of a first copy and the outcome is of a second copy. A
-    /// failed comparison of the second copy does not prove that etcd has not applied the first copy.
+    /// Returns the outcome, and `true` if the outcome is of a second copy, because etcd refused the login token of the
+    /// first copy. A comparison of the second copy may fail because etcd has applied the first copy.
     fn txn(
         &self,
         place: &dyn Fn(&Error) -> StoreError,
@@ -212,7 +212,7 @@ impl EtcdStore {
         let observed = match scope {
             WatchScope::Key(_) => self.observe(&boxed, kv)?,
             // A watch of all keys skips an invalid value, because the value must not hide the other records. No
-            // candidate campaigns based on this watch.
+            // candidate campaigns on such a watch.
             WatchScope::All => match self.parse(&boxed, kv) {
                 Ok(observed) => observed,
                 Err(error) => {
@@ -289,8 +289,8 @@ impl Store for EtcdStore {
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
         let body = message::watch(keys, after.saturating_add(1));
         let mut watch = self.client.watch(&body, &call, silence).map_err(|error| place(&error))?;
-        // A member sends no events until it has reached `after`. After a restore of etcd, the member may never reach
-        // `after`, or `after` may be the revision of another value.
+        // A member sends no events until its revision has reached `after`. After a restore of etcd, the member may
+        // never reach `after`, or another value may have the revision `after`.
         if watch.revision() < after {
             let message = format!("cannot watch {what}: etcd's revision {} is older than {after}", watch.revision());
             return Err(StoreError::new(StoreErrorKind::Expired, message));

@@ -13,7 +13,7 @@ use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call};
 use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 
-/// A request to the gateway.
+/// A request that the gateway has received.
 #[derive(Clone, Debug)]
 struct Asked {
     connection: usize,
@@ -25,12 +25,12 @@ struct Asked {
     body: String,
 }
 
-/// Returns the status and the body of the response, or `None` if the gateway sends nothing.
+/// A function that returns the status and the body of a response, or `None` for no response.
 type Script = dyn Fn(&Asked) -> Option<(u16, String)> + Send + Sync;
 
 struct Gateway {
     url: String,
-    /// The received requests, each added after its script has run.
+    /// The requests for which the script has run.
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -164,7 +164,7 @@ fn serve(connection: usize, stream: Box<dyn Duplex>, script: &Script, log: &Mute
 
 const HEADER: &str = r#""header":{"revision":"9"}"#;
 
-/// Returns the JSON of the current record, with its key and its value in base64.
+/// Returns the JSON of a key with a record, as etcd returns it in a read.
 fn kv(key: &str) -> String {
     use base64::prelude::{BASE64_STANDARD, Engine};
     let (key, value) = (BASE64_STANDARD.encode(key), BASE64_STANDARD.encode(r#"{"holderIdentity":"a"}"#));
@@ -188,7 +188,7 @@ fn refused(code: u32, message: &str) -> Option<(u16, String)> {
     Some((400, format!(r#"{{"code":{code},"message":"etcdserver: {message}"}}"#)))
 }
 
-/// Answers each read with a record, and each write with success.
+/// Returns a record for each read, and success for each write.
 fn well(asked: &Asked) -> Option<(u16, String)> {
     match asked.path.as_str() {
         "/v3/kv/range" => found(),
@@ -204,7 +204,7 @@ fn with_user(gateway: &Gateway) -> EtcdStore {
     EtcdStore::new(EtcdConfig::new([&gateway.url]).unwrap().with_user("jobs", "sesame")).unwrap()
 }
 
-/// Returns a call with enough time for a request to arrive on a busy machine.
+/// Returns a call of one second, in which a request arrives even on a busy machine.
 fn second() -> CallContext {
     CallContext::new(Duration::from_secs(1), CancelToken::new())
 }
@@ -250,7 +250,7 @@ fn a_write_that_was_not_sent_goes_to_the_next_member() {
     let works = Gateway::new(well);
     let gone = Gateway { url: "http://127.0.0.1:1".to_owned(), asked: Arc::default() };
     update(&store(&[&gone, &works]), &call()).unwrap();
-    // The member `fails` has no leader and refuses the login.
+    // The member `fails` refuses each login, because it has no leader.
     let login = |asked: &Asked, of_a_login| if asked.path.ends_with("authenticate") { of_a_login } else { well(asked) };
     let fails = Gateway::new(move |asked| login(asked, refused(14, "no leader")));
     let works = Gateway::new(move |asked| login(asked, Some((200, r#"{"token":"t"}"#.to_owned()))));
@@ -259,9 +259,9 @@ fn a_write_that_was_not_sent_goes_to_the_next_member() {
     assert!(!fails.paths().contains(&"/v3/kv/txn".to_owned()));
 }
 
-/// The silent gateway accepts connections and sends nothing.
+/// The silent gateway accepts connections, but never completes a TLS handshake.
 ///
-/// The TLS handshake therefore fails before the client sends any part of the request.
+/// The client therefore has not sent the write, and may try the second member.
 #[test]
 fn write_moves_on_if_connecting_takes_half_its_time() {
     let (silent, works) = (Gateway::new(|_| None), Gateway::new(well));
@@ -273,7 +273,7 @@ fn write_moves_on_if_connecting_takes_half_its_time() {
 
 #[test]
 fn read_moves_on_at_once_or_at_half_its_time() {
-    // The silent gateway would answer on a second connection, but without a record.
+    // If the client repeated the read at the silent gateway, the second connection would return no record.
     let silent = Gateway::new(|asked| (asked.connection > 0).then(|| (200, format!("{{{HEADER}}}"))));
     let works = Gateway::new(well);
     let both = store(&[&silent, &works]);
@@ -408,7 +408,7 @@ fn a_guarded_transaction_is_tried_again_only_within_its_term() {
             match asked.path.as_str() {
                 "/v3/kv/range" => Some((200, format!("{{{HEADER}}}"))),
                 "/v3/kv/txn" if is_guarded => {
-                    // The script reports a renewal to revision 20, so the first comparison fails.
+                    // The record has been renewed to revision 20, so the first comparison fails.
                     if body["compare"][0]["mod_revision"] == "20" {
                         return applied();
                     }

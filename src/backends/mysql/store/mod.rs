@@ -32,16 +32,16 @@ use crate::util::config_error::ConfigError;
 /// [`create_table`](Self::create_table) creates the table. A user with sufficient rights may also run the statement
 /// below.
 ///
-/// The store's user needs `SELECT`, `INSERT` and `UPDATE` on the table. The user should not have the rights to write on
-/// a read-only server (`SUPER`, `READ ONLY ADMIN`, `CONNECTION_ADMIN`).
+/// The store's user needs `SELECT`, `INSERT` and `UPDATE` on the table. The user should not have rights that allow
+/// writes on a read-only server (`SUPER`, `READ ONLY ADMIN`, `CONNECTION_ADMIN`).
 ///
 /// ```sql
 #[doc = include_str!("../table.sql")]
 /// ```
 ///
 /// The version of a record, and thus the fencing token, is `(generation << 31) + writes`. A version never repeats for a
-/// key, even after its row was deleted and created again, unless the table was dropped, truncated or restored from a
-/// backup. `acquired` is the value of `writes` at which the current holder acquired the lease.
+/// key, even after its row was deleted and created again. The exceptions are a table that was dropped, truncated or
+/// restored from a backup. `acquired` is the value of `writes` at which the current holder acquired the lease.
 ///
 /// # Examples
 ///
@@ -108,9 +108,9 @@ impl MySqlStore {
 
     /// Returns a `SELECT` that yields a row only while no later term exists.
     ///
-    /// Run the statement first in the transaction of the leader's own writes to the same database, on any connection.
-    /// If the statement yields no row, roll back, because the leader of `fencing_token` has been replaced or has
-    /// released the lease.
+    /// Run the statement at the start of the transaction with the leader's own writes to the same database. Any
+    /// connection may be used. If the statement yields no row, roll back, because the leader of `fencing_token` has
+    /// been replaced or has released the lease.
     ///
     /// - The statement locks the record until the end of the transaction, so no candidate can take over or renew
     ///   meanwhile. Keep the transaction short.

@@ -73,7 +73,7 @@ pub struct PostgresStore(SqlStore<PostgresTable>);
 
 struct PostgresTable {
     client: PostgresClient,
-    /// Whether the check of the columns has succeeded.
+    /// Whether the check of the table's columns has succeeded.
     is_checked: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! Connections to one file, and the retries of statements.
+//! Connections to one SQLite file, and the retries of statements while the file is locked.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::util::sync::Mutex;
 
 /// Maximum wait for a busy connection before a call checks its timeout and cancel token.
 ///
-/// Another call of this process uses the connection for one statement.
+/// A connection is busy while another call of this process runs one statement.
 const LOCK_WAIT: Duration = Duration::from_millis(5);
 
 /// Time limit of a watch's read while the file is locked, after which the watch ends.
@@ -26,7 +26,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// First pause before a call retries on a locked file.
 ///
-/// Another process writes for a fraction of a millisecond.
+/// A write of another process locks the file for a fraction of a millisecond.
 const FIRST_PAUSE: Duration = Duration::from_micros(250);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
@@ -49,7 +49,7 @@ const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE 
                       holder_identity IS ?10 AND lease_duration_seconds IS ?11 AND acquire_time IS ?12 AND \
                       renew_time IS ?13 AND lease_transitions IS ?14";
 
-/// A query that returns a column that does not meet the store's requirements, or NULL.
+/// A query that returns the name of a wrong column, or NULL if no column is wrong.
 const WRONG_COLUMN: &str = include_str!("../wrong_column.sql");
 
 /// One file, with the connections and watches of this process.
@@ -58,8 +58,8 @@ pub(super) struct Database {
     requests: Mutex<Connection>,
     /// A separate connection that detects the commits of all other connections.
     ///
-    /// SQLite's `data_version` changes only after commits of other connections, including `requests`. SQLite must not
-    /// close this connection before `requests`.
+    /// SQLite's `data_version` changes only after commits of other connections, such as `requests`. This field must
+    /// follow `requests`, because Rust drops fields in order, and SQLite must close `requests` first.
     watches: Mutex<Connection>,
     wakers: Mutex<Wakers>,
 }
@@ -89,8 +89,8 @@ impl Database {
         call: &CallContext,
     ) -> Result<Option<(i64, Records)>, StoreError> {
         self.attempt(&self.watches, call, |connection| {
-            // Reads `data_version` before the records, so that a commit between the two reads is read twice and not
-            // missed.
+            // `data_version` is read before the records. If a commit follows between the two reads, the next call reads
+            // the records again and misses nothing.
             let number = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
             if seen == Some(number) {
                 return Ok(None);
@@ -107,7 +107,7 @@ impl Database {
         connection.and_then(|connection| select(&connection, scope).ok()).unwrap_or_default()
     }
 
-    /// Returns the signal of a watch, and a guard that keeps the signal registered.
+    /// Returns the signal of a watch, and a value that unregisters the signal when dropped.
     fn signal(&self) -> (CommitSignal, OnDrop<impl Fn()>) {
         let signal = CommitSignal::new(self.file.path(), self.file.wal());
         let mut wakers = self.wakers.lock();
@@ -195,13 +195,14 @@ impl SqlTable for Database {
                 current
             }))
         };
-        // `remains` adds records that the watch has not delivered yet, such as the first write of a leader.
+        // If the file is deleted, `remains` adds records that the watch has not delivered yet, such as a leader's first
+        // write.
         watch_diff::watch_by_reading(watch, on_event, read, || signal.wait(), || self.remains(watch.scope))
     }
 }
 
 fn connect(file: &DatabaseFile, call: &CallContext) -> Result<Connection, StoreError> {
-    // The flags disable URIs and the creation of files. A path is never a URI, and the file exists already.
+    // Without the flags for URIs and creation, SQLite uses the path as it is, and does not create a file.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file.path(), flags).map_err(|error| failed(file, error))?;
     let on = |work: &dyn Fn(&Connection) -> rusqlite::Result<()>| retry(file, call, || Some(work(&connection)));
@@ -282,9 +283,9 @@ fn observed(row: &Row<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
     observed.ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
 }
 
-/// Calls `attempt` again while the file is locked, until the call ends.
+/// Repeats `attempt` while the file is locked, until the call ends.
 ///
-/// `attempt` returns `None` if it has already waited.
+/// `attempt` returns `None` if it has waited for a busy connection. The next attempt then follows without a pause.
 fn retry<T>(
     file: &DatabaseFile,
     call: &CallContext,
@@ -298,8 +299,8 @@ fn retry<T>(
             None => continue,
             Some(Err(error)) if is_busy(&error) => {}
             Some(done) => {
-                // The checks also run after a success, because the file may have been replaced, or the call may have
-                // ended.
+                // The checks also run after a success, because meanwhile the file may have been replaced, or the call
+                // may have ended.
                 file.check()?;
                 check(file, call)?;
                 return done.map_err(|error| failed(file, error));
@@ -351,7 +352,8 @@ fn failed(file: &DatabaseFile, error: rusqlite::Error) -> StoreError {
         Some(DatabaseCorrupt | NotADatabase) => {
             (StoreErrorKind::Malformed, "stop every process that uses the file, and restore or delete the file")
         }
-        // A table that this library created has all columns. The table is therefore missing, or from another program.
+        // The code is SQLite's general error. The table is either missing, or was created by another program with other
+        // columns.
         Some(Unknown) if no_table => (StoreErrorKind::NotFound, "create the table with SqliteStore::create_table"),
         Some(Unknown) => (StoreErrorKind::Rejected, "the table `leasehold` must be as in SqliteStore's documentation"),
         Some(_) => (StoreErrorKind::Unavailable, "SQLite cannot use the file now"),

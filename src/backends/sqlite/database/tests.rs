@@ -53,7 +53,7 @@ fn file_size_limit_is_a_named_error() {
 fn each_code_of_sqlite_is_a_kind_of_failure() {
     use StoreErrorKind::{Forbidden, Malformed, NotFound, Rejected, Unavailable};
     let (database, _, _scratch) = database();
-    // Each row: the code of SQLite, its message, the expected kind, and whether the store repeats the statement.
+    // Each row contains SQLite's code, its message, the expected kind, and whether the store repeats the statement.
     for (code, message, kind, is_repeated) in [
         (13, "full", Unavailable, false),
         (8, "readonly", Forbidden, false),
@@ -95,7 +95,7 @@ fn late_result_is_discarded() {
     assert_eq!(done.unwrap_err().kind(), StoreErrorKind::Timeout);
 }
 
-/// Except on Unix, an open file can be neither deleted nor replaced.
+/// The test runs only on Unix, because other systems forbid the deletion of open files.
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_replaced_under_a_statement_makes_it_no_answer() {
@@ -148,9 +148,9 @@ fn without_inotify_changes_of_all_processes_are_reported() {
     assert!(database.wakers.lock().of.is_empty());
 }
 
-/// The watch must also report a record as deleted that it has never delivered.
+/// A watch must report the deletion of a record that the watch has never delivered.
 ///
-/// Otherwise a term could outlast its deleted file by a renew deadline.
+/// Otherwise a leader could keep its term for up to a renew deadline after its file was deleted.
 #[cfg(unix)]
 #[test]
 fn unreported_record_is_deleted_when_its_file_is() {

@@ -1,4 +1,4 @@
-//! Properties of parsed responses, even if the text was truncated or mutated.
+//! Properties that parsed responses keep, even if the text was truncated or mutated.
 
 use crate::backends::etcd::message::*;
 

@@ -112,7 +112,7 @@ fn a_statement_that_changed_no_row_was_certainly_not_applied() {
     });
     assert_eq!(update(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
     assert_eq!(create(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
-    // A response of rows does not report the result of a write.
+    // A response with rows does not report whether the write was applied.
     let rows = Server::new(|asked| {
         let is_write = asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE");
         is_write.then(|| Say::Packets(found()))
@@ -141,9 +141,10 @@ fn only_a_write_rolled_back_by_a_deadlock_is_sent_again() {
     }
 }
 
-/// InnoDB shows writes that a crash could revert.
+/// InnoDB returns writes that a crash could still revert.
 ///
-/// The store must not return such a row, because the candidate that wrote the row would then lead.
+/// The store must not return such a write of this process. Otherwise the candidate would lead before its record is
+/// durable.
 #[test]
 fn own_unanswered_write_is_read_only_once_durable() {
     let later = || {
@@ -231,6 +232,8 @@ fn read_only_server_is_not_used_for_reads() {
 }
 
 /// A read-only server executes the writes of a user with the privilege SUPER.
+///
+/// The client must therefore check before each write that the server is not read-only.
 #[test]
 fn user_exempt_from_read_only_checks_before_each_write() {
     for (value, is_ok) in [("0", true), ("1", false)] {
@@ -296,9 +299,9 @@ fn bytes(bytes: &[u8]) -> Say {
 #[test]
 fn foreign_response_is_malformed_and_closes_the_connection() {
     let strange: [fn() -> Say; 17] = [
-        // A request for a file of this machine.
+        // The server requests a file of this machine.
         || Say::Packets(vec![b"\xfb/etc/passwd".to_vec()]),
-        // A packet with a wrong number, and two packets that are too long.
+        // The first response has a wrong packet number. The next two responses declare packets that are too long.
         || bytes(&framed(&[ok(1, 1)], 2)),
         || bytes(&[0xff, 0xff, 0xff, 1]),
         || bytes(&[1, 0, 16, 1]),
@@ -306,11 +309,11 @@ fn foreign_response_is_malformed_and_closes_the_connection() {
         || Say::Packets(vec![vec![0, 1]]),
         || Say::Packets(vec![vec![0xfe, 0, 0, 2, 0]]),
         || Say::Packets(vec![vec![0xff, 1]]),
-        // The status flags mean: in a transaction, without autocommit, and with more results.
+        // The status flags of these responses mean: in a transaction, without autocommit, and with more results.
         || Say::Packets(vec![vec![0, 1, 1, 3, 0, 0, 0]]),
         || Say::Packets(vec![vec![0, 1, 1, 0, 0, 0, 0]]),
         || Say::Packets(vec![vec![0, 1, 1, 10, 0, 0, 0]]),
-        // Too many columns, columns without an end, and a row with another number of columns.
+        // Two responses with too many columns, endless columns, two rows of a wrong length, and a truncated number.
         || Say::Packets(vec![vec![200]]),
         || Say::Packets(vec![vec![0xfe, 255, 255, 255, 255, 255, 255, 255, 255]]),
         || Say::Endless(vec![vec![2]], b"a column".to_vec()),

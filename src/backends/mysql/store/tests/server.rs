@@ -43,12 +43,12 @@ pub(super) enum Say {
     Close,
 }
 
-/// Returns the server's response, or `None` for a normal response.
+/// A function that returns the server's response, or `None` for a normal response.
 type Script = dyn Fn(&Asked) -> Option<Say> + Send + Sync;
 
 pub(super) struct Server {
     pub(super) port: u16,
-    /// The received phases and statements, each added after its script has run.
+    /// The phases and statements for which the script has run.
     pub(super) asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -179,7 +179,7 @@ fn serve(
             Say::Bytes(bytes) => stream.write_all(&bytes).ok(),
             Say::Endless(first, packet) => {
                 stream.write_all(&framed(&first, sequence)).ok()?;
-                // After 256 packets, the packet numbers repeat.
+                // Packet numbers repeat after 256 packets, so the server can send the same bytes again.
                 let many = framed(&vec![packet; 256], sequence.wrapping_add(first.len() as u8));
                 loop {
                     stream.write_all(&many).ok()?;
@@ -306,7 +306,7 @@ pub(super) fn well(what: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// Creates a server that responds normally, except to everything that starts with `begin`.
+/// Creates a server that responds normally, except to messages that start with `begin`.
 pub(super) fn but(begin: &'static str, say: impl Fn() -> Say + Send + Sync + 'static) -> Server {
     Server::new(move |asked| asked.what.starts_with(begin).then(&say))
 }

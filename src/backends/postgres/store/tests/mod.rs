@@ -17,7 +17,7 @@ use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 use crate::store::record::StoreData;
 
-/// Returns the server's response to a message, or `None` if the server sends nothing more.
+/// A function that returns the server's response to a message, or `None` for no response.
 type Script = dyn Fn(&Said) -> Option<Vec<u8>> + Send + Sync;
 
 /// A message from a client.
@@ -44,7 +44,7 @@ impl Said {
 struct Server {
     url: String,
     connections: Arc<AtomicUsize>,
-    /// The received messages, each added after its script has run.
+    /// The messages for which the script has run.
     said: Arc<Mutex<Vec<Said>>>,
 }
 
@@ -128,9 +128,9 @@ impl Scripted for Server {
     }
 }
 
-/// Treats the bytes of one read as one message, and answers before the next read.
+/// Serves one connection, and treats the bytes of each read as one message.
 ///
-/// An empty answer closes the connection.
+/// If the script returns an empty response, the server closes the connection.
 fn serve(
     connection: usize,
     mut stream: Box<dyn Duplex>,
@@ -190,7 +190,7 @@ fn statement(rows: &[Vec<u8>]) -> Vec<u8> {
     [message(b'1', b""), message(b'2', b""), rows.concat(), message(b'C', b"SELECT 1\0")].concat()
 }
 
-/// Returns the response to the settings and to one statement with these rows.
+/// Returns the response to two statements: the settings, and a statement with these rows.
 fn answer(rows: &[Vec<u8>]) -> Option<Vec<u8>> {
     Some([statement(&[row(&[None])]), statement(rows), ready()].concat())
 }
@@ -205,7 +205,7 @@ fn error(severity: &str, sqlstate: &str) -> Vec<u8> {
     message(b'E', format!("S{severity}\0V{severity}\0C{sqlstate}\0Mno\0\0").as_bytes())
 }
 
-/// Answers each login, read and write with success.
+/// Returns success for each login, read and write.
 fn well(said: &Said) -> Option<Vec<u8>> {
     match said.number {
         0 => logged_in(),
@@ -373,7 +373,7 @@ fn password_is_sent_only_to_a_verified_server() {
     assert!(error.to_string().contains("with_password"), "{error}");
 }
 
-/// Plain text after the `S` must not count as received through TLS (CVE-2021-23222).
+/// Plain text after the answer `S` must not count as received through TLS (CVE-2021-23222).
 #[test]
 fn clear_text_is_not_accepted_as_part_of_tls() {
     let server = Server::new(|_| Some([&b"S"[..], &logged_in().unwrap(), &answer(&[]).unwrap()].concat()));
@@ -412,9 +412,10 @@ fn sessions_without_prepared_statements_work_as_shared_ones() {
     assert_eq!(server.connections(), 2);
 }
 
-/// The error arrives with a commit, or as the last message.
+/// The server reports a lost prepared statement together with a commit, or as a fatal error.
 ///
-/// A repeated write would find the record changed by the first write, and would report failure.
+/// If the client repeated the write, the second copy would find the record changed by the first copy, and would report
+/// failure.
 #[test]
 fn possibly_committed_write_is_not_resent_for_a_lost_statement() {
     for (tag, severity) in [(b'N', "WARNING"), (b'E', "FATAL")] {

@@ -35,7 +35,7 @@ impl Said {
 
 const UNPROVED: Option<&str> = Some("f");
 
-/// Returns the record, or the number of a written row, with `proof` as the last column.
+/// Returns the response to a message, with `proof` as the last column of each row.
 fn with_proof(said: &Said, proof: Option<&str>) -> Option<Vec<u8>> {
     let mut record = RECORD;
     record[10] = proof;
@@ -105,7 +105,7 @@ fn settings_of_a_failed_transaction_are_applied_again() {
 
 /// A pooler may run a transaction in another session, where `synchronous_commit` may be off.
 ///
-/// Such a pooler may do so again, even if later watches detect sessions.
+/// The pooler may change the session again, even if a later watch detects that connections have sessions.
 #[test]
 fn write_without_settings_stays_in_doubt_and_settings_follow() {
     type Write = fn(&PostgresStore) -> Result<VersionedRecord, StoreError>;
@@ -138,7 +138,7 @@ fn write_without_settings_stays_in_doubt_and_settings_follow() {
     }
 }
 
-/// The second row lacks the proof, and every row needs the proof.
+/// Every row must prove the settings, and the second row of the first response does not.
 #[test]
 fn read_without_settings_is_repeated_on_a_given_connection_too() {
     let server = Server::new(move |said| {
@@ -176,7 +176,7 @@ fn read_without_settings_is_repeated_on_a_given_connection_too() {
     assert_eq!(kind(store.get("jobs", &call())), StoreErrorKind::Unavailable);
 }
 
-/// The rows of these statements do not prove the settings of the transaction.
+/// The rows of these statements have no proof, so each transaction applies its own settings.
 #[test]
 fn unproven_session_applies_settings_per_transaction() {
     let server = Server::new(|said| match said.number {
