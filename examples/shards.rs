@@ -92,7 +92,7 @@ fn share(members: &[LeaderElector], mut shards: Vec<Shard>, mut stop: Receiver<(
             recv(won) -> answer => match answer? {
                 (_, Err(leasehold::Error::Withdrawn)) => {}
                 (_, Err(error)) => return Err(error.into()),
-                // If this process already has a `member-…` lease, the drop releases the second lease.
+                // If `membership` is set, `get_or_insert` drops `guard`, which releases its lease.
                 (Place::Member, Ok(guard)) => drop(membership.get_or_insert(guard)),
                 (Place::Shard(number), Ok(guard)) if ours < share => {
                     println!("leads shard {number}, with token {}", guard.fencing_token());

@@ -94,7 +94,7 @@ impl WatchState {
         if open.owed.is_some_and(|(owed, _)| owed <= version) {
             open.owed = None;
         }
-        // After a restore, an event below the newest known version shows nothing, because the old state may contain the
+        // After a restore, an event older than `newest` does not verify the watch, because the old state may contain the
         // same event.
         if version > newest && !open.verified {
             open.to_confirm = Some((version, record.cloned(), at));

@@ -95,7 +95,8 @@ pub fn open_store_with(
             if !may_create && !exists {
                 return Err(unusable(format!("file {rest} does not exist")));
             }
-            let relative = if exists || rest.starts_with('/') { "" } else { "; an absolute path needs three slashes" };
+            let relative =
+                if exists || rest.starts_with('/') { "" } else { "; an absolute path begins with sqlite:///" };
             Ok(Box::new(SqliteStore::open(rest).map_err(|error| unusable(format!("{error}{relative}")))?))
         }
         #[cfg(feature = "postgres")]
@@ -116,7 +117,7 @@ pub fn open_store_with(
         }
         #[allow(unreachable_patterns, reason = "the arms above match the stores of this build")]
         "etcd" | "etcds" | "sqlite" | "postgres" | "postgresql" | "mysql" => {
-            Err(refuse(format!("unknown store {scheme}://: this program is built without that feature")))
+            Err(refuse(format!("cannot open {scheme}://: this program is built without the feature for this store")))
         }
         _ => Err(refuse(format!("unknown store {scheme}://; use one of {STORE_URLS}"))),
     }

@@ -27,7 +27,7 @@ pub enum Error {
     ///
     /// Contains a `kubernetes::ClientError`.
     Cluster(Box<dyn std::error::Error + Send + Sync>),
-    /// A refusal of the store that waiting does not resolve, such as a missing permission.
+    /// An error of the store that a retry cannot fix, such as a missing permission.
     Store(StoreError),
     /// A second campaign while the elector has a campaign or a guard that is not dropped.
     Busy,

@@ -261,7 +261,7 @@ mod tests {
         assert!(drivers.iter().all(|it| it.woken.try_recv().is_ok()));
     }
 
-    /// Returns a driver with an offered term, its transitions, the guard, and the deadline of the term.
+    /// Returns a leading driver, its transitions, its guard, and the deadline of its term.
     fn leading() -> (Driver, Transitions, LeaderGuard, Arc<Deadline>) {
         let driver = driver();
         let shared = driver.core.state.lock().shared.clone();

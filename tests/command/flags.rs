@@ -73,7 +73,7 @@ fn invalid_flags_are_one_line_and_exit_code_125() {
         (&["run", "--lease=jobs", "sleep", "1", "--store=sqlite://x"], "-- <COMMAND>..."),
         (&["run", "--lease=jobs", "--kubeconfig=/there/is/none", "--", "true"], "/there/is/none"),
         (&["run", "--lease=jobs", "--", "true"], "or use another store, such as --store sqlite:///"),
-        (&["run", "--lease=jobs", "--store=sqlite://there/is/none.db", "--", "true"], "three slashes"),
+        (&["run", "--lease=jobs", "--store=sqlite://there/is/none.db", "--", "true"], "begins with sqlite:///"),
         (&["run", "--lease=jobs", "--store=postgres://localhost/", "--", "true"], "--store: "),
         (&["wait", "jobs", "--kubeconfig=/x", "--password-file=/x"], "--password-command need --store"),
     ] {

@@ -343,7 +343,7 @@ fn statement(words: &[&str]) -> usize {
     at
 }
 
-/// Returns the number of groups that the words open and do not close.
+/// Returns the number of open brackets after the words.
 fn depth(words: &[&str]) -> usize {
     let mut open = 0_usize;
     for word in words {

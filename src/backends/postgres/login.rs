@@ -93,7 +93,7 @@ pub(super) fn log_in(
             }
             Message::AuthenticationSaslContinue(body) => {
                 let begun = scram.as_mut().ok_or_else(|| Error::malformed("SCRAM continued before its start"))?;
-                // Fails if the server requests more than 100,000 rounds, which would occupy this machine.
+                // `update` fails above 100,000 rounds, which would occupy this machine.
                 begun.update(body.data()).map_err(|error| refuse(&format!("cannot prove the password: {error}")))?;
                 frontend::sasl_response(begun.message(), &mut out).map_err(Error::malformed)?;
             }

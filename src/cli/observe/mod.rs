@@ -37,7 +37,7 @@ Events, as in --json:
 Fields of --json: time (local wall clock at the event), lease, event, holder (identity in the record; null without a holder),
 previous_holder (the previous identity, if different), version (version of the record in the store; fencing tokens are the
 versions of acquisitions), transitions, acquire_time, renew_time, lease_duration_seconds (from the record; null if absent),
-renewals (number of renewals observed by this command), seconds_left (local clock; null without a holder or a valid lease
+renewals (number of renewals observed by this command), seconds_left (until expiry by the local clock; null without a holder or a valid lease
 duration).
 
 Exit codes: 0 when stdout is closed; 125 for permanent errors.")]

@@ -51,7 +51,7 @@ impl CommandWork {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
         };
         let is_running = u64::from(since.is_some());
-        metric("leasehold_command_running", "gauge", "1 while the command runs here, else 0.", is_running);
+        metric("leasehold_command_running", "gauge", "1 while the command runs, else 0.", is_running);
         metric("leasehold_command_starts_total", "counter", "Starts of the command.", starts);
         let help = "Exits with a code other than 0 of commands that were not stopped.";
         metric("leasehold_command_failures_total", "counter", help, failures);

@@ -64,7 +64,7 @@ pub struct RunArgs {
     /// Time from SIGKILL to the end of the term [default: 500ms, less for a short renew deadline]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Ending")]
     kill_margin: Option<Duration>,
-    /// Campaign again after the command has ended by itself; the pause grows while the command fails
+    /// Campaign again after the command ends by itself; failures double the pause from 1s to 60s
     #[arg(long, help_heading = "Ending")]
     restart: bool,
     /// Time to wait for the lease; 0s tries once [default: forever]

@@ -82,7 +82,7 @@ pub struct TermOutcome {
     pub is_gone: bool,
 }
 
-/// The number of checks of the guardian in a retry period.
+/// The number of times that the supervisor checks the guardian in a retry period.
 pub const TICKS: u32 = 4;
 
 /// Returns the interval between checks of the guardian.

@@ -43,8 +43,8 @@ impl Times {
         if loss_grace.saturating_add(kill_margin) > most {
             let show = humantime::format_duration;
             return Err(format!(
-                "--loss-grace {} plus --kill-margin {} must be at most {}, half of the time between the retry period and \
-                 the renew deadline; decrease one of the two, or increase --renew-deadline",
+                "--loss-grace {} plus --kill-margin {} must be at most {}, half of (renew deadline - retry period); \
+                 decrease either flag, or increase --renew-deadline",
                 show(loss_grace),
                 show(kill_margin),
                 show(most)

@@ -103,9 +103,9 @@ const SHAPES: &[Shape] = &[
     Shape { name: "one key", make: |size| format!("{{\"{}\":0}}", "x".repeat(size - 6)) },
 ];
 
-/// Tries each shape at `longest` and at shorter sizes, until a size is accepted.
+/// Tries each shape at `longest`, then at shorter sizes, until `read` returns `true`.
 ///
-/// `prepare` is not measured, because it makes the server's copy.
+/// `prepare` gives the text to the server, and is not measured.
 fn try_all(longest: usize, prepare: impl Fn(String), read: impl Fn() -> bool) {
     for Shape { name, make } in SHAPES {
         let mut most = 0;

@@ -17,8 +17,8 @@ const APPOINTMENTS: [&str; 6] = [
 
 /// Rewrites the `Debug` text of an election as of `tick`.
 ///
-/// Two elections get the same text if they behave alike from now on. Moments become ticks, and all appointments that
-/// have passed become equal. All acquisitions before the latest become equal, as do all requests that are not pending.
+/// Two elections get the same text if they behave alike from now on. Moments become ticks, and all past moments of the
+/// fields in `APPOINTMENTS` become equal. Acquisitions before the latest become equal, as do requests except `pending`.
 /// The settings and the state of the random generator are left out.
 pub fn normalise(text: &str, clock: Clock, tick: u8, pending: Option<u64>) -> String {
     let text = text.split_once(", newest: ").map_or(text, |(_, rest)| rest);

@@ -45,9 +45,9 @@ fn the_promise_holds_with_a_shared_identity() {
     suite::run(Suite::SharedIdentity, "the_promise_holds_with_a_shared_identity", 6_000);
 }
 
-/// A third party deletes and edits records in force.
+/// A third party deletes and edits the records of leaders.
 ///
-/// The documented bounds then replace the promise, but tokens stay in order.
+/// Each affected term ends in the documented time, and fencing tokens stay in order.
 #[test]
 fn an_operator_is_survived() {
     suite::run(Suite::Operator, "an_operator_is_survived", 2_000);

@@ -4,7 +4,7 @@ pub(crate) use crate::channel;
 pub(crate) use crate::time::Instant;
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use shuttle::thread_local;
-// These types come from `std`: they never block and change at most once, so the order of threads does not matter.
+// These types come from `std`, because they never block. Shuttle does not switch threads at their operations.
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
 
 use std::sync::{PoisonError, TryLockError};

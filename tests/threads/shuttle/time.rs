@@ -85,7 +85,7 @@ pub(crate) fn now() -> Duration {
     time().now.get()
 }
 
-/// Limits how far time may pass at once in this model while another thread can run.
+/// Limits each step of the clock to `at_most` while another thread can run.
 pub fn eager_for(at_most: Duration) {
     EAGER.set(at_most);
 }

@@ -307,7 +307,7 @@ impl Pair {
             },
             Stage::Second(wanted, _) if failures.is_failing_for_long() => {
                 let wanted = *wanted;
-                let line = "primary released for one lease duration: the secondary has failed for the renew deadline";
+                let line = "primary released: the secondary store failed for a renew deadline, retrying after one lease duration";
                 self.effects.push_back((Side::Primary, Effect::Log(Notice::new(Level::Warn, line))));
                 self.give_up_campaign(now);
                 self.stage = Stage::Waiting(wanted, now + self.secondary.settings.lease_duration);

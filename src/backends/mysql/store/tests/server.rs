@@ -23,7 +23,7 @@ use crate::util::config_error::ConfigError;
 pub(super) struct Asked {
     pub(super) connection: usize,
     pub(super) what: String,
-    /// How often the connection has received the same phase or statement before.
+    /// The number of earlier requests on this connection with the same `what`.
     pub(super) repeats: usize,
 }
 

@@ -205,7 +205,7 @@ impl Scenario {
         self.term.as_ref().is_some_and(|(deadline, _)| deadline.is_valid(self.now))
     }
 
-    /// Steps down as the holder of the guard does.
+    /// Steps down like `LeaderGuard::step_down`.
     fn step_down(&mut self) {
         let (deadline, _) = self.term.as_ref().unwrap();
         deadline.end(self.now, StopReason::SteppedDown);
