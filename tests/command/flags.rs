@@ -41,7 +41,7 @@ fn assert_refused(ended: &Ended, says: &str) {
 fn invalid_flags_are_one_line_and_exit_code_125() {
     let arena = Arena::on_a_file(&[]);
     for (flags, says) in [
-        (&["--loss-grace=5s", "--", "true"][..], "decrease one of the two, or increase --renew-deadline"),
+        (&["--loss-grace=5s", "--", "true"][..], "decrease either flag, or increase --renew-deadline"),
         (&["--lease-duration=15s", "--renew-deadline=20s", "--", "true"], "--renew-deadline is 20s"),
         (&["--lease-duration=15s", "--renew-deadline=14.5s", "--", "true"], "--no-client-go-peers"),
         (&["--identity=a\nb", "--", "true"], "--identity is \"a\\nb\""),
