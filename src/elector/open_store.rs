@@ -144,7 +144,7 @@ mod tests {
             ("postgres:u:sesame@h://x", "not a URL"),
             ("/sesame", "not a URL"),
             #[cfg(not(feature = "mysql"))]
-            ("mysql://u:sesame@h/d", "built without that feature"),
+            ("mysql://u:sesame@h/d", "built without the feature"),
         ] {
             let error = open_store(url).err().expect("refused").to_string();
             assert!(error.contains(rule) && !error.contains("sesame"), "{error}");
