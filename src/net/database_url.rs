@@ -112,7 +112,7 @@ fn split_port(place: &str) -> Result<(&str, Option<u16>), &'static str> {
         };
     }
     match place.split_once(':') {
-        Some((_, number)) if number.contains(':') => Err("must have an IPv6 address in brackets"),
+        Some((_, number)) if number.contains(':') => Err("must put an IPv6 address in brackets"),
         Some((host, number)) => Ok((host, port(number)?)),
         None if place.contains(',') => Err("must name one host; a list of hosts is not supported"),
         None => Ok((place, None)),

@@ -90,7 +90,7 @@ impl Drop for Redacted {
     }
 }
 
-/// Returns the buffer size for a masked head, which the HTTP library must write in one piece.
+/// Returns the buffer size that lets ureq write the masked request head in one piece.
 pub(crate) fn room() -> usize {
     SENDING.with_borrow(|sending| sending.as_ref().map_or(ROOM, |sending| sending.room))
 }

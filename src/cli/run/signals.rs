@@ -17,9 +17,7 @@ use super::command::by_signal;
 #[derive(Debug, Clone, Copy)]
 pub struct Caught {
     pub signal: i32,
-    /// `true` if the kernel sent the signal to the process group.
-    ///
-    /// The reason is a key or a closed terminal.
+    /// `true` if the kernel sent the signal to the process group, for example after Ctrl-C.
     pub is_of_terminal: bool,
 }
 

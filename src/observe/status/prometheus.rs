@@ -90,7 +90,7 @@ const METRICS: [StatusMetric; 16] = [
     (
         "leasehold_renewal_duration_seconds",
         "histogram",
-        "Time from before a renewal is sent until it is known to be applied.",
+        "Time from just before sending a renewal until its success is known.",
         |status| buckets(&status.counters.renewals),
     ),
     ("leasehold_requests_total", "counter", "Requests to the store.", |Status { counters, .. }| {
@@ -124,7 +124,7 @@ const METRICS: [StatusMetric; 16] = [
     (
         "leasehold_may_acquire_in_seconds",
         "gauge",
-        "Time until a recovered candidate may acquire the lease; absent without a wait.",
+        "Time until a recovered candidate may acquire the lease; absent if zero.",
         |status| seconds(status.may_acquire_in),
     ),
     (

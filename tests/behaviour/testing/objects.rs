@@ -23,7 +23,7 @@ fn a_created_object_carries_the_systems_metadata() {
     assert_eq!(get(&server, X).json(), created);
 }
 
-/// The module `conformance` checks the codes and reasons on a real server as well.
+/// `behaviour/conformance.rs` checks the codes and reasons of refusals on a real server.
 #[test]
 fn refusals_have_the_words_of_the_real_server() {
     let server = server();

@@ -232,7 +232,7 @@ impl WatchClient {
         }
     }
 
-    /// Returns the raw bytes of the next chunk, or `None` at the orderly end.
+    /// Returns the raw bytes of the next chunk, or `None` for the empty last chunk.
     pub fn chunk(&mut self, timeout: Duration) -> std::io::Result<Option<Vec<u8>>> {
         self.stream.get_ref().set_read_timeout(Some(timeout))?;
         let mut size = String::new();

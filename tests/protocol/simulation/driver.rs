@@ -313,7 +313,7 @@ impl World {
                         record.acts_by(fencing_token);
                     }
                     let waits = node.wants.take_if(|_| campaign == Some(node.campaigns)).is_some();
-                    // The caller may have stopped waiting without a withdrawal.
+                    // The caller may stop waiting without withdrawing the campaign.
                     let wanted = waits && (self.truth >= self.plan.heal_at || self.random.u8(..16) > 0);
                     node.term = Some(Term {
                         serial: self.count.terms,

@@ -315,7 +315,7 @@ impl Store for EtcdStore {
     fn check_key(&self, key: &str) -> Result<(), ConfigError> {
         match key.is_empty() || self.prefix.len() + key.len() > LONGEST_KEY {
             true => {
-                let rule = format!("a key must not be empty, and have at most {LONGEST_KEY} bytes with its prefix");
+                let rule = format!("a key must have 1 to {LONGEST_KEY} bytes with its prefix");
                 Err(ConfigError::new("name", format_args!("{key:?}"), rule))
             }
             false => Ok(()),

@@ -21,7 +21,7 @@ const MAX_WARNING: usize = 256;
 
 /// Maximum number of distinct warnings that the client logs.
 ///
-/// A server that sends more warnings varies the text of the same warning.
+/// Further warnings probably differ only in details of their text.
 const MAX_WARNINGS: usize = 64;
 
 /// The log of one client.
