@@ -122,7 +122,7 @@ mod leadership;
 #[cfg(feature = "_tls")]
 #[cfg_attr(
     not(feature = "kubernetes"),
-    expect(dead_code, reason = "proxies, and counts of files, are for clusters alone")
+    expect(dead_code, reason = "only Kubernetes uses proxies and counts reloads of files")
 )]
 mod net;
 mod observe;

@@ -61,7 +61,7 @@ impl Greeting {
             // The server refuses the connection, perhaps because it has too many connections or does not allow this
             // host.
             ERR => return Err(Error::Refused(packet::refusal(packet)?)),
-            _ => return Err(malformed("another protocol in the greeting").into()),
+            _ => return Err(malformed("the greeting is not of protocol 10").into()),
         }
         let _version = reader.until_zero()?;
         let _thread = reader.take(4)?;

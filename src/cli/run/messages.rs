@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(text, "through");
         drop(one);
         assert!(matches!(other.receive(), Ok(Some((Order { number: 2, .. }, None)))), "before it ended");
-        // The test waits here, because a process that another test starts holds a copy of the closed end for a moment.
+        // The test waits, because a process of another test may briefly hold an inherited copy of the closed end.
         assert!(matches!(other.next::<Order>(), Ok(None)));
         let (one, other) = GuardianLink::pair().expect("a pair");
         one.send(&GuardianReport::Gone, None).expect("it fits");

@@ -61,7 +61,7 @@ pub enum FitnessChange {
 }
 
 impl FitnessPolicy {
-    /// Creates the fitness of a candidate with the sources in its settings.
+    /// Creates a policy for the fitness sources in `settings`.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             retry_period: settings.retry_period,

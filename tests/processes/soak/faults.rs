@@ -76,8 +76,8 @@ fn a_cut_closes_connections_old_and_new() {
 
 #[test]
 fn each_fault_delays_or_drops_its_target() {
-    // Each fault, whether the server receives a byte during the fault, and whether the byte and its response arrive
-    // later.
+    // Each fault, whether the server receives a byte during the fault, and whether the client gets the response
+    // afterwards.
     for (faults, is_received, arrives_later) in [
         (Faults::BlackHole, false, false),
         (Faults::RequestsHeldBack, false, true),

@@ -194,7 +194,7 @@ impl Candidate {
 
     /// Returns the end of the term's validity, or zero if the term is over.
     ///
-    /// The deadline is read as of the beginning of time, when no term has expired yet. So the read never ends a term.
+    /// The function reads the deadline at a moment before any term expires, so the read never ends a term.
     fn valid_until(&self) -> u64 {
         let beginning = Moment::from_nanos(2);
         let remaining = self.deadline.as_ref().map_or(0, |deadline| deadline.remaining(beginning).as_nanos() as u64);

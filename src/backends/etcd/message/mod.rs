@@ -2,8 +2,8 @@
 //!
 //! Bytes are in base64, and 64-bit integers are JSON strings. Zero, false and empty values are absent.
 //!
-//! etcd ignores unknown fields, so a comparison with a misspelled field would always succeed. The tests therefore
-//! compare whole bodies.
+//! etcd ignores unknown fields, so a transaction with a misspelled `compare` would always succeed. The tests therefore
+//! check whole bodies.
 
 use std::borrow::Cow;
 

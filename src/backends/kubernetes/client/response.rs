@@ -68,7 +68,7 @@ impl Response {
         json::read(&self.body, MAX_VALUES).map_err(|unreadable| {
             let (kind, fault) = match unreadable {
                 Unreadable::Malformed(_) => (ErrorKind::Malformed, format!("are {unreadable}")),
-                Unreadable::TooLarge => (ErrorKind::BodyTooLarge, "need more than 11 MiB of memory".to_owned()),
+                Unreadable::TooLarge => (ErrorKind::BodyTooLarge, "need more than 11 MiB when parsed".to_owned()),
             };
             ClientError::new(kind, format!("the {} bytes of the answer {fault}", self.body.len())).sent(true)
         })

@@ -55,7 +55,7 @@ fn assert_tidy(status: &ApiStatus) {
     ];
     for (text, max) in texts {
         let text = text.map(String::as_str).unwrap_or_default();
-        assert!(text.chars().count() <= max + 1, "an ellipsis more than {max}: {text:?}");
+        assert!(text.chars().count() <= max + 1, "more than {max} characters and an ellipsis: {text:?}");
         assert!(text.chars().all(crate::util::one_line::is_seen), "{text:?}");
     }
     assert!(status.retry_after.is_none_or(|wait| wait <= MAX_RETRY_AFTER));

@@ -53,7 +53,7 @@ impl Process {
         let ProcessSlot::Running(child) = &mut *slot else {
             return Err(interrupted().into());
         };
-        let failed = |e| ClientError::new(ErrorKind::Credentials, "cannot be waited for").caused_by(e);
+        let failed = |e| ClientError::new(ErrorKind::Credentials, "cannot get its exit status").caused_by(e);
         let status = child.try_wait().map_err(failed)?;
         if status.is_some() {
             *slot = ProcessSlot::Empty;
