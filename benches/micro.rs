@@ -214,7 +214,7 @@ fn renewal_in_memory(name: &str, tls: bool) {
         seconds += 1;
         let mut record = base.record.clone();
         record.renew_time = Some(leasehold::MicroTime::from_unix_micros(seconds * 1_000_000));
-        base = store.update("bench", &base, &record, &call()).expect("a renewal");
+        base = store.update("bench", &base, record.as_write(), &call()).expect("a renewal");
     });
 }
 
@@ -225,7 +225,7 @@ fn call() -> CallContext {
 fn store(tls: bool) -> (ApiServer, LeaseStore) {
     let server = ApiServer::builder().tls(tls).user(User::candidate()).start().expect("an in-memory server");
     let store = LeaseStore::new(client(&server), "default").expect("a good name");
-    store.create("bench", &leasehold::LeaderElectionRecord::default(), &call()).expect("a lease");
+    store.create("bench", leasehold::LeaderElectionRecord::default().as_write(), &call()).expect("a lease");
     (server, store)
 }
 

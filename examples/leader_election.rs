@@ -34,6 +34,9 @@ Usage: leader_election --lease-lock-name NAME [FLAGS]
       --retry-period D             Retry period [default: 2s]
       --renew-interval D           Time between renewals [default: the retry period]
       --release-timeout D          Longest time of a release [default: the retry period]
+      --hold-back D                Time to leave a free lease to other candidates [default: 0s]
+      --advertise ADDRESS          Address that other candidates receive
+      --accept-requests            Step down if an operator asks
       --no-client-go-peers         Assert that no candidate for this lease runs client-go
       --heartbeat D                Interval of `leading` lines [default: off]
 ";
@@ -130,7 +133,9 @@ fn lead(
 
 fn print_transition(elector: &LeaderElector, transition: Transition) -> io::Result<()> {
     match transition {
-        Transition::NewLeader { identity } => print(elector, "new_leader", Stamp::now(), json!({ "leader": identity })),
+        Transition::NewLeader { identity, address } => {
+            print(elector, "new_leader", Stamp::now(), json!({ "leader": identity, "address": address }))
+        }
         Transition::NoLeader { previous } => print(elector, "no_leader", Stamp::now(), json!({ "previous": previous })),
         _ => Ok(()),
     }
@@ -225,6 +230,15 @@ fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
                 let duration = duration(&mut parser, "retry-period")?;
                 settings.push(Box::new(move |builder| builder.retry_period(duration)));
             }
+            Long("hold-back") => {
+                let delay = duration(&mut parser, "hold-back")?;
+                settings.push(Box::new(move |builder| builder.hold_back(delay)));
+            }
+            Long("advertise") => {
+                let address = parser.value()?.string()?;
+                settings.push(Box::new(|builder| builder.advertise(address)));
+            }
+            Long("accept-requests") => settings.push(Box::new(|builder| builder.accept_requests(true))),
             Long("renew-interval") => {
                 let duration = duration(&mut parser, "renew-interval")?;
                 settings.push(Box::new(move |builder| builder.renew_interval(duration)));

@@ -20,7 +20,7 @@ use crossbeam_channel::unbounded;
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 use leasehold::{
-    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore, Store,
+    CallContext, CancelToken, ConfigError, Cursor, LeaderElector, LeaderGuard, LeaseStore, RecordWrite, Store,
     StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
 
@@ -183,23 +183,18 @@ impl Store for CutStore {
         self.line()?.get(key, call)
     }
 
-    fn create(
-        &self,
-        key: &str,
-        record: &LeaderElectionRecord,
-        call: &CallContext,
-    ) -> Result<VersionedRecord, StoreError> {
-        self.line()?.create(key, record, call)
+    fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
+        self.line()?.create(key, write, call)
     }
 
     fn update(
         &self,
         key: &str,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        self.line()?.update(key, base, record, call)
+        self.line()?.update(key, base, write, call)
     }
 
     fn watch(

@@ -186,7 +186,7 @@ fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership, progress: &
 
 fn report(transition: &Transition) {
     match transition {
-        Transition::NewLeader { identity } => println!("{identity} leads"),
+        Transition::NewLeader { identity, .. } => println!("{identity} leads"),
         Transition::NoLeader { previous } => println!("no candidate leads; {previous} did"),
         Transition::StartedLeading { fencing_token } => println!("this replica leads, fencing token {fencing_token}"),
         Transition::StoppedLeading { reason } => println!("this replica no longer leads: {reason}"),

@@ -170,6 +170,7 @@ pub use leadership::error::Error;
 pub use leadership::fitness::Fitness;
 pub use leadership::guard::{LeaderGuard, Leadership, Scope, Worker};
 pub use leadership::progress::ProgressHandle;
+pub use leadership::release_all::release_all;
 pub use leadership::term::TermEnded;
 #[cfg(feature = "_server")]
 pub use net::tls::config::TlsConfig;
@@ -180,7 +181,8 @@ pub use observe::observer::{Observer, RequestOutcome};
 pub use observe::status::{Counters, Histogram, Status};
 pub use observe::transition::{Transition, Transitions};
 pub use store::memory::MemoryStore;
-pub use store::record::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
+pub use store::record::{LeaderElectionRecord, MicroTime, RecordNotes, RecordWrite, StoreData, VersionedRecord};
+pub use store::shared_watch::SharedWatch;
 pub use store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 pub use util::cancel::{CancelHook, CancelToken};
 pub use util::config_error::ConfigError;

@@ -8,6 +8,8 @@ pub(crate) mod etcd;
 pub(crate) mod kubernetes;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
+#[cfg(any(feature = "etcd", feature = "kubernetes"))]
+pub(crate) mod notes;
 #[cfg(feature = "_server")]
 pub(crate) mod password;
 #[cfg(feature = "postgres")]

@@ -213,7 +213,8 @@ pub(super) fn check_closed_connections<S: Scripted>() {
     get(&store, &call_within(LONG)).unwrap();
     assert_eq!(server.connections(Step::Request), [0, 0, 1]);
     let (server, store) = open();
-    let update = || store.update("jobs", &base, &base.record, &call_within(LONG)).map_err(|error| error.kind());
+    let update =
+        || store.update("jobs", &base, base.record.as_write(), &call_within(LONG)).map_err(|error| error.kind());
     update().unwrap();
     assert_eq!(update().unwrap_err(), StoreErrorKind::ConnectionClosed);
     assert_eq!(server.connections(Step::Request), [0, 0]);

@@ -79,6 +79,15 @@ pub struct ElectionArgs {
     /// Time limit of a release [default: the retry period]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
     pub release_timeout: Option<Duration>,
+    /// Time to leave a free lease to other replicas [default: 0s]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
+    pub hold_back: Option<Duration>,
+    /// Address that other programs receive while this replica leads
+    #[arg(long, value_name = "ADDRESS", help_heading = "Election")]
+    pub advertise: Option<String>,
+    /// Accept requests of an operator to step down
+    #[arg(long, help_heading = "Election")]
+    pub accept_requests: bool,
     /// Declare that no candidate for this lease runs client-go
     ///
     /// Allows a renew deadline closer to the lease duration.
@@ -88,7 +97,12 @@ pub struct ElectionArgs {
 
 impl ElectionArgs {
     pub fn builder(&self) -> LeaderElectorBuilder {
-        let mut builder = LeaderElector::builder(&self.lease).no_client_go_peers(self.no_client_go_peers);
+        let mut builder = LeaderElector::builder(&self.lease)
+            .no_client_go_peers(self.no_client_go_peers)
+            .accept_requests(self.accept_requests);
+        if let Some(address) = &self.advertise {
+            builder = builder.advertise(address);
+        }
         if let Some(namespace) = &self.place.namespace {
             builder = builder.namespace(namespace);
         }
@@ -99,12 +113,13 @@ impl ElectionArgs {
             builder = builder.identity(identity);
         }
         type Set = fn(LeaderElectorBuilder, Duration) -> LeaderElectorBuilder;
-        let durations: [(Option<Duration>, Set); 5] = [
+        let durations: [(Option<Duration>, Set); 6] = [
             (self.lease_duration, LeaderElectorBuilder::lease_duration),
             (self.renew_deadline, LeaderElectorBuilder::renew_deadline),
             (self.retry_period, LeaderElectorBuilder::retry_period),
             (self.renew_interval, LeaderElectorBuilder::renew_interval),
             (self.release_timeout, LeaderElectorBuilder::release_timeout),
+            (self.hold_back, LeaderElectorBuilder::hold_back),
         ];
         durations.into_iter().fold(builder, |builder, (duration, set)| match duration {
             Some(duration) => set(builder, duration),
@@ -194,9 +209,16 @@ pub fn by_flags(error: &(dyn std::error::Error + 'static)) -> String {
     if !error.is::<ConfigError>() && !matches!(error.downcast_ref(), Some(leasehold::Error::Config(_))) {
         return text;
     }
-    let names =
-        ["lease_duration", "renew_deadline", "retry_period", "renew_interval", "release_timeout", "identity is"];
-    names.into_iter().chain(["no_client_go_peers(true)"]).fold(text, |text, name| {
+    let names = [
+        "lease_duration",
+        "renew_deadline",
+        "retry_period",
+        "renew_interval",
+        "release_timeout",
+        "hold_back",
+        "identity is",
+    ];
+    names.into_iter().chain(["no_client_go_peers(true)", "accept_requests", "advertise"]).fold(text, |text, name| {
         text.replace(name, &format!("--{}", name.trim_end_matches("(true)").replace('_', "-")))
     })
 }

@@ -1,7 +1,8 @@
 //! The command `leasehold`: leader election for programs that cannot link a library.
 //!
-//! `leasehold run` runs a program while its lease is held, `leasehold observe` shows who leads, and `leasehold wait`
-//! waits for a leader.
+//! `leasehold run` runs a program while its lease is held. `leasehold observe` shows who leads, `leasehold wait` waits
+//! for a leader, `leasehold where` prints the address of the leader, and `leasehold step-down` asks the leader to step
+//! down.
 #![forbid(unsafe_code)]
 
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` needs Linux"))]
@@ -13,7 +14,9 @@ mod password;
 #[cfg(target_os = "linux")]
 mod run;
 mod say;
+mod step_down;
 mod wait;
+mod whereabouts;
 
 use std::process::ExitCode;
 
@@ -40,6 +43,8 @@ enum CliCommand {
     },
     Observe(Box<observe::ObserveArgs>),
     Wait(Box<wait::WaitArgs>),
+    Where(Box<whereabouts::WhereArgs>),
+    StepDown(Box<step_down::StepDownArgs>),
 }
 
 /// Runs the subcommand that the arguments name.
@@ -77,6 +82,8 @@ fn main() -> ExitCode {
         ))),
         CliCommand::Observe(arguments) => exit_by(observe::run(&arguments).map_err(failed)),
         CliCommand::Wait(arguments) => exit_by(wait::run(&arguments).map_err(failed)),
+        CliCommand::Where(arguments) => exit_by(whereabouts::run(&arguments)),
+        CliCommand::StepDown(arguments) => exit_by(step_down::run(&arguments)),
     };
     password::end_programs();
     code

@@ -25,8 +25,11 @@ use leasehold::util::one_line::OneLine;
 #[derive(Debug, Args)]
 pub struct WaitArgs {
     /// Lease to wait for
-    #[arg(value_name = "LEASE")]
-    lease: String,
+    #[arg(value_name = "LEASE", required_unless_present = "named")]
+    lease: Option<String>,
+    /// Lease to wait for, as in `run`
+    #[arg(long = "lease", id = "named", value_name = "NAME", conflicts_with = "lease")]
+    named: Option<String>,
     /// Identity to wait for [default: any]
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     holder: Option<String>,
@@ -51,7 +54,8 @@ const LONG: Duration = Duration::from_secs(3_600);
 pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
     let began = Instant::now();
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
-    let mut follower = Follower::start(store, std::slice::from_ref(&arguments.lease), which)?;
+    let lease = arguments.named.as_ref().or(arguments.lease.as_ref()).ok_or("no lease is named")?;
+    let mut follower = Follower::start(store, std::slice::from_ref(lease), which)?;
     loop {
         let patience = arguments.timeout.map_or(LONG, |timeout| timeout.saturating_sub(began.elapsed()).min(LONG));
         match follower.next(patience)? {
@@ -65,7 +69,7 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
         }
         if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
             let by = arguments.holder.as_deref().map_or(String::new(), |holder| format!(" by {holder}"));
-            let (lease, location) = (&arguments.lease, &follower.location);
+            let location = &follower.location;
             let timeout = humantime::format_duration(timeout);
             say(&format!("lease {lease} was not held{by} within {timeout}, in {location}"));
             return Ok(TIMED_OUT);

@@ -97,7 +97,7 @@ impl Election {
     ///
     /// Unless the reason forbids renewals, the election renews the lease until the guard is dropped or the earliest
     /// limit has passed.
-    fn drain(&mut self, now: Moment, reason: StopReason, within: Option<Duration>) {
+    pub(super) fn drain(&mut self, now: Moment, reason: StopReason, within: Option<Duration>) {
         let Phase::Leading(term) = &mut self.phase else { return };
         let until = within.map(|within| now + within);
         match &mut term.phase {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
-use crate::store::record::{LeaderElectionRecord, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, RecordNotes, VersionedRecord};
 use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
@@ -28,6 +28,8 @@ pub struct StoreRequest {
     pub id: u64,
     /// The operation.
     pub operation: Operation,
+    /// The notes of a write.
+    pub notes: RecordNotes,
     /// The longest time to wait for the answer.
     pub timeout: Duration,
 }
@@ -77,8 +79,8 @@ pub enum StoreResponse {
 /// An event for the driver.
 #[derive(Debug)]
 pub enum ElectionEvent {
-    /// The record has another holder than before, or no holder.
-    Leader(Option<String>),
+    /// The record has another holder than before, or another address of the holder, or no holder.
+    Leader(Option<Box<LeaderInfo>>),
     /// A term started.
     ///
     /// The driver must call [`Election::guard_gone`](super::Election::guard_gone) when the guard is dropped, or if no
@@ -108,8 +110,21 @@ pub enum ElectionEvent {
     IdentityConflict,
     /// The first observed record has this candidate's identity, probably from an earlier process.
     Predecessor,
+    /// A request to step down ended the term.
+    StepDownRequested,
+    /// A request to step down names this candidate, which does not accept requests. Reported once.
+    StepDownIgnored,
     /// The watch misses changes and must be restarted.
     WatchStale,
+}
+
+/// The holder of a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderInfo {
+    /// The identity in the record.
+    pub identity: String,
+    /// The address that the holder advertises.
+    pub address: Option<String>,
 }
 
 /// An event of a watch.

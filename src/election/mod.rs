@@ -5,6 +5,7 @@
 //! virtual time. Comments cite rules by their numbers and names in `docs/internals/PROTOCOL.md`.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
@@ -21,6 +22,7 @@ pub mod drain;
 mod ending;
 mod in_doubt;
 mod messages;
+mod notes;
 mod observed;
 pub mod progress;
 mod requests;
@@ -36,7 +38,7 @@ mod watching;
 use in_doubt::{InDoubtWrite, WriteProgress};
 #[cfg(any(test, feature = "_internals"))]
 pub use messages::ReadContext;
-pub use messages::{Change, ElectionEvent, Operation, Step, StoreRequest, StoreResponse};
+pub use messages::{Change, ElectionEvent, LeaderInfo, Operation, Step, StoreRequest, StoreResponse};
 use observed::{Holder, ObservedRecord, ObservedState};
 pub use round_trip::InterruptAfter;
 use round_trip::RoundTrip;
@@ -60,7 +62,7 @@ pub struct Election {
     in_flight: Option<(u64, Moment)>,
     round_trip: RoundTrip,
     last_acquisition: u64,
-    reported_leader: Option<String>,
+    reported_leader: Option<Box<LeaderInfo>>,
     /// `true` after the guard was dropped, until the election reports the release.
     release_pending: bool,
     /// The end of the release timeout. Until then, a caller waits for the release.
@@ -71,6 +73,10 @@ pub struct Election {
     barred: bool,
     /// `true` while an acquisition that took longer than the progress timeout is released.
     gives_back: bool,
+    /// The time of the last accepted request to step down.
+    requested_at: Option<Moment>,
+    /// `true` after the election reported that it ignores requests.
+    has_ignored_request: bool,
     events: VecDeque<ElectionEvent>,
 }
 
@@ -171,6 +177,8 @@ impl Election {
             close_deadline: None,
             barred: false,
             gives_back: false,
+            requested_at: None,
+            has_ignored_request: false,
             events: VecDeque::new(),
         }
     }
@@ -390,20 +398,26 @@ impl Election {
                 return self.read(now.local);
             }
         }
+        let is_round = matches!(&self.phase, Phase::Campaigning(CampaignPhase { round: Some(_), .. }));
+        // The caller of a round sets the pace, and a held-back round would not acquire a lease that is free for less
+        // than the delay.
+        let hold_back = if is_round { Duration::ZERO } else { self.settings.hold_back };
         let takeover_at = match &self.observed {
             _ if self.schedule.must_read => None,
             ObservedState::Nothing => None,
             ObservedState::Absent { .. } => Some(now.local),
             ObservedState::Record(known) => Some(match known.holder {
-                Holder::Nobody | Holder::Ourselves => now.local,
+                Holder::Ourselves => now.local,
                 Holder::Predecessor if self.settings.reclaim_own_identity => now.local,
                 // Another running process with this identity would reclaim the lease, too. The delay limits how often
                 // both processes alternate.
                 Holder::DuplicateIdentity if self.settings.reclaim_own_identity => self.schedule.reclaim_at,
-                Holder::Predecessor | Holder::DuplicateIdentity | Holder::Other => known.runs_out_at(&self.settings),
+                Holder::Nobody => known.changed_at + hold_back,
+                Holder::Predecessor | Holder::DuplicateIdentity | Holder::Other => {
+                    known.runs_out_at(&self.settings) + hold_back
+                }
             }),
         };
-        let is_round = matches!(&self.phase, Phase::Campaigning(CampaignPhase { round: Some(_), .. }));
         // A round sends only one write, so its caller sets the pace. A requested pause has already ended the round
         // above.
         let not_before = self.schedule.write_at.max(self.schedule.paused_until);
@@ -580,14 +594,6 @@ impl Election {
         {
             self.phase = Phase::Observing;
             self.events.push_back(ElectionEvent::RoundOver);
-        }
-    }
-
-    fn report_leader(&mut self) {
-        let leader = self.observed.known().and_then(|known| known.observed.record.holder());
-        if self.reported_leader.as_deref() != leader {
-            self.reported_leader = leader.map(str::to_owned);
-            self.events.push_back(ElectionEvent::Leader(self.reported_leader.clone()));
         }
     }
 }

@@ -68,7 +68,8 @@ impl Election {
     fn send(&mut self, now: Moment, operation: Operation) -> Step {
         self.last_request += 1;
         self.in_flight = Some((self.last_request, now));
-        Step::Send(StoreRequest { id: self.last_request, operation, timeout: self.attempt_timeout(now) })
+        let notes = self.notes(&operation);
+        Step::Send(StoreRequest { id: self.last_request, operation, notes, timeout: self.attempt_timeout(now) })
     }
 
     /// Returns a record that names this candidate as the holder.

@@ -148,6 +148,7 @@ impl Election {
             self.end_term(now, StopReason::Superseded { by });
         }
         self.report_leader();
+        self.notice_request(now);
         true
     }
 

@@ -19,8 +19,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// A sum of such durations does not overflow a clock.
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// The longest identity in bytes. The limit keeps log lines short, because log lines contain identities.
-const LONGEST_IDENTITY: usize = 1024;
+/// The longest identity and the longest address in bytes. The limit keeps log lines short.
+const LONGEST_TEXT: usize = 1024;
 
 /// The unchecked configuration.
 ///
@@ -36,6 +36,9 @@ pub(crate) struct Config {
     pub(crate) progress_timeout: Option<Duration>,
     pub(crate) probe_timeout: Option<Duration>,
     pub(crate) drain_timeout: Option<Duration>,
+    pub(crate) hold_back: Duration,
+    pub(crate) address: Option<String>,
+    pub(crate) accepts_requests: bool,
     pub(crate) is_probed: bool,
     pub(crate) has_fitness: bool,
     pub(crate) reclaim_own_identity: bool,
@@ -78,6 +81,12 @@ pub struct Settings {
     /// If `None`, the limit is the renew deadline after the candidate became unfit or its work panicked. After a
     /// step-down, `None` means no limit.
     pub drain_timeout: Option<Duration>,
+    /// The time that this candidate leaves a free or expired lease to other candidates.
+    pub hold_back: Duration,
+    /// The address that this candidate advertises while it holds the lease.
+    pub address: Option<String>,
+    /// `true` if this candidate accepts requests to step down.
+    pub accepts_requests: bool,
     /// `true` if a probe reports whether this candidate is fit.
     pub(crate) is_probed: bool,
     /// `true` if the program reports whether this candidate is fit.
@@ -141,6 +150,12 @@ impl Config {
         }
         let lease_duration = published(lease_duration);
         require(
+            self.hold_back <= lease_duration,
+            "hold_back",
+            show(self.hold_back),
+            format_args!("must be at most lease_duration ({})", shown(lease_duration, self.lease_duration)),
+        )?;
+        require(
             self.no_client_go_peers || renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration,
             "renew_deadline",
             &deadline,
@@ -151,13 +166,8 @@ impl Config {
             ),
         )?;
         let identity = self.identity.clone().unwrap_or_else(default_identity);
-        require(!identity.is_empty(), "identity", format_args!("{identity:?}"), "must not be empty")?;
-        require(
-            identity.len() <= LONGEST_IDENTITY && !identity.contains(char::is_control),
-            "identity",
-            format_args!("{:?} ({} bytes)", identity.chars().take(64).collect::<String>(), identity.len()),
-            format_args!("must have at most {LONGEST_IDENTITY} bytes and no control characters such as line breaks"),
-        )?;
+        require_text("identity", &identity)?;
+        self.address.as_ref().map_or(Ok(()), |address| require_text("advertise", address))?;
         Ok(Settings {
             identity,
             lease_duration,
@@ -168,6 +178,9 @@ impl Config {
             progress_timeout: self.progress_timeout,
             probe_timeout: self.probe_timeout.unwrap_or(renew_deadline),
             drain_timeout: self.drain_timeout,
+            hold_back: self.hold_back,
+            address: self.address.clone(),
+            accepts_requests: self.accepts_requests,
             is_probed: self.is_probed,
             has_fitness: self.has_fitness,
             reclaim_own_identity: self.reclaim_own_identity,
@@ -205,6 +218,17 @@ impl Config {
         let retry_period = self.retry_period.unwrap_or((renew_deadline / 5).max(SHORTEST));
         Ok([lease_duration, renew_deadline, retry_period])
     }
+}
+
+/// Checks a text that other candidates and operators read.
+fn require_text(field: &'static str, text: &str) -> Result<(), ConfigError> {
+    require(!text.is_empty(), field, format_args!("{text:?}"), "must not be empty")?;
+    require(
+        text.len() <= LONGEST_TEXT && !text.contains(char::is_control),
+        field,
+        format_args!("{:?} ({} bytes)", text.chars().take(64).collect::<String>(), text.len()),
+        format_args!("must have at most {LONGEST_TEXT} bytes and no control characters such as line breaks"),
+    )
 }
 
 /// Returns the lease duration rounded up to whole seconds, as published in the record.
@@ -273,7 +297,7 @@ mod tests {
         const NANO: Duration = Duration::from_nanos(1);
         // Each field, its setter, and pairs of the last accepted and the first refused value. The other durations are
         // the defaults of 15 s, 10 s and 2 s, unless the setter changes them.
-        let fields: [Field<'_>; 8] = [
+        let fields: [Field<'_>; 9] = [
             ("lease_duration", |it, value| it.lease_duration = Some(value), &[(LONGEST, LONGEST + NANO)]),
             (
                 "renew_deadline",
@@ -305,6 +329,7 @@ mod tests {
                 |it, value| it.probe_timeout = Some(value),
                 &[(secs(2) + NANO, secs(2)), (LONGEST, LONGEST + NANO)],
             ),
+            ("hold_back", |it, value| it.hold_back = value, &[(secs(15), secs(15) + NANO)]),
             ("drain_timeout", |it, value| it.drain_timeout = Some(value), &[(LONGEST, LONGEST + NANO)]),
         ];
         for (field, set, limits) in fields {

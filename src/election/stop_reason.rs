@@ -21,6 +21,10 @@ pub enum StopReason {
     ///
     /// See [`LeaderGuard::step_down`](crate::LeaderGuard::step_down).
     SteppedDown,
+    /// An operator asked the holder to step down.
+    ///
+    /// See [`accept_requests`](crate::LeaderElectorBuilder::accept_requests).
+    Requested,
     /// No renewal succeeded within the renew deadline.
     Expired,
     /// The work made no progress within the progress timeout.
@@ -47,14 +51,14 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Returns `true` if the holder ended the term.
+    /// Returns `true` if the holder or an operator ended the term.
     pub(crate) fn was_asked_for(&self) -> bool {
-        matches!(self, Self::Released | Self::SteppedDown)
+        matches!(self, Self::Released | Self::SteppedDown | Self::Requested)
     }
 
     /// Returns `true` if the lease is still renewed after the end, so that the work can finish.
     pub(crate) fn drains(&self) -> bool {
-        matches!(self, Self::SteppedDown | Self::Unfit)
+        matches!(self, Self::SteppedDown | Self::Requested | Self::Unfit)
     }
 }
 
@@ -63,6 +67,7 @@ impl fmt::Display for StopReason {
         match self {
             Self::Released => f.write_str("the guard was dropped or released"),
             Self::SteppedDown => f.write_str("the leader stepped down"),
+            Self::Requested => f.write_str("a step-down was requested"),
             Self::NoProgress => f.write_str("the work made no progress within the progress timeout"),
             Self::Unfit => f.write_str("the candidate is unfit"),
             Self::Expired => f.write_str("no renewal succeeded within the renew deadline"),
@@ -87,6 +92,7 @@ mod tests {
         for (reason, text, was_asked_for, drains) in [
             (Released, "dropped or released", true, false),
             (SteppedDown, "stepped down", true, true),
+            (Requested, "was requested", true, true),
             (NoProgress, "no progress", false, false),
             (Unfit, "is unfit", false, true),
             (Expired, "no renewal succeeded", false, false),

@@ -120,13 +120,14 @@ impl LeaderElector {
     pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<RunOutcome, Error> {
         let campaign = self.campaign()?;
         let transitions = self.transitions();
+        let mut reports = LeaderReports { callbacks, leader: None };
         let guard = loop {
             // If a stop and an acquisition arrive together, the term must not start.
             channel::select_biased! {
                 recv(stop) -> _ => return Ok(RunOutcome::Stopped),
                 recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
                 recv(transitions) -> transition => match transition {
-                    Ok(transition) => tell(callbacks, &transition),
+                    Ok(transition) => reports.report(transition),
                     Err(_) => return Err(Error::Stopped),
                 },
             }
@@ -150,7 +151,7 @@ impl LeaderElector {
                         stop = channel::never();
                     }
                     recv(transitions) -> transition => match transition {
-                        Ok(transition) => tell(callbacks, &transition),
+                        Ok(transition) => reports.report(transition),
                         // The elector and the term have ended, so the loop waits only for the work.
                         Err(_) => transitions = channel::never(),
                     },
@@ -233,8 +234,21 @@ impl<F: Fn(&LeaderGuard) + Sync> Callbacks for WorkCallbacks<F> {
     }
 }
 
-fn tell(callbacks: &impl Callbacks, transition: &Transition) {
-    if let Transition::NewLeader { identity } = transition {
-        callbacks.on_new_leader(identity);
+/// The reports of new leaders to callbacks, which a changed address does not cause.
+struct LeaderReports<'a, C> {
+    callbacks: &'a C,
+    leader: Option<String>,
+}
+
+impl<C: Callbacks> LeaderReports<'_, C> {
+    fn report(&mut self, transition: Transition) {
+        match transition {
+            Transition::NewLeader { identity, .. } if self.leader.as_ref() != Some(&identity) => {
+                self.callbacks.on_new_leader(&identity);
+                self.leader = Some(identity);
+            }
+            Transition::NoLeader { .. } => self.leader = None,
+            _ => {}
+        }
     }
 }

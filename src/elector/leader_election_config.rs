@@ -74,6 +74,11 @@ pub struct LeaderElectionConfig {
     /// The [retry period](LeaderElectorBuilder::retry_period). Defaults to 2 s.
     #[serde(with = "duration")]
     pub retry_period: Duration,
+    /// The [delay](LeaderElectorBuilder::hold_back) of a takeover. Defaults to 0.
+    ///
+    /// Kubernetes components have no such field.
+    #[serde(with = "duration", skip_serializing_if = "Duration::is_zero")]
+    pub hold_back: Duration,
     /// The kind of object that holds the record. Defaults to Leases.
     #[serde(deserialize_with = "default_if_null")]
     pub resource_lock: ResourceLock,
@@ -113,6 +118,7 @@ impl Default for LeaderElectionConfig {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
+            hold_back: Duration::ZERO,
             resource_lock: ResourceLock::default(),
             resource_name: String::new(),
             resource_namespace: String::new(),
@@ -134,7 +140,7 @@ impl LeaderElectionConfig {
     ///     println!("--{} {}    {}", flag.name, flag.value, flag.help);
     /// }
     /// ```
-    pub const FLAGS: [LeaderElectionFlag; 7] = [
+    pub const FLAGS: [LeaderElectionFlag; 8] = [
         LeaderElectionFlag {
             name: "leader-elect",
             value: "BOOL",
@@ -154,6 +160,11 @@ impl LeaderElectionConfig {
             name: "leader-elect-retry-period",
             value: "DURATION",
             help: "Time between attempts to acquire or to renew [default: 2s]",
+        },
+        LeaderElectionFlag {
+            name: "leader-elect-hold-back",
+            value: "DURATION",
+            help: "Time to leave a free lease to other candidates [default: 0s]",
         },
         LeaderElectionFlag {
             name: "leader-elect-resource-lock",
@@ -200,6 +211,7 @@ impl LeaderElectionConfig {
             "leader-elect-lease-duration" => self.lease_duration = duration()?,
             "leader-elect-renew-deadline" => self.renew_deadline = duration()?,
             "leader-elect-retry-period" => self.retry_period = duration()?,
+            "leader-elect-hold-back" => self.hold_back = duration()?,
             "leader-elect-resource-lock" => {
                 self.resource_lock = value.parse().map_err(|error: ConfigError| refuse(error.rule()))?
             }
@@ -232,6 +244,7 @@ impl LeaderElectionConfig {
             .lease_duration(chosen(self.lease_duration, default.lease_duration))
             .renew_deadline(chosen(self.renew_deadline, default.renew_deadline))
             .retry_period(chosen(self.retry_period, default.retry_period))
+            .hold_back(self.hold_back)
             .resource_lock(self.resource_lock);
         match self.resource_namespace.as_str() {
             "" => builder,
@@ -295,7 +308,7 @@ mod tests {
 
     #[test]
     fn every_field_is_read_and_written() {
-        let text = r#"{"leaderElect":false,"leaseDuration":"1m30s","renewDeadline":"1m0s","retryPeriod":"1.5s","resourceLock":"endpoints","resourceName":"jobs","resourceNamespace":"shop"}"#;
+        let text = r#"{"leaderElect":false,"leaseDuration":"1m30s","renewDeadline":"1m0s","retryPeriod":"1.5s","holdBack":"300ms","resourceLock":"endpoints","resourceName":"jobs","resourceNamespace":"shop"}"#;
         let config = read(text).unwrap();
         assert!(!config.leader_elect);
         assert_eq!(config.lease_duration, Duration::from_secs(90));
@@ -334,6 +347,7 @@ mod tests {
             ("leader_elect_lease_duration", "1m"),
             ("leader-elect-renew-deadline", "40s"),
             ("leader-elect-retry-period", "3s"),
+            ("leader-elect-hold-back", "300ms"),
             ("leader-elect-resource-lock", "configmaps"),
             ("leader-elect-resource-name", "jobs"),
             ("leader-elect-resource-namespace", "shop"),
@@ -347,6 +361,7 @@ mod tests {
             lease_duration: Duration::from_secs(60),
             renew_deadline: Duration::from_secs(40),
             retry_period: Duration::from_secs(3),
+            hold_back: Duration::from_millis(300),
             resource_lock: ResourceLock::ConfigMaps,
             resource_name: "jobs".to_owned(),
             resource_namespace: "shop".to_owned(),

@@ -223,16 +223,26 @@ impl Link {
         }
     }
 
-    fn wait_for(&self, command: impl FnOnce(Option<Sender<ReleaseAck>>) -> Command) -> Result<(), Error> {
-        if IS_RUNTIME.with(Cell::get) {
-            // This thread may have to send the release itself.
-            self.tell(command(None));
-            return Ok(());
-        }
-        // The command is sent before the wait, so that the elector has the command even if the wait fails.
-        let began = Instant::now();
+    /// Starts the release of a dropped guard, and returns its progress.
+    pub(crate) fn start_release(&self) -> Receiver<ReleaseAck> {
+        self.start(|ack| Command::GuardGone { ack, at: clock::now() })
+    }
+
+    fn start(&self, command: impl FnOnce(Option<Sender<ReleaseAck>>) -> Command) -> Receiver<ReleaseAck> {
         let (ack, acks) = channel::unbounded();
-        self.tell(command(Some(ack)));
+        if IS_RUNTIME.with(Cell::get) {
+            // This thread may have to send the release itself, so it must not wait.
+            self.tell(command(None));
+            let _ = ack.send(ReleaseAck::Released);
+        } else {
+            self.tell(command(Some(ack)));
+        }
+        acks
+    }
+
+    fn wait_for(&self, command: impl FnOnce(Option<Sender<ReleaseAck>>) -> Command) -> Result<(), Error> {
+        // The command is sent before the wait, so that the elector has the command even if the wait fails.
+        let (began, acks) = (Instant::now(), self.start(command));
         let left = || self.release_timeout.saturating_sub(began.elapsed());
         loop {
             match acks.recv_timeout(left()) {

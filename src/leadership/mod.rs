@@ -6,4 +6,5 @@ pub(crate) mod fitness;
 pub(crate) mod guard;
 pub(crate) mod handle;
 pub(crate) mod progress;
+pub(crate) mod release_all;
 pub(crate) mod term;

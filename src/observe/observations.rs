@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::election::LeaderInfo;
 use crate::election::candidate::side::Side;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
@@ -45,7 +46,7 @@ pub(super) struct ObservationState {
     pub(super) panicked: bool,
     has_twin: bool,
     /// The holder in the record, followed by the time at which its lease expires.
-    leader: Option<String>,
+    leader: Option<LeaderInfo>,
     leader_until: Option<Moment>,
     is_watching: bool,
     has_ended: bool,
@@ -134,9 +135,9 @@ impl Observations {
     ///
     /// The change proves that the store accepts writes, so a transient write error is cleared. A permanent error stays,
     /// because the permanent error may concern only this candidate.
-    pub(crate) fn leader(&self, leader: Option<String>, until: Option<Moment>, identity: &str) {
+    pub(crate) fn leader(&self, leader: Option<LeaderInfo>, until: Option<Moment>, identity: &str) {
         let mut state = self.0.lock();
-        if leader.as_deref() != Some(identity) {
+        if leader.as_ref().is_none_or(|leader| leader.identity != identity) {
             state.renewed = None;
         }
         for failed in &mut state.failed_writes {
@@ -209,7 +210,8 @@ impl Observations {
     /// Returns the holder in the record, or `None` if its lease has expired.
     pub(crate) fn current_leader(&self) -> Option<String> {
         let state = self.0.lock();
-        state.leader.clone().filter(|_| !state.leader_lease_expired(clock::now()))
+        let leader = state.leader.as_ref().filter(|_| !state.leader_lease_expired(clock::now()));
+        leader.map(|leader| leader.identity.clone())
     }
 
     /// Returns the error of the last read, or else the error of the last write.
@@ -226,7 +228,8 @@ impl Observations {
             name: name.to_owned(),
             record: record.to_owned(),
             settings: settings.clone(),
-            leader: state.leader.clone(),
+            leader: state.leader.as_ref().map(|leader| leader.identity.clone()),
+            leader_address: state.leader.as_ref().and_then(|leader| leader.address.clone()),
             leader_lease_expired: state.leader_lease_expired(now),
             is_leader: !remaining.is_zero(),
             remaining,
@@ -290,7 +293,8 @@ mod tests {
             assert_eq!(after(Get, None), [Some(kind), Some(kind)]);
             observations.heard(Side::Secondary);
             assert_eq!(errors(), [Some(kind), Some(kind)]);
-            observations.leader(Some("a".to_owned()), None, "me");
+            let leader = LeaderInfo { identity: "a".to_owned(), address: None };
+            observations.leader(Some(leader), None, "me");
             let kept = Some(Forbidden).filter(|_| kind == Forbidden);
             assert_eq!(errors(), [kept, kept], "another candidate may write");
         }

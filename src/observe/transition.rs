@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use crate::election::LeaderInfo;
 use crate::election::stop_reason::StopReason;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender};
@@ -19,7 +20,7 @@ use crate::util::sync::{Arc, Mutex, Weak};
 /// let elector = LeaderElector::builder("jobs").start()?;
 /// for transition in elector.transitions() {
 ///     match transition {
-///         Transition::NewLeader { identity } => println!("{identity} leads"),
+///         Transition::NewLeader { identity, .. } => println!("{identity} leads"),
 ///         Transition::NoLeader { previous } => println!("no leader after {previous}"),
 ///         Transition::StartedLeading { fencing_token } => println!("started leading with token {fencing_token}"),
 ///         Transition::StoppedLeading { reason } => println!("stopped leading: {reason}"),
@@ -31,10 +32,12 @@ use crate::util::sync::{Arc, Mutex, Weak};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transition {
-    /// A new leader in the record, which may be this candidate.
+    /// A new leader in the record, which may be this candidate, or a new address of the leader.
     NewLeader {
         /// The identity of the leader.
         identity: String,
+        /// The address that the leader [advertises](crate::LeaderElectorBuilder::advertise).
+        address: Option<String>,
     },
     /// The end of a lease without a new leader.
     ///
@@ -110,11 +113,17 @@ pub(crate) struct Subscriptions(Mutex<SubscriptionsState>);
 #[derive(Default)]
 struct SubscriptionsState {
     /// The holder in the record, until its lease expires.
-    leader: Option<String>,
+    leader: Option<LeaderInfo>,
     leading: Option<u64>,
     /// Each sender has a `Weak` that no longer upgrades once its subscription is dropped.
     subscribers: Vec<(Weak<()>, Sender<Transition>)>,
     closed: bool,
+}
+
+impl LeaderInfo {
+    fn into_transition(self) -> Transition {
+        Transition::NewLeader { identity: self.identity, address: self.address }
+    }
 }
 
 impl Subscriptions {
@@ -122,7 +131,7 @@ impl Subscriptions {
     pub(crate) fn subscribe(&self) -> Transitions {
         let (sender, receiver) = channel::unbounded();
         let mut state = self.0.lock();
-        let leader = state.leader.clone().map(|identity| Transition::NewLeader { identity });
+        let leader = state.leader.clone().map(LeaderInfo::into_transition);
         let leading = state.leading.map(|fencing_token| Transition::StartedLeading { fencing_token });
         for transition in leader.into_iter().chain(leading) {
             let _ = sender.send(transition);
@@ -136,15 +145,22 @@ impl Subscriptions {
         Transitions { receiver, _subscribed: subscribed }
     }
 
-    /// Notes that the record names another holder or none, or that its lease has expired.
-    pub(crate) fn new_leader(&self, leader: Option<String>) {
+    /// Notes that the record names another holder or none, that the holder has another address, or that the lease has
+    /// expired.
+    ///
+    /// Returns `false` if only the address of the leader has changed.
+    pub(crate) fn new_leader(&self, leader: Option<LeaderInfo>) -> bool {
         let mut state = self.0.lock();
         let previous = std::mem::replace(&mut state.leader, leader.clone());
+        let is_same =
+            |previous: &LeaderInfo| leader.as_ref().is_some_and(|leader| leader.identity == previous.identity);
+        let is_another = !previous.as_ref().is_some_and(is_same);
         match (leader, previous) {
-            (Some(identity), _) => state.publish(Transition::NewLeader { identity }),
-            (None, Some(previous)) => state.publish(Transition::NoLeader { previous }),
+            (Some(leader), _) => state.publish(leader.into_transition()),
+            (None, Some(previous)) => state.publish(Transition::NoLeader { previous: previous.identity }),
             (None, None) => {}
         }
+        is_another
     }
 
     pub(crate) fn started(&self, fencing_token: u64) {
@@ -190,10 +206,14 @@ impl SubscriptionsState {
 mod tests {
     use super::*;
 
+    fn leader(identity: &str) -> LeaderInfo {
+        LeaderInfo { identity: identity.to_owned(), address: None }
+    }
+
     #[test]
     fn a_subscription_opens_with_the_present_state() {
         let subscriptions = Subscriptions::default();
-        subscriptions.new_leader(Some("me".into()));
+        subscriptions.new_leader(Some(leader("me")));
         subscriptions.started(7);
         let late = subscriptions.subscribe();
         subscriptions.stopped(StopReason::Expired);
@@ -201,7 +221,7 @@ mod tests {
         assert_eq!(
             late.iter().collect::<Vec<_>>(),
             [
-                Transition::NewLeader { identity: "me".into() },
+                leader("me").into_transition(),
                 Transition::StartedLeading { fencing_token: 7 },
                 Transition::StoppedLeading { reason: StopReason::Expired },
             ]
@@ -219,14 +239,14 @@ mod tests {
     fn absent_leader_is_reported_once_with_the_last_leader() {
         let subscriptions = Subscriptions::default();
         let told = subscriptions.subscribe();
-        let new_leader = |identity: &str| Transition::NewLeader { identity: identity.into() };
+        let new_leader = |identity: &str| leader(identity).into_transition();
         let no_leader = |previous: &str| Transition::NoLeader { previous: previous.into() };
         subscriptions.new_leader(None);
-        subscriptions.new_leader(Some("a".into()));
+        subscriptions.new_leader(Some(leader("a")));
         subscriptions.new_leader(None);
         assert_eq!(subscriptions.subscribe().try_iter().count(), 0);
         subscriptions.new_leader(None);
-        subscriptions.new_leader(Some("b".into()));
+        subscriptions.new_leader(Some(leader("b")));
         subscriptions.new_leader(None);
         let expected = [new_leader("a"), no_leader("a"), new_leader("b"), no_leader("b")];
         assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);

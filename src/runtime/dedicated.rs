@@ -122,7 +122,7 @@ impl Driver {
 
     fn send(
         &self,
-        StoreRequest { id, operation, timeout }: StoreRequest,
+        StoreRequest { id, operation, notes, timeout }: StoreRequest,
         cancel: CancelToken,
         end: Sender<Infallible>,
     ) {
@@ -130,8 +130,12 @@ impl Driver {
         let (kind, began) = (operation.kind(), clock::now());
         let response = match operation {
             Operation::Get(context) => self.entry.get(&call).map(|observed| StoreResponse::Read(context, observed)),
-            Operation::Create(record) => self.entry.create(&record, &call).map(StoreResponse::Written),
-            Operation::Update(base, record) => self.entry.update(&base, &record, &call).map(StoreResponse::Written),
+            Operation::Create(record) => {
+                self.entry.create(record.with_notes(&notes), &call).map(StoreResponse::Written)
+            }
+            Operation::Update(base, record) => {
+                self.entry.update(&base, record.with_notes(&notes), &call).map(StoreResponse::Written)
+            }
         };
         drop(end);
         self.core.work(|state| {

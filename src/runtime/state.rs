@@ -274,11 +274,16 @@ impl ElectorState {
                 }
                 Effect::CancelAt(request, at, behind) => self.cancel_at(side, request, at, behind),
                 Effect::Leader(leader) => {
+                    let leader = leader.map(|leader| *leader);
                     let (identity, has_twin) = (self.candidacy.identity(), self.candidacy.has_twin());
                     self.shared.observations.leader(leader.clone(), self.candidacy.leader_until(), identity);
-                    self.log(None, Notice::of_leader(leader.clone(), identity, has_twin));
-                    self.observe(&Fact::new_leader(leader.as_deref()));
-                    self.shared.subscriptions.new_leader(leader);
+                    let holder = leader.as_ref().map(|leader| leader.identity.clone());
+                    let notice = Notice::of_leader(holder.clone(), identity, has_twin);
+                    // A changed address is only a transition.
+                    if self.shared.subscriptions.new_leader(leader) {
+                        self.log(None, notice);
+                        self.observe(&Fact::new_leader(holder.as_deref()));
+                    }
                 }
                 Effect::LeaderLeaseExpired => {
                     // The expired lease may be this candidate's own. The observations keep the leader, so an unhealthy

@@ -1,6 +1,6 @@
 //! The location of an elector's record: a store and a key.
 
-use crate::store::record::{LeaderElectionRecord, VersionedRecord};
+use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
@@ -21,12 +21,8 @@ impl Entry {
         self.store.get(&self.key, call)?.map(|observed| self.checked(observed, 0)).transpose()
     }
 
-    pub(crate) fn create(
-        &self,
-        record: &LeaderElectionRecord,
-        call: &CallContext,
-    ) -> Result<VersionedRecord, StoreError> {
-        self.store.create(&self.key, record, call).and_then(|observed| self.checked(observed, 0))
+    pub(crate) fn create(&self, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
+        self.store.create(&self.key, write, call).and_then(|observed| self.checked(observed, 0))
     }
 
     /// Replaces the record.
@@ -35,10 +31,10 @@ impl Entry {
     pub(crate) fn update(
         &self,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        self.store.update(&self.key, base, record, call).and_then(|observed| self.checked(observed, base.version))
+        self.store.update(&self.key, base, write, call).and_then(|observed| self.checked(observed, base.version))
     }
 
     /// Watches this key.
@@ -63,6 +59,10 @@ impl Entry {
             _ => on_event(event),
         });
         refused.map_or(ended, Err)
+    }
+
+    pub(crate) fn keeps_notes(&self) -> bool {
+        self.store.keeps_notes()
     }
 
     pub(crate) fn key(&self) -> &str {
@@ -105,7 +105,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::store::record::StoreData;
+    use crate::store::record::{LeaderElectionRecord, StoreData};
     use crate::util::config_error::ConfigError;
 
     /// A store that returns this version for every record.
@@ -120,7 +120,7 @@ mod tests {
             Ok(Some(observed(self.0)))
         }
 
-        fn create(&self, _: &str, _: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
+        fn create(&self, _: &str, _: RecordWrite<'_>, _: &CallContext) -> Result<VersionedRecord, StoreError> {
             Ok(observed(self.0))
         }
 
@@ -128,7 +128,7 @@ mod tests {
             &self,
             _: &str,
             _: &VersionedRecord,
-            _: &LeaderElectionRecord,
+            _: RecordWrite<'_>,
             _: &CallContext,
         ) -> Result<VersionedRecord, StoreError> {
             Ok(observed(self.0))
@@ -169,8 +169,8 @@ mod tests {
                 watch(None),
                 watch(Some(&Cursor::new(()))),
                 entry.get(&call).map(drop),
-                entry.create(&base.record, &call).map(drop),
-                entry.update(&base, &base.record, &call).map(drop),
+                entry.create(base.record.as_write(), &call).map(drop),
+                entry.update(&base, base.record.as_write(), &call).map(drop),
             ];
             let is_valid = (1..=MAX_VERSION).contains(&version);
             let refused = results.each_ref().map(|it| it.as_ref().err().map(StoreError::kind));

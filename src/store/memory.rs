@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -161,7 +161,7 @@ impl Store for MemoryStore {
         Ok(self.state.lock().records.get(key).cloned())
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
+    fn create(&self, key: &str, write: RecordWrite<'_>, _: &CallContext) -> Result<VersionedRecord, StoreError> {
         let mut state = self.state.lock();
         if state.records.contains_key(key) {
             let message = format!("cannot create {}: the record exists", self.describe(key));
@@ -169,14 +169,14 @@ impl Store for MemoryStore {
         }
         // The uid is unique across stores, so that an elector can distinguish the records of two stores.
         let uid = Some(format!("{:016x}-{}", fastrand::u64(..), state.version + 1));
-        Ok(state.write(key, LeaderElectionRecord { uid, ..record.clone() }))
+        Ok(state.write(key, LeaderElectionRecord { uid, ..write.record.clone() }))
     }
 
     fn update(
         &self,
         key: &str,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         _: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
         let mut state = self.state.lock();
@@ -189,7 +189,7 @@ impl Store for MemoryStore {
             return Err(StoreError::new(StoreErrorKind::NotApplied, message));
         }
         let uid = base.record.uid.clone();
-        Ok(state.write(key, LeaderElectionRecord { uid, ..record.clone() }))
+        Ok(state.write(key, LeaderElectionRecord { uid, ..write.record.clone() }))
     }
 
     fn watch(
@@ -271,9 +271,9 @@ mod tests {
     fn resume_from_a_forgotten_or_future_version_is_expired() {
         let store = MemoryStore::new();
         let call = CallContext::new(Duration::from_secs(1), CancelToken::new());
-        let mut observed = store.create("jobs", &LeaderElectionRecord::default(), &call).unwrap();
+        let mut observed = store.create("jobs", LeaderElectionRecord::default().as_write(), &call).unwrap();
         for _ in 0..REMEMBERED {
-            observed = store.update("jobs", &observed, &LeaderElectionRecord::default(), &call).unwrap();
+            observed = store.update("jobs", &observed, LeaderElectionRecord::default().as_write(), &call).unwrap();
         }
         let last = observed.version;
         for (from, is_expired) in [(0, true), (1, false), (last, false), (last + 1, true)] {
@@ -296,18 +296,18 @@ mod tests {
         let store = MemoryStore::new();
         let call = CallContext::new(Duration::from_secs(1), CancelToken::new());
         let record = LeaderElectionRecord::default();
-        let quiet = store.create("quiet", &record, &call).unwrap();
+        let quiet = store.create("quiet", record.as_write(), &call).unwrap();
         let cancel = CancelToken::new();
         let (tell, told) = channel::unbounded();
         std::thread::scope(|scope| {
             let watch = scope
                 .spawn(|| store.watch(WatchScope::Key("quiet"), None, &cancel, &mut |event| drop(tell.send(event))));
             while !matches!(told.recv().unwrap(), WatchEvent::Bookmark(_)) {}
-            let mut busy = store.create("busy", &record, &call).unwrap();
+            let mut busy = store.create("busy", record.as_write(), &call).unwrap();
             for _ in 0..2 * REMEMBERED {
-                busy = store.update("busy", &busy, &record, &call).unwrap();
+                busy = store.update("busy", &busy, record.as_write(), &call).unwrap();
             }
-            let written = store.update("quiet", &quiet, &record, &call).unwrap().version;
+            let written = store.update("quiet", &quiet, record.as_write(), &call).unwrap().version;
             let next = told.recv_timeout(Duration::from_secs(30));
             cancel.cancel();
             assert_eq!(watch.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);

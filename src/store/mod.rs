@@ -6,6 +6,7 @@ mod error;
 pub(crate) mod memory;
 mod operation;
 pub(crate) mod record;
+pub(crate) mod shared_watch;
 mod watch;
 
 pub use call::CallContext;
@@ -15,7 +16,7 @@ pub use watch::{Cursor, WatchEvent, WatchScope};
 
 use std::sync::Arc;
 
-use crate::store::record::{LeaderElectionRecord, VersionedRecord};
+use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
@@ -63,6 +64,8 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// - If a store can lose history, `update` also compares the whole record of `base` with the stored record, because
 ///   versions may repeat. Examples of lost history are a restored backup, and a promoted replica without the last
 ///   writes.
+/// - A store that [keeps notes](Store::keeps_notes) writes the notes together with the record. A change of the notes
+///   alone is a write, too.
 /// - A read returns exactly what was written, including all digits of the times. An elector treats a changed record as
 ///   a record of another candidate.
 ///
@@ -76,7 +79,7 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// use std::thread::sleep;
 /// use std::time::Duration;
 /// use leasehold::{
-///     CallContext, ConfigError, LeaderElectionRecord, LeaderElector, MemoryStore, VersionedRecord, Store, StoreError,
+///     CallContext, ConfigError, LeaderElector, MemoryStore, RecordWrite, Store, StoreError, VersionedRecord,
 /// };
 ///
 /// #[derive(Default)]
@@ -93,19 +96,19 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 ///         self.wait(call);
 ///         self.0.get(key, call)
 ///     }
-///     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<VersionedRecord, StoreError> {
+///     fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
 ///         self.wait(call);
-///         self.0.create(key, record, call)
+///         self.0.create(key, write, call)
 ///     }
 ///     fn update(
 ///         &self,
 ///         key: &str,
 ///         base: &VersionedRecord,
-///         record: &LeaderElectionRecord,
+///         write: RecordWrite<'_>,
 ///         call: &CallContext,
 ///     ) -> Result<VersionedRecord, StoreError> {
 ///         self.wait(call);
-///         self.0.update(key, base, record, call)
+///         self.0.update(key, base, write, call)
 ///     }
 ///     fn check_key(&self, key: &str) -> Result<(), ConfigError> {
 ///         self.0.check_key(key)
@@ -134,12 +137,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// - Returns [`StoreErrorKind::AlreadyExists`] or [`StoreErrorKind::NotApplied`] if there is a record.
     /// - Returns another [`StoreError`] if the request failed; the write is then in doubt.
-    fn create(
-        &self,
-        key: &str,
-        record: &LeaderElectionRecord,
-        call: &CallContext,
-    ) -> Result<VersionedRecord, StoreError>;
+    fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError>;
 
     /// Replaces the record if it is unchanged since `base`, and returns the stored record.
     ///
@@ -153,7 +151,7 @@ pub trait Store: Send + Sync + 'static {
         &self,
         key: &str,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError>;
 
@@ -204,6 +202,14 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Returns `true` if the store keeps the [notes](RecordWrite::notes) of a write, or `false` by default.
+    ///
+    /// An elector that needs notes does not start on a store that returns `false`. Such a store ignores the notes of a
+    /// write, and returns observations without notes.
+    fn keeps_notes(&self) -> bool {
+        false
+    }
+
     /// Returns the Kubernetes namespace of the records, or `None` by default.
     fn namespace(&self) -> Option<String> {
         None
@@ -221,20 +227,20 @@ macro_rules! delegate_store {
             fn create(
                 &$self,
                 key: &str,
-                record: &LeaderElectionRecord,
+                write: RecordWrite<'_>,
                 call: &CallContext,
             ) -> Result<VersionedRecord, StoreError> {
-                $inside.create(key, record, call)
+                $inside.create(key, write, call)
             }
 
             fn update(
                 &$self,
                 key: &str,
                 base: &VersionedRecord,
-                record: &LeaderElectionRecord,
+                write: RecordWrite<'_>,
                 call: &CallContext,
             ) -> Result<VersionedRecord, StoreError> {
-                $inside.update(key, base, record, call)
+                $inside.update(key, base, write, call)
             }
 
             fn watch(
@@ -257,6 +263,10 @@ macro_rules! delegate_store {
 
             fn location(&$self) -> Option<String> {
                 $inside.location()
+            }
+
+            fn keeps_notes(&$self) -> bool {
+                $inside.keeps_notes()
             }
 
             fn namespace(&$self) -> Option<String> {

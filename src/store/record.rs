@@ -75,8 +75,58 @@ pub struct VersionedRecord {
     /// The version grows with every write and is at most [`i64::MAX`]. In Kubernetes, the version is
     /// `metadata.resourceVersion`, which the API defines as an ordered integer (KEP-5504).
     pub version: u64,
+    /// The notes beside the record. Empty in a store that does not keep notes.
+    pub notes: RecordNotes,
     /// Data that the store needs if this observation becomes the base of an update.
     pub data: StoreData,
+}
+
+/// A record and the notes beside it, as a [`Store`](crate::Store) writes them.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{LeaderElectionRecord, RecordNotes};
+///
+/// let record = LeaderElectionRecord::default();
+/// assert_eq!(*record.as_write().notes, RecordNotes::default());
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct RecordWrite<'a> {
+    /// The record.
+    pub record: &'a LeaderElectionRecord,
+    /// The notes beside the record.
+    ///
+    /// A store that [keeps notes](crate::Store::keeps_notes) replaces all earlier notes.
+    pub notes: &'a RecordNotes,
+}
+
+/// Texts beside a record, which other candidates and operators may read.
+///
+/// Notes are not part of the record: a changed note does not end a term, and does not restart the wait of a standby.
+/// [STORES.md] has the form of notes in each store.
+///
+/// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::RecordNotes;
+///
+/// let mut notes = RecordNotes::default();
+/// notes.address = Some("10.0.3.7:9000".to_owned());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordNotes {
+    /// The address that the holder [advertises](crate::LeaderElectorBuilder::advertise).
+    ///
+    /// A store writes the address with the record's `acquire_time`, and reads `None` if the record has another
+    /// `acquire_time`. An address therefore never belongs to an earlier term.
+    pub address: Option<String>,
+    /// The identity of the holder that is asked to step down.
+    pub step_down: Option<String>,
 }
 
 /// Data that a [`Store`](crate::Store) attaches to an observation and needs for an update.
@@ -100,6 +150,16 @@ impl LeaderElectionRecord {
     /// Returns the identity of the holder, or `None` if there is no holder.
     pub fn holder(&self) -> Option<&str> {
         self.holder_identity.as_deref().filter(|identity| !identity.is_empty())
+    }
+
+    /// Returns a write of this record without notes.
+    pub fn as_write(&self) -> RecordWrite<'_> {
+        self.with_notes(RecordNotes::NONE)
+    }
+
+    /// Returns a write of this record with notes.
+    pub fn with_notes<'a>(&'a self, notes: &'a RecordNotes) -> RecordWrite<'a> {
+        RecordWrite { record: self, notes }
     }
 
     /// Returns the time that a standby waits before a takeover.
@@ -167,10 +227,15 @@ impl fmt::Debug for MicroTime {
 }
 
 impl VersionedRecord {
-    /// Creates an observation of `record` at `version`.
+    /// Creates an observation of `record` at `version`, without notes.
     pub fn new(record: LeaderElectionRecord, version: u64, data: StoreData) -> Self {
-        Self { record, version, data }
+        Self { record, version, notes: RecordNotes::default(), data }
     }
+}
+
+impl RecordNotes {
+    /// The notes of a record that has none.
+    pub(crate) const NONE: &Self = &Self { address: None, step_down: None };
 }
 
 impl StoreData {

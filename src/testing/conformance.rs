@@ -11,7 +11,8 @@
 //! use std::sync::{Arc, Mutex};
 //! use leasehold::testing::conformance::{Table, check};
 //! use leasehold::{
-//!     CallContext, ConfigError, LeaderElectionRecord, VersionedRecord, StoreData, Store, StoreError, StoreErrorKind,
+//!     CallContext, ConfigError, LeaderElectionRecord, RecordWrite, Store, StoreData, StoreError, StoreErrorKind,
+//!     VersionedRecord,
 //! };
 //!
 //! #[derive(Default)]
@@ -44,11 +45,11 @@
 //!     fn get(&self, key: &str, _: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
 //!         Ok(self.0.lock().unwrap().1.get(key).cloned())
 //!     }
-//!     fn create(&self, key: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
-//!         self.write(key, None, record)
+//!     fn create(&self, key: &str, write: RecordWrite<'_>, _: &CallContext) -> Result<VersionedRecord, StoreError> {
+//!         self.write(key, None, write.record)
 //!     }
-//!     fn update(&self, key: &str, base: &VersionedRecord, record: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
-//!         self.write(key, Some(base), record)
+//!     fn update(&self, key: &str, base: &VersionedRecord, write: RecordWrite<'_>, _: &CallContext) -> Result<VersionedRecord, StoreError> {
+//!         self.write(key, Some(base), write.record)
 //!     }
 //!     fn check_key(&self, _: &str) -> Result<(), ConfigError> {
 //!         Ok(())
@@ -71,7 +72,7 @@ use std::time::{Duration, Instant};
 
 use crate::elector::builder::LeaderElectorBuilder;
 use crate::elector::leader_elector::LeaderElector;
-use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, MicroTime, RecordNotes, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
@@ -89,8 +90,8 @@ pub struct Table {
 }
 
 /// The names of all checks.
-pub const CHECKS: [&str; 16] = {
-    let mut names = [""; 16];
+pub const CHECKS: [&str; 17] = {
+    let mut names = [""; 17];
     let mut index = 0;
     while index < names.len() {
         names[index] = ALL[index].0;
@@ -101,13 +102,14 @@ pub const CHECKS: [&str; 16] = {
 
 type Check = (&'static str, fn(&Table));
 
-const ALL: [Check; 16] = [
+const ALL: [Check; 17] = [
     ("written_record_is_read", written_record_is_read),
     ("any_record_round_trips", any_record_round_trips),
     ("existing_record_is_not_created", existing_record_is_not_created),
     ("changed_record_is_not_updated", changed_record_is_not_updated),
     ("deleted_record_is_not_updated", deleted_record_is_not_updated),
     ("versions_grow_over_deletion", versions_grow_over_deletion),
+    ("notes_are_beside_the_record", notes_are_beside_the_record),
     ("keys_are_apart", keys_are_apart),
     ("concurrent_writes_are_serialized", concurrent_writes_are_serialized),
     ("call_without_time_ends", call_without_time_ends),
@@ -193,11 +195,11 @@ impl Table {
     }
 
     fn create(&self, key: &str, record: &LeaderElectionRecord) -> Result<VersionedRecord, StoreError> {
-        self.store.create(key, record, &call())
+        self.store.create(key, record.as_write(), &call())
     }
 
     fn update(&self, base: &VersionedRecord, record: &LeaderElectionRecord) -> Result<VersionedRecord, StoreError> {
-        self.store.update(&self.key, base, record, &call())
+        self.store.update(&self.key, base, record.as_write(), &call())
     }
 
     fn delete(&self) {
@@ -362,6 +364,38 @@ fn versions_grow_over_deletion(table: &Table) {
     assert_ne!(after.record.uid, before.record.uid);
 }
 
+/// Passes for a store that does not keep notes, if the store then returns none.
+fn notes_are_beside_the_record(table: &Table) {
+    let (store, key) = (&table.store, &table.key);
+    let record = held_by("a");
+    let notes = |address: Option<&str>, step_down: Option<&str>| RecordNotes {
+        address: address.map(str::to_owned),
+        step_down: step_down.map(str::to_owned),
+    };
+    let mut written = notes(Some("host:1 \"ä\""), Some("a"));
+    let mut base = store.create(key, record.with_notes(&written), &call()).expect("a record");
+    for next in
+        [notes(Some("host:2"), Some("b")), notes(None, Some("b")), notes(Some("host:1"), None), notes(None, None)]
+    {
+        let read = table.get(key).expect("the record");
+        let expected = if store.keeps_notes() { written } else { RecordNotes::default() };
+        assert_eq!((&base.notes, &read.notes), (&expected, &expected), "answer and read");
+        assert!(read.record == base.record && read.record.same_fields(&record), "notes are not part of the record");
+        let before = base.version;
+        base = store.update(key, &base, record.with_notes(&next), &call()).expect("an update");
+        assert!(base.version > before, "a change of notes raises the version");
+        written = next;
+    }
+    let address = notes(Some("host:1"), None);
+    base = store.update(key, &base, record.with_notes(&address), &call()).expect("an update");
+    let later = LeaderElectionRecord { acquire_time: Some(MicroTime::from_unix_micros(7)), ..record };
+    base = store.update(key, &base, later.with_notes(&address), &call()).expect("an update");
+    assert_eq!(base.notes.address.is_some(), store.keeps_notes(), "an address of the new term");
+    let released = LeaderElectionRecord { holder_identity: Some(String::new()), ..later };
+    base = store.update(key, &base, released.with_notes(&address), &call()).expect("an update");
+    assert_eq!(base.notes.address, None, "a record without a holder has no address");
+}
+
 fn keys_are_apart(table: &Table) {
     let other = format!("{}-other", table.key);
     let base = table.create(&table.key, &held_by("a")).expect("a record");
@@ -401,7 +435,7 @@ fn call_without_time_ends(table: &Table) {
     for _ in 0..3 {
         let call = CallContext::new(Duration::ZERO, CancelToken::new());
         let _ = table.store.get(&table.key, &call);
-        let _ = table.store.update(&table.key, &base, &held_by("b"), &call);
+        let _ = table.store.update(&table.key, &base, held_by("b").as_write(), &call);
     }
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     assert!(table.get(&table.key).is_some(), "a call with time left returns");

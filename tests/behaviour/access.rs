@@ -57,7 +57,7 @@ fn rights_on_the_table_alone_are_enough<S: Elects>() {
     assert!(told && ended.is_err_and(|error| error.kind() == StoreErrorKind::Interrupted));
     place.execute("REVOKE UPDATE ON leasehold FROM rights_alone");
     let base = store.get("jobs", &call()).expect("an answer").expect("a record");
-    let refused = store.update("jobs", &base, &held_by("c"), &call()).expect_err("no right");
+    let refused = store.update("jobs", &base, held_by("c").as_write(), &call()).expect_err("no right");
     assert!(refused.kind() == StoreErrorKind::Forbidden && refused.to_string().contains("grant"), "{refused}");
     place.execute("DROP TABLE leasehold");
     assert_eq!(S::create_table(&url).expect_err("no right to CREATE").kind(), StoreErrorKind::Forbidden);

@@ -188,7 +188,7 @@ fn invalid_record_is_never_overwritten(cluster: &Cluster) {
             let call = CallContext::new(SOON, CancelToken::new());
             let error = store.get(&object.name, &call).expect_err("it is no record");
             assert_eq!(error.kind(), StoreErrorKind::Malformed);
-            let created = store.create(&object.name, &LeaderElectionRecord::default(), &call);
+            let created = store.create(&object.name, LeaderElectionRecord::default().as_write(), &call);
             assert_eq!(created.expect_err("it exists").kind(), StoreErrorKind::AlreadyExists);
         }
     }

@@ -205,11 +205,11 @@ fn transitions_report_other_leaders(cluster: &Cluster) {
     let transitions = b.transitions();
     let guard = a.block_until_leader().unwrap();
     let told = transitions.recv_timeout(SOON).unwrap();
-    assert_eq!(told, Transition::NewLeader { identity: "a".into() });
+    assert_eq!(told, Transition::NewLeader { identity: "a".into(), address: None });
     drop(guard);
     let guard = b.block_until_leader().unwrap();
     assert_eq!(transitions.recv_timeout(SOON).unwrap(), Transition::NoLeader { previous: "a".into() });
-    assert_eq!(transitions.recv_timeout(SOON).unwrap(), Transition::NewLeader { identity: "b".into() });
+    assert_eq!(transitions.recv_timeout(SOON).unwrap(), Transition::NewLeader { identity: "b".into(), address: None });
     let started = Transition::StartedLeading { fencing_token: guard.fencing_token() };
     assert_eq!(transitions.recv_timeout(SOON).unwrap(), started);
 }

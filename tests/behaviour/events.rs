@@ -11,6 +11,7 @@ use crate::support::wait_until;
 
 on_both_servers! {
     terms_are_events_that_are_found_at_their_object,
+    a_request_to_step_down_is_an_event,
     a_config_map_has_events_too,
     missing_events_right_is_logged_once_and_the_term_goes_on,
 }
@@ -43,6 +44,17 @@ fn terms_are_events_that_are_found_at_their_object(cluster: &Cluster) {
     let event = &events(cluster, "Lease", uid)[0];
     assert_eq!((event["reason"].as_str(), event["type"].as_str()), (Some("LeaderElection"), Some("Normal")));
     assert_eq!(event["involvedObject"]["name"], *cluster.lease);
+}
+
+fn a_request_to_step_down_is_an_event(cluster: &Cluster) {
+    let builder = cluster.builder("pod-1").events(true).accept_requests(true);
+    let elector = builder.start_with_client(cluster.client("admin")).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    let lease = cluster.edit(|lease| lease["metadata"]["annotations"]["leasehold.dev/step-down"] = "pod-1".into());
+    let uid = &lease["metadata"]["uid"];
+    let both = ["pod-1 became leader", "pod-1 stopped leading: a step-down was requested"];
+    wait_until("both events", || messages(&events(cluster, "Lease", uid)) == both);
+    drop(guard);
 }
 
 fn a_config_map_has_events_too(cluster: &Cluster) {

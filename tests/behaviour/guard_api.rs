@@ -216,7 +216,7 @@ fn transitions_pair_each_start_with_one_stop() {
                 assert_eq!(reason, StopReason::Released);
                 assert!(leading.take().is_some());
             }
-            Transition::NewLeader { identity: leader } | Transition::NoLeader { previous: leader } => {
+            Transition::NewLeader { identity: leader, .. } | Transition::NoLeader { previous: leader } => {
                 assert_eq!(leader, "a");
             }
             other => panic!("{other:?}"),

@@ -24,7 +24,7 @@ const LEASE: &str = "locked";
 fn created() -> (ApiServer, LeaseStore, VersionedRecord) {
     let server = ApiServer::start().expect("an in-memory server");
     let store = LeaseStore::new(client_of(&server.kubeconfig("admin")), NAMESPACE).expect("a store");
-    let created = store.create(LEASE, &held_by("a"), &call()).expect("a lease");
+    let created = store.create(LEASE, held_by("a").as_write(), &call()).expect("a lease");
     (server, store, created)
 }
 
@@ -111,21 +111,30 @@ fn line(kind: &str, name: &str, version: u64) -> String {
 /// A watch that resumes after one of the initial events would miss the rest.
 #[test]
 fn watch_of_all_resumes_only_after_its_initial_events() {
-    let (server, store, _) = created();
-    let lines = [line("ADDED", "a", 50), line("ADDED", "b", 30), line("BOOKMARK", "", 50), line("MODIFIED", "b", 51)];
-    server.fault(Fault::watch_bytes(lines.concat()).verb(Verb::Watch).first(1));
-    let (cancel, mut told) = (CancelToken::new(), Vec::new());
-    let ended = store.watch(WatchScope::All, None, &cancel, &mut |event| {
-        match event {
-            WatchEvent::Changed { observed, .. } => told.push(format!("changed {}", observed.version)),
-            WatchEvent::Bookmark(cursor) => told.push(format!("progress {}", cursor.get::<u64>().expect("a version"))),
-            _ => {}
-        }
-        if told.len() == 5 {
-            cancel.cancel();
-        }
-    });
-    assert_eq!(told, ["changed 50", "changed 30", "progress 50", "changed 51", "progress 51"], "{ended:?}");
+    let (bookmark, changed) = (line("BOOKMARK", "", 50), line("MODIFIED", "b", 51));
+    for (later, expected) in [
+        ([&bookmark, &changed], ["progress 50", "changed 51", "progress 51"]),
+        ([&changed, &line("BOOKMARK", "", 52)], ["changed 51", "progress 51", "progress 52"]),
+    ] {
+        let (server, store, _) = created();
+        let lines = [line("ADDED", "a", 50), line("ADDED", "b", 30)].concat() + later[0] + later[1];
+        server.fault(Fault::watch_bytes(lines).verb(Verb::Watch).first(1));
+        let (cancel, mut told) = (CancelToken::new(), Vec::new());
+        let ended = store.watch(WatchScope::All, None, &cancel, &mut |event| {
+            match event {
+                WatchEvent::Changed { observed, .. } => told.push(format!("changed {}", observed.version)),
+                WatchEvent::Bookmark(cursor) => {
+                    told.push(format!("progress {}", cursor.get::<u64>().expect("a version")));
+                }
+                _ => {}
+            }
+            if told.len() == 5 {
+                cancel.cancel();
+            }
+        });
+        assert_eq!(told[..2], ["changed 50", "changed 30"], "{ended:?}");
+        assert_eq!(told[2..], expected, "{ended:?}");
+    }
 }
 
 #[test]

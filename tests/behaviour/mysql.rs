@@ -21,7 +21,7 @@ fn read_only_server_has_no_leader_until_it_is_writable() {
     let Some(place) = Place::alone("replica") else { return };
     let url = user(&place, "is_bound");
     let (store, as_root) = (MariaDb::store(&url), place.store());
-    let base = as_root.create("other", &held_by("a"), &call()).expect("a record");
+    let base = as_root.create("other", held_by("a").as_write(), &call()).expect("a record");
     let elector = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(1));
     let elector = elector.start_on(MariaDb::store(&url)).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
@@ -35,7 +35,7 @@ fn read_only_server_has_no_leader_until_it_is_writable() {
     place.server().set_read_only(false);
     drop(guard);
     assert!(elector.block_until_leader().expect("another term").is_leader());
-    as_root.update("other", &base, &held_by("b"), &call()).expect("an update");
+    as_root.update("other", &base, held_by("b").as_write(), &call()).expect("an update");
 }
 
 /// A deletion that is not committed yet locks the record.
@@ -45,12 +45,12 @@ fn read_only_server_has_no_leader_until_it_is_writable() {
 fn record_lock_delays_writes_and_not_reads() {
     let Some(place) = Place::shared("held") else { return };
     let store = place.store();
-    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let mut operator = place.server().session(&place.database);
     operator.execute("START TRANSACTION; DELETE FROM leasehold;");
     assert!(store.get("jobs", &call()).expect("an answer").is_some());
-    let update = || store.update("jobs", &base, &held_by("b"), &call());
-    let create = || store.create("jobs", &held_by("d"), &call());
+    let update = || store.update("jobs", &base, held_by("b").as_write(), &call());
+    let create = || store.create("jobs", held_by("d").as_write(), &call());
     for error in [update().expect_err("it waits"), create().expect_err("it waits")] {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     }
@@ -66,14 +66,14 @@ fn record_lock_delays_writes_and_not_reads() {
 fn record_read_after_an_unanswered_write_is_on_disk() {
     let Some(place) = Place::shared("flushed") else { return };
     let store = MariaDb::store(&user(&place, "flushes"));
-    let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let mut base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let flushes = || place.query("SELECT acquired FROM leasehold WHERE name = ''");
     // The first round creates the row.
     for expected in ["0", "1"] {
         let before = flushes();
         let mut operator = place.server().session(&place.database);
         operator.execute("START TRANSACTION; UPDATE leasehold SET writes = writes + 1 WHERE name = 'jobs';");
-        let unanswered = store.update("jobs", &base, &held_by("b"), &brief()).expect_err("it waits");
+        let unanswered = store.update("jobs", &base, held_by("b").as_write(), &brief()).expect_err("it waits");
         assert_eq!(unanswered.kind(), StoreErrorKind::Timeout);
         assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, base.version);
         assert_eq!(flushes(), before, "no write of ours stands there");

@@ -39,10 +39,10 @@ fn versions_never_repeat_over_deletion_and_a_restart(mut place: impl RealStore) 
     let mut last = 0;
     for _ in 0..3 {
         let store = place.store();
-        let mut observed = store.create("jobs", &held_by("a"), &call()).expect("a record");
+        let mut observed = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
         assert!(observed.version > last, "{} after {last}", observed.version);
         for _ in 0..3 {
-            observed = store.update("jobs", &observed, &held_by("b"), &call()).expect("an update");
+            observed = store.update("jobs", &observed, held_by("b").as_write(), &call()).expect("an update");
         }
         assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, observed.version);
         last = observed.version;
@@ -82,7 +82,7 @@ fn term_outlasts_connections_and_server(mut place: impl OnServer) {
 fn paused_server_ends_calls_in_time_and_the_term(mut place: impl OnServer) {
     // The second store has no connection yet, so the paused server does not answer its first connection.
     let (warm, cold) = (place.store(), place.store());
-    let base = warm.create("jobs", &held_by("a"), &call()).expect("a record");
+    let base = warm.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let elector = LeaderElector::builder("mine")
         .identity("a")
         .lease_duration(Duration::from_secs(3))
@@ -95,7 +95,7 @@ fn paused_server_ends_calls_in_time_and_the_term(mut place: impl OnServer) {
     let began = Instant::now();
     for store in [&warm, &cold] {
         assert_eq!(store.get("jobs", &brief()).expect_err("silence").kind(), StoreErrorKind::Timeout);
-        let written = store.update("jobs", &base, &held_by("b"), &brief());
+        let written = store.update("jobs", &base, held_by("b").as_write(), &brief());
         assert_eq!(written.expect_err("silence").kind(), StoreErrorKind::Timeout);
         let cancel = CancelToken::new();
         thread::scope(|scope| {
@@ -126,7 +126,7 @@ fn rows_of_one_key_are_numbered_in_the_order_of_their_commits<S: Elects>(place: 
             scope.spawn(|| {
                 let (store, mut created) = (place.store(), 0);
                 while !is_over.load(Ordering::Relaxed) {
-                    match store.create("jobs", &held_by("a"), &call()) {
+                    match store.create("jobs", held_by("a").as_write(), &call()) {
                         Ok(_) => created += 1,
                         Err(error) if error.kind() == StoreErrorKind::NotApplied => {}
                         // MariaDB may report repeated deadlocks and lock waits.

@@ -40,15 +40,17 @@ impl Place {
 fn long_writer_makes_a_call_time_out() {
     let place = Place::new();
     let store = place.store();
-    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let foreigner = place.foreigner();
     foreigner.execute_batch("BEGIN EXCLUSIVE").expect("a transaction");
     let short = Duration::from_millis(200);
     let began = Instant::now();
-    let error = store.update("jobs", &base, &held_by("b"), &CallContext::new(short, CancelToken::new())).unwrap_err();
+    let error =
+        store.update("jobs", &base, held_by("b").as_write(), &CallContext::new(short, CancelToken::new())).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     assert!(began.elapsed() >= short && began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    let error = store.create("other", &held_by("b"), &CallContext::new(short, CancelToken::new())).unwrap_err();
+    let error =
+        store.create("other", held_by("b").as_write(), &CallContext::new(short, CancelToken::new())).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     // The lock of a writer does not block readers.
     assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, base.version);
@@ -56,7 +58,7 @@ fn long_writer_makes_a_call_time_out() {
     let cancel = CancelToken::new();
     let long = CallContext::new(SOON, cancel.clone());
     let ended = thread::scope(|threads| {
-        let update = threads.spawn(|| store.update("jobs", &base, &held_by("b"), &long));
+        let update = threads.spawn(|| store.update("jobs", &base, held_by("b").as_write(), &long));
         thread::sleep(short);
         let began = Instant::now();
         cancel.cancel();
@@ -67,7 +69,7 @@ fn long_writer_makes_a_call_time_out() {
     assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::Interrupted);
 
     thread::scope(|threads| {
-        let update = threads.spawn(|| store.update("jobs", &base, &held_by("c"), &call()));
+        let update = threads.spawn(|| store.update("jobs", &base, held_by("c").as_write(), &call()));
         thread::sleep(short);
         foreigner.execute_batch("COMMIT").expect("a commit");
         assert_eq!(update.join().expect("no panic").expect("an update").version, base.version + 1);
@@ -95,7 +97,7 @@ fn deleted_or_replaced_file_is_a_named_error() {
     {
         let place = Place::new();
         let store = place.store();
-        let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+        let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
         befall(&place.path);
         for error in errors_of(&store, &base) {
             assert_eq!(error.kind(), StoreErrorKind::NotFound, "{error}");
@@ -125,7 +127,7 @@ fn a_file_that_is_deleted_or_replaced_is_the_end_of_a_term() {
 fn writer_without_notification_is_noticed_within_a_second() {
     let place = Place::new();
     let (store, foreigner) = (place.store(), place.foreigner());
-    store.create("jobs", &held_by("a"), &call()).expect("a record");
+    store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let fastest = watching(&store, |told| {
         let notice = |number: i32| {
             thread::sleep(Duration::from_millis(37));
@@ -152,7 +154,7 @@ fn many_that_open_a_new_file_at_once_share_it() {
             let open = |_| {
                 threads.spawn(|| {
                     let store = place.store();
-                    let created = store.create("jobs", &held_by("a"), &call());
+                    let created = store.create("jobs", held_by("a").as_write(), &call());
                     (store, created.is_ok())
                 })
             };
@@ -191,11 +193,11 @@ fn full_disk_is_a_named_error_until_there_is_room() {
     }
     let _unmount = Unmount(scratch.path());
     let store = SqliteStore::open(scratch.path().join("election.db")).expect("a store");
-    let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let mut base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let ballast = scratch.path().join("ballast");
     let _ = fs::write(&ballast, vec![0; 1 << 20]);
     let error = loop {
-        match store.update("jobs", &base, &held_by("b"), &call()) {
+        match store.update("jobs", &base, held_by("b").as_write(), &call()) {
             Ok(observed) => base = observed,
             Err(error) => break error,
         }
@@ -206,5 +208,5 @@ fn full_disk_is_a_named_error_until_there_is_room() {
     // A process that starts now may hold a copy of the descriptor. Truncating the file frees its space, but removing
     // the file would not.
     fs::write(ballast, "").expect("room");
-    store.update("jobs", &base, &held_by("c"), &call()).expect("an update, where there is room");
+    store.update("jobs", &base, held_by("c").as_write(), &call()).expect("an update, where there is room");
 }

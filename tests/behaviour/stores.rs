@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold::kubernetes::{Method, Request};
 use leasehold::testing::conformance::{self, CHECKS, Table};
-use leasehold::{CallContext, CancelToken, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, Store};
+use leasehold::{CallContext, CancelToken, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, SharedWatch, Store};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -89,6 +89,7 @@ on_every_store!(
     changed_record_is_not_updated,
     deleted_record_is_not_updated,
     versions_grow_over_deletion,
+    notes_are_beside_the_record,
     keys_are_apart,
     concurrent_writes_are_serialized,
     call_without_time_ends,
@@ -101,7 +102,51 @@ on_every_store!(
     deletion_ends_a_term,
 );
 
-on_both_servers!(an_update_keeps_what_others_have_put_there, one_client_serves_many_leases);
+on_both_servers!(an_update_keeps_what_others_have_put_there, one_client_serves_many_leases, leases_with_a_shared_watch);
+
+/// Runs all checks on leases whose watches share one watch of all leases.
+fn leases_with_a_shared_watch(cluster: &Cluster) {
+    conformance::check(|key| {
+        let admin = cluster.client("admin");
+        let delete = move |key: &str| {
+            let path = format!("{}/{key}", Kind::Lease.collection());
+            request(&admin, Method::Delete, &path, None).expect("an object to delete");
+        };
+        let store = SharedWatch::new(Kind::Lease.store(cluster.client("admin")));
+        Table::new(store, format!("{}-{key}", cluster.lease), delete)
+    });
+}
+
+#[test]
+fn memory_with_a_shared_watch() {
+    conformance::check(|key| {
+        let store = Arc::new(MemoryStore::new());
+        let of_operator = Arc::clone(&store);
+        Table::new(SharedWatch::new(store), key, move |key| assert!(of_operator.delete(key), "a record to delete"))
+    });
+}
+
+fn conforms_with_a_shared_watch<P: RealStore + Send + 'static>() {
+    if P::shared("conformance_shared").is_none() {
+        return;
+    }
+    conformance::check(|key| {
+        let place = P::shared(&format!("shared_{}", key.replace('-', "_"))).expect("a place");
+        let (store, place) = (SharedWatch::new(place.store()), Mutex::new(place));
+        Table::new(store, "jobs", move |key| place.lock().delete(key))
+    });
+}
+
+macro_rules! with_a_shared_watch {
+    ($($test:ident $place:ty),*) => { $(#[test] fn $test() { conforms_with_a_shared_watch::<$place>(); })* };
+}
+
+with_a_shared_watch!(
+    sqlite_with_a_shared_watch File,
+    mysql_with_a_shared_watch InSql<MariaDb>,
+    etcd_with_a_shared_watch InEtcd,
+    postgres_with_a_shared_watch InSql<Postgres>
+);
 
 /// An update keeps labels and field managers.
 ///
@@ -131,7 +176,7 @@ fn an_update_keeps_what_others_have_put_there(cluster: &Cluster) {
     let base = store.get(&cluster.lease, &call).expect("an answer").expect("a record");
     let mut record = base.record.clone();
     record.holder_identity = Some("b".to_owned());
-    store.update(&cluster.lease, &base, &record, &call).expect("an update");
+    store.update(&cluster.lease, &base, record.as_write(), &call).expect("an update");
     let lease = cluster.lease().expect("a lease");
     assert_eq!(lease["metadata"]["labels"]["team"], "blue");
     assert_eq!(lease["spec"]["holderIdentity"], "b");

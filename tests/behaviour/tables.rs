@@ -168,9 +168,9 @@ fn another_shape_is_refused_until_it_is_repaired(database: &impl Database) {
         let (why, repair) = refused.split_once("run: ").unwrap_or_else(|| panic!("{to}: {refused}"));
         assert!(why.contains(&format!("column {column} ")), "{to}: {refused}");
         database.execute(repair);
-        let created = database.store().create("jobs", &held_by("a"), &call()).expect(to);
+        let created = database.store().create("jobs", held_by("a").as_write(), &call()).expect(to);
         assert!(*column != "generation" || created.version >> 31 > 7, "{to}: {}", created.version);
-        let updated = database.store().update("jobs", &created, &held_by("b"), &call()).expect(to);
+        let updated = database.store().update("jobs", &created, held_by("b").as_write(), &call()).expect(to);
         let found = database.store().get("jobs", &call()).expect(to).expect("a record");
         assert!((found.version, &found.record) == (updated.version, &updated.record), "{to}: {found:?}");
     }
@@ -188,21 +188,21 @@ fn repair_continues_above_deleted_rows(database: &impl Database) {
     }
     let refused = database.open().and_then(|store| store.get("jobs", &call()).map(drop)).expect_err(to).to_string();
     database.execute(refused.split_once("run: ").expect("a repair").1);
-    let created = database.store().create("jobs", &held_by("a"), &call()).expect("a record");
+    let created = database.store().create("jobs", held_by("a").as_write(), &call()).expect("a record");
     assert_eq!(created.version >> 31, 4);
 }
 
 fn tables_of_earlier_versions_and_copies_are_accepted(database: &impl Database) {
     for creation in database.accepted() {
         database.execute(&format!("DROP TABLE leasehold; {creation}"));
-        database.store().create("jobs", &held_by("a"), &call()).expect(&creation);
+        database.store().create("jobs", held_by("a").as_write(), &call()).expect(&creation);
     }
 }
 
 /// A restored backup, or a standby server without the last commits, reuses versions.
 fn a_row_put_back_with_another_record_is_no_base(database: &impl Database) {
     let store = database.store();
-    let base = store.create("jobs", &held_by("c"), &call()).expect("a record");
+    let base = store.create("jobs", held_by("c").as_write(), &call()).expect("a record");
     let text = |text: &str| format!("'{text}'");
     let time = |time: &Option<MicroTime>| text(time.as_ref().expect("a time").as_str());
     for (column, original, other) in [
@@ -217,15 +217,15 @@ fn a_row_put_back_with_another_record_is_no_base(database: &impl Database) {
         ("lease_transitions", "3".to_owned(), "4"),
     ] {
         database.execute(&format!("UPDATE leasehold SET {column} = {other}"));
-        let error = store.update("jobs", &base, &held_by("d"), &call()).expect_err(other);
+        let error = store.update("jobs", &base, held_by("d").as_write(), &call()).expect_err(other);
         assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{column} = {other}: {error}");
         let found = store.get("jobs", &call()).expect("an answer").expect("a record");
         assert!(found.version == base.version && found.record != base.record, "{column} = {other}");
         database.execute(&format!("UPDATE leasehold SET {column} = {original}"));
     }
-    let next = store.update("jobs", &base, &held_by("d"), &call()).expect("an update");
+    let next = store.update("jobs", &base, held_by("d").as_write(), &call()).expect("an update");
     assert_eq!(next.version, base.version + 1);
-    let error = store.update("jobs", &base, &held_by("e"), &call()).expect_err("another version");
+    let error = store.update("jobs", &base, held_by("e").as_write(), &call()).expect_err("another version");
     assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
 }
 
@@ -259,21 +259,21 @@ fn a_former_leader_does_not_get_past_the_fence(database: &impl Database) {
 fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
     let Some(mut session) = database.session() else { return };
     let store = database.store();
-    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let fence = database.fence(base.version);
     assert_eq!(session.query(&format!("BEGIN; {fence};")), "1");
-    let error = store.update("jobs", &base, &held_by("b"), &brief()).expect_err("the record is locked");
+    let error = store.update("jobs", &base, held_by("b").as_write(), &brief()).expect_err("the record is locked");
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     assert_eq!(session.query("SELECT holder_identity FROM leasehold;"), "a");
     session.execute("COMMIT;");
     // The update that timed out may still be applied.
-    let _ = store.update("jobs", &base, &held_by("b"), &call());
+    let _ = store.update("jobs", &base, held_by("b").as_write(), &call());
     assert_eq!(session.query(&format!("BEGIN; {fence};")), "", "another one leads");
 }
 
 fn watch_reports_writes_of_an_operator(database: &impl Database) {
     let store = database.store();
-    store.create("jobs", &held_by("a"), &call()).expect("a record");
+    store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     watching(&store, |told| {
         // The statement does not change the version.
         database.execute("UPDATE leasehold SET holder_identity = 'b'");
@@ -319,7 +319,7 @@ fn keys_that_look_alike_are_apart(database: &impl Database) {
     let store = database.store();
     let keys = ["jobs", "Jobs", "jobs ", "jöbs", "jo\u{308}bs", "it's", "a\\b", "%"];
     for key in keys {
-        store.create(key, &held_by(key), &call()).expect("a record");
+        store.create(key, held_by(key).as_write(), &call()).expect("a record");
     }
     for key in keys {
         let found = store.get(key, &call()).expect("an answer").expect("a record");

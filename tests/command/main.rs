@@ -4,6 +4,7 @@ mod deploy;
 mod duties;
 mod faults;
 mod flags;
+mod notes;
 mod run;
 mod sessions;
 mod stores;

@@ -87,7 +87,13 @@ fn take_from_each_other(version: Option<&str>, [lock_type, ours]: [&str; 2], use
     let [flag, flag_of_ours] = [lock_type, ours].map(|lock_type| format!("--lock-type={lock_type}"));
     let with = |flag| TIMINGS.iter().copied().chain([flag]).collect::<Vec<_>>();
     let flags = with(flag.as_str());
-    let stage = Stage::new(&kubeconfig, &cluster.lease, &with(flag_of_ours.as_str()));
+    // client-go must keep the notes of leasehold's candidates, and work beside them.
+    let mut flags_of_ours = with(flag_of_ours.as_str());
+    flags_of_ours.push("--advertise=10.0.3.7:9000");
+    if !ours.ends_with("sleases") {
+        flags_of_ours.push("--accept-requests");
+    }
+    let stage = Stage::new(&kubeconfig, &cluster.lease, &flags_of_ours);
     let theirs = |id: &str| {
         let mut command = Command::new(&program);
         command.args(["--lease", &cluster.lease, "--id", id, "--kubeconfig"]).arg(&kubeconfig).args(&flags);

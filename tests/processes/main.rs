@@ -6,6 +6,7 @@ mod alternation;
 mod client_go_interop;
 mod deploy;
 mod examples;
+mod fleets;
 mod leader_election;
 mod observe;
 mod programs;

@@ -288,21 +288,21 @@ fn wait_ends_with_the_name_of_the_leader() {
     thread::sleep(A_WHILE);
     assert!(waiting.run.is_running(), "{}", waiting.run.out());
     // Other clients accept an identity with control characters.
-    let strange = file.store.create("jobs", &held_by("anna\n\u{1b}[2J"), &call()).expect("a record");
+    let strange = file.store.create("jobs", held_by("anna\n\u{1b}[2J").as_write(), &call()).expect("a record");
     let said = (Some(0), r"anna\n\u{1b}[2J".to_owned(), String::new());
     assert_eq!(waiting.end(), said);
     assert_eq!(file.run(&["wait", "jobs", "--timeout", "30s"]).end(), said, "also who led already");
     let mut for_ben = file.run(&["wait", "--holder", "ben", "jobs"]);
     thread::sleep(A_WHILE);
     assert!(for_ben.run.is_running(), "{}", for_ben.run.out());
-    file.store.update("jobs", &strange, &held_by("ben"), &call()).expect("an update");
+    file.store.update("jobs", &strange, held_by("ben").as_write(), &call()).expect("an update");
     assert_eq!(for_ben.end(), (Some(0), "ben".to_owned(), String::new()));
 }
 
 #[test]
 fn wait_gives_up_when_its_timeout_has_passed() {
     let file = File::new();
-    file.store.create("jobs", &held_by("anna"), &call()).expect("it is created");
+    file.store.create("jobs", held_by("anna").as_write(), &call()).expect("it is created");
     for (arguments, said) in [
         (["wait", "others", "--timeout", "500ms", "--lock-type=leases"].as_slice(), None),
         (&["wait", "others", "--timeout", "500ms"], Some("lease others was not held within 500ms")),
@@ -336,7 +336,7 @@ fn in_a_terminal_a_table_is_drawn_over_the_one_before() {
     let mut observing = Running::start(command);
     observing.line("nobody holds it", |line| line.starts_with("jobs") && line.trim_end().ends_with("  -"));
     // Other clients accept an identity with control characters.
-    file.store.create("jobs", &held_by("anna\u{1b}[2J"), &call()).expect("a record");
+    file.store.create("jobs", held_by("anna\u{1b}[2J").as_write(), &call()).expect("a record");
     let line = observing.line("it is held", |line| line.contains(r"anna\u{1b}[2J"));
     let cells: Vec<_> = line.split_whitespace().collect();
     assert!(cells[0] == "jobs" && cells[1].ends_with('s') && cells[2] == "3", "{line}");

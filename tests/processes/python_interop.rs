@@ -35,7 +35,8 @@ fn take_from_each_other(lock_type: &str) {
     }
     let handovers = std::env::var("LEASEHOLD_HANDOVERS").map_or(5, |number| number.parse().expect("a number"));
     let lock_flag = format!("--lock-type={lock_type}");
-    let flags: Vec<_> = TIMINGS.iter().copied().chain([lock_flag.as_str()]).collect();
+    let notes = ["--advertise=10.0.3.7:9000", "--accept-requests"];
+    let flags: Vec<_> = TIMINGS.iter().copied().chain([lock_flag.as_str()]).chain(notes).collect();
     let stage = Stage::new(cluster.kubeconfig("admin"), &cluster.lease, &flags);
     let theirs = |id: &str| of_python(&cluster, lock_type, &stage, id);
     let end = |_, is_ours| if is_ours { End::Told } else { End::Killed };

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use leasehold::{
-    CallContext, ConfigError, LeaderElectionRecord, Store, StoreData, StoreError, StoreErrorKind, VersionedRecord,
+    CallContext, ConfigError, LeaderElectionRecord, RecordWrite, Store, StoreData, StoreError, StoreErrorKind,
+    VersionedRecord,
 };
 use parking_lot::Mutex;
 
@@ -138,7 +139,7 @@ impl Store for Connection {
         Ok(self.memory.observed())
     }
 
-    fn create(&self, _: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
+    fn create(&self, _: &str, write: RecordWrite<'_>, _: &CallContext) -> Result<VersionedRecord, StoreError> {
         self.reach()?;
         if let Some(run) = &mut *self.memory.0.on_create.lock() {
             run();
@@ -148,7 +149,7 @@ impl Store for Connection {
             return Err(StoreError::new(StoreErrorKind::AlreadyExists, "it exists"));
         }
         state.version += 1;
-        let record = LeaderElectionRecord { uid: Some(format!("uid-{}", state.version)), ..record.clone() };
+        let record = LeaderElectionRecord { uid: Some(format!("uid-{}", state.version)), ..write.record.clone() };
         state.record = Some(record.clone());
         Ok(VersionedRecord::new(record, state.version, StoreData::none()))
     }
@@ -157,7 +158,7 @@ impl Store for Connection {
         &self,
         _: &str,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
         self.reach()?;
@@ -166,15 +167,15 @@ impl Store for Connection {
             return Err(self.hang(call));
         }
         if let Some(run) = &mut *self.memory.0.on_update.lock() {
-            run(record)?;
+            run(write.record)?;
         }
         let mut state = self.memory.0.state.lock();
         if state.record.is_none() || state.version != base.version {
             return Err(StoreError::new(StoreErrorKind::Conflict, "it moved"));
         }
         state.version += 1;
-        state.record = Some(record.clone());
-        Ok(VersionedRecord::new(record.clone(), state.version, StoreData::none()))
+        state.record = Some(write.record.clone());
+        Ok(VersionedRecord::new(write.record.clone(), state.version, StoreData::none()))
     }
 
     fn check_key(&self, _: &str) -> Result<(), ConfigError> {

@@ -27,6 +27,7 @@ pub struct Line {
     pub mono: f64,
     pub fencing_token: Option<u64>,
     pub leader: Option<String>,
+    pub address: Option<String>,
     pub reason: Option<String>,
 }
 
@@ -80,7 +81,13 @@ impl Stage {
     }
 
     pub fn candidate(&self, id: &str) -> Candidate {
-        self.candidate_at(&self.place, id)
+        self.candidate_with(id, &[])
+    }
+
+    /// Starts a candidate with additional flags.
+    pub fn candidate_with(&self, id: &str, flags: &[&str]) -> Candidate {
+        let place: Vec<_> = self.place.iter().cloned().chain(flags.iter().map(OsString::from)).collect();
+        self.candidate_at(&place, id)
     }
 
     /// Starts a candidate that connects to the server with this kubeconfig.

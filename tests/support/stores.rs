@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold::crossbeam_channel::{Receiver, unbounded};
 use leasehold::{
     CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder,
-    MicroTime, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
+    MicroTime, RecordWrite, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
 
 use super::{A_WHILE, AT_ONCE, SOON};
@@ -43,6 +43,11 @@ impl<S: Store> Wrapped<S> {
         Self::watching(store, |_, _, _| Err(StoreError::new(StoreErrorKind::Unsupported, "no watch")))
     }
 
+    /// Runs `answer` after each read or write, as in [`answering`](Self::answering).
+    pub fn and_answering(self, answer: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { answer: Box::new(answer), ..self }
+    }
+
     fn answered<T>(&self, method: &str, answer: T) -> T {
         (self.answer)(method);
         answer
@@ -54,23 +59,18 @@ impl<S: Store> Store for Wrapped<S> {
         self.answered("get", self.store.get(key, call))
     }
 
-    fn create(
-        &self,
-        key: &str,
-        record: &LeaderElectionRecord,
-        call: &CallContext,
-    ) -> Result<VersionedRecord, StoreError> {
-        self.answered("create", self.store.create(key, record, call))
+    fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
+        self.answered("create", self.store.create(key, write, call))
     }
 
     fn update(
         &self,
         key: &str,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        self.answered("update", self.store.update(key, base, record, call))
+        self.answered("update", self.store.update(key, base, write, call))
     }
 
     fn watch(
@@ -147,8 +147,8 @@ pub fn at_last<T>(what: &str, ask: impl Fn() -> Result<T, StoreError>) -> T {
 pub fn errors_of(store: &impl Store, base: &VersionedRecord) -> [StoreError; 4] {
     [
         store.get("jobs", &call()).expect_err("a read"),
-        store.update("jobs", base, &held_by("b"), &call()).expect_err("an update"),
-        store.create("other", &held_by("b"), &call()).expect_err("a creation"),
+        store.update("jobs", base, held_by("b").as_write(), &call()).expect_err("an update"),
+        store.create("other", held_by("b").as_write(), &call()).expect_err("a creation"),
         store.watch(WatchScope::All, None, &CancelToken::new(), &mut |_| {}).expect_err("a watch"),
     ]
 }

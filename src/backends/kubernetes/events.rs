@@ -131,7 +131,10 @@ impl Observer for EventRecorder {
         self.record("became leader");
     }
 
-    fn on_stopped_leading(&self, _: &StopReason) {
-        self.record("stopped leading");
+    fn on_stopped_leading(&self, reason: &StopReason) {
+        match reason {
+            StopReason::Requested => self.record(&format!("stopped leading: {reason}")),
+            _ => self.record("stopped leading"),
+        }
     }
 }

@@ -51,6 +51,9 @@ impl OwnerReference {
     }
 }
 
+/// The prefix of the annotations with notes.
+const RESERVED: &str = "leasehold.dev/";
+
 /// The metadata that the store writes when it creates an object, and again with each update.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Metadata {
@@ -73,8 +76,8 @@ impl Metadata {
         for key in self.annotations.keys() {
             // The API server requires a lowercase prefix in label keys, but ignores the case of annotation keys.
             check_qualified_name("annotation", &key.to_lowercase())?;
-            if key == annotation::KEY {
-                return Err(ConfigError::new("annotation", format_args!("{key:?}"), "reserved for records"));
+            if key == annotation::KEY || key.starts_with(RESERVED) {
+                return Err(ConfigError::new("annotation", format_args!("{key:?}"), "reserved for the election"));
             }
         }
         let parts =
@@ -115,6 +118,11 @@ impl OwnerReference {
             owners.push(json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid }));
         }
     }
+}
+
+/// Returns the annotations of an object for a change.
+pub(super) fn annotations(object: &mut Value) -> &mut Map<String, Value> {
+    member(member(as_object(object), "metadata"), "annotations")
 }
 
 fn member<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {

@@ -7,5 +7,6 @@ pub(crate) mod endpoints;
 pub(crate) mod events;
 pub(crate) mod lease;
 pub(crate) mod metadata;
+mod notes;
 pub(crate) mod object;
 pub(crate) mod resource_lock;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::annotation;
 use super::metadata::{Metadata, OwnerReference};
+use super::{annotation, notes};
 use crate::backends::kubernetes::client::{ApiStatus, Client, ClientError, ErrorKind, Method, Request, Response};
 use crate::backends::kubernetes::events::{EventRecorder, Subject};
 use crate::net::calls::CallError;
 use crate::net::json;
-use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -104,7 +104,8 @@ pub struct ObjectStore<C> {
 /// The content of one line of a watch.
 struct WatchLine {
     version: Option<u64>,
-    is_bookmark: bool,
+    /// `true` if the line may report an object that existed when the watch opened.
+    is_initial: bool,
     event: Option<WatchEvent>,
 }
 
@@ -220,13 +221,14 @@ impl<C: Codec> ObjectStore<C> {
     }
 
     /// Returns the observed object with this record and the configured metadata.
-    fn replacement(&self, base: &VersionedRecord, record: &LeaderElectionRecord) -> Value {
+    fn replacement(&self, base: &VersionedRecord, write: RecordWrite<'_>) -> Value {
         let mut object = base.data.get::<Value>().cloned().unwrap_or_else(|| json!({}));
         self.metadata.write(&mut object);
         // The uid turns a PUT to a deleted object into a conflict. Without the uid, the PUT creates the object.
         object["metadata"]["uid"] = json!(base.record.uid);
         object["metadata"]["resourceVersion"] = json!(base.version.to_string());
-        C::write(&mut object, record);
+        C::write(&mut object, write.record);
+        notes::write(&mut object, &write);
         object
     }
 
@@ -237,11 +239,12 @@ impl<C: Codec> ObjectStore<C> {
 
     fn parse(&self, key: &str, mut object: Value) -> Result<VersionedRecord, StoreError> {
         let (record, version) = parse::<C>(&object, key).map_err(|what| self.malformed(key, &what))?;
+        let notes = object.as_object().map(|object| notes::read(object, &record)).unwrap_or_default();
         // `managedFields` is the longest part of many objects. The server keeps `managedFields` if a PUT has none.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
-        Ok(VersionedRecord::new(record, version, StoreData::new(object)))
+        Ok(VersionedRecord { notes, ..VersionedRecord::new(record, version, StoreData::new(object)) })
     }
 
     /// Parses one line of a watch.
@@ -258,7 +261,7 @@ impl<C: Codec> ObjectStore<C> {
             WatchScope::Key(key) => name == Some(key),
             WatchScope::All => name.is_some(),
         };
-        let is_bookmark = event["type"] == "BOOKMARK";
+        let is_initial = event["type"] == "ADDED";
         let event = match event["type"].as_str() {
             Some("BOOKMARK") => {
                 version.ok_or_else(|| malformed("bookmark without a version"))?;
@@ -266,7 +269,7 @@ impl<C: Codec> ObjectStore<C> {
             }
             Some("ERROR") => return Err(self.watch_ended(scope, &object)),
             // A proxy, or a server that ignores selectors, may send objects that were not requested.
-            Some(_) if !is_asked_for => return Ok(WatchLine { version: None, is_bookmark: false, event: None }),
+            Some(_) if !is_asked_for => return Ok(WatchLine { version: None, is_initial: true, event: None }),
             Some("DELETED") => {
                 let version = version.ok_or_else(|| malformed("deletion without a version"))?;
                 Some(WatchEvent::Deleted { key: name.unwrap_or_default().into(), version })
@@ -285,7 +288,7 @@ impl<C: Codec> ObjectStore<C> {
             }
             _ => return Err(malformed("unknown type")),
         };
-        Ok(WatchLine { version, is_bookmark, event })
+        Ok(WatchLine { version, is_initial, event })
     }
 
     /// Returns the error that the server sent as an event of a watch.
@@ -349,19 +352,15 @@ impl<C: Codec> Store for ObjectStore<C> {
         }
     }
 
-    fn create(
-        &self,
-        key: &str,
-        record: &LeaderElectionRecord,
-        call: &CallContext,
-    ) -> Result<VersionedRecord, StoreError> {
+    fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
         let mut object = json!({
             "apiVersion": C::API_VERSION,
             "kind": C::KIND,
             "metadata": { "namespace": self.namespace, "name": key },
         });
         self.metadata.write(&mut object);
-        C::write(&mut object, record);
+        C::write(&mut object, write.record);
+        notes::write(&mut object, &write);
         self.read(key, &self.request("create", key, Some(&object), call)?)
     }
 
@@ -369,10 +368,10 @@ impl<C: Codec> Store for ObjectStore<C> {
         &self,
         key: &str,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        match self.request("update", key, Some(&self.replacement(base, record)), call) {
+        match self.request("update", key, Some(&self.replacement(base, write)), call) {
             Ok(response) => self.read(key, &response),
             // Depending on the kind, the server answers an update of a deleted object with a conflict or with a 404.
             Err(error) if is_absence(&error, C::RESOURCE) => {
@@ -413,13 +412,13 @@ impl<C: Codec> Store for ObjectStore<C> {
         let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
         on_event(WatchEvent::Opened);
         while let Some(line) = stream.next_line().map_err(explain)? {
-            let WatchLine { version, is_bookmark, event } = self.event(scope, &line)?;
+            let WatchLine { version, is_initial, event } = self.event(scope, &line)?;
             if let Some(event) = event {
                 on_event(event);
             }
-            // The server first sends the existing objects, ordered by name and not by version. Only a bookmark marks
-            // the end of this part.
-            is_in_order |= is_bookmark;
+            // The server first sends the existing objects as added, ordered by name and not by version. Any other line
+            // follows this part.
+            is_in_order |= !is_initial;
             if let Some(version) = version.filter(|_| is_in_order) {
                 let newest = *after.insert(after.map_or(version, |after| after.max(version)));
                 on_event(WatchEvent::Bookmark(Cursor::new(newest)));
@@ -435,6 +434,10 @@ impl<C: Codec> Store for ObjectStore<C> {
 
     fn location(&self) -> Option<String> {
         Some(format!("{} ({})", self.client.server(), self.client.source()))
+    }
+
+    fn keeps_notes(&self) -> bool {
+        true
     }
 
     fn namespace(&self) -> Option<String> {

@@ -50,14 +50,14 @@ fn check_lease(input: &[u8]) {
 
 /// Checks that a record is read back unchanged, and that an update changes nothing else.
 fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &VersionedRecord) {
-    let VersionedRecord { record, version, data } = observed;
+    let VersionedRecord { record, version, data, .. } = observed;
     assert!(*version > 0);
     assert!(record.uid.as_ref().is_some_and(|uid| !uid.is_empty()));
     let wait = record.lease_duration_or(Duration::from_secs(15));
     assert!(Instant::now().checked_add(wait).is_some());
     let next = next_record(record);
     for record in [record, &next] {
-        let written = leases.replacement(observed, record);
+        let written = leases.replacement(observed, record.as_write());
         assert_eq!(others(&written), others(data.get().expect("the object")));
         let again =
             leases.read(NAME, &respond(written.to_string().as_bytes())).unwrap_or_else(|error| panic!("{error}"));
@@ -87,8 +87,8 @@ fn check_watch(input: &[u8]) {
     let mut input = input;
     while let Ok(ReadLine::Whole(line)) = read_line(&mut input, MAX_LINE) {
         match leases.event(WatchScope::Key(NAME), &line) {
-            Ok(WatchLine { version, is_bookmark, event }) => {
-                assert!(!is_bookmark || event.is_none());
+            Ok(WatchLine { version, is_initial, event }) => {
+                assert!(!is_initial || !matches!(event, Some(WatchEvent::Deleted { .. })));
                 assert_ne!(version, Some(0));
                 match event {
                     None => {}

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::backends::sql::version;
-use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -124,15 +124,10 @@ impl<T: SqlTable> Store for SqlStore<T> {
         answer
     }
 
-    fn create(
-        &self,
-        key: &str,
-        record: &LeaderElectionRecord,
-        call: &CallContext,
-    ) -> Result<VersionedRecord, StoreError> {
+    fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
         // A version may repeat in another table, or in this table after a restore. The random uid then still differs.
         let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
-        let record = LeaderElectionRecord { uid, ..record.clone() };
+        let record = LeaderElectionRecord { uid, ..write.record.clone() };
         let what = self.describe(key);
         let Some(generation) = self.table.insert(key, &record, call)? else {
             return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{what} exists")));
@@ -148,15 +143,15 @@ impl<T: SqlTable> Store for SqlStore<T> {
         &self,
         key: &str,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        if !self.table.update(key, base, record, call)? {
+        if !self.table.update(key, base, write.record, call)? {
             let (what, version) = (self.describe(key), base.version);
             let message = format!("{what} no longer has version {version}, or has another record");
             return Err(StoreError::new(StoreErrorKind::NotApplied, message));
         }
-        let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..record.clone() };
+        let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..write.record.clone() };
         Ok(VersionedRecord::new(record, base.version + 1, StoreData::none()))
     }
 

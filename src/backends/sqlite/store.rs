@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::backends::sql;
 use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore};
 use crate::backends::sqlite::database::Database;
-use crate::store::record::{LeaderElectionRecord, VersionedRecord};
+use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;

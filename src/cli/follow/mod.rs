@@ -20,7 +20,7 @@ use leasehold::util::one_line::OneLine;
 use leases::{LeaseEvent, Leases, Which};
 use watching::{CurrentWatch, FollowMessage, FollowThread};
 
-pub use place::FollowArgs;
+pub use place::{FollowArgs, LeaseInStore};
 
 /// The largest number of queued updates.
 ///

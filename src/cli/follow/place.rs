@@ -1,9 +1,12 @@
 //! The flags that select the followed leases.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
-use leasehold::{ConfigMapStore, EndpointsStore, LeaseStore, ResourceLock, Store};
+use leasehold::{
+    CallContext, CancelToken, ConfigMapStore, EndpointsStore, LeaseStore, ResourceLock, Store, VersionedRecord,
+};
 
 use super::super::election::{PlaceArgs, RecordPlace};
 use super::leases::Which;
@@ -36,6 +39,46 @@ impl FollowArgs {
             Some(ResourceLock::Endpoints) => (Arc::new(EndpointsStore::new(client, &namespace)?), Which::AllRecords),
             _ => (Arc::new(LeaseStore::new(client, &namespace)?), Which::All),
         })
+    }
+}
+
+/// One lease, for commands that send a few requests.
+pub struct LeaseInStore<'a> {
+    pub store: Arc<dyn Store>,
+    pub call: CallContext,
+    key: &'a str,
+}
+
+impl<'a> LeaseInStore<'a> {
+    /// Opens the store. `timeout` limits all requests together.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be opened, or if `key` cannot be the name of a lease.
+    pub fn open(follow: &FollowArgs, key: &'a str, timeout: Duration) -> Result<Self, String> {
+        let (store, _) = follow.open().map_err(|error| error.to_string())?;
+        store.check_key(key).map_err(|error| format!("invalid lease name {key:?}: {}", error.rule()))?;
+        Ok(Self { store, call: CallContext::new(timeout, CancelToken::new()), key })
+    }
+
+    /// Returns the holder and the record, or `None` without a holder.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not answer in time, or rejects the request.
+    pub fn holder(&self) -> Result<Option<(String, VersionedRecord)>, String> {
+        let observed = self.store.get(self.key, &self.call).map_err(|error| error.to_string())?;
+        Ok(observed.and_then(|observed| Some((observed.record.holder()?.to_owned(), observed))))
+    }
+
+    /// Returns the name of the record.
+    pub fn name(&self) -> String {
+        self.store.describe(self.key)
+    }
+
+    /// Returns the message for a lease without a holder.
+    pub fn no_leader(&self) -> String {
+        format!("{} has no leader", self.name())
     }
 }
 

@@ -16,6 +16,7 @@ struct EventLine<'a> {
     event: EventKind,
     holder: Option<&'a str>,
     previous_holder: Option<&'a str>,
+    address: Option<&'a str>,
     version: Option<u64>,
     transitions: Option<i32>,
     acquire_time: Option<&'a str>,
@@ -36,6 +37,7 @@ pub fn json(event: &LeaseEvent) -> String {
         event: *what,
         holder: lease.holder(),
         previous_holder: previous_holder.as_deref(),
+        address: lease.address.as_deref(),
         version: lease.version,
         transitions: record.lease_transitions,
         acquire_time: record.acquire_time.as_ref().map(MicroTime::as_str),
@@ -65,9 +67,11 @@ pub fn plain(event: &LeaseEvent) -> String {
     let mut line = format!("{} {}: ", MicroTime::from(at.wall), OneLine(key));
     let holder = OneLine(lease.holder().unwrap_or_default());
     let by = previous_holder.as_deref().map_or_else(String::new, |holder| format!(" by {}", OneLine(holder)));
+    let address = lease.address.as_deref().map_or_else(String::new, |address| format!(" at {}", OneLine(address)));
     // Writing to a string cannot fail.
     let _ = match what {
-        EventKind::NewLeader => write!(line, "{holder} leads"),
+        EventKind::NewLeader => write!(line, "{holder} leads{address}"),
+        EventKind::NewAddress => write!(line, "{holder} has moved{address}"),
         EventKind::Renewed => write!(line, "renewed by {holder}"),
         EventKind::Released => write!(line, "released{by}"),
         EventKind::Expired => write!(line, "expired, held by {holder}"),
@@ -92,7 +96,7 @@ pub fn plain(event: &LeaseEvent) -> String {
 mod tests {
     use std::time::SystemTime;
 
-    use super::super::super::follow::leases::{Leases, Update, Which};
+    use super::super::super::follow::leases::{Leases, Observation, Update, Which};
     use super::*;
     use leasehold::util::clock::{Moment, Now};
 
@@ -103,7 +107,8 @@ mod tests {
             Now { local: Moment::from_nanos(0) + local, wall: SystemTime::UNIX_EPOCH + local }
         };
         let key = Box::from("jo\nbs");
-        let mut events = leases.apply(Update::Changed { key, record, version: 7 }, at(1));
+        let observed = Observation { record, version: 7, address: Some("host\u{1b}:1".into()) };
+        let mut events = leases.apply(Update::Changed { key, observed }, at(1));
         events.extend(leases.expire(at(60)));
         events.extend(leases.apply(Update::Deleted { key: "jo\nbs".into(), version: 8 }, at(61)));
         events
@@ -121,15 +126,15 @@ mod tests {
         });
         assert_eq!(
             events.iter().map(plain).collect::<String>(),
-            "1970-01-01T00:00:01.000000Z jo\\nbs: a\\u{1b}[2J\\u{9b}\\n leads, since long\\nago, transitions 3, renewals 0, 15s left\n\
+            "1970-01-01T00:00:01.000000Z jo\\nbs: a\\u{1b}[2J\\u{9b}\\n leads at host\\u{1b}:1, since long\\nago, transitions 3, renewals 0, 15s left\n\
              1970-01-01T00:00:16.000000Z jo\\nbs: expired, held by a\\u{1b}[2J\\u{9b}\\n, since long\\nago, transitions 3, renewals 0\n\
              1970-01-01T00:01:01.000000Z jo\\nbs: deleted\n"
         );
         assert_eq!(
             events.iter().map(json).collect::<String>(),
-            r#"{"time":"1970-01-01T00:00:01.000000Z","lease":"jo\nbs","event":"new_leader","holder":"a\u001b[2J\u009b\n","previous_holder":null,"version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":15.0}
-{"time":"1970-01-01T00:00:16.000000Z","lease":"jo\nbs","event":"expired","holder":"a\u001b[2J\u009b\n","previous_holder":null,"version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":0.0}
-{"time":"1970-01-01T00:01:01.000000Z","lease":"jo\nbs","event":"deleted","holder":null,"previous_holder":"a\u001b[2J\u009b\n","version":8,"transitions":null,"acquire_time":null,"renew_time":null,"lease_duration_seconds":null,"renewals":0,"seconds_left":null}
+            r#"{"time":"1970-01-01T00:00:01.000000Z","lease":"jo\nbs","event":"new_leader","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":15.0}
+{"time":"1970-01-01T00:00:16.000000Z","lease":"jo\nbs","event":"expired","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":0.0}
+{"time":"1970-01-01T00:01:01.000000Z","lease":"jo\nbs","event":"deleted","holder":null,"previous_holder":"a\u001b[2J\u009b\n","address":null,"version":8,"transitions":null,"acquire_time":null,"renew_time":null,"lease_duration_seconds":null,"renewals":0,"seconds_left":null}
 "#
         );
     }
@@ -137,7 +142,7 @@ mod tests {
     #[test]
     fn line_of_a_record_without_fields_has_the_raw_value() {
         let events = events(LeaderElectionRecord { holder_identity: Some("a".into()), ..Default::default() });
-        assert_eq!(plain(&events[0]), "1970-01-01T00:00:01.000000Z jo\\nbs: a leads, renewals 0\n");
+        assert_eq!(plain(&events[0]), "1970-01-01T00:00:01.000000Z jo\\nbs: a leads at host\\u{1b}:1, renewals 0\n");
     }
 
     const STRANGE: &str = "a\n\u{1b}[2J\u{9b}\u{202e}\u{2028}\u{e0001}é \"c:\\d\" 東";

@@ -29,13 +29,14 @@ use table::LeaseTable;
 Events, as in --json:
   new_leader  the lease has a holder: the first observed holder, another holder, or the same holder in a new term
   renewed     the record has changed within the same term; after `expired`, the lease is held again
+  new_address the leader advertises another address, or no longer advertises an address
   released    the holder has released the lease
   expired     no change for the lease duration, so another candidate may take over; reported once
   deleted     the record was deleted
   unheld      the lease has no holder when first observed, or does not exist
 
 Fields of --json: time (local wall clock at the event), lease, event, holder (identity in the record; null without a holder),
-previous_holder (the previous identity, if different), version (version of the record in the store; fencing tokens are the
+previous_holder (the previous identity, if different), address (advertised by the holder, or null), version (version of the record in the store; fencing tokens are the
 versions of acquisitions), transitions, acquire_time, renew_time, lease_duration_seconds (from the record; null if absent),
 renewals (number of renewals observed by this command), seconds_left (until expiry by the local clock; null without a holder or a valid lease
 duration).
@@ -45,6 +46,9 @@ pub struct ObserveArgs {
     /// Leases to show [default: all]
     #[arg(value_name = "LEASE")]
     leases: Vec<String>,
+    /// Lease to show, as in `run`; may be repeated
+    #[arg(long, value_name = "NAME", conflicts_with = "leases")]
+    lease: Vec<String>,
     #[command(flatten)]
     follow: FollowArgs,
     /// Print each change as a line of JSON, even in a terminal
@@ -62,7 +66,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// Returns an error that a retry cannot repair.
 pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
-    let mut follower = Follower::start(store, &arguments.leases, which)?;
+    let names = if arguments.lease.is_empty() { &arguments.leases } else { &arguments.lease };
+    let mut follower = Follower::start(store, names, which)?;
     let mut table = LeaseTable::in_terminal().filter(|_| !arguments.json);
     loop {
         let is_old = table.as_ref().is_some_and(|table| table.is_old);

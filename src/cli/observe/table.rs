@@ -142,7 +142,10 @@ fn cells(key: &str, lease: &LeaseView, now: Moment) -> [String; HEAD.len()] {
         transitions.map_or_else(absent, |transitions| transitions.to_string()),
         lease.renewals.to_string(),
         since.map_or_else(absent, |since| OneLine(&without_fraction(since.as_str())).to_string()),
-        lease.holder().map_or_else(absent, |holder| OneLine(holder).to_string()),
+        lease.holder().map_or_else(absent, |holder| match &lease.address {
+            Some(address) => OneLine(format_args!("{holder} at {address}")).to_string(),
+            None => OneLine(holder).to_string(),
+        }),
     ]
 }
 
@@ -158,7 +161,7 @@ fn without_fraction(time: &str) -> String {
 mod tests {
     use leasehold::{LeaderElectionRecord, MicroTime};
 
-    use super::super::super::follow::leases::{Leases, Update, Which};
+    use super::super::super::follow::leases::{Leases, Observation, Update, Which};
     use super::*;
 
     #[test]
@@ -167,7 +170,8 @@ mod tests {
         let at =
             |millis| Now { local: Moment::from_nanos(millis * 1_000_000), wall: std::time::SystemTime::UNIX_EPOCH };
         let mut changed = |key: &str, record, millis| {
-            leases.apply(Update::Changed { key: key.into(), record, version: millis }, at(millis));
+            let observed = Observation { record, version: millis, address: None };
+            leases.apply(Update::Changed { key: key.into(), observed }, at(millis));
         };
         let record = |holder: &str, seconds| LeaderElectionRecord {
             holder_identity: Some(holder.into()),

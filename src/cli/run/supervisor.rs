@@ -233,6 +233,8 @@ impl Supervisor {
             }
             // After a panic, the elector cannot campaign again.
             Some(Why::Lost(StopReason::ElectorPanicked)) => Some(command::FAILED),
+            // The candidate stands aside until another candidate has led.
+            Some(Why::Lost(StopReason::Requested)) => None,
             Some(_) => (self.plan.on_loss == OnLoss::Exit).then_some(TERM_ENDED),
             None => (!self.plan.restart).then(|| end.unwrap_or(command::FAILED)),
         }

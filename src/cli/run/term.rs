@@ -256,7 +256,11 @@ impl CommandTerm<'_> {
     /// Kills the command, because the term has ended.
     fn lose(&mut self) -> Result<(), Lost> {
         let reason = self.guard.check().err().map_or(StopReason::SteppedDown, |ended| ended.reason);
-        self.kill(Why::Lost(reason))
+        match reason {
+            // The lease is renewed while the command ends.
+            StopReason::Requested => self.stop(Why::Lost(reason), false),
+            reason => self.kill(Why::Lost(reason)),
+        }
     }
 
     fn end(&mut self, signal: i32, is_told: bool) -> Result<(), Lost> {
@@ -267,7 +271,8 @@ impl CommandTerm<'_> {
     fn stop(&mut self, why: Why, is_told: bool) -> Result<(), Lost> {
         if self.outcome.why.is_none() {
             let stop_timeout = humantime::format_duration(self.means.times.stop_timeout);
-            let level = if matches!(why, Why::Told(_)) { Level::Info } else { Level::Warn };
+            let is_asked_for = matches!(why, Why::Told(_) | Why::Lost(StopReason::Requested));
+            let level = if is_asked_for { Level::Info } else { Level::Warn };
             log::log!(target: COMMAND, level, "stopping the command (SIGKILL in {stop_timeout}): {why}");
             self.outcome.why = Some(why);
             return self.means.guardian.order(OrderKind::Stop { is_told });

@@ -78,6 +78,15 @@ impl Candidacy {
             }
             input => self.records.handle(now, side, input),
         }
+        // Requests are for candidates on one record.
+        if let Sessions::One(session) = &mut self.records {
+            if session.take_request() {
+                self.fitness.step_aside(now);
+            } else if session.is_led_by_another() {
+                self.fitness.another_leads();
+            }
+            self.judge_fitness(now);
+        }
     }
 
     /// Returns the next effect, and its side.
@@ -201,6 +210,13 @@ fn fitness_effects(change: FitnessChange, log: &mut FailureLog, now: Moment) -> 
         FitnessChange::Unfit(why) => {
             let level = log.failed(now, StoreErrorKind::Timeout).unwrap_or(Level::Debug);
             (Some((false, Duration::ZERO)), level, format!("unfit: {why}"))
+        }
+        FitnessChange::Aside(longest) => {
+            let longest = humantime::format_duration(longest);
+            let line = format!(
+                "step-down requested: not acquiring the lease until another candidate has led, or for {longest}"
+            );
+            (Some((false, Duration::ZERO)), Level::Info, line)
         }
         FitnessChange::NotYet(why) => {
             (None, Level::Warn, format!("unfit since the start, not acquiring the lease: {why}"))

@@ -19,6 +19,7 @@ pub enum FitnessSource {
 #[derive(Debug, Default)]
 pub struct FitnessPolicy {
     retry_period: Duration,
+    lease_duration: Duration,
     longest_pause: Duration,
     probe_timeout: Duration,
     /// The time of the last `true` of the probe.
@@ -45,6 +46,10 @@ pub struct FitnessPolicy {
     pause: Duration,
     /// The end of the delay after a recovery.
     waits_until: Option<Moment>,
+    /// The latest time at which the candidate may acquire again after a request to step down.
+    aside_until: Option<Moment>,
+    /// `true` if the candidate is unfit only because of a request.
+    is_aside: bool,
 }
 
 /// A change of fitness.
@@ -52,6 +57,8 @@ pub struct FitnessPolicy {
 pub enum FitnessChange {
     /// The candidate became unfit, for this reason.
     Unfit(&'static str),
+    /// The candidate became unfit for at most this duration, because it was asked to step down.
+    Aside(Duration),
     /// The candidate has not been fit yet, for this reason.
     NotYet(&'static str),
     /// The candidate became fit, and may acquire the lease after this delay.
@@ -65,6 +72,7 @@ impl FitnessPolicy {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             retry_period: settings.retry_period,
+            lease_duration: settings.lease_duration,
             longest_pause: settings.lease_duration.saturating_mul(4),
             probe_timeout: settings.probe_timeout,
             probe: settings.is_probed.then_some(None),
@@ -85,11 +93,27 @@ impl FitnessPolicy {
         }
     }
 
+    /// Makes the candidate unfit for a lease duration, because it was asked to step down.
+    pub(crate) fn step_aside(&mut self, now: Moment) {
+        self.aside_until = Some(now + self.lease_duration);
+    }
+
+    /// Ends the effect of a request to step down.
+    pub(crate) fn another_leads(&mut self) {
+        self.aside_until = None;
+    }
+
     /// Returns the next change up to now, if there is one.
     pub(crate) fn change(&mut self, now: Moment) -> Option<FitnessChange> {
         let judged_since = *self.judged_since.get_or_insert(now);
         let is_fit = self.program != Some(false) && self.silent_at().is_none_or(|at| at.is_some_and(|at| now < at));
-        match (self.is_fit, is_fit) {
+        self.is_aside &= is_fit;
+        self.aside_until.take_if(|until| *until <= now);
+        match (self.is_fit, is_fit && self.aside_until.is_none()) {
+            (true, false) if is_fit => {
+                (self.is_fit, self.waits_until, self.is_explained, self.is_aside) = (false, None, true, true);
+                Some(FitnessChange::Aside(self.lease_duration))
+            }
             (true, false) => {
                 (self.is_fit, self.waits_until, self.is_explained) = (false, None, true);
                 if now.since(self.fit_since) >= self.pause.saturating_mul(2) {
@@ -103,8 +127,9 @@ impl FitnessPolicy {
             }
             (false, true) => {
                 (self.is_fit, self.fit_since) = (true, now);
-                // The first time, the candidate has not recovered, so there is no delay.
-                self.pause = match std::mem::replace(&mut self.was_fit, true) {
+                // The first time and after a request, the candidate has not recovered, so there is no delay.
+                let was_aside = std::mem::take(&mut self.is_aside);
+                self.pause = match std::mem::replace(&mut self.was_fit, true) && !was_aside {
                     true => self.recoveries.pause(self.retry_period, self.longest_pause),
                     false => Duration::ZERO,
                 };
@@ -130,7 +155,8 @@ impl FitnessPolicy {
     pub(crate) fn changes_at(&self) -> Option<Moment> {
         let silent_at = self.silent_at().flatten().filter(|_| self.is_fit);
         let explained_at = self.judged_since.filter(|_| !self.is_fit && !self.is_explained);
-        [silent_at, explained_at.map(|since| since + self.probe_timeout), self.waits_until].into_iter().flatten().min()
+        let explained_at = explained_at.map(|since| since + self.probe_timeout);
+        [silent_at, explained_at, self.waits_until, self.aside_until].into_iter().flatten().min()
     }
 
     pub(crate) fn may_acquire(&self) -> bool {
@@ -238,6 +264,37 @@ mod tests {
         assert_eq!(pauses[..7], [2, 4, 8, 16, 32, 60, 60]);
         assert!(pauses[7..].iter().all(|pause| *pause == 60));
         assert_eq!([recovers(|pause| pause), recovers(|_| 0)], [60, 2]);
+    }
+
+    #[test]
+    fn requested_candidate_returns_without_a_delay() {
+        let mut asked = fitness(false, false);
+        for another_leads in [false, true, false] {
+            asked.step_aside(at(0));
+            assert_eq!(asked.change(at(0)), Some(FitnessChange::Aside(Duration::from_secs(15))));
+            assert_eq!((asked.change(at(14)), asked.may_acquire()), (None, false));
+            assert_eq!(asked.changes_at(), Some(at(15)));
+            if another_leads {
+                asked.another_leads();
+            }
+            let returns_at = at(if another_leads { 14 } else { 15 });
+            assert_eq!(asked.change(returns_at), fit_after(0));
+            assert_eq!((asked.change(returns_at), asked.may_acquire()), (None, true));
+        }
+    }
+
+    #[test]
+    fn requested_candidate_that_becomes_unfit_has_to_recover() {
+        let mut asked = fitness(false, true);
+        asked.said(at(0), FitnessSource::Program, true);
+        asked.change(at(0));
+        asked.step_aside(at(1));
+        assert_eq!(asked.change(at(1)), Some(FitnessChange::Aside(Duration::from_secs(15))));
+        asked.said(at(2), FitnessSource::Program, false);
+        assert_eq!(asked.change(at(2)), None, "already unfit");
+        asked.said(at(3), FitnessSource::Program, true);
+        assert_eq!((asked.change(at(3)), asked.may_acquire()), (None, false), "the request still applies");
+        assert_eq!((asked.change(at(16)), asked.may_acquire()), (fit_after(2), false));
     }
 
     #[test]

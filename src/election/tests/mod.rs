@@ -2,7 +2,9 @@
 
 mod figures;
 mod fitness;
+mod hold_back;
 mod in_doubt_writes;
+mod notes;
 mod numbered_rules;
 mod order;
 mod pace;
@@ -15,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::*;
 use crate::election::settings::Config;
 use crate::store::StoreError;
-use crate::store::record::{StoreData, VersionedRecord};
+use crate::store::record::{RecordNotes, StoreData, VersionedRecord};
 
 const ME: &str = "me";
 const OTHER: &str = "other";
@@ -41,14 +43,15 @@ struct Write {
     /// `None` for a create.
     base: Option<u64>,
     record: LeaderElectionRecord,
+    notes: RecordNotes,
     timeout: Duration,
 }
 
 impl Write {
-    fn of(StoreRequest { id, operation, timeout }: StoreRequest) -> Self {
+    fn of(StoreRequest { id, operation, notes, timeout }: StoreRequest) -> Self {
         match operation {
-            Operation::Create(record) => Self { id, base: None, record, timeout },
-            Operation::Update(base, record) => Self { id, base: Some(base.version), record, timeout },
+            Operation::Create(record) => Self { id, base: None, record, notes, timeout },
+            Operation::Update(base, record) => Self { id, base: Some(base.version), record, notes, timeout },
             Operation::Get(_) => panic!("expected a write, not a read"),
         }
     }

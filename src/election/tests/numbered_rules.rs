@@ -16,7 +16,7 @@ fn rule_1_nothing_there_is_created_and_created_is_elected() {
     else {
         panic!("{events:?}")
     };
-    assert!(leader == ME && deadline.is_valid(scenario.now));
+    assert!(leader.identity == ME && deadline.is_valid(scenario.now));
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
     // The read has confirmed the event, so later events are trusted.
     scenario.hears(held_by("third", 15), 502);
     let leaders = scenario.events().into_iter().filter_map(|event| match event {
-        ElectionEvent::Leader(leader) => leader,
+        ElectionEvent::Leader(leader) => leader.map(|leader| leader.identity),
         _ => None,
     });
     assert_eq!(leaders.collect::<Vec<_>>(), ["third"]);
@@ -212,7 +212,9 @@ fn order_old_events_do_not_show_that_a_watch_delivers() {
             scenario.reads(Read { id, context }, record.clone(), version);
             let leaders = scenario.events();
             assert!(
-                leaders.iter().any(|event| matches!(event, ElectionEvent::Leader(Some(leader)) if leader == "new"))
+                leaders
+                    .iter()
+                    .any(|event| matches!(event, ElectionEvent::Leader(Some(leader)) if leader.identity == "new"))
             );
             return;
         }
@@ -293,7 +295,7 @@ fn order_restored_a_reused_version_confirms_nothing() {
     let events = scenario.events();
     assert!(events.iter().any(|event| matches!(event, ElectionEvent::WatchStale)), "{events:?}");
     assert!(
-        !events.iter().any(|event| matches!(event, ElectionEvent::Leader(Some(leader)) if leader == "old")),
+        !events.iter().any(|event| matches!(event, ElectionEvent::Leader(Some(leader)) if leader.identity == "old")),
         "{events:?}"
     );
     // The answer to an own write contradicts the event.

@@ -287,7 +287,7 @@ fn leaders_are_reported_once_each() {
         scenario.advance(secs(3));
         scenario.found(held_by(holder, version as i32), version);
         reported.extend(scenario.events().into_iter().map(|event| match event {
-            ElectionEvent::Leader(leader) => leader,
+            ElectionEvent::Leader(leader) => leader.map(|leader| leader.identity),
             other => panic!("{other:?}"),
         }));
     }
@@ -299,7 +299,7 @@ fn a_lease_that_is_gone_has_no_leader() {
     for reported in [false, true] {
         let mut scenario = Scenario::new();
         scenario.found(held_by(OTHER, 15), 10);
-        assert!(matches!(&scenario.events()[..], [ElectionEvent::Leader(Some(leader))] if leader == OTHER));
+        assert!(matches!(&scenario.events()[..], [ElectionEvent::Leader(Some(leader))] if leader.identity == OTHER));
         if reported {
             scenario.hears_deletion(11);
         } else {

@@ -119,6 +119,93 @@ impl LeaderElectorBuilder {
         self
     }
 
+    /// Sets how long this candidate leaves a free or expired lease to other candidates.
+    ///
+    /// The delay starts when this candidate observes that the lease is free, or when the lease expires. Candidates with
+    /// delays of 0, 300 and 600 ms take over in this order, even after a crash, and beside client-go. The difference of
+    /// two delays must be longer than the time that events and writes need to reach the store and the candidates. Use
+    /// at least 300 ms. A candidate without a watch observes a release up to 1.2 retry periods late.
+    ///
+    /// A takeover is late by at most this delay. The delay does not move a leader: a preferred candidate that starts
+    /// later waits for the next term. The delay does not apply to [`try_acquire`](crate::LeaderElector::try_acquire), to
+    /// a lease that does not exist, or to a record with the own identity that
+    /// [`reclaim_own_identity`](Self::reclaim_own_identity) takes over.
+    ///
+    /// The value is at most the lease duration.
+    ///
+    /// Defaults to 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::LeaderElector;
+    ///
+    /// let is_preferred = std::env::var("ZONE").is_ok_and(|zone| zone == "eu-1");
+    /// let delay = if is_preferred { Duration::ZERO } else { Duration::from_millis(300) };
+    /// let builder = LeaderElector::builder("jobs").hold_back(delay);
+    /// ```
+    pub fn hold_back(mut self, delay: Duration) -> Self {
+        self.config.hold_back = delay;
+        self
+    }
+
+    /// Advertises an address while this candidate holds the lease.
+    ///
+    /// Other candidates receive the address in [`NewLeader`](crate::Transition::NewLeader) and in
+    /// [`Status::leader_address`](crate::Status::leader_address). The address may be any text of 1 to 1,024 bytes
+    /// without control characters, such as `10.0.3.7:9000` or a URL.
+    ///
+    /// Requires a store that [keeps notes](crate::Store::keeps_notes): Kubernetes objects or etcd. With another store,
+    /// add the address to the [identity](Self::identity), such as `pod-7@10.0.3.7:9000`.
+    ///
+    /// The address is a claim of the holder, and belongs to one term. A client that connects to the address trusts every
+    /// program that may write the record.
+    ///
+    /// Defaults to no address.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::LeaderElector;
+    ///
+    /// let elector = LeaderElector::builder("jobs").advertise("10.0.3.7:9000").start()?;
+    /// println!("{:?}", elector.status().leader_address);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn advertise(mut self, address: impl Into<String>) -> Self {
+        self.config.address = Some(address.into());
+        self
+    }
+
+    /// Sets whether an operator may ask this candidate to step down.
+    ///
+    /// A request is the annotation `leasehold.dev/step-down` on a Kubernetes object, or the field `stepDown` in etcd,
+    /// with the identity of the holder. `leasehold step-down` writes a request.
+    ///
+    /// If a request names this candidate while it leads, the term ends with
+    /// [`StopReason::Requested`](crate::StopReason::Requested). The candidate is then unfit until another candidate has
+    /// led, but at most for one lease duration. The lease is renewed while the guard exists, as for an
+    /// [unfit](Self::fitness) candidate. The candidate accepts one request per term and per lease duration. Every
+    /// client that may write the record can ask.
+    ///
+    /// Requires a store that [keeps notes](crate::Store::keeps_notes), and one record.
+    ///
+    /// Defaults to `false`: a request is logged once and ignored.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::LeaderElector;
+    ///
+    /// let elector = LeaderElector::builder("jobs").accept_requests(true).start()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn accept_requests(mut self, accepts: bool) -> Self {
+        self.config.accepts_requests = accepts;
+        self
+    }
+
     /// Declares that no candidate for this lease runs client-go.
     ///
     /// client-go compares records in whole seconds and therefore needs 1 s between the renew deadline and the lease

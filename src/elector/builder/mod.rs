@@ -31,6 +31,9 @@ mod object;
 /// | [`release_timeout`](Self::release_timeout) | retry period | time that dropping a guard may block |
 /// | [`identity`](Self::identity) | host name and 64 random bits | unique name of the candidate |
 /// | [`reclaim_own_identity`](Self::reclaim_own_identity) | `false` | take over a record with the own identity at once |
+/// | [`hold_back`](Self::hold_back) | 0 | time that a free lease is left to other candidates |
+/// | [`advertise`](Self::advertise) | none | address that other candidates receive |
+/// | [`accept_requests`](Self::accept_requests) | `false` | whether an operator may ask this candidate to step down |
 /// | [`no_client_go_peers`](Self::no_client_go_peers) | `false` | allow a renew deadline closer to the lease duration |
 /// | [`progress_timeout`](Self::progress_timeout) | none | time that the work may go without reporting progress |
 /// | [`fit_while`](Self::fit_while), [`fitness`](Self::fitness) | none | whether this candidate may lead |
@@ -173,6 +176,7 @@ impl LeaderElectorBuilder {
     pub fn start_on(self, store: impl Store) -> Result<LeaderElector, Error> {
         let settings = self.check_start_on()?;
         let entry = self.entry(store)?;
+        check_notes(&settings, &[&entry])?;
         let fields = LogFields::new(entry.describe(), &settings.identity);
         log_with!(log::Level::Info, fields; "elector started{}", entry.at());
         LeaderElector::spawn(settings, entry, None, fields, &self.asking).map_err(Error::Thread)
@@ -228,6 +232,7 @@ impl LeaderElectorBuilder {
     pub fn start_on_both(self, primary: impl Store, secondary: impl Store) -> Result<LeaderElector, Error> {
         let settings = self.check_start_on()?;
         let (primary, secondary) = (self.entry(primary)?, self.entry(secondary)?);
+        check_notes(&settings, &[&primary, &secondary])?;
         let fields = LogFields::new(primary.describe(), &settings.identity).and(&secondary.describe());
         log_with!(log::Level::Info, fields; "elector started{}{}", primary.at(), secondary.at());
         LeaderElector::spawn(settings, primary, Some(secondary), fields, &self.asking).map_err(Error::Thread)
@@ -248,6 +253,21 @@ impl LeaderElectorBuilder {
         store.check_key(&self.name)?;
         Ok(Entry::new(Arc::new(store), &self.name))
     }
+}
+
+/// Returns an error if the settings need notes, and one of the stores does not keep notes.
+pub(crate) fn check_notes(settings: &Settings, entries: &[&Entry]) -> Result<(), ConfigError> {
+    let keep_notes = entries.iter().all(|entry| entry.keeps_notes());
+    if let Some(address) = &settings.address {
+        let recipe = format!("{}@{address}", settings.identity.split('_').next().unwrap_or_default());
+        let rule = format_args!(
+            "needs Kubernetes objects or etcd; with this store, add the address to the identity, such as \
+             identity({recipe:?})"
+        );
+        require(keep_notes, "advertise", format_args!("{address:?}"), rule)?;
+    }
+    let rule = "needs one record, in a Kubernetes object or in etcd";
+    require(!settings.accepts_requests || keep_notes && entries.len() == 1, "accept_requests", true, rule)
 }
 
 impl fmt::Debug for LeaderElectorBuilder {

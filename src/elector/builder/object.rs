@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::LeaderElectorBuilder;
+use super::{LeaderElectorBuilder, check_notes};
 use crate::backends::kubernetes::client::Client;
 use crate::backends::kubernetes::metadata::OwnerReference;
 use crate::backends::kubernetes::resource_lock::{ElectionObjects, ObjectChoice, ObjectElection, ResourceLock};
@@ -220,6 +220,8 @@ impl LeaderElectorBuilder {
         };
         let primary = entry(primary);
         let secondary = secondary.map(entry);
+        let entries: Vec<_> = [&primary].into_iter().chain(&secondary).collect();
+        check_notes(&settings, &entries)?;
         let fields = LogFields::new(primary.describe(), &settings.identity);
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));
         log_with!(

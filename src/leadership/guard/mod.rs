@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::election::drain::DrainLimit;
 use crate::leadership::error::Error;
-use crate::leadership::handle::{LOGGED_WITHIN, Link};
+use crate::leadership::handle::{LOGGED_WITHIN, Link, ReleaseAck};
 use crate::leadership::progress::ProgressHandle;
 use crate::leadership::term::{Term, TermEnded};
 use crate::util::log_fields::log_with;
@@ -257,6 +257,7 @@ impl LeaderGuard {
     /// Releases the lease like a drop, and returns whether the store confirmed the release.
     ///
     /// Blocks at most for the [release timeout](crate::LeaderElectorBuilder::release_timeout).
+    /// [`release_all`](crate::release_all) releases many guards at the same time.
     ///
     /// # Examples
     ///
@@ -282,6 +283,16 @@ impl LeaderGuard {
         self.term.close();
         self.is_held = false;
         self.link.release()
+    }
+
+    /// Starts the release, and returns the handle to the elector and the progress of the release.
+    pub(crate) fn start_release(mut self) -> Result<(Arc<Link>, Receiver<ReleaseAck>), Error> {
+        if self.link.is_forked() {
+            return Err(Error::Forked);
+        }
+        self.is_held = false;
+        self.term.close();
+        Ok((Arc::clone(&self.link), self.link.start_release()))
     }
 
     /// Drops the guard without a release. The caller releases the lease.

@@ -38,7 +38,13 @@ impl Status {
             Some(leader) if leader == identity => {
                 write!(f, "{leader} (this candidate) holds the lease after the end of its term")?
             }
-            Some(leader) => write!(f, "leader is {leader}; this candidate is {identity}")?,
+            Some(leader) => {
+                write!(f, "leader is {leader}")?;
+                if let Some(address) = &self.leader_address {
+                    write!(f, " at {address}")?;
+                }
+                write!(f, "; this candidate is {identity}")?;
+            }
             None => write!(f, "no leader; this candidate is {identity}")?,
         }
         match self.last_contact {

@@ -42,6 +42,10 @@ pub struct Status {
     pub settings: Settings,
     /// The identity of the last observed leader, which may be this candidate.
     pub leader: Option<String>,
+    /// The address that `leader` [advertises](crate::LeaderElectorBuilder::advertise).
+    ///
+    /// The address is a claim of the leader. A client that connects to the address trusts the leader.
+    pub leader_address: Option<String>,
     /// `true` if the lease of `leader` has expired by this process's clock.
     ///
     /// If `true`, there is no leader, or another candidate is about to lead. With two stores, the value is `true` if

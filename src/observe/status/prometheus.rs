@@ -73,10 +73,23 @@ type Sample = (&'static str, String, f64);
 /// A metric: its name, type and help text, and a function that returns its samples.
 type StatusMetric = (&'static str, &'static str, &'static str, fn(&Status) -> Vec<Sample>);
 
-const METRICS: [StatusMetric; 16] = [
+const METRICS: [StatusMetric; 17] = [
     ("leader_election_master_status", "gauge", "1 while this candidate leads, else 0.", |status| {
         flag(status.is_leader)
     }),
+    (
+        "leasehold_leader_info",
+        "gauge",
+        "1 with the identity and the advertised address of the leader; absent without a leader.",
+        |Status { leader, leader_address, leader_lease_expired, .. }| {
+            let leader = leader.iter().filter(|_| !leader_lease_expired);
+            let sample = |leader: &String| {
+                let address = escaped(leader_address.as_deref().unwrap_or_default());
+                ("", format!(",leader=\"{}\",address=\"{address}\"", escaped(leader)), 1.0)
+            };
+            leader.map(sample).collect()
+        },
+    ),
     ("leader_election_slowpath_total", "counter", "Reads of the record during a term.", |status| {
         count(status.counters.slow_paths)
     }),

@@ -210,7 +210,7 @@ fn expired_lease_has_no_leader() {
     let (store, elector) = alone();
     let transitions = elector.transitions();
     let next = || transitions.recv_timeout(SOON).expect("a transition");
-    let new_leader = |identity: &str| Transition::NewLeader { identity: identity.to_owned() };
+    let new_leader = |identity: &str| Transition::NewLeader { identity: identity.to_owned(), address: None };
     let no_leader = |previous: &str| Transition::NoLeader { previous: previous.to_owned() };
     for second in 0..2 {
         store.edit(|record| record.renew_time = Some(leasehold::MicroTime::from_unix_micros(second)));

@@ -46,7 +46,7 @@ fn superseded_leader_writes_nothing_with_a_valid_guard() {
     let guard = elector.block_until_leader().expect("a term");
     store.guarded_txn(&guard, &[put("guarded-takeover-data", "a")], &call()).expect("a write");
     let base = other.get("jobs", &call()).expect("an answer").expect("a record");
-    other.update("jobs", &base, &held_by("b"), &call()).expect("a takeover");
+    other.update("jobs", &base, held_by("b").as_write(), &call()).expect("a takeover");
     assert!(guard.is_leader(), "it does not know");
     let refused = store.guarded_txn(&guard, &[put("guarded-takeover-data", "late")], &call()).expect_err("it is over");
     assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
@@ -55,7 +55,7 @@ fn superseded_leader_writes_nothing_with_a_valid_guard() {
     let refused = store.guarded_txn(&guard, &[put("guarded-takeover-data", "late")], &call()).expect_err("it is gone");
     assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
     // The new object has the same holder and the same times, but another uid.
-    other.create("jobs", &base.record, &call()).expect("a record");
+    other.create("jobs", base.record.as_write(), &call()).expect("a record");
     let refused = store.guarded_txn(&guard, &[put("guarded-takeover-data", "late")], &call()).expect_err("another uid");
     assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
     assert_eq!(etcd.value("guarded-takeover-data").as_deref(), Some("a"));

@@ -31,10 +31,10 @@ fn watch(store: &impl Store, from: Option<&Cursor>, is_enough: impl Fn(&WatchEve
 fn watch_behind_compaction_expires_and_restarts() {
     let Some(etcd) = Etcd::start(1, &[]) else { return };
     let store = etcd.store("compacted/");
-    let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let mut base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let first = base.version;
     for _ in 0..5 {
-        base = store.update("jobs", &base, &held_by("a"), &call()).expect("an update");
+        base = store.update("jobs", &base, held_by("a").as_write(), &call()).expect("an update");
     }
     etcd.post("/v3/kv/compaction", &json!({ "revision": etcd.revision().to_string(), "physical": true }));
     // etcd first confirms the watch, and then reports that the watch is compacted.
@@ -79,15 +79,15 @@ fn restore(etcd: &mut Etcd) {
 fn restored_store_no_foreign_record_is_overwritten() {
     let Some(mut etcd) = Etcd::start(1, &[]) else { return };
     let (a, b) = (etcd.store("restored/"), etcd.store("restored/"));
-    let first = a.create("jobs", &held_by("a"), &call()).expect("a record");
+    let first = a.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     back_up(&mut etcd);
-    let second = at_last("a renewal", || a.update("jobs", &first, &held_by("a"), &call()));
+    let second = at_last("a renewal", || a.update("jobs", &first, held_by("a").as_write(), &call()));
     restore(&mut etcd);
     let restored = at_last("a read", || b.get("jobs", &call())).expect("a record");
     assert_eq!(restored.version, first.version, "it was restored");
-    let taken = b.update("jobs", &restored, &held_by("b"), &call()).expect("a takeover");
+    let taken = b.update("jobs", &restored, held_by("b").as_write(), &call()).expect("a takeover");
     assert_eq!((taken.version, &taken.record.uid), (second.version, &second.record.uid), "the same revisions");
-    let refused = at_last("a definite answer", || match a.update("jobs", &second, &held_by("a"), &call()) {
+    let refused = at_last("a definite answer", || match a.update("jobs", &second, held_by("a").as_write(), &call()) {
         Ok(observed) => panic!("it has overwritten the record: {observed:?}"),
         Err(error) if error.kind() == StoreErrorKind::NotApplied => Ok(error),
         Err(error) => Err(error),
@@ -100,7 +100,7 @@ fn restored_store_no_foreign_record_is_overwritten() {
 fn restored_store_future_watch_expires_and_the_term_ends() {
     let Some(mut etcd) = Etcd::start(1, &[]) else { return };
     let store = Arc::new(etcd.store("future/"));
-    let before = store.create("jobs", &held_by("x"), &call()).expect("a record");
+    let before = store.create("jobs", held_by("x").as_write(), &call()).expect("a record");
     etcd.delete("future/jobs");
     back_up(&mut etcd);
     let brief = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(2));

@@ -74,7 +74,7 @@ fn without_quorum_terms_expire_and_return_with_it() {
     std::thread::sleep(Duration::from_millis(200));
     while guard.is_leader() {
         assert!(other.get("jobs", &brief()).is_err(), "a read without a quorum");
-        assert!(other.update("jobs", &base, &held_by("b"), &brief()).is_err(), "a write without a quorum");
+        assert!(other.update("jobs", &base, held_by("b").as_write(), &brief()).is_err(), "a write without a quorum");
         assert!(began.elapsed() < Duration::from_secs(25));
     }
     assert_eq!(guard.check().expect_err("it is over").reason, StopReason::Expired);

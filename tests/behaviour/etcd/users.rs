@@ -79,7 +79,7 @@ fn client_certificate_is_shown_to_a_verified_server_only() {
     let nobody = EtcdStore::new(config(tls())).expect("a store").get("jobs", &call()).expect_err("no certificate");
     assert_eq!(nobody.kind(), StoreErrorKind::Unavailable, "{nobody}");
     let system = EtcdConfig::new(etcd.urls()).expect("URLs");
-    let untrusted = EtcdStore::new(system).expect("a store").create("jobs", &held_by("x"), &call());
+    let untrusted = EtcdStore::new(system).expect("a store").create("jobs", held_by("x").as_write(), &call());
     let untrusted = untrusted.expect_err("an unknown authority");
     assert_eq!(untrusted.kind(), StoreErrorKind::Untrusted, "{untrusted}");
 }

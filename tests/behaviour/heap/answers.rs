@@ -288,7 +288,7 @@ fn largest_lease_of_a_server_is_held_and_kept() {
     println!("{length} bytes: {:.1} MiB", peak as f64 / 1048576.0);
     let base = read.expect("a lease");
     let record = LeaderElectionRecord { holder_identity: Some("us".into()), ..base.record.clone() };
-    let written = leases.update(LEASE, &base, &record, &call()).expect("an update");
+    let written = leases.update(LEASE, &base, record.as_write(), &call()).expect("an update");
     assert_eq!(written.record.holder(), Some("us"));
     let stored = server.get(Resource::Leases, NAMESPACE, LEASE).expect("a lease");
     assert_eq!(stored["metadata"]["annotations"], metadata["annotations"]);

@@ -34,7 +34,7 @@ fn a_table_is_made_once_by_many_at_a_time() {
         let makers: Vec<_> = (0..8).map(|_| scope.spawn(|| at(&url).create_table())).collect();
         makers.into_iter().for_each(|maker| maker.join().expect("no panic").expect("a table"));
     });
-    at(&url).create("jobs", &held_by("a"), &call()).expect("a record");
+    at(&url).create("jobs", held_by("a").as_write(), &call()).expect("a record");
     // `create_table` creates a missing trigger, and reports a wrong property of the table.
     postgres.execute_in(&database, "DROP TRIGGER leasehold_notify ON leasehold");
     at(&url).create_table().expect("its trigger");

@@ -23,12 +23,12 @@ fn call_waiting_for_a_lock_leaves_no_query_behind() {
 }
 
 fn waits_for_no_lock(postgres: &Postgres, store: &PostgresStore) {
-    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let mut session = postgres.session("locks");
     session.execute("BEGIN;");
     session.execute("SELECT 1 FROM leasehold FOR UPDATE;");
     for _ in 0..5 {
-        let error = store.update("jobs", &base, &held_by("b"), &brief()).expect_err("it is locked");
+        let error = store.update("jobs", &base, held_by("b").as_write(), &brief()).expect_err("it is locked");
         assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     }
     assert!(store.get("jobs", &call()).expect("reads wait for nobody").is_some());
@@ -37,7 +37,7 @@ fn waits_for_no_lock(postgres: &Postgres, store: &PostgresStore) {
         postgres.query(waits).trim() == "0"
     });
     session.execute("ROLLBACK;");
-    let next = store.update("jobs", &base, &held_by("b"), &call()).expect("none of them was applied");
+    let next = store.update("jobs", &base, held_by("b").as_write(), &call()).expect("none of them was applied");
     assert_eq!(next.version, base.version + 1);
 }
 
@@ -51,14 +51,14 @@ fn a_read_only_database_is_refused_by_reads() {
     let error = store.get("jobs", &call()).expect_err("nobody can write");
     assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
     set("RESET default_transaction_read_only");
-    store.create("jobs", &held_by("a"), &call()).expect("the read-only session is not used again");
+    store.create("jobs", held_by("a").as_write(), &call()).expect("the read-only session is not used again");
 }
 
 #[test]
 fn a_standby_neither_answers_nor_takes_part() {
     let Some(primary) = Postgres::start(&[]) else { return };
     let on_primary = with_table(&primary, "standbys");
-    on_primary.create("jobs", &held_by("a"), &call()).expect("a record");
+    on_primary.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let standby = primary.standby(&[]);
     standby.catch_up(&primary);
     let on_standby = store(&standby, "standbys");
@@ -85,7 +85,7 @@ fn unsynchronized_commit_is_no_success() {
     for hides_warnings in [false, true] {
         let Some(postgres) = Postgres::start(&[]) else { return };
         let store = with_table(&postgres, "waits");
-        let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+        let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
         if hides_warnings {
             postgres.execute("ALTER DATABASE waits SET client_min_messages = error");
             postgres.end_connections("waits");
@@ -94,12 +94,13 @@ fn unsynchronized_commit_is_no_success() {
         postgres.set("synchronous_standby_names", "elsewhere");
         let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         thread::scope(|scope| {
-            let writes = scope.spawn(|| store.update("jobs", &base, &held_by("b"), &call()));
+            let writes = scope.spawn(|| store.update("jobs", &base, held_by("b").as_write(), &call()));
             wait_until("the operator ends its waiting", || postgres.query(cancel).trim() == "t");
             let error = writes.join().expect("no panic").expect_err("it is not replicated");
             assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
         });
-        let error = store.update("jobs", &base, &held_by("c"), &brief()).expect_err("nobody ends this one's waiting");
+        let error =
+            store.update("jobs", &base, held_by("c").as_write(), &brief()).expect_err("nobody ends this one's waiting");
         assert!(matches!(error.kind(), StoreErrorKind::Timeout | StoreErrorKind::NotApplied), "{error}");
     }
 }
@@ -116,7 +117,7 @@ fn record_without_a_standby_is_not_read() {
         postgres.set("synchronous_standby_names", "elsewhere");
         let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         let store_of_a = Arc::clone(&store);
-        let writes = thread::spawn(move || store_of_a.create("jobs", &held_by("a"), &call()).map(drop));
+        let writes = thread::spawn(move || store_of_a.create("jobs", held_by("a").as_write(), &call()).map(drop));
         wait_until("its commit waits", || postgres.query(waits).trim() == "t");
         if crashes {
             postgres.kill();
@@ -152,7 +153,7 @@ fn record_without_a_standby_is_not_read() {
 fn abandoned_calls_leave_no_query_behind() {
     let Some(postgres) = Postgres::start(&["max_connections=20"]) else { return };
     let store = with_table(&postgres, "behind");
-    store.create("jobs", &held_by("a"), &call()).expect("a record");
+    store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     let mut session = postgres.session("behind");
     session.execute("BEGIN;");
     session.execute("LOCK TABLE leasehold IN ACCESS EXCLUSIVE MODE;");
@@ -164,7 +165,8 @@ fn abandoned_calls_leave_no_query_behind() {
     // `statement_timeout` does not end a commit that waits for a standby.
     postgres.set("synchronous_standby_names", "elsewhere");
     for number in 0..30 {
-        let error = store.create(&number.to_string(), &held_by("b"), &soon()).expect_err("there is no standby");
+        let error =
+            store.create(&number.to_string(), held_by("b").as_write(), &soon()).expect_err("there is no standby");
         assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     }
     wait_until("nobody waits", || {

@@ -13,12 +13,12 @@ fn value_too_long_for_the_table_is_refused_not_cut() {
     let Some(postgres) = Postgres::shared() else { return };
     let store = with_table(postgres, "long_records");
     let (fits, too_long) = ("ä".repeat(65_535), "x".repeat(65_536));
-    let base = store.create("jobs", &held_by(&fits), &call()).expect("a record");
+    let base = store.create("jobs", held_by(&fits).as_write(), &call()).expect("a record");
     let found = store.get("jobs", &call()).expect("an answer").expect("a record");
     assert_eq!(found.record.holder(), Some(fits.as_str()));
-    let error = store.update("jobs", &base, &held_by(&too_long), &call()).expect_err("too long");
+    let error = store.update("jobs", &base, held_by(&too_long).as_write(), &call()).expect_err("too long");
     assert_eq!(error.kind(), StoreErrorKind::Rejected, "{error}");
-    let error = store.create("others", &held_by(&too_long), &call()).expect_err("too long");
+    let error = store.create("others", held_by(&too_long).as_write(), &call()).expect_err("too long");
     assert_eq!(error.kind(), StoreErrorKind::Rejected, "{error}");
 }
 
@@ -30,14 +30,14 @@ fn lossy_fail_over_overwrites_no_record_and_ends_the_term() {
     standby.catch_up(&primary);
     // From now on, the standby receives no changes.
     standby.kill();
-    let lost = before.create("jobs", &held_by("a"), &call()).expect("a record");
+    let lost = before.create("jobs", held_by("a").as_write(), &call()).expect("a record");
     drop(primary);
     standby.start_again();
     standby.promote();
     let after = store(&standby, "elections");
     let found = at_last("a new primary answers", || after.get("jobs", &call()));
     assert!(found.is_none(), "{found:?}");
-    after.create("jobs", &held_by("b"), &call()).expect("a record");
+    after.create("jobs", held_by("b").as_write(), &call()).expect("a record");
     // A promoted standby may skip numbers. The test gives the lost number to the new record.
     let generation = lost.version >> 31;
     standby.execute_in(
@@ -48,7 +48,7 @@ fn lossy_fail_over_overwrites_no_record_and_ends_the_term() {
         ),
     );
     assert_eq!(after.get("jobs", &call()).expect("an answer").expect("a record").version, lost.version);
-    let error = after.update("jobs", &lost, &held_by("a"), &call()).expect_err("another's record");
+    let error = after.update("jobs", &lost, held_by("a").as_write(), &call()).expect_err("another's record");
     assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
     let stands = after.get("jobs", &call()).expect("an answer").expect("a record");
     assert_eq!(stands.record.holder(), Some("b"));
@@ -89,8 +89,8 @@ fn commit_is_synchronous_and_a_stronger_setting_stays() {
         postgres.end_connections("synchronous");
         let writes = || {
             postgres.execute_in("synchronous", "DELETE FROM seen; DELETE FROM leasehold");
-            let base = at_last("a record", || store.create("jobs", &held_by("a"), &call()));
-            store.update("jobs", &base, &held_by("b"), &call()).expect("an update");
+            let base = at_last("a record", || store.create("jobs", held_by("a").as_write(), &call()));
+            store.update("jobs", &base, held_by("b").as_write(), &call()).expect("an update");
             let seen = postgres.query_in("synchronous", "SELECT DISTINCT setting FROM seen");
             assert_eq!(seen.trim(), expected, "{own}");
         };
@@ -122,19 +122,22 @@ fn commit_without_settings_is_in_doubt_and_the_next_has_them() {
             ),
         );
         watching(&store, |_| {
-            let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
-            let base = store.update("jobs", &base, &held_by("forgets"), &call()).expect("an update, for the last time");
+            let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
+            let base = store
+                .update("jobs", &base, held_by("forgets").as_write(), &call())
+                .expect("an update, for the last time");
             let seen = || postgres.query_in("forgets", &format!("SELECT '{value}' IN (TABLE seen)"));
             assert_eq!(seen().trim(), "t", "{name}");
-            let error = store.update("jobs", &base, &held_by("b"), &call()).expect_err("its commit may be lost");
+            let error =
+                store.update("jobs", &base, held_by("b").as_write(), &call()).expect_err("its commit may be lost");
             assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
             assert!(error.to_string().contains(name), "{error}");
             postgres.execute_in("forgets", "DELETE FROM seen");
             let base = store.get("jobs", &call()).expect("an answer").expect("a record");
             assert_eq!(base.record.holder(), Some("b"), "it was open");
-            let base = store.update("jobs", &base, &held_by("forgets"), &call()).expect("an update");
+            let base = store.update("jobs", &base, held_by("forgets").as_write(), &call()).expect("an update");
             postgres.execute_in("forgets", "DELETE FROM seen");
-            store.update("jobs", &base, &held_by("c"), &call()).expect("with settings of its own");
+            store.update("jobs", &base, held_by("c").as_write(), &call()).expect("with settings of its own");
             assert_eq!(seen().trim(), "f", "{name}");
         });
         postgres.execute_in("forgets", "DROP TABLE leasehold, seen; DROP FUNCTION note");

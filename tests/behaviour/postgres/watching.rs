@@ -19,9 +19,9 @@ fn foreign_writes_and_deletions_are_delivered_at_once() {
     let store = with_table(postgres, "told");
     let of = |key: &str, holder: Option<&str>| (key.to_owned(), holder.map(str::to_owned));
     watching(&store, |told| {
-        store.create("jobs", &held_by("a"), &call()).expect("a record");
+        store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
         assert_eq!(next_change(told), of("jobs", Some("a")));
-        store.create("it's \\ \"other\"", &held_by("b"), &call()).expect("a record");
+        store.create("it's \\ \"other\"", held_by("b").as_write(), &call()).expect("a record");
         assert_eq!(next_change(told), of("it's \\ \"other\"", Some("b")));
         let foreign = "UPDATE leasehold SET writes = writes + 1, holder_identity = 'c' WHERE key = 'jobs'";
         postgres.execute_in("told", foreign);
@@ -74,7 +74,7 @@ fn pooler_without_notifications_is_polled() {
     };
     let direct = super::store(postgres, "pooled");
     watching(&store(), |told| {
-        direct.create("other", &held_by("a"), &call()).expect("a record");
+        direct.create("other", held_by("a").as_write(), &call()).expect("a record");
         assert_eq!(next_change(told), ("other".to_owned(), Some("a".to_owned())));
     });
     let (leader, standby) = (elector(&store(), "a"), elector(&store(), "b"));
@@ -98,7 +98,7 @@ fn pooler_with_sessions_delivers_notifications() {
     let config = config.with_poll_interval(std::time::Duration::from_secs(3600));
     let store = Arc::new(PostgresStore::new(config).expect("a store"));
     watching(&store, |told| {
-        super::store(postgres, "sessions").create("other", &held_by("a"), &call()).expect("a record");
+        super::store(postgres, "sessions").create("other", held_by("a").as_write(), &call()).expect("a record");
         assert_eq!(next_change(told), ("other".to_owned(), Some("a".to_owned())));
     });
 }
@@ -109,15 +109,15 @@ fn table_may_be_altered_while_in_use() {
     let Some(postgres) = Postgres::shared() else { return };
     let store = with_table(postgres, "altered");
     watching(&store, |_| {
-        let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
-        let base = store.update("jobs", &base, &held_by("b"), &call()).expect("an update");
+        let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
+        let base = store.update("jobs", &base, held_by("b").as_write(), &call()).expect("an update");
         store.get("jobs", &call()).expect("a read");
         // The statement rewrites the row with another type, but is not a write to the row.
         postgres.execute_in("altered", "ALTER TABLE leasehold ALTER COLUMN lease_duration_seconds TYPE smallint");
         let found = store.get("jobs", &call()).expect("a read").expect("a record");
         assert_eq!((found.version, &found.record), (base.version, &base.record));
         postgres.execute_in("altered", "ALTER TABLE leasehold ALTER COLUMN writes TYPE integer");
-        let base = store.update("jobs", &base, &held_by("c"), &call()).expect("an update");
+        let base = store.update("jobs", &base, held_by("c").as_write(), &call()).expect("an update");
         assert_eq!(store.get("jobs", &call()).expect("a read").expect("a record").version, base.version);
     });
 }

@@ -7,7 +7,15 @@ use crate::support::process::Line;
 
 fn leading(identity: &str, token: u64, mono: f64) -> Line {
     let fencing_token = Some(token);
-    Line { event: "leading".into(), identity: identity.into(), mono, fencing_token, leader: None, reason: None }
+    Line {
+        event: "leading".into(),
+        identity: identity.into(),
+        mono,
+        fencing_token,
+        leader: None,
+        address: None,
+        reason: None,
+    }
 }
 
 fn term(identity: &str, token: u64, first: f64, last: f64) -> Term {

@@ -46,6 +46,8 @@ pub enum Action {
     Progress(u8),
     SetFit(u8, bool),
     Edit,
+    /// An operator asks the holder to step down.
+    Request,
     Delete,
 }
 
@@ -67,6 +69,9 @@ impl World {
         if stored.object.is_some() {
             if state.left.edits > 0 {
                 actions.push(Action::Edit);
+            }
+            if state.left.requests > 0 {
+                actions.push(Action::Request);
             }
             if state.left.deletions > 0 {
                 actions.push(Action::Delete);
@@ -101,7 +106,8 @@ impl World {
         if state.left.crashes > 0 {
             actions.push(Action::Restart(index));
         }
-        if state.left.flaps > 0 {
+        // A candidate that was asked to step down may acquire again at a later time, which its driver decides.
+        if state.left.flaps > 0 || facts.aside {
             actions.push(Action::SetFit(index, !facts.fit));
         }
     }
@@ -186,6 +192,7 @@ impl fmt::Display for Action {
             Self::SetFit(node, true) => write!(f, "{} is fit again", name(node)),
             Self::SetFit(node, false) => write!(f, "{} is unfit", name(node)),
             Self::Edit => f.write_str("somebody edits a label"),
+            Self::Request => f.write_str("an operator asks the holder to step down"),
             Self::Delete => f.write_str("somebody deletes the lease"),
         }
     }

@@ -1,17 +1,20 @@
 //! One candidate: a real `Election`, with the state that its driver and its user add.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Change, Election, ElectionEvent, Operation, Step, StoreRequest, StoreResponse};
 use leasehold::util::clock::Moment;
-use leasehold::{LeaderElectionRecord, MicroTime, StopReason, StoreError, StoreErrorKind};
+use leasehold::{
+    LeaderElectionRecord, MicroTime, RecordNotes, StopReason, StoreData, StoreError, StoreErrorKind, VersionedRecord,
+};
 
 use crate::clock::Clock;
 use crate::coverage::{Coverage, Witnesses};
 use crate::normal::{normalise, without};
 use crate::records::{Call, RecordId, Records, Standing};
-use crate::scope::{Scope, settings};
+use crate::scope::{LEASE_DURATION, Scope, settings};
 
 /// Everything that can happen to a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,11 +88,14 @@ pub struct Facts {
     pub interrupted: bool,
     pub silent_watch: bool,
     pub fit: bool,
+    /// `true` while the candidate is unfit because it was asked to step down.
+    pub aside: bool,
 }
 
 pub struct Candidate {
     scope: Scope,
     clock: Clock,
+    hold_back: Duration,
     identity: String,
     election: Election,
     pending: Option<StoreRequest>,
@@ -104,6 +110,11 @@ pub struct Candidate {
     campaigning: bool,
     in_term: bool,
     fit: bool,
+    aside: bool,
+    /// The local time at which the last request ended a term.
+    requested_at: Option<Moment>,
+    /// The newest record that the candidate has received, and the local time of its last change.
+    changed: Option<(Moment, VersionedRecord)>,
     /// The holder in the record that the current campaign's write replaces.
     replaces: Option<String>,
     shown: u64,
@@ -125,13 +136,12 @@ impl Candidate {
     pub fn new(scope: &Scope, index: usize, incarnation: u8) -> Self {
         let name = format!("{}{incarnation}", letter(index));
         let identity = identity(scope, index, incarnation);
+        let settings = settings(&identity, index, scope);
         Self {
             scope: scope.clone(),
             clock: Clock { rate: scope.rates[index] },
-            election: Election::new(
-                settings(&identity, scope.mixed && index > 0, scope.progress),
-                u64::from(incarnation) * 16 + index as u64,
-            ),
+            hold_back: settings.hold_back,
+            election: Election::new(settings, u64::from(incarnation) * 16 + index as u64),
             identity,
             pending: None,
             call: None,
@@ -144,6 +154,9 @@ impl Candidate {
             campaigning: false,
             in_term: false,
             fit: true,
+            aside: false,
+            requested_at: None,
+            changed: None,
             replaces: None,
             shown: 0,
             name,
@@ -164,6 +177,7 @@ impl Candidate {
             interrupted: self.interrupted,
             silent_watch: self.silent_watch,
             fit: self.fit,
+            aside: self.aside,
         }
     }
 
@@ -223,17 +237,14 @@ impl Candidate {
                 }
             }
             Input::Written(standing) => {
-                let observed = Records::observed(standing, self.inward(records.get(standing.record)));
-                self.shown = self.shown.max(observed.version);
+                let observed = self.observe(now, standing, records);
                 self.answer(now, StoreResponse::Written(observed));
             }
             Input::Read(standing) => {
                 let Some(StoreRequest { operation: Operation::Get(look), .. }) = self.pending else {
                     unreachable!("no read is pending")
                 };
-                let observed =
-                    standing.map(|standing| Records::observed(standing, self.inward(records.get(standing.record))));
-                self.shown = self.shown.max(observed.as_ref().map_or(0, |observed| observed.version));
+                let observed = standing.map(|standing| self.observe(now, standing, records));
                 self.answer(now, StoreResponse::Read(look, observed));
             }
             Input::Failed(failure) => {
@@ -245,8 +256,7 @@ impl Candidate {
                 self.answer(now, StoreResponse::Failed(StoreError::new(kind, "made up")));
             }
             Input::Heard { standing, received } => {
-                let observed = Records::observed(standing, self.inward(records.get(standing.record)));
-                self.shown = self.shown.max(observed.version);
+                let observed = self.observe(self.clock.local(received), standing, records);
                 self.election.on_change(now, self.clock.local(received), Change::Written(observed));
             }
             Input::HeardDeleted { version, received } => {
@@ -280,6 +290,7 @@ impl Candidate {
             }
             Input::SetFit(fit) => {
                 self.fit = fit;
+                self.aside = false;
                 self.election.set_fit(now, fit);
             }
         }
@@ -293,13 +304,47 @@ impl Candidate {
         self.election.on_response(now, request.id, answer);
     }
 
+    /// Returns the stored record as the candidate receives it at the local time `at`.
+    fn observe(&mut self, at: Moment, standing: Standing, records: &Records) -> VersionedRecord {
+        let record = self.inward(records.get(standing.record));
+        let mut observed = VersionedRecord::new(record, u64::from(standing.version), StoreData::none());
+        observed.notes = records.notes(standing.record).clone();
+        if observed.version > self.shown {
+            self.shown = observed.version;
+            let same = self.changed.take().filter(|(_, known)| known.record == observed.record);
+            self.changed = Some((same.map_or(at, |(at, _)| at), observed.clone()));
+        }
+        observed
+    }
+
+    /// Returns an error if a candidate writes wrong notes, or acquires before its delay has passed.
+    fn may_note(&self, tick: u8, request: &StoreRequest) -> Result<(), String> {
+        let Operation::Update(base, record) = &request.operation else { return Ok(()) };
+        let acquires = record.holder().is_some() && self.guard == Guard::None;
+        let step_down = if acquires { None } else { base.notes.step_down.as_ref() };
+        if request.notes.step_down.as_ref() != step_down {
+            return Err(format!("{} writes {:?} over {:?}", self.name, request.notes, base.notes));
+        }
+        let Some((at, _)) = self.changed.as_ref().filter(|_| acquires && self.scope.limits.deletions == 0) else {
+            return Ok(());
+        };
+        let seconds = match base.record.holder() {
+            Some(holder) if *holder == self.identity => return Ok(()),
+            Some(_) => base.record.lease_duration_seconds.unwrap_or(0),
+            None => 0,
+        };
+        let not_before = *at + Duration::from_secs(seconds as u64) + self.hold_back;
+        if self.clock.local(tick) >= not_before { Ok(()) } else { Err(format!("{} does not hold back", self.name)) }
+    }
+
     fn send(&mut self, tick: u8, request: StoreRequest, records: &mut Records) -> Result<(), String> {
+        self.may_note(tick, &request)?;
         let call = match &request.operation {
             Operation::Get(_) => Call::Get,
             Operation::Create(record) => {
                 self.may_claim(tick)?;
                 self.replaces = None;
-                Call::Create(self.outward(tick, record, records))
+                Call::Create(self.outward(tick, record, &request.notes, records))
             }
             Operation::Update(base, record) => {
                 self.may_write(base.version, &base.record, record)?;
@@ -309,9 +354,9 @@ impl Candidate {
                 if record.holder().is_some() && self.campaigning {
                     self.replaces = base.record.holder().map(Into::into);
                 }
-                let standing =
-                    Standing { version: base.version as u16, record: self.outward(tick, &base.record, records) };
-                Call::Update(standing, self.outward(tick, record, records))
+                let replaced = self.outward(tick, &base.record, &base.notes, records);
+                let standing = Standing { version: base.version as u16, record: replaced };
+                Call::Update(standing, self.outward(tick, record, &request.notes, records))
             }
         };
         if call != Call::Get {
@@ -401,10 +446,17 @@ impl Candidate {
                         return Err(format!("{name} loses a term that it does not have: {reason:?}"));
                     }
                     self.may_lose(&reason, was_valid)?;
+                    if reason == StopReason::Requested {
+                        self.may_obey(now)?;
+                    }
                     self.covered.add(Coverage::of(&reason));
                 }
                 ElectionEvent::Released => self.covered.add(Coverage::Resolved),
                 ElectionEvent::WatchStale => self.silent_watch = true,
+                ElectionEvent::StepDownRequested => {
+                    (self.fit, self.aside) = (false, true);
+                    self.election.set_fit(now, false);
+                }
                 ElectionEvent::IdentityConflict if !self.scope.same_identity && self.scope.limits.deletions == 0 => {
                     return Err(format!("{name} does not know its own writes"));
                 }
@@ -414,6 +466,7 @@ impl Candidate {
                 | ElectionEvent::IdentityConflict
                 | ElectionEvent::Predecessor
                 | ElectionEvent::Leader(_)
+                | ElectionEvent::StepDownIgnored
                 | ElectionEvent::RoundOver => {}
             }
         }
@@ -448,15 +501,33 @@ impl Candidate {
             StopReason::Deleted => deleted,
             StopReason::Unfit => !self.fit,
             StopReason::NoProgress => self.scope.progress && !was_valid,
+            StopReason::Requested => self.scope.limits.requests > 0,
             _ => false,
         };
         if just { Ok(()) } else { Err(format!("{} loses its term for no reason: {reason:?}", self.name)) }
     }
 
+    /// Returns an error if no request names the candidate, or if it has obeyed a request within a lease duration.
+    fn may_obey(&mut self, now: Moment) -> Result<(), String> {
+        let asked = self.changed.as_ref().and_then(|(_, known)| known.notes.step_down.as_ref());
+        let is_early = self.requested_at.is_some_and(|at| now < at + LEASE_DURATION);
+        self.requested_at = Some(now);
+        match asked == Some(&self.identity) && !is_early && self.name.starts_with('a') {
+            true => Ok(()),
+            false => Err(format!("{} obeys a request that it must ignore", self.name)),
+        }
+    }
+
     // ---- stable names for random values ----
 
     /// Returns the number of `record` after replacing its random `acquireTime` by a stable name.
-    fn outward(&mut self, tick: u8, record: &LeaderElectionRecord, records: &mut Records) -> RecordId {
+    fn outward(
+        &mut self,
+        tick: u8,
+        record: &LeaderElectionRecord,
+        notes: &RecordNotes,
+        records: &mut Records,
+    ) -> RecordId {
         let mut record = record.clone();
         if let Some(time) = record.acquire_time.as_ref().filter(|time| !time.as_str().contains('@')) {
             let known = self.acquired.iter().find(|(inward, _)| inward == time).map(|(_, outward)| outward.clone());
@@ -468,7 +539,7 @@ impl Candidate {
                 outward
             }));
         }
-        records.number(record)
+        records.number(record, notes.clone())
     }
 
     /// Returns `record` with the candidate's own random `acquireTime` restored.

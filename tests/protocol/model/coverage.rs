@@ -31,6 +31,7 @@ covered! {
     NoProgress: "no progress",
     Progressed: "progressed",
     Unfit: "unfit",
+    Requested: "requested",
     Impersonated: "identity conflict",
     Resolved: "resolved",
     Conflict: "conflict",
@@ -50,6 +51,7 @@ impl Coverage {
             StopReason::IdentityConflict => Self::Impersonated,
             StopReason::NoProgress => Self::NoProgress,
             StopReason::Unfit => Self::Unfit,
+            StopReason::Requested => Self::Requested,
             _ => Self::Deleted,
         }
     }

@@ -31,7 +31,7 @@ use coverage::Coverage::*;
 use scope::{Limits, SLOW, Scope, TOO_SLOW, TRUE};
 use search::{break_down, hold};
 
-const NOTHING: Limits = Limits { faults: 0, wishes: 0, crashes: 0, edits: 0, deletions: 0, flaps: 0 };
+const NOTHING: Limits = Limits { faults: 0, wishes: 0, crashes: 0, edits: 0, deletions: 0, flaps: 0, requests: 0 };
 
 /// Two candidates, of which the first leads and has the slow clock.
 const LED: Scope = Scope {
@@ -44,6 +44,7 @@ const LED: Scope = Scope {
     same_identity: false,
     mixed: false,
     progress: false,
+    hold_back: false,
 };
 
 #[test]
@@ -167,6 +168,34 @@ fn fitness_and_faults() {
     let limits = Limits { flaps: 2, faults: 1, ..NOTHING };
     let scope = Scope { name: "fitness and faults", ticks: 3, limits, ..LED };
     hold(scope, &[Unfit, Elected, TakenOver, Resolved, LandedLate]);
+}
+
+#[test]
+fn hold_back() {
+    let limits = Limits { wishes: 1, crashes: 1, ..NOTHING };
+    let scope = Scope { name: "hold back", hold_back: true, limits, ..LED };
+    hold(scope, &[TakenOver, RetakenOwn, Expired, Released, SteppedDown, Resolved, LandedLate]);
+}
+
+#[test]
+fn three_hold_back() {
+    let scope = Scope { name: "three hold back", rates: &[SLOW, TRUE, TRUE], hold_back: true, ..LED };
+    hold(scope, &[TakenOver, Expired, Conflict, LandedLate]);
+}
+
+/// An operator asks the holder to step down, at any time and twice.
+#[test]
+fn requests() {
+    let limits = Limits { requests: 2, wishes: 1, ..NOTHING };
+    let scope = Scope { name: "requests", ticks: 3, limits, ..LED };
+    hold(scope, &[Requested, TakenOver, RetakenOwn, Resolved, LandedLate]);
+}
+
+#[test]
+fn requests_and_faults() {
+    let limits = Limits { requests: 1, faults: 1, ..NOTHING };
+    let scope = Scope { name: "requests and faults", ticks: 3, limits, ..LED };
+    hold(scope, &[Requested, RenewedByEcho, TakenOver, Resolved, LandedLate]);
 }
 
 /// Checks that the rules can fail.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use leasehold::{LeaderElectionRecord, StoreData, VersionedRecord};
+use leasehold::{LeaderElectionRecord, RecordNotes};
 
 use crate::store::Reply;
 
@@ -26,25 +26,26 @@ pub enum Call {
 
 #[derive(Debug, Default)]
 pub struct Records {
-    list: Vec<LeaderElectionRecord>,
+    list: Vec<(LeaderElectionRecord, RecordNotes)>,
     numbers: HashMap<String, RecordId>,
 }
 
 impl Records {
-    pub fn number(&mut self, record: LeaderElectionRecord) -> RecordId {
+    /// Returns the number of a record with the notes beside it.
+    pub fn number(&mut self, record: LeaderElectionRecord, notes: RecordNotes) -> RecordId {
         let next = RecordId(self.list.len() as u32);
-        *self.numbers.entry(format!("{record:?}")).or_insert_with(|| {
-            self.list.push(record);
+        *self.numbers.entry(format!("{record:?} {notes:?}")).or_insert_with(|| {
+            self.list.push((record, notes));
             next
         })
     }
 
     pub fn get(&self, id: RecordId) -> &LeaderElectionRecord {
-        &self.list[id.0 as usize]
+        &self.list[id.0 as usize].0
     }
 
-    pub fn observed(standing: Standing, record: LeaderElectionRecord) -> VersionedRecord {
-        VersionedRecord::new(record, u64::from(standing.version), StoreData::none())
+    pub fn notes(&self, id: RecordId) -> &RecordNotes {
+        &self.list[id.0 as usize].1
     }
 
     pub fn show(&self, standing: Standing) -> String {

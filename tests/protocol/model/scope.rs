@@ -8,7 +8,7 @@ use leasehold::{LeaderElector, Settings};
 pub const SECOND: u64 = 1_000_000_000;
 
 /// The lease duration: three ticks of a true clock.
-const LEASE_DURATION: Duration = Duration::from_secs(3);
+pub const LEASE_DURATION: Duration = Duration::from_secs(3);
 /// The renew deadline: two ticks of a true clock.
 const RENEW_DEADLINE: Duration = Duration::from_secs(2);
 /// A shorter lease duration and its renew deadline.
@@ -18,6 +18,10 @@ const RENEW_DEADLINE: Duration = Duration::from_secs(2);
 const SHORT_LEASE: (Duration, Duration) = (Duration::from_nanos(1_999_999_001), Duration::from_nanos(1_333_333_333));
 /// The progress timeout: one and a half ticks of the slow clock.
 const PROGRESS: Duration = Duration::from_secs(1);
+/// The delay of the second candidate, if it holds back. The third candidate has twice this delay.
+///
+/// The delay is half a tick of a true clock.
+const HOLD_BACK: Duration = Duration::from_millis(500);
 /// The retry period.
 ///
 /// Even with jitter, the period is shorter than one tick. So jitter decides nothing.
@@ -49,6 +53,8 @@ pub struct Scope {
     pub mixed: bool,
     /// `true` if the work must make progress.
     pub progress: bool,
+    /// `true` if all candidates except the first hold back.
+    pub hold_back: bool,
 }
 
 /// How many events of each kind may still happen, apart from the protocol's own actions.
@@ -64,6 +70,8 @@ pub struct Limits {
     pub deletions: u8,
     /// Changes of a candidate between fit and unfit.
     pub flaps: u8,
+    /// Requests to step down, which the first candidate accepts.
+    pub requests: u8,
 }
 
 impl Scope {
@@ -76,14 +84,18 @@ impl Scope {
     }
 }
 
-pub fn settings(identity: &str, short: bool, progress: bool) -> Settings {
-    let (lease_duration, renew_deadline) = if short { SHORT_LEASE } else { (LEASE_DURATION, RENEW_DEADLINE) };
+pub fn settings(identity: &str, index: usize, scope: &Scope) -> Settings {
+    let (lease_duration, renew_deadline) =
+        if scope.mixed && index > 0 { SHORT_LEASE } else { (LEASE_DURATION, RENEW_DEADLINE) };
     let builder = LeaderElector::builder("modelled");
-    if progress { builder.progress_timeout(PROGRESS) } else { builder }
+    let hold_back = if scope.hold_back { HOLD_BACK * index as u32 } else { Duration::ZERO };
+    if scope.progress { builder.progress_timeout(PROGRESS) } else { builder }
         .identity(identity)
         .lease_duration(lease_duration)
         .renew_deadline(renew_deadline)
         .retry_period(RETRY_PERIOD)
+        .hold_back(hold_back)
+        .accept_requests(index == 0)
         .no_client_go_peers(true)
         .validate()
         .expect("valid settings")

@@ -78,7 +78,8 @@ impl Stores {
             (Call::Get, None) => Ok((id, Reply::Nothing)),
             (Call::Create(record), None) => {
                 let uid = Some(format!("uid-{}", stored.objects + 1));
-                let record = records.number(LeaderElectionRecord { uid, ..records.get(record).clone() });
+                let notes = records.notes(record).clone();
+                let record = records.number(LeaderElectionRecord { uid, ..records.get(record).clone() }, notes);
                 let standing = Standing { version: stored.version + 1, record };
                 Ok((self.write(id, tick, Some(standing), stored.objects + 1), Reply::Stands(standing)))
             }
@@ -98,6 +99,15 @@ impl Stores {
     pub fn edit(&mut self, id: StoreId, tick: u8) -> Option<StoreId> {
         let Stored { version, object, objects, .. } = *self.get(id);
         let standing = Standing { version: version + 1, ..object? };
+        Some(self.write(id, tick, Some(standing), objects))
+    }
+
+    /// Writes a request beside the record, which asks the holder to step down.
+    pub fn request(&mut self, id: StoreId, tick: u8, records: &mut Records) -> Option<StoreId> {
+        let Stored { version, object, objects, .. } = *self.get(id);
+        let (record, mut notes) = (records.get(object?.record).clone(), records.notes(object?.record).clone());
+        notes.step_down = record.holder().map(str::to_owned);
+        let standing = Standing { version: version + 1, record: records.number(record, notes) };
         Some(self.write(id, tick, Some(standing), objects))
     }
 

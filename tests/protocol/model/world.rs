@@ -184,12 +184,16 @@ impl World {
             }
             Action::Progress(index) => self.give(&mut next, index, Input::Progress)?,
             Action::SetFit(index, fit) => {
-                next.left.flaps -= 1;
+                next.left.flaps -= u8::from(!self.node_facts(state, index).aside);
                 self.give(&mut next, index, Input::SetFit(fit))?;
             }
             Action::Edit => {
                 next.left.edits -= 1;
                 next.store = self.stores.edit(state.store, state.tick).expect("an object");
+            }
+            Action::Request => {
+                next.left.requests -= 1;
+                next.store = self.stores.request(state.store, state.tick, &mut self.records).expect("an object");
             }
             Action::Delete => {
                 next.left.deletions -= 1;

@@ -126,6 +126,7 @@ impl Checks {
             StopReason::Expired => !was_valid,
             StopReason::NoProgress => !was_valid && plan.suite == Suite::Fitness,
             StopReason::Unfit => !node.is_fit,
+            StopReason::Requested => plan.notes_every.is_some(),
             StopReason::Superseded { by } => {
                 meddled || others().any(|later| Some(later) != acquisition && later.holder == *by)
             }
@@ -179,8 +180,8 @@ impl Checks {
         }
         let record = match call {
             Call::Get(_) => return Ok(()),
-            Call::Create(record) => record,
-            Call::Update(base, record) => {
+            Call::Create(record, _) => record,
+            Call::Update(base, record, _) => {
                 // The election ignores the answer to a write that is no longer in doubt. Only if a third party deletes
                 // the lease can such an answer contain a new version.
                 let ignored = plan.suite.meddles() && base.version < node.records[0].known.0;

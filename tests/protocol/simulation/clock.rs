@@ -86,6 +86,11 @@ impl NodeClock {
         may
     }
 
+    /// Returns `true` if the local clock has jumped at `since` or later.
+    pub fn jumped_after(&self, since: Nanos) -> bool {
+        self.jumped_at.is_some_and(|at| at >= since)
+    }
+
     /// Sets the wall clock, mostly to an earlier time.
     pub fn set_wall(&mut self, random: &mut fastrand::Rng) {
         let by = random.u64(..3_600_000_000);

@@ -7,7 +7,7 @@ use crate::clock::{Nanos, SECOND};
 use crate::plan::Suite;
 
 /// The faults that must occur in every suite on one object.
-const FAULTS: [&str; 24] = [
+const FAULTS: [&str; 27] = [
     "answers doubled",
     "answers late",
     "answers lost",
@@ -16,6 +16,8 @@ const FAULTS: [&str; 24] = [
     "crashes",
     "cuts",
     "edits of metadata",
+    "handovers after a delay",
+    "handovers by request",
     "jumps of a clock",
     "pauses",
     "requests cut off",
@@ -24,6 +26,7 @@ const FAULTS: [&str; 24] = [
     "requests lost",
     "servers behind",
     "steps of a wall clock",
+    "terms ended by a request",
     "threads held up",
     "watches broken",
     "watches ended",
@@ -82,8 +85,8 @@ impl Count {
         let of_the_suite: &[&str] = match suite {
             Suite::Operator => &["deletions", "edits of the record"],
             Suite::Restored => &["restored stores", "servers of a former life"],
-            Suite::Fitness => &["terms of the unfit", "terms without progress"],
-            _ => &[],
+            Suite::Fitness => &["terms of the unfit", "terms without progress", "rounds not held back"],
+            _ => &["rounds not held back"],
         };
         let faults = FAULTS.iter().chain(of_the_suite).copied().filter(|kind| !self.faults.contains_key(kind));
         let others = [("terms", self.terms), ("handovers", self.handovers), ("watch events", self.events)];

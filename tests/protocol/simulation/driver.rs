@@ -85,22 +85,25 @@ impl World {
         let held_up = self.held_up();
         let call = match &request.operation {
             Operation::Get(look) => Call::Get(*look),
-            Operation::Create(record) => Call::Create(record.clone()),
-            Operation::Update(base, record) => Call::Update(base.clone(), record.clone()),
+            Operation::Create(record) => Call::Create(record.clone(), request.notes.clone()),
+            Operation::Update(base, record) => Call::Update(base.clone(), record.clone(), request.notes.clone()),
         };
         let node = &mut self.nodes[index];
         node.refresh();
-        if let Call::Update(base, _) = &call {
+        if let Call::Update(base, ..) = &call {
             node.records[side as usize].acts_by(base.version);
         }
         if is_on_two {
             may_claim(node, &call, self.truth)?;
         } else {
             self.checks.sent(node, &request, &call, self.truth, &self.plan)?;
+            self.may_write(index, &request)?;
+            let node = &mut self.nodes[index];
             if !node.requests.allow(self.truth) {
                 return Err(format!("{} sends too many requests", node.identity).into());
             }
         }
+        let node = &mut self.nodes[index];
         let record = &mut node.records[side as usize];
         record.in_flight = Some(request.id);
         let (knowing, object) = ((record.known.0, record.known.1.is_none()), record.object);
@@ -315,6 +318,8 @@ impl World {
                     let waits = node.wants.take_if(|_| campaign == Some(node.campaigns)).is_some();
                     // The caller may stop waiting without withdrawing the campaign.
                     let wanted = waits && (self.truth >= self.plan.heal_at || self.random.u8(..16) > 0);
+                    // A request that was written with the winning record ends the term at once.
+                    let is_requested = deadline.was_ended() && deadline.reason() == StopReason::Requested;
                     node.term = Some(Term {
                         serial: self.count.terms,
                         deadline,
@@ -329,7 +334,7 @@ impl World {
                     });
                     node.refresh();
                     // A node that was held up could not know that the term had expired meanwhile.
-                    if !node.valid(self.truth) && node.reading.is_none() {
+                    if !node.valid(self.truth) && node.reading.is_none() && !is_requested {
                         return Err(format!("{} elected to a term that has run out", node.identity).into());
                     }
                     if !wanted {
@@ -349,9 +354,12 @@ impl World {
                         true => self.checks.lost_on_two(node, &reason, &self.plan)?,
                         false => self.checks.lost(node, &reason, was_valid, &self.plan, &self.stores[0])?,
                     }
-                    if !matches!(reason, StopReason::Released | StopReason::SteppedDown) {
+                    if reason == StopReason::Requested {
+                        self.requested(index)?;
+                    } else if !matches!(reason, StopReason::Released | StopReason::SteppedDown) {
                         self.count.fault("losses");
                     }
+                    let node = &mut self.nodes[index];
                     if let Some(term) = &mut node.term {
                         term.lost = Some(reason);
                     }
@@ -368,17 +376,21 @@ impl World {
                 Effect::IdentityConflict(_) if knows_its_writes => {
                     return Err(format!("{} does not know its own writes", node.identity).into());
                 }
+                Effect::Fitness { is_fit, .. } => node.is_aside = node.is_fit && !is_fit,
+                Effect::Leader(leader) => self.may_report(index, leader.as_deref())?,
                 Effect::IdentityConflict(_)
                 | Effect::Log(_)
-                | Effect::Leader(_)
                 | Effect::LeaderLeaseExpired
-                | Effect::Fitness { .. }
                 | Effect::WritesRefused(_)
                 | Effect::CoverLost(_)
                 | Effect::Renewed(_) => {}
             }
         }
-        self.nodes[index].refresh();
-        Ok(told)
+        let node = &mut self.nodes[index];
+        node.refresh();
+        match node.is_aside && node.is_fit && node.is_led_by_another {
+            true => Err(format!("{} stays aside although another candidate leads", node.identity).into()),
+            false => Ok(told),
+        }
     }
 }

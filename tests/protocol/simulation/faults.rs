@@ -179,6 +179,9 @@ impl World {
     pub fn heal(&mut self) {
         trace!(self, "all faults end");
         self.plan.odds = Odds::default();
+        if self.plan.notes_every.is_some() {
+            self.stores[0].annotate(|notes| notes.step_down = None);
+        }
         self.heal_watches();
         self.restart_servers();
         // An edit of metadata is not a fault, so these edits continue.

@@ -15,6 +15,8 @@ use crate::world::World;
 /// - The release may conflict with an edit of metadata. The elector then reads the record and repeats the release.
 /// - The watch delivers the release to the standby.
 /// - The takeover may conflict with another edit.
+///
+/// The shortest delay of such a standby comes in addition.
 const HANDOVER: Nanos = 500 * MILLI;
 
 impl World {
@@ -43,7 +45,7 @@ impl World {
         // A node that has not noticed a restore may lose one term, if a server that was not restarted shows it records
         // from before the restore.
         let forgotten = if self.plan.forgotten_servers { self.plan.nodes as u64 } else { 0 };
-        let lead_by = self.plan.lead_by + forgotten * (self.plan.longest + 10 * SECOND);
+        let lead_by = self.plan.lead_by + forgotten * (self.plan.longest + self.plan.held_back() + 10 * SECOND);
         match (self.led_since, leader.and_then(|node| node.term.as_ref()).map(|term| term.serial)) {
             (None, None) if self.truth >= lead_by => {
                 return Err("nobody leads although nothing keeps anybody from it".to_owned().into());
@@ -80,13 +82,22 @@ impl World {
         let stands_by = |node: &Node| {
             node.alive && node.wants == Some(Wants::Term) && node.records[0].hears_promptly(truth, version)
         };
-        if !self.nodes.iter().any(stands_by) {
+        let delays = self.nodes.iter().filter(|node| stands_by(node)).map(|node| node.settings.hold_back);
+        let Some(delay) = delays.min().map(|delay| delay.as_nanos() as Nanos) else {
             self.queue.push(truth, None, What::End);
             return Ok(());
+        };
+        if delay > 0 {
+            self.count.fault("handovers after a delay");
         }
         trace!(self, "{} is to hand over", self.nodes[leader].identity);
-        self.handing_over = Some(truth);
-        self.queue.push(truth + HANDOVER, None, What::HandedOver);
+        self.handing_over = Some(truth + delay);
+        self.queue.push(truth + delay + HANDOVER, None, What::HandedOver);
+        if self.obeys_promptly(&self.nodes[leader]) && self.random.bool() {
+            self.count.fault("handovers by request");
+            self.request(self.nodes[leader].identity.clone());
+            return Ok(());
+        }
         self.drop_guard(leader, false)
     }
 
@@ -94,7 +105,7 @@ impl World {
     pub fn note_handover(&mut self) {
         if let Some(at) = self.handing_over.filter(|_| self.count.handovers == 0) {
             self.count.handovers = 1;
-            self.count.slowest_handover = self.truth - at;
+            self.count.slowest_handover = self.truth.saturating_sub(at);
         }
     }
 

@@ -18,6 +18,7 @@ mod faults;
 mod liveness;
 mod network;
 mod node;
+mod notes;
 mod plan;
 mod process;
 mod queue;

@@ -45,6 +45,12 @@ pub struct Node {
     pub is_fit: bool,
     /// `true` if the work makes progress.
     pub works: bool,
+    /// The time of the last request that ended a term, and the version that was known then.
+    pub requested: Option<(Moment, u64)>,
+    /// `true` while the node reports that it is unfit only because of a request.
+    pub is_aside: bool,
+    /// `true` if the node last reported another holder.
+    pub is_led_by_another: bool,
     pub steps_in_second: (Nanos, u32),
     pub requests: Requests,
     /// On a network without faults, the time by which an ended term must be released.

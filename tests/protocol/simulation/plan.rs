@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold::{Fitness, LeaderElector, LeaderElectorBuilder, Settings};
 
 use crate::clock::{Nanos, SECOND};
+use crate::notes::hold_backs;
 
 /// The kind of a world.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -154,6 +155,14 @@ pub struct Plan {
     pub asked: bool,
     /// The progress timeout of each candidate's work.
     pub progress: Vec<Option<Duration>>,
+    /// The delay before each node takes over a free lease.
+    pub hold_backs: Vec<Duration>,
+    /// `true` for each node that accepts requests to step down.
+    pub accepts: Vec<bool>,
+    /// `true` for each node that advertises an address.
+    pub advertises: Vec<bool>,
+    /// The mean time between two edits of the notes.
+    pub notes_every: Option<Nanos>,
     /// The outages of the stores.
     ///
     /// Each entry is the object, the time range, and `true` if requests hang instead of failing.
@@ -223,6 +232,10 @@ impl Plan {
         // Until `lead_by`, pending requests are abandoned, candidates read the record, the lease of a crashed leader
         // expires, and users notice the end of the faults. The ten seconds cover everything else.
         let lead_by = heal_at + longest + 2 * longest_deadline + 10 * SECOND;
+        // The generator is another one, so that each seed has the faults that it had before.
+        let mut apart = fastrand::Rng::with_seed(!random.get_seed());
+        let hold_backs = hold_backs(&settings, &mut apart);
+        let lead_by = lead_by + hold_backs.iter().min().map_or(0, |delay| nanos(*delay));
         // A node that was unfit must also wait after its user has found out that the faults are over.
         let asked = suite == Suite::Fitness;
         let pauses = if asked { 4 * longest + 10 * SECOND } else { 0 };
@@ -233,6 +246,7 @@ impl Plan {
             nodes,
             kinds: vec![Kind::Primary; nodes],
             progress: settings.iter().map(progress).collect(),
+            hold_backs,
             settings,
             others,
             fastest,
@@ -268,6 +282,7 @@ impl Plan {
             asked,
             ..Self::default()
         }
+        .with_notes(&mut apart)
     }
 
     pub fn settings(&self, node: usize, identity: &str) -> Settings {
@@ -278,12 +293,17 @@ impl Plan {
         let builder = renew_interval.into_iter().fold(builder, LeaderElectorBuilder::renew_interval);
         let builder = release_timeout.into_iter().fold(builder, LeaderElectorBuilder::release_timeout);
         let builder = progress.into_iter().fold(builder, LeaderElectorBuilder::progress_timeout);
+        let hold_back = self.hold_backs.get(node).copied().unwrap_or_default();
+        let address = self.address(node, identity);
+        let builder = address.into_iter().fold(builder, LeaderElectorBuilder::advertise);
         let builder = if self.asked { builder.fitness(&Fitness::new()) } else { builder };
         builder
             .identity(identity)
             .lease_duration(lease)
             .renew_deadline(deadline)
             .retry_period(retry)
+            .hold_back(hold_back)
+            .accept_requests(self.accepts.get(node).copied().unwrap_or_default())
             .reclaim_own_identity(self.reclaim)
             .no_client_go_peers(true)
             .validate()

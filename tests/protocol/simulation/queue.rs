@@ -41,6 +41,8 @@ pub enum What {
     Restart,
     Chaos,
     Operator,
+    /// An operator edits the notes, or repeats the request for this identity.
+    EditNotes(Option<String>),
     Restore,
     /// An API server catches up with the store.
     Lag(usize),

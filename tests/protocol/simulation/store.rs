@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use leasehold::election::{self, ReadContext};
-use leasehold::{LeaderElectionRecord, StoreData, StoreErrorKind, VersionedRecord};
+use leasehold::{LeaderElectionRecord, RecordNotes, StoreData, StoreErrorKind, VersionedRecord};
 
 use crate::clock::Nanos;
 use crate::plan::Violation;
@@ -12,8 +12,8 @@ use crate::plan::Violation;
 #[derive(Debug, Clone)]
 pub enum Call {
     Get(ReadContext),
-    Create(LeaderElectionRecord),
-    Update(VersionedRecord, LeaderElectionRecord),
+    Create(LeaderElectionRecord, RecordNotes),
+    Update(VersionedRecord, LeaderElectionRecord, RecordNotes),
 }
 
 /// An acquisition, which the store held from version `since` on.
@@ -83,16 +83,16 @@ impl Store {
     pub fn apply(&mut self, call: &Call) -> Result<Result<Option<VersionedRecord>, StoreErrorKind>, Violation> {
         Ok(match call {
             Call::Get(_) => Ok(self.object.clone()),
-            Call::Create(_) if self.object.is_some() => Err(StoreErrorKind::AlreadyExists),
-            Call::Create(record) => Ok(Some(self.create(record.clone()))),
-            Call::Update(base, record) => match &self.object {
-                None if self.uid_blind => Ok(Some(self.create(record.clone()))),
+            Call::Create(..) if self.object.is_some() => Err(StoreErrorKind::AlreadyExists),
+            Call::Create(record, notes) => Ok(Some(self.create(record.clone(), notes.clone()))),
+            Call::Update(base, record, notes) => match &self.object {
+                None if self.uid_blind => Ok(Some(self.create(record.clone(), notes.clone()))),
                 None => Err(StoreErrorKind::Conflict),
                 Some(standing) if standing.version != base.version => Err(StoreErrorKind::Conflict),
                 Some(standing) if standing.record.uid != base.record.uid => Err(StoreErrorKind::Conflict),
                 Some(_) => {
                     must_move(&base.record, record)?;
-                    Ok(Some(self.put(record.clone())))
+                    Ok(Some(self.put(record.clone(), notes.clone())))
                 }
             },
         })
@@ -112,10 +112,10 @@ impl Store {
         record: LeaderElectionRecord,
     ) -> Result<VersionedRecord, StoreErrorKind> {
         match (&self.object, base) {
-            (None, None) => Ok(self.create(record)),
+            (None, None) => Ok(self.create(record, RecordNotes::default())),
             (Some(standing), Some(base)) if standing.version == base => {
                 let uid = standing.record.uid.clone();
-                Ok(self.put(LeaderElectionRecord { uid, ..record }))
+                Ok(self.put(LeaderElectionRecord { uid, ..record }, RecordNotes::default()))
             }
             (Some(_), None) => Err(StoreErrorKind::AlreadyExists),
             _ => Err(StoreErrorKind::Conflict),
@@ -128,8 +128,14 @@ impl Store {
 
     /// Edits a label: the version changes, but the record does not.
     pub fn label(&mut self) {
-        if let Some(record) = self.record().cloned() {
-            self.put(record);
+        self.annotate(|_| ());
+    }
+
+    /// Edits the notes: the version changes, but the record does not.
+    pub fn annotate(&mut self, edit: impl FnOnce(&mut RecordNotes)) {
+        if let Some(VersionedRecord { record, mut notes, .. }) = self.object.clone() {
+            edit(&mut notes);
+            self.put(record, notes);
         }
     }
 
@@ -142,10 +148,10 @@ impl Store {
     }
 
     pub fn edit(&mut self, edit: impl FnOnce(&mut LeaderElectionRecord)) {
-        if let Some(mut record) = self.record().cloned() {
+        if let Some(VersionedRecord { mut record, notes, .. }) = self.object.clone() {
             edit(&mut record);
             self.forged.extend(record.holder().map(str::to_owned));
-            self.put(record);
+            self.put(record, notes);
         }
     }
 
@@ -199,6 +205,29 @@ impl Store {
         })
     }
 
+    /// Returns the time since which the record at `version` had not changed.
+    pub fn unchanged_since(&self, version: u64) -> Option<Nanos> {
+        let record = |change: &Change| change.object.as_ref().map(|object| object.record.clone());
+        let (last, earlier) = self.changes[..self.changes_until(version)?].split_last()?;
+        let same = earlier.iter().rev().take_while(|change| record(change) == record(last)).last();
+        Some(same.unwrap_or(last).at)
+    }
+
+    /// Returns `true` if a request for `identity` was beside a record of `identity`, at `version` or later.
+    pub fn has_asked(&self, identity: &str, version: u64) -> bool {
+        self.changes.iter().chain(&self.undone_changes).filter(|change| change.version >= version).any(|change| {
+            change.object.as_ref().is_some_and(|object| {
+                object.record.holder() == Some(identity) && object.notes.step_down.as_deref() == Some(identity)
+            })
+        })
+    }
+
+    /// Returns `true` if a record after `version` named another holder than `identity`.
+    pub fn has_named_another(&self, identity: &str, version: u64) -> bool {
+        let later = self.history.iter().rev().take_while(|holding| holding.since > version);
+        later.filter_map(|holding| holding.holder.as_deref()).any(|holder| holder != identity)
+    }
+
     /// Returns the object after the first `changes` changes, or `None` if none existed.
     pub fn object_after(&self, changes: usize) -> Option<&VersionedRecord> {
         object_after(&self.changes, changes)
@@ -245,15 +274,18 @@ impl Store {
 
     // ---- writing ----
 
-    fn create(&mut self, record: LeaderElectionRecord) -> VersionedRecord {
+    fn create(&mut self, record: LeaderElectionRecord, notes: RecordNotes) -> VersionedRecord {
         self.uids += 1;
         let uid = Some(format!("uid-{}", self.uids));
-        self.put(LeaderElectionRecord { uid, ..record })
+        self.put(LeaderElectionRecord { uid, ..record }, notes)
     }
 
-    fn put(&mut self, record: LeaderElectionRecord) -> VersionedRecord {
+    fn put(&mut self, record: LeaderElectionRecord, mut notes: RecordNotes) -> VersionedRecord {
         self.version += 1;
-        let observed = VersionedRecord::new(record, self.version, StoreData::none());
+        // Stores bind the address to a term.
+        notes.address = notes.address.filter(|_| record.holder().is_some());
+        let mut observed = VersionedRecord::new(record, self.version, StoreData::none());
+        observed.notes = notes;
         self.object = Some(observed.clone());
         self.changes.push(Change { version: self.version, at: self.now, object: self.object.clone() });
         self.note();

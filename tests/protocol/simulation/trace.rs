@@ -18,8 +18,10 @@ pub(crate) use trace;
 pub fn call(call: &Call) -> String {
     match call {
         Call::Get(_) => "get".into(),
-        Call::Create(record) => format!("create {:?} {:?}", record.holder(), record.renew_time),
-        Call::Update(base, record) => format!("update {} {:?} {:?}", base.version, record.holder(), record.renew_time),
+        Call::Create(record, _) => format!("create {:?} {:?}", record.holder(), record.renew_time),
+        Call::Update(base, record, _) => {
+            format!("update {} {:?} {:?}", base.version, record.holder(), record.renew_time)
+        }
     }
 }
 

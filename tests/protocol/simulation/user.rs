@@ -16,7 +16,9 @@ impl World {
         }
         // During the final handover, no user acts, so that the former leader does not campaign too early.
         if self.handing_over.is_some() {
-            return Ok(());
+            let node = &self.nodes[index];
+            let is_requested = node.holds_guard() && !node.valid(self.truth);
+            return if is_requested { self.drop_guard(index, false) } else { Ok(()) };
         }
         let calm = self.truth >= self.plan.heal_at;
         let every = if calm { SECOND / 2 } else { self.plan.user_every };

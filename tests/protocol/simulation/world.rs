@@ -31,6 +31,7 @@ pub struct World {
     /// The term that must not end after the faults.
     pub led_since: Option<u64>,
     pub recovered: bool,
+    /// The time from which the last handover counts, after the delay of the candidates.
     pub handing_over: Option<Nanos>,
     /// On two objects, `true` in the last phase, in which each leader releases and retires.
     pub turns: bool,
@@ -73,6 +74,9 @@ impl World {
         }
         for (object, time, _) in world.plan.outages.clone() {
             world.queue.push(time.start.max(world.truth), None, What::Outage(object));
+        }
+        if let Some(every) = world.plan.notes_every {
+            world.queue.push(world.truth + every, None, What::EditNotes(None));
         }
         if let Some(every) = world.plan.operator_every {
             world.queue.push(every, None, What::Operator);
@@ -156,6 +160,7 @@ impl World {
             What::Restart => self.restart(index)?,
             What::Chaos => self.chaos()?,
             What::Operator => self.operator(),
+            What::EditNotes(again) => self.edit_notes(again),
             What::Restore => self.restore(),
             What::Lag(server) => self.catch_up(server),
             What::Label => {

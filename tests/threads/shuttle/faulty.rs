@@ -9,8 +9,8 @@ use shuttle::thread;
 use crate::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::sync::Mutex;
 use crate::{
-    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, Leadership, Store, StoreData, StoreError,
-    StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
+    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, Leadership, RecordWrite, Store, StoreData,
+    StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
 
 /// The way in which the store handles requests.
@@ -106,12 +106,8 @@ impl FaultyStore {
         self.0.state.lock().nobody_asks = is_so;
     }
 
-    fn write(
-        &self,
-        base: u64,
-        record: &LeaderElectionRecord,
-        call: &CallContext,
-    ) -> Result<VersionedRecord, StoreError> {
+    fn write(&self, base: u64, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
+        let record = write.record;
         let faults = self.0.state.lock().faults;
         let held_before = self.holder().is_some();
         match record.holder() {
@@ -200,23 +196,18 @@ impl Store for FaultyStore {
         Ok(self.0.state.lock().observed.clone())
     }
 
-    fn create(
-        &self,
-        _: &str,
-        record: &LeaderElectionRecord,
-        call: &CallContext,
-    ) -> Result<VersionedRecord, StoreError> {
-        self.write(0, record, call)
+    fn create(&self, _: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
+        self.write(0, write, call)
     }
 
     fn update(
         &self,
         _: &str,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        self.write(base.version, record, call)
+        self.write(base.version, write, call)
     }
 
     fn watch(

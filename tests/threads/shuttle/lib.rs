@@ -70,7 +70,7 @@ pub use observe::observer::{Observer, RequestOutcome};
 pub use observe::status::{Counters, Histogram, Status};
 pub use observe::transition::Transition;
 pub use store::memory::MemoryStore;
-pub use store::record::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
+pub use store::record::{LeaderElectionRecord, MicroTime, RecordNotes, RecordWrite, StoreData, VersionedRecord};
 pub use store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 pub use util::cancel::{CancelHook, CancelToken};
 pub use util::config_error::ConfigError;

@@ -46,6 +46,10 @@ impl Instant {
     pub fn since(self, earlier: Instant) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
+
+    pub fn saturating_duration_since(self, earlier: Instant) -> Duration {
+        self.since(earlier)
+    }
 }
 
 impl std::ops::Add<Duration> for Instant {

@@ -9,7 +9,7 @@ use crate::backends::etcd::error::{Error, EtcdRefusal, code};
 use crate::backends::etcd::message::{self, EtcdEvent, KeyValue, Keys, Txn};
 use crate::backends::etcd::record;
 use crate::backends::etcd::terms::EtcdTerms;
-use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -139,11 +139,11 @@ impl EtcdStore {
         operation: &str,
         key: &str,
         base: Option<&KeyValue>,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
         let what = self.describe(key);
-        let value = record::write(record, base.map(|base| &*base.value)).map_err(|rule| {
+        let value = record::write(&write, base.map(|base| &*base.value)).map_err(|rule| {
             StoreError::new(StoreErrorKind::Rejected, format!("cannot {operation} {what}: the record: {rule}"))
         })?;
         let path = self.path(key);
@@ -226,9 +226,9 @@ impl EtcdStore {
 }
 
 fn parse(kv: KeyValue) -> Result<VersionedRecord, &'static str> {
-    let record = record::read(&kv.value)?;
+    let (record, notes) = record::read(&kv.value)?;
     let record = LeaderElectionRecord { uid: Some(kv.create_revision.to_string()), ..record };
-    Ok(VersionedRecord::new(record, kv.mod_revision, StoreData::new(kv)))
+    Ok(VersionedRecord { notes, ..VersionedRecord::new(record, kv.mod_revision, StoreData::new(kv)) })
 }
 
 impl Store for EtcdStore {
@@ -238,27 +238,22 @@ impl Store for EtcdStore {
         found.kvs.into_iter().next().map(|kv| self.observe(key, kv)).transpose()
     }
 
-    fn create(
-        &self,
-        key: &str,
-        record: &LeaderElectionRecord,
-        call: &CallContext,
-    ) -> Result<VersionedRecord, StoreError> {
-        self.put("create", key, None, record, call)
+    fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
+        self.put("create", key, None, write, call)
     }
 
     fn update(
         &self,
         key: &str,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
         let Some(base) = base.data.get::<KeyValue>() else {
             let message = format!("cannot update {}: the observed record is from another store", self.describe(key));
             return Err(StoreError::new(StoreErrorKind::Rejected, message));
         };
-        self.put("update", key, Some(base), record, call)
+        self.put("update", key, Some(base), write, call)
     }
 
     fn watch(
@@ -324,6 +319,10 @@ impl Store for EtcdStore {
 
     fn describe(&self, key: &str) -> String {
         format!("etcd key {}{key}", self.prefix)
+    }
+
+    fn keeps_notes(&self) -> bool {
+        true
     }
 
     fn location(&self) -> Option<String> {

@@ -215,7 +215,7 @@ fn base() -> VersionedRecord {
 }
 
 fn update(store: &EtcdStore, call: &CallContext) -> Result<VersionedRecord, StoreErrorKind> {
-    store.update("jobs", &base(), &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
+    store.update("jobs", &base(), LeaderElectionRecord::default().as_write(), call).map_err(|error| error.kind())
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn written_record_has_the_revision_of_its_transaction() {
     assert_eq!((read.version, read.record.uid.as_deref(), read.record.holder()), (3, Some("2"), Some("a")));
     let written = update(&store, &call()).unwrap();
     assert_eq!((written.version, written.record.uid.as_deref()), (9, Some("2")));
-    let created = store.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap();
+    let created = store.create("jobs", LeaderElectionRecord::default().as_write(), &call()).unwrap();
     assert_eq!((created.version, created.record.uid.as_deref()), (9, Some("9")));
     assert!(gateway.asked().iter().all(|asked| asked.has_leader && asked.authorization.is_none()));
     assert!(gateway.asked().iter().all(|asked| !asked.body.contains("serializable")));
@@ -290,7 +290,7 @@ fn a_comparison_that_fails_is_definite_but_for_a_second_copy() {
     let gateway = Gateway::new(|_| beaten());
     let beaten_at_once = store(&[&gateway]);
     assert_eq!(update(&beaten_at_once, &call()).unwrap_err(), StoreErrorKind::NotApplied);
-    let created = beaten_at_once.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap_err();
+    let created = beaten_at_once.create("jobs", LeaderElectionRecord::default().as_write(), &call()).unwrap_err();
     assert_eq!(created.kind(), StoreErrorKind::NotApplied);
     // etcd refuses the token of the first copy, so the outcome of the first copy is unknown.
     let gateway = Gateway::new(|asked| match asked.path.as_str() {

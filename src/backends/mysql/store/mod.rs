@@ -4,7 +4,7 @@ use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::table::{MySqlTable, text};
 use crate::backends::sql;
 use crate::backends::sql::store::SqlStore;
-use crate::store::record::{LeaderElectionRecord, VersionedRecord};
+use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;

@@ -10,7 +10,7 @@ use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::table;
 use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore, SqlTable, WatchRequest};
 use crate::backends::sql::{self, SqlRow};
-use crate::store::record::{LeaderElectionRecord, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, RecordWrite, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;

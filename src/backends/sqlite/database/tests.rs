@@ -138,7 +138,7 @@ fn without_inotify_changes_of_all_processes_are_reported() {
                 _ => continue,
             }
         };
-        other.create("theirs", &record, &call()).unwrap();
+        other.create("theirs", record.as_write(), &call()).unwrap();
         assert_eq!(&*next(), "theirs");
         database.insert("ours", &record, &call()).unwrap();
         assert_eq!(&*next(), "ours");
@@ -161,7 +161,7 @@ fn unreported_record_is_deleted_when_its_file_is() {
     let ended =
         database.watch(WatchRequest { scope: WatchScope::Key("jobs"), from: None, cancel: &cancel }, &mut |event| {
             if let WatchEvent::Bookmark(_) = event {
-                other.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap();
+                other.create("jobs", LeaderElectionRecord::default().as_write(), &call()).unwrap();
                 std::fs::remove_file(&path).unwrap();
             }
             told.push(event);

@@ -10,6 +10,14 @@ use leasehold::LeaderElectionRecord;
 use leasehold::util::clock::{Moment, Now};
 use serde::Serialize;
 
+/// A record with its version and the address of its holder.
+#[derive(Debug, Clone)]
+pub struct Observation {
+    pub record: LeaderElectionRecord,
+    pub version: u64,
+    pub address: Option<String>,
+}
+
 /// An update from the store about the followed leases.
 #[derive(Debug)]
 pub enum Update {
@@ -23,12 +31,11 @@ pub enum Update {
     /// The result of a linearizable read.
     Read {
         key: Box<str>,
-        found: Option<(LeaderElectionRecord, u64)>,
+        found: Option<Observation>,
     },
     Changed {
         key: Box<str>,
-        record: LeaderElectionRecord,
-        version: u64,
+        observed: Observation,
     },
     Deleted {
         key: Box<str>,
@@ -45,6 +52,7 @@ pub enum Update {
 pub enum EventKind {
     NewLeader,
     Renewed,
+    NewAddress,
     Released,
     Expired,
     Deleted,
@@ -67,6 +75,8 @@ pub struct LeaseEvent {
 pub struct LeaseView {
     /// `None` if there is no record.
     pub record: Option<LeaderElectionRecord>,
+    /// The address that the holder advertises.
+    pub address: Option<String>,
     pub version: Option<u64>,
     /// The number of observed renewals.
     pub renewals: u64,
@@ -136,11 +146,11 @@ impl Leases {
                 Vec::new()
             }
             Update::Read { key, found } => self.of_one(key, at, |leases, key| match found {
-                Some((record, version)) => leases.stands(key, record, version, at),
+                Some(observed) => leases.stands(key, observed, at),
                 None => leases.is_gone(key, None, at),
             }),
-            Update::Changed { key, record, version } => self.of_one(key, at, |leases, key| {
-                (!leases.is_known(&key, version)).then(|| leases.stands(key, record, version, at)).flatten()
+            Update::Changed { key, observed } => self.of_one(key, at, |leases, key| {
+                (!leases.is_known(&key, observed.version)).then(|| leases.stands(key, observed, at)).flatten()
             }),
             Update::Deleted { key, version } => self.of_one(key, at, |leases, key| {
                 (!leases.is_known(&key, version)).then(|| leases.is_gone(key, Some(version), at)).flatten()
@@ -190,7 +200,8 @@ impl Leases {
         })
     }
 
-    fn stands(&mut self, key: Box<str>, record: LeaderElectionRecord, version: u64, at: Now) -> Option<LeaseEvent> {
+    fn stands(&mut self, key: Box<str>, observed: Observation, at: Now) -> Option<LeaseEvent> {
+        let Observation { record, version, address } = observed;
         let has_fields = record != LeaderElectionRecord { uid: record.uid.clone(), ..LeaderElectionRecord::default() };
         if self.of == Which::AllRecords && !has_fields {
             return self.is_gone(key, Some(version), at);
@@ -198,7 +209,11 @@ impl Leases {
         let same = self.leases.get_mut(&key).filter(|lease| lease.record.as_ref() == Some(&record));
         if let Some(lease) = same {
             (lease.version, lease.known, lease.is_told) = (Some(version), version, true);
-            return None;
+            if std::mem::replace(&mut lease.address, address.clone()) == address {
+                return None;
+            }
+            let lease = lease.clone();
+            return Some(LeaseEvent { at, key, what: EventKind::NewAddress, previous_holder: None, lease });
         }
         let previous = self.leases.get(&key);
         let was = previous.and_then(|lease| lease.record.as_ref());
@@ -214,6 +229,7 @@ impl Leases {
         let (record, received) = (Some(record), at.local);
         let lease = LeaseView {
             record,
+            address,
             version: Some(version),
             renewals,
             has_expired: false,
@@ -240,8 +256,16 @@ impl Leases {
         let previous_holder = was.and_then(LeaderElectionRecord::holder).map(str::to_owned);
         let renewals = previous.map_or(0, |lease| lease.renewals);
         let known = version.unwrap_or_else(|| previous.map_or(0, |lease| lease.known));
-        let lease =
-            LeaseView { record: None, version, renewals, has_expired: false, received: at.local, known, is_told: true };
+        let lease = LeaseView {
+            record: None,
+            address: None,
+            version,
+            renewals,
+            has_expired: false,
+            received: at.local,
+            known,
+            is_told: true,
+        };
         match self.of {
             Which::Named => drop(self.leases.insert(key.clone(), lease.clone())),
             Which::All | Which::AllRecords => drop(self.leases.remove(&key)),

@@ -30,10 +30,11 @@ fn free() -> LeaderElectionRecord {
 }
 
 fn changed(record: LeaderElectionRecord, version: u64) -> Update {
-    Update::Changed { key: "jobs".into(), record, version }
+    Update::Changed { key: "jobs".into(), observed: Observation { record, version, address: None } }
 }
 
 fn read(found: Option<(LeaderElectionRecord, u64)>) -> Update {
+    let found = found.map(|(record, version)| Observation { record, version, address: None });
     Update::Read { key: "jobs".into(), found }
 }
 
@@ -111,14 +112,16 @@ fn records_of_others_may_lack_fields() {
         leases.apply(changed(record, 3), at(2));
         assert_eq!(leases.next_expiry(), None);
     }
-    let other = Update::Changed { key: "other".into(), record: LeaderElectionRecord::default(), version: 1 };
+    let observed = Observation { record: LeaderElectionRecord::default(), version: 1, address: None };
+    let other = Update::Changed { key: "other".into(), observed };
     assert_eq!(said(&leases.apply(other, at(3))), [(Unheld, None, None)]);
 }
 
 #[test]
 fn deleted_leases_are_forgotten_after_a_watch_restart_too() {
     let mut leases = Leases::new(Which::All);
-    let told = |key: &str, version| Update::Changed { key: key.into(), record: held(key, 0, version), version };
+    let observed = |key: &str, version| Observation { record: held(key, 0, version), version, address: None };
+    let told = |key: &str, version| Update::Changed { key: key.into(), observed: observed(key, version) };
     leases.apply(opened(true), at(0));
     for key in ["a", "b", "c"] {
         leases.apply(told(key, 1), at(0));

@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use leasehold::{
-    CallContext, CancelToken, Cursor, LeaderElectionRecord, Store, StoreError, StoreErrorKind, VersionedRecord,
-    WatchEvent, WatchScope,
+    CallContext, CancelToken, Cursor, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
 use log::Level;
 use parking_lot::Mutex;
 
-use super::leases::Update;
+use super::leases::{Observation, Update};
 use leasehold::util::backoff::Backoff;
 use leasehold::util::clock::Now;
 
@@ -152,14 +151,13 @@ impl FollowThread {
                 // absence.
                 if let Some(key) = key {
                     let call = CallContext::new(READ_TIMEOUT, cancel.clone());
-                    let found = self.store.get(&key, &call).map_err(Stop::Failed)?.map(parts);
+                    let found = self.store.get(&key, &call).map_err(Stop::Failed)?.map(observation);
                     self.tell(Update::Read { key, found })?;
                 }
                 self.has_worked = true;
             }
             WatchEvent::Changed { key, observed } => {
-                let (record, version) = parts(observed);
-                self.tell(Update::Changed { key, record, version })?;
+                self.tell(Update::Changed { key, observed: observation(observed) })?;
             }
             WatchEvent::Deleted { key, version } => self.tell(Update::Deleted { key, version })?,
             WatchEvent::Bookmark(cursor) => {
@@ -220,9 +218,9 @@ impl FollowThread {
     }
 }
 
-/// Returns the record and its version. The rest of the object may be large and is dropped.
-fn parts(observed: VersionedRecord) -> (LeaderElectionRecord, u64) {
-    (observed.record, observed.version)
+/// Drops the data of the store, which may be large.
+fn observation(observed: VersionedRecord) -> Observation {
+    Observation { record: observed.record, version: observed.version, address: observed.notes.address }
 }
 
 #[cfg(test)]

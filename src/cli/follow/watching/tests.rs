@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
-use leasehold::{ConfigError, MemoryStore};
+use leasehold::{ConfigError, LeaderElectionRecord, MemoryStore, RecordWrite};
 
 use super::*;
 
@@ -30,23 +30,18 @@ impl Store for Failing {
         self.store.get(key, call)
     }
 
-    fn create(
-        &self,
-        key: &str,
-        record: &LeaderElectionRecord,
-        call: &CallContext,
-    ) -> Result<VersionedRecord, StoreError> {
-        self.store.create(key, record, call)
+    fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
+        self.store.create(key, write, call)
     }
 
     fn update(
         &self,
         key: &str,
         base: &VersionedRecord,
-        record: &LeaderElectionRecord,
+        write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        self.store.update(key, base, record, call)
+        self.store.update(key, base, write, call)
     }
 
     fn watch(
@@ -79,7 +74,7 @@ impl Failing {
     fn make(&self, key: &str) {
         let record = LeaderElectionRecord { holder_identity: Some("a".into()), ..LeaderElectionRecord::default() };
         let call = CallContext::new(SOON, CancelToken::new());
-        self.create(key, &record, &call).expect("it is created");
+        self.create(key, record.as_write(), &call).expect("it is created");
     }
 }
 
@@ -109,9 +104,11 @@ impl Followed {
         loop {
             match self.told.recv_timeout(SOON).expect("it tells") {
                 FollowMessage::Update(Update::Read { key, found }, _) => {
-                    return (key, found.and_then(|(record, _)| record.holder_identity));
+                    return (key, found.and_then(|observed| observed.record.holder_identity));
                 }
-                FollowMessage::Update(Update::Changed { key, record, .. }, _) => return (key, record.holder_identity),
+                FollowMessage::Update(Update::Changed { key, observed }, _) => {
+                    return (key, observed.record.holder_identity);
+                }
                 _ => {}
             }
         }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::election::Step;
 use crate::election::candidate::notice::Notice;
 use crate::election::candidate::session::{Effect, Input, Session};
 use crate::election::candidate::side::Side;
@@ -16,6 +15,7 @@ use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
+use crate::election::{LeaderInfo, Step};
 use crate::store::StoreOperation;
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
@@ -36,10 +36,10 @@ pub struct Pair {
     stage: Stage,
     release: Option<Release>,
     /// The holder in each record, and whether the holder's lease has expired.
-    leaders: [Option<String>; 2],
+    leaders: [Option<Box<LeaderInfo>>; 2],
     expired: [bool; 2],
     /// The common holder of both records, and whether one of its leases has expired.
-    leader: (Option<String>, bool),
+    leader: (Option<Box<LeaderInfo>>, bool),
     touched: [bool; 2],
     effects: VecDeque<(Side, Effect)>,
 }
@@ -428,6 +428,7 @@ impl Pair {
                 self.stage = Stage::Second(wanted, deadline);
                 self.secondary.failures.count_anew();
                 if let ([_, Some(holder)], [_, false]) = (&self.leaders, self.expired) {
+                    let holder = &holder.identity;
                     let line = format!("primary acquired, waiting for the secondary (held by {holder})");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
                 }
@@ -548,7 +549,11 @@ impl Pair {
     fn judge_leader(&mut self, side: Side) {
         let [primary, secondary] = &self.leaders;
         // Different holders mean that no candidate leads by both records.
-        let leader = if primary == secondary { primary.clone() } else { None };
+        let leader = primary.as_ref().zip(secondary.as_ref()).filter(|(one, other)| one.identity == other.identity);
+        let leader = leader.map(|(one, other)| {
+            let address = one.address.clone().or_else(|| other.address.clone());
+            Box::new(LeaderInfo { identity: one.identity.clone(), address })
+        });
         let has_expired = leader.is_some() && self.expired != [false; 2];
         let (before, had_expired) = std::mem::replace(&mut self.leader, (leader.clone(), has_expired));
         let is_another = before != leader;

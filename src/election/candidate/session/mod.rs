@@ -17,7 +17,7 @@ use crate::election::drain::DrainLimit;
 use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
-use crate::election::{Change, Election, ElectionEvent, Step, StoreResponse};
+use crate::election::{Change, Election, ElectionEvent, LeaderInfo, Step, StoreResponse};
 use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
@@ -41,12 +41,14 @@ pub struct Session {
     /// The number and the operation of the request under way.
     in_flight: Option<(u64, StoreOperation)>,
     /// The holder in the record.
-    leader: Option<String>,
+    leader: Option<Box<LeaderInfo>>,
     /// `true` if the expiry of the holder's lease was reported.
     lease_expired: bool,
     /// `true` if the wait for the holder was logged.
     is_awaited: bool,
     may_acquire: bool,
+    /// `true` after a request ended the term, until the candidacy takes notice.
+    is_requested: bool,
     effects: VecDeque<Effect>,
 }
 
@@ -158,8 +160,9 @@ pub enum Effect {
     /// Cancel the request with this number at this time, unless the request ends before. The earliest of several times
     /// counts.
     CancelAt(u64, Moment, Behind),
-    /// The record has another holder or no holder, or the holder renewed its expired lease.
-    Leader(Option<String>),
+    /// The record has another holder or no holder, the holder has another address, or the holder renewed its expired
+    /// lease.
+    Leader(Option<Box<LeaderInfo>>),
     /// The lease of the holder has expired on the local clock.
     LeaderLeaseExpired,
     /// Every write has met a conflict for three renew deadlines.
@@ -192,6 +195,7 @@ impl Session {
             lease_expired: false,
             is_awaited: false,
             may_acquire,
+            is_requested: false,
             effects: VecDeque::new(),
         }
     }
@@ -295,6 +299,16 @@ impl Session {
         &self.settings.identity
     }
 
+    /// Returns `true` once after a request has ended the term.
+    pub(super) fn take_request(&mut self) -> bool {
+        std::mem::take(&mut self.is_requested)
+    }
+
+    /// Returns `true` if another candidate holds the record.
+    pub(super) fn is_led_by_another(&self) -> bool {
+        self.leader.as_ref().is_some_and(|leader| leader.identity != self.settings.identity)
+    }
+
     fn cancel_at(&mut self, at: Moment, behind: Behind) {
         self.effects.extend(self.in_flight.map(|(request, _)| Effect::CancelAt(request, at, behind)));
     }
@@ -335,8 +349,16 @@ impl Session {
         while let Some(event) = self.election.event() {
             let effect = match event {
                 ElectionEvent::Leader(leader) => {
-                    (self.lease_expired, self.is_awaited) = (false, false);
+                    let identity =
+                        |leader: &Option<Box<LeaderInfo>>| leader.as_ref().map(|leader| leader.identity.clone());
+                    let is_same = identity(&self.leader) == identity(&leader);
                     self.leader.clone_from(&leader);
+                    if !is_same {
+                        (self.lease_expired, self.is_awaited) = (false, false);
+                    } else if self.lease_expired {
+                        // Without a renewal, the holder is no longer the leader.
+                        continue;
+                    }
                     Effect::Leader(leader)
                 }
                 ElectionEvent::Elected { deadline, fencing_token } => {
@@ -359,6 +381,14 @@ impl Session {
                     Effect::Log(Notice::too_late(took, self.settings.progress_timeout.unwrap_or_default()))
                 }
                 ElectionEvent::Released => Effect::Released,
+                ElectionEvent::StepDownRequested => {
+                    self.is_requested = true;
+                    continue;
+                }
+                ElectionEvent::StepDownIgnored => {
+                    let line = "request to step down ignored: accept_requests is not set";
+                    Effect::Log(Notice::new(Level::Info, line))
+                }
                 ElectionEvent::RoundOver => {
                     let error = self.failures.last.take();
                     let Some(campaign) = self.campaign.take() else { continue };
@@ -396,13 +426,14 @@ impl Session {
                 false => Effect::Leader(self.leader.clone()),
             });
         }
-        let leader = self.leader.as_ref().filter(|leader| !lease_expired && **leader != self.settings.identity);
+        let leader = self.leader.as_ref().filter(|leader| !lease_expired && leader.identity != self.settings.identity);
         if let Some(leader) =
             leader.filter(|_| self.campaign.is_some() && !self.is_round && !self.is_awaited && self.may_acquire)
         {
             self.is_awaited = true;
             let left = self.leader_until().map_or(Duration::ZERO, |until| until.since(now));
             let left = humantime::format_duration(Duration::from_secs(left.as_secs_f64().ceil() as u64));
+            let leader = &leader.identity;
             let line = format!("standby: {leader} holds the lease, which expires in {left} unless renewed");
             self.effects.push_back(Effect::Log(Notice::new(Level::Info, line)));
         }

@@ -203,7 +203,7 @@ fn expiry_and_renewal_of_a_lease_are_reported_at_once() {
     scenario.handle(Input::WatchOpened { from_scratch: true });
     for version in 1..=2 {
         scenario.hears_of_another(version);
-        assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(leader))] if leader == "other"));
+        assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(leader))] if leader.identity == "other"));
         let runs_out = scenario.now + Duration::from_secs(15);
         while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderLeaseExpired)) {
             assert!(scenario.now <= runs_out, "not reported");

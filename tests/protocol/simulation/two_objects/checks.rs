@@ -17,7 +17,7 @@ pub const MOST_STEPS: u64 = 300_000;
 
 /// Returns an error if an unfit node acquires, or if a node renews while its work hangs.
 pub fn may_claim(node: &Node, call: &Call, truth: Nanos) -> Result<(), Violation> {
-    let (Call::Create(record) | Call::Update(_, record)) = call else { return Ok(()) };
+    let (Call::Create(record, _) | Call::Update(_, record, _)) = call else { return Ok(()) };
     let what = match &node.mind {
         _ if record.holder().is_none() => return Ok(()),
         _ if node.holds_guard() && node.hangs_at(truth) => "renews for work that makes no progress",

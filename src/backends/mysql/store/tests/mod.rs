@@ -10,6 +10,7 @@ use super::*;
 use crate::backends::tests;
 use crate::backends::tests::{call, cancel_at};
 use crate::store::StoreErrorKind;
+use crate::store::record::LeaderElectionRecord;
 
 use server::*;
 
@@ -42,11 +43,11 @@ fn get(store: &MySqlStore, call: &CallContext) -> Result<Option<VersionedRecord>
 }
 
 fn update(store: &MySqlStore, call: &CallContext) -> Result<VersionedRecord, StoreErrorKind> {
-    store.update("jobs", &base(), &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
+    store.update("jobs", &base(), LeaderElectionRecord::default().as_write(), call).map_err(|error| error.kind())
 }
 
 fn create(store: &MySqlStore, call: &CallContext) -> Result<VersionedRecord, StoreErrorKind> {
-    store.create("jobs", &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
+    store.create("jobs", LeaderElectionRecord::default().as_write(), call).map_err(|error| error.kind())
 }
 
 #[test]
@@ -73,8 +74,8 @@ fn no_text_can_end_its_literal() {
     let server = Server::well();
     let quote = "'); DROP TABLE leasehold; -- \\";
     let record = LeaderElectionRecord { holder_identity: Some(quote.to_owned()), ..Default::default() };
-    server.store().create("it's", &record, &call()).unwrap();
-    server.store().update("it's", &base(), &record, &call()).unwrap();
+    server.store().create("it's", record.as_write(), &call()).unwrap();
+    server.store().update("it's", &base(), record.as_write(), &call()).unwrap();
     for (_, statement) in server.statements() {
         assert!(!statement.contains("DROP") && !statement.contains("it's"), "{statement}");
         let quoted = statement.split('\'').skip(1).step_by(2);

@@ -239,9 +239,9 @@ fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
     let server = Server::new(|said| if said.number == 0 { logged_in() } else { answer(&[]) });
     let store = server.store();
     let record = LeaderElectionRecord::default();
-    assert_eq!(kind(store.create("jobs", &record, &call())), StoreErrorKind::NotApplied);
+    assert_eq!(kind(store.create("jobs", record.as_write(), &call())), StoreErrorKind::NotApplied);
     let base = VersionedRecord::new(record.clone(), 1 << 31, StoreData::none());
-    assert_eq!(kind(store.update("jobs", &base, &record, &call())), StoreErrorKind::NotApplied);
+    assert_eq!(kind(store.update("jobs", &base, record.as_write(), &call())), StoreErrorKind::NotApplied);
     for (sqlstate, expected) in [
         ("28000", StoreErrorKind::Unauthorized),
         ("28P01", StoreErrorKind::Unauthorized),
@@ -267,7 +267,7 @@ fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
             _ => Some([error("ERROR", sqlstate), ready()].concat()),
         });
         let store = server.store();
-        assert_eq!(kind(store.update("jobs", &base, &record, &call())), expected, "{sqlstate}");
+        assert_eq!(kind(store.update("jobs", &base, record.as_write(), &call())), expected, "{sqlstate}");
         assert_eq!(kind(store.get("jobs", &call())), expected, "{sqlstate}");
         // A session that started read-only stays read-only, so the client opens another connection.
         assert_eq!(server.connections(), if sqlstate == "25006" { 2 } else { 1 }, "{sqlstate}");
@@ -288,7 +288,7 @@ fn a_warning_on_a_commit_is_no_answer() {
     });
     let store = server.store();
     let base = store.get("jobs", &call()).unwrap().unwrap();
-    assert_eq!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::Unavailable);
+    assert_eq!(kind(store.update("jobs", &base, base.record.as_write(), &call())), StoreErrorKind::Unavailable);
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn sessions_without_prepared_statements_work_as_shared_ones() {
     let store = server.store();
     store.0.table.client.set_has_sessions(true);
     let base = store.get("jobs", &call()).unwrap().unwrap();
-    store.update("jobs", &base, &base.record, &call()).unwrap();
+    store.update("jobs", &base, base.record.as_write(), &call()).unwrap();
     assert_eq!(server.connections(), 2);
 }
 
@@ -432,7 +432,7 @@ fn possibly_committed_write_is_not_resent_for_a_lost_statement() {
             let store = server.store();
             store.0.table.client.set_has_sessions(true);
             let base = VersionedRecord::new(LeaderElectionRecord::default(), 1 << 31, StoreData::none());
-            assert_ne!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::NotApplied);
+            assert_ne!(kind(store.update("jobs", &base, base.record.as_write(), &call())), StoreErrorKind::NotApplied);
             assert_eq!(server.connections(), 1, "{severity} {sqlstate}");
         }
     }
@@ -506,9 +506,12 @@ fn server_is_asked_to_cancel_an_abandoned_query() {
     let store = server.store();
     let key = [0, 0, 0, 7, 0, 0, 0, 9];
     let second = CallContext::new(Duration::from_secs(1), CancelToken::new());
-    assert_eq!(kind(store.create("jobs", &LeaderElectionRecord::default(), &second)), StoreErrorKind::Timeout);
+    assert_eq!(
+        kind(store.create("jobs", LeaderElectionRecord::default().as_write(), &second)),
+        StoreErrorKind::Timeout
+    );
     assert_eq!(received.recv_timeout(Duration::from_secs(30)).unwrap(), key);
-    let create = |call: &CallContext| kind(store.create("jobs", &LeaderElectionRecord::default(), call));
+    let create = |call: &CallContext| kind(store.create("jobs", LeaderElectionRecord::default().as_write(), call));
     let inserts = || server.said.lock().iter().filter(|said| said.is("INSERT")).count();
     assert_eq!(cancel_at(inserts, create), StoreErrorKind::Interrupted);
     assert_eq!(received.recv_timeout(Duration::from_secs(30)).unwrap(), key);

@@ -110,8 +110,8 @@ fn settings_of_a_failed_transaction_are_applied_again() {
 fn write_without_settings_stays_in_doubt_and_settings_follow() {
     type Write = fn(&PostgresStore) -> Result<VersionedRecord, StoreError>;
     let writes: [Write; 2] = [
-        |store| store.create("jobs", &LeaderElectionRecord::default(), &call()),
-        |store| store.update("jobs", &base(), &LeaderElectionRecord::default(), &call()),
+        |store| store.create("jobs", LeaderElectionRecord::default().as_write(), &call()),
+        |store| store.update("jobs", &base(), LeaderElectionRecord::default().as_write(), &call()),
     ];
     for write in writes {
         let server = Server::new(move |said| match said.connection {

@@ -533,7 +533,7 @@ fn leader_is_the_holder_of_both_records() {
     let leaders = |scenario: &mut Scenario| {
         let told = std::mem::take(&mut scenario.told).into_iter();
         let leader = |effect| match effect {
-            Effect::Leader(leader) => Some(leader),
+            Effect::Leader(leader) => Some(leader.map(|leader| leader.identity)),
             _ => None,
         };
         told.filter_map(leader).collect::<Vec<_>>()

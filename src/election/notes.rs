@@ -1,0 +1,62 @@
+//! The notes beside a record: the rules 'Address' and 'Requests'.
+
+use super::messages::{ElectionEvent, LeaderInfo, Operation};
+use super::{Election, Holder, Phase, TermPhase};
+use crate::election::drain::DrainLimit;
+use crate::election::stop_reason::StopReason;
+use crate::store::record::RecordNotes;
+use crate::util::clock::Moment;
+
+impl Election {
+    /// Returns the notes of a write.
+    ///
+    /// An acquisition removes a request to step down, because the request concerns an earlier term.
+    pub(super) fn notes(&self, operation: &Operation) -> RecordNotes {
+        let (base, record) = match operation {
+            Operation::Get(_) => return RecordNotes::default(),
+            Operation::Create(record) => (None, record),
+            Operation::Update(base, record) => (Some(base), record),
+        };
+        let is_acquisition = matches!(self.phase, Phase::Campaigning(_)) && record.holder().is_some();
+        RecordNotes {
+            address: self.settings.address.clone().filter(|_| record.holder().is_some()),
+            step_down: base.filter(|_| !is_acquisition).and_then(|base| base.notes.step_down.clone()),
+        }
+    }
+
+    /// Reports a change of the holder or of its address.
+    pub(super) fn report_leader(&mut self) {
+        let leader = self.observed.known().and_then(|known| {
+            let identity = known.observed.record.holder()?.to_owned();
+            Some(Box::new(LeaderInfo { identity, address: known.observed.notes.address.clone() }))
+        });
+        if self.reported_leader != leader {
+            self.reported_leader.clone_from(&leader);
+            self.events.push_back(ElectionEvent::Leader(leader));
+        }
+    }
+
+    /// Ends the term if a request names this candidate.
+    ///
+    /// The candidate accepts one request per lease duration, so that a client that repeats the request cannot keep the
+    /// lease without a leader.
+    pub(super) fn notice_request(&mut self, now: Moment) {
+        let Some(known) = self.observed.known().filter(|known| known.holder == Holder::Ourselves) else { return };
+        if known.observed.notes.step_down.as_ref() != Some(&self.settings.identity) {
+            return;
+        }
+        if !self.settings.accepts_requests {
+            if !std::mem::replace(&mut self.has_ignored_request, true) {
+                self.events.push_back(ElectionEvent::StepDownIgnored);
+            }
+            return;
+        }
+        let is_valid = matches!(&self.phase, Phase::Leading(term) if term.phase == TermPhase::Valid);
+        let is_early = self.requested_at.is_some_and(|at| now < at + self.settings.lease_duration);
+        if is_valid && !is_early {
+            self.requested_at = Some(now);
+            self.drain(now, StopReason::Requested, DrainLimit::Bounded.limit(&self.settings));
+            self.events.push_back(ElectionEvent::StepDownRequested);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Tests of the rules 'Address' and 'Requests'.
+
+use super::*;
+
+fn noted(record: LeaderElectionRecord, version: u64, change: impl FnOnce(&mut RecordNotes)) -> VersionedRecord {
+    let mut observed = observed(record, version);
+    change(&mut observed.notes);
+    observed
+}
+
+impl Scenario {
+    fn hears_noted(&mut self, observed: VersionedRecord) {
+        self.election.on_change(self.now, self.now, Change::Written(observed));
+    }
+
+    /// Delivers the own record with a request to step down that names `identity`.
+    fn requested_of(&mut self, identity: &str, record: &LeaderElectionRecord, version: u64) {
+        self.hears_noted(noted(record.clone(), version, |notes| notes.step_down = Some(identity.to_owned())));
+    }
+
+    fn leaders(&mut self) -> Vec<Option<LeaderInfo>> {
+        let leader = |event| match event {
+            ElectionEvent::Leader(leader) => Some(leader.map(|leader| *leader)),
+            _ => None,
+        };
+        self.events().into_iter().filter_map(leader).collect()
+    }
+}
+
+fn info(identity: &str, address: Option<&str>) -> Option<LeaderInfo> {
+    Some(LeaderInfo { identity: identity.to_owned(), address: address.map(str::to_owned) })
+}
+
+fn accepting(config: &mut Config) {
+    config.accepts_requests = true;
+}
+
+#[test]
+fn address_is_in_each_write_of_the_holder() {
+    let (mut scenario, create) = Scenario::creating_with(|config| config.address = Some("host:1".to_owned()));
+    assert_eq!(create.notes.address.as_deref(), Some("host:1"));
+    scenario.applied(&create, 10);
+    scenario.elected();
+    let renewal = scenario.due_write_succeeds(11);
+    assert_eq!(renewal.notes.address.as_deref(), Some("host:1"));
+    scenario.guard_gone();
+    assert_eq!(scenario.write().notes, RecordNotes::default());
+}
+
+#[test]
+fn write_without_an_address_removes_the_earlier_address() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    let read = scenario.read();
+    let earlier = noted(held_by("", 1), 10, |notes| notes.address = Some("host:1".to_owned()));
+    scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, Some(earlier)));
+    assert_eq!(scenario.write().notes, RecordNotes::default());
+}
+
+#[test]
+fn changed_address_is_reported_without_a_new_record() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    assert_eq!(scenario.leaders(), [info(OTHER, None)]);
+    scenario.advance(secs(5));
+    let address = |notes: &mut RecordNotes| notes.address = Some("host:1".to_owned());
+    scenario.hears_noted(noted(held_by(OTHER, 15), 11, address));
+    scenario.hears_noted(noted(held_by(OTHER, 15), 12, address));
+    assert_eq!(scenario.leaders(), [info(OTHER, Some("host:1"))]);
+    let until = scenario.election.leader_until().expect("a holder");
+    assert_eq!(until.since(scenario.now), secs(10), "the wait does not start again");
+}
+
+#[test]
+fn request_ends_the_term_and_the_lease_is_renewed() {
+    let (mut scenario, deadline, record) = Scenario::leading_with(accepting);
+    scenario.requested_of(ME, &record, 11);
+    assert!(!deadline.is_valid(scenario.now));
+    let events = scenario.events();
+    assert!(
+        matches!(events[..], [ElectionEvent::TermEnded(StopReason::Requested), ElectionEvent::StepDownRequested]),
+        "{events:?}"
+    );
+    let renewal = scenario.due_write();
+    assert_eq!((renewal.base, renewal.record.holder()), (Some(11), Some(ME)));
+    assert_eq!(renewal.notes.step_down.as_deref(), Some(ME), "only an acquisition removes the request");
+    scenario.fails(renewal.id, StoreErrorKind::Timeout);
+    // The drain has the limit of an unfit candidate, which is the renew deadline.
+    scenario.advance(secs(9));
+    scenario.next();
+    let events = scenario.events();
+    assert!(events.iter().any(|event| matches!(event, ElectionEvent::CoverLost(_))), "{events:?}");
+}
+
+#[test]
+fn request_is_removed_by_the_next_acquisition() {
+    let (mut scenario, _, record) = Scenario::leading_with(accepting);
+    scenario.requested_of(ME, &record, 11);
+    scenario.guard_gone();
+    let release = scenario.write_succeeds(12);
+    assert_eq!(release.notes.step_down.as_deref(), Some(ME));
+    scenario.election.campaign(false);
+    assert_eq!(scenario.write().notes.step_down, None);
+}
+
+#[test]
+fn request_for_another_candidate_is_ignored() {
+    let (mut scenario, deadline, record) = Scenario::leading_with(accepting);
+    for (version, identity) in [(11, OTHER), (12, ""), (13, "me "), (14, "m")] {
+        scenario.requested_of(identity, &record, version);
+        assert!(deadline.is_valid(scenario.now), "{identity:?}");
+    }
+    let renewal = scenario.due_write();
+    assert_eq!(renewal.notes.step_down.as_deref(), Some("m"), "the request is kept");
+}
+
+#[test]
+fn request_to_a_standby_is_ignored() {
+    let mut scenario = Scenario::with(accepting);
+    scenario.election.campaign(false);
+    scenario.found(held_by(OTHER, 15), 10);
+    scenario.requested_of(ME, &held_by(OTHER, 15), 11);
+    scenario.requested_of(OTHER, &held_by(OTHER, 15), 12);
+    let events = scenario.events();
+    assert!(!events.iter().any(|event| matches!(event, ElectionEvent::StepDownRequested)), "{events:?}");
+}
+
+#[test]
+fn request_without_acceptance_is_reported_once() {
+    let (mut scenario, deadline, record) = Scenario::leading();
+    for version in 11..14 {
+        scenario.requested_of(ME, &record, version);
+    }
+    let events = scenario.events();
+    assert!(matches!(events[..], [ElectionEvent::StepDownIgnored]), "{events:?}");
+    assert!(deadline.is_valid(scenario.now));
+}
+
+#[test]
+fn repeated_request_ends_one_term_per_lease_duration() {
+    let (mut scenario, _, record) = Scenario::leading_with(accepting);
+    let requested_at = scenario.now;
+    scenario.requested_of(ME, &record, 11);
+    scenario.guard_gone();
+    scenario.write_succeeds(12);
+    scenario.election.campaign(false);
+    let acquired = scenario.write();
+    let mut record = scenario.applied(&acquired, 13);
+    let (deadline, _) = scenario.elected();
+    let mut version = 13;
+    while deadline.is_valid(scenario.now) {
+        version += 1;
+        scenario.requested_of(ME, &record, version);
+        if !deadline.is_valid(scenario.now) {
+            break;
+        }
+        scenario.wait_out();
+        if let Step::Send(request) = scenario.next() {
+            let write = Write::of(request);
+            version += 1;
+            record = scenario.applied(&write, version);
+        }
+    }
+    let after = scenario.now.since(requested_at);
+    assert!((secs(15)..secs(18)).contains(&after), "{after:?}");
+    assert_eq!(scenario.lost(), Some(StopReason::Requested));
+}
+
+/// A client that edits the notes every 10 ms causes no more than one write per renewal interval.
+#[test]
+fn frequent_edits_of_notes_cause_no_additional_writes() {
+    let (mut scenario, deadline, mut record) = Scenario::leading_with(accepting);
+    scenario.election.watch_opened(scenario.now, true);
+    let (mut version, mut writes, since) = (10, 0, scenario.now);
+    while scenario.now.since(since) < secs(60) {
+        // An edit changes the version before each write arrives, unless the write is the first after a renewal.
+        version += 1;
+        scenario.requested_of(OTHER, &record, version);
+        if let Some(request) = scenario.request_before(scenario.now + millis(10)) {
+            let write = Write::of(request);
+            writes += 1;
+            version += 1;
+            record = scenario.applied(&write, version);
+        }
+    }
+    assert!(deadline.is_valid(scenario.now));
+    assert!(writes <= 31, "{writes} writes in 60 s");
+}
