@@ -203,7 +203,7 @@ mod tests {
     fn a_server_of_another_age_is_refused() {
         let mut old = greeting();
         old[0] = 9;
-        assert!(Greeting::parse(&old).unwrap_err().to_string().contains("another protocol"));
+        assert!(Greeting::parse(&old).unwrap_err().to_string().contains("not of protocol 10"));
         let mut old = greeting();
         let upper = old.windows(3).position(|window| window == [0xff, 0x81, 21]).unwrap();
         old[upper] = 0;
