@@ -26,11 +26,17 @@ impl Election {
 
     /// Reports a change of the holder or of its address.
     pub(super) fn report_leader(&mut self) {
-        let leader = self.observed.known().and_then(|known| {
-            let identity = known.observed.record.holder()?.to_owned();
-            Some(Box::new(LeaderInfo { identity, address: known.observed.notes.address.clone() }))
-        });
-        if self.reported_leader != leader {
+        // Most records renew the lease of the reported leader, and need no copy of the texts.
+        let leader = self
+            .observed
+            .known()
+            .and_then(|known| Some((known.observed.record.holder()?, known.observed.notes.address.as_deref())));
+        let reported = self.reported_leader.as_ref().map(|it| (it.identity.as_str(), it.address.as_deref()));
+        if reported != leader {
+            let info = |(identity, address): (&str, Option<&str>)| {
+                Box::new(LeaderInfo { identity: identity.to_owned(), address: address.map(str::to_owned) })
+            };
+            let leader = leader.map(info);
             self.reported_leader.clone_from(&leader);
             self.events.push_back(ElectionEvent::Leader(leader));
         }

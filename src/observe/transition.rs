@@ -152,9 +152,7 @@ impl Subscriptions {
     pub(crate) fn new_leader(&self, leader: Option<LeaderInfo>) -> bool {
         let mut state = self.0.lock();
         let previous = std::mem::replace(&mut state.leader, leader.clone());
-        let is_same =
-            |previous: &LeaderInfo| leader.as_ref().is_some_and(|leader| leader.identity == previous.identity);
-        let is_another = !previous.as_ref().is_some_and(is_same);
+        let is_another = !LeaderInfo::is_same_holder(leader.as_ref(), previous.as_ref());
         match (leader, previous) {
             (Some(leader), _) => state.publish(leader.into_transition()),
             (None, Some(previous)) => state.publish(Transition::NoLeader { previous: previous.identity }),

@@ -83,12 +83,10 @@ pub(super) fn read(text: &[u8]) -> Result<(LeaderElectionRecord, RecordNotes), &
 /// The value keeps the unknown fields of `base`.
 pub(super) fn write(write: &RecordWrite<'_>, base: Option<&[u8]>) -> Result<Vec<u8>, &'static str> {
     let mut fields = base.and_then(|base| parse(base).ok()).map(|document| document.others).unwrap_or_default();
-    let values = record_fields::NAMES.into_iter().zip(record_fields::values(write.record));
-    fields.extend(values.filter_map(|(name, value)| Some((name.to_owned(), value?))));
     let step_down = write.notes.step_down.as_ref().map(|identity| json!(identity));
-    for (name, value) in [(NOTE, notes::bound_address(write)), (STEP_DOWN, step_down)] {
-        fields.extend(value.map(|value| (name.to_owned(), value)));
-    }
+    let notes = [(NOTE, notes::bound_address(write)), (STEP_DOWN, step_down)];
+    let values = record_fields::NAMES.into_iter().zip(record_fields::values(write.record)).chain(notes);
+    fields.extend(values.filter_map(|(name, value)| Some((name.to_owned(), value?))));
     fields.entry(record_fields::HOLDER).or_insert(Value::Null);
     let text = Value::Object(fields).to_string().into_bytes();
     if text.len() > LARGEST { Err("longer than 64 KiB") } else { Ok(text) }

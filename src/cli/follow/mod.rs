@@ -53,7 +53,7 @@ impl Follower {
     /// Returns an error if a name cannot be the name of a lease.
     pub fn start(store: Arc<dyn Store>, names: &[String], which_of_all: Which) -> Result<Self, String> {
         for name in names {
-            store.check_key(name).map_err(|error| format!("invalid lease name {name:?}: {}", error.rule()))?;
+            place::check_name(&*store, name)?;
         }
         let location = store.location().unwrap_or_else(|| "this store".to_owned());
         let all = names.is_empty().then_some(None);

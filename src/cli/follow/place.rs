@@ -57,7 +57,7 @@ impl<'a> LeaseInStore<'a> {
     /// Returns an error if the store cannot be opened, or if `key` cannot be the name of a lease.
     pub fn open(follow: &FollowArgs, key: &'a str, timeout: Duration) -> Result<Self, String> {
         let (store, _) = follow.open().map_err(|error| error.to_string())?;
-        store.check_key(key).map_err(|error| format!("invalid lease name {key:?}: {}", error.rule()))?;
+        check_name(&*store, key)?;
         Ok(Self { store, call: CallContext::new(timeout, CancelToken::new()), key })
     }
 
@@ -80,6 +80,11 @@ impl<'a> LeaseInStore<'a> {
     pub fn no_leader(&self) -> String {
         format!("{} has no leader", self.name())
     }
+}
+
+/// Returns an error if `name` cannot be the name of a lease.
+pub(super) fn check_name(store: &dyn Store, name: &str) -> Result<(), String> {
+    store.check_key(name).map_err(|error| format!("invalid lease name {name:?}: {}", error.rule()))
 }
 
 /// Parses a lock type of one object.

@@ -80,12 +80,15 @@ impl Candidacy {
         }
         // Requests are for candidates on one record.
         if let Sessions::One(session) = &mut self.records {
-            if session.take_request() {
+            let is_changed = if session.take_request() {
                 self.fitness.step_aside(now);
-            } else if session.is_led_by_another() {
-                self.fitness.another_leads();
+                true
+            } else {
+                session.other_holder().is_some() && self.fitness.another_leads()
+            };
+            if is_changed {
+                self.judge_fitness(now);
             }
-            self.judge_fitness(now);
         }
     }
 

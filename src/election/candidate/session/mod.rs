@@ -304,9 +304,9 @@ impl Session {
         std::mem::take(&mut self.is_requested)
     }
 
-    /// Returns `true` if another candidate holds the record.
-    pub(super) fn is_led_by_another(&self) -> bool {
-        self.leader.as_ref().is_some_and(|leader| leader.identity != self.settings.identity)
+    /// Returns the holder of the record if another candidate is the holder.
+    pub(super) fn other_holder(&self) -> Option<&LeaderInfo> {
+        self.leader.as_deref().filter(|leader| leader.identity != self.settings.identity)
     }
 
     fn cancel_at(&mut self, at: Moment, behind: Behind) {
@@ -349,9 +349,7 @@ impl Session {
         while let Some(event) = self.election.event() {
             let effect = match event {
                 ElectionEvent::Leader(leader) => {
-                    let identity =
-                        |leader: &Option<Box<LeaderInfo>>| leader.as_ref().map(|leader| leader.identity.clone());
-                    let is_same = identity(&self.leader) == identity(&leader);
+                    let is_same = LeaderInfo::is_same_holder(self.leader.as_deref(), leader.as_deref());
                     self.leader.clone_from(&leader);
                     if !is_same {
                         (self.lease_expired, self.is_awaited) = (false, false);
@@ -426,15 +424,15 @@ impl Session {
                 false => Effect::Leader(self.leader.clone()),
             });
         }
-        let leader = self.leader.as_ref().filter(|leader| !lease_expired && leader.identity != self.settings.identity);
+        let leader = self.other_holder().filter(|_| !lease_expired);
         if let Some(leader) =
             leader.filter(|_| self.campaign.is_some() && !self.is_round && !self.is_awaited && self.may_acquire)
         {
-            self.is_awaited = true;
             let left = self.leader_until().map_or(Duration::ZERO, |until| until.since(now));
             let left = humantime::format_duration(Duration::from_secs(left.as_secs_f64().ceil() as u64));
             let leader = &leader.identity;
             let line = format!("standby: {leader} holds the lease, which expires in {left} unless renewed");
+            self.is_awaited = true;
             self.effects.push_back(Effect::Log(Notice::new(Level::Info, line)));
         }
     }
