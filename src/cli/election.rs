@@ -85,7 +85,10 @@ pub struct ElectionArgs {
     /// Address that other programs receive while this replica leads
     #[arg(long, value_name = "ADDRESS", help_heading = "Election")]
     pub advertise: Option<String>,
-    /// Accept requests of an operator to step down
+    /// Stop the command if an operator requests a step-down
+    ///
+    /// The command ends as by SIGTERM while the lease is still renewed. This replica campaigns again when another
+    /// replica has led, at most one lease duration later, even with --on-loss exit.
     #[arg(long, help_heading = "Election")]
     pub accept_requests: bool,
     /// Declare that no candidate for this lease runs client-go
@@ -97,34 +100,19 @@ pub struct ElectionArgs {
 
 impl ElectionArgs {
     pub fn builder(&self) -> LeaderElectorBuilder {
-        let mut builder = LeaderElector::builder(&self.lease)
+        let builder = LeaderElector::builder(&self.lease)
             .no_client_go_peers(self.no_client_go_peers)
             .accept_requests(self.accept_requests);
-        if let Some(address) = &self.advertise {
-            builder = builder.advertise(address);
-        }
-        if let Some(namespace) = &self.place.namespace {
-            builder = builder.namespace(namespace);
-        }
-        if let Some(lock) = self.lock_type {
-            builder = builder.resource_lock(lock);
-        }
-        if let Some(identity) = &self.identity {
-            builder = builder.identity(identity);
-        }
-        type Set = fn(LeaderElectorBuilder, Duration) -> LeaderElectorBuilder;
-        let durations: [(Option<Duration>, Set); 6] = [
-            (self.lease_duration, LeaderElectorBuilder::lease_duration),
-            (self.renew_deadline, LeaderElectorBuilder::renew_deadline),
-            (self.retry_period, LeaderElectorBuilder::retry_period),
-            (self.renew_interval, LeaderElectorBuilder::renew_interval),
-            (self.release_timeout, LeaderElectorBuilder::release_timeout),
-            (self.hold_back, LeaderElectorBuilder::hold_back),
-        ];
-        durations.into_iter().fold(builder, |builder, (duration, set)| match duration {
-            Some(duration) => set(builder, duration),
-            None => builder,
-        })
+        let builder = self.advertise.iter().fold(builder, LeaderElectorBuilder::advertise);
+        let builder = self.place.namespace.iter().fold(builder, LeaderElectorBuilder::namespace);
+        let builder = self.lock_type.into_iter().fold(builder, LeaderElectorBuilder::resource_lock);
+        let builder = self.identity.iter().fold(builder, LeaderElectorBuilder::identity);
+        let builder = self.lease_duration.into_iter().fold(builder, LeaderElectorBuilder::lease_duration);
+        let builder = self.renew_deadline.into_iter().fold(builder, LeaderElectorBuilder::renew_deadline);
+        let builder = self.retry_period.into_iter().fold(builder, LeaderElectorBuilder::retry_period);
+        let builder = self.renew_interval.into_iter().fold(builder, LeaderElectorBuilder::renew_interval);
+        let builder = self.release_timeout.into_iter().fold(builder, LeaderElectorBuilder::release_timeout);
+        self.hold_back.into_iter().fold(builder, LeaderElectorBuilder::hold_back)
     }
 }
 
@@ -217,10 +205,16 @@ pub fn by_flags(error: &(dyn std::error::Error + 'static)) -> String {
         "release_timeout",
         "hold_back",
         "identity is",
+        "advertise is",
+        "no_client_go_peers(true)",
+        "accept_requests",
     ];
-    names.into_iter().chain(["no_client_go_peers(true)", "accept_requests", "advertise"]).fold(text, |text, name| {
-        text.replace(name, &format!("--{}", name.trim_end_matches("(true)").replace('_', "-")))
-    })
+    let flag = |name: &str| format!("--{}", name.trim_end_matches("(true)").replace('_', "-"));
+    let text = names.into_iter().fold(text, |text, name| text.replace(name, &flag(name)));
+    match text.split_once("identity(") {
+        Some((rule, identity)) => format!("{rule}--identity={}", identity.trim_end_matches(')')),
+        None => text,
+    }
 }
 
 /// Parses a duration greater than zero.

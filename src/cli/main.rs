@@ -8,15 +8,14 @@
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` needs Linux"))]
 mod election;
 mod follow;
+mod leader;
 mod log;
 mod observe;
 mod password;
 #[cfg(target_os = "linux")]
 mod run;
 mod say;
-mod step_down;
 mod wait;
-mod whereabouts;
 
 use std::process::ExitCode;
 
@@ -43,8 +42,21 @@ enum CliCommand {
     },
     Observe(Box<observe::ObserveArgs>),
     Wait(Box<wait::WaitArgs>),
-    Where(Box<whereabouts::WhereArgs>),
-    StepDown(Box<step_down::StepDownArgs>),
+    /// Print the address that the leader advertises
+    ///
+    /// The command reads the record once. The command cannot detect a crashed holder, so the address may be old.
+    ///
+    /// Exit codes: 0 if the record has a holder with an address; 1 if the record has no holder, or the holder has no
+    /// address; 125 for errors.
+    Where(Box<leader::LeaderArgs>),
+    /// Ask the leader to step down
+    ///
+    /// The command writes a request beside the record, and does not wait for the next leader. The holder steps down if
+    /// it accepts requests (`leasehold run --accept-requests`), and otherwise ignores the request. The command cannot
+    /// detect a crashed holder.
+    ///
+    /// Exit codes: 0 if the request is written; 1 if the record has no holder; 125 for errors.
+    StepDown(Box<leader::LeaderArgs>),
 }
 
 /// Runs the subcommand that the arguments name.
@@ -82,8 +94,8 @@ fn main() -> ExitCode {
         ))),
         CliCommand::Observe(arguments) => exit_by(observe::run(&arguments).map_err(failed)),
         CliCommand::Wait(arguments) => exit_by(wait::run(&arguments).map_err(failed)),
-        CliCommand::Where(arguments) => exit_by(whereabouts::run(&arguments)),
-        CliCommand::StepDown(arguments) => exit_by(step_down::run(&arguments)),
+        CliCommand::Where(arguments) => exit_by(leader::print_address(&arguments)),
+        CliCommand::StepDown(arguments) => exit_by(leader::request_step_down(&arguments)),
     };
     password::end_programs();
     code

@@ -79,7 +79,8 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
 
 /// Returns the leader after an event. Returns `None` if another holder is awaited.
 fn leader<'a>(event: &'a LeaseEvent, awaited: Option<&str>) -> Option<&'a str> {
-    let holder = event.lease.holder().filter(|_| matches!(event.what, EventKind::NewLeader | EventKind::Renewed))?;
+    let is_held = matches!(event.what, EventKind::NewLeader | EventKind::NewAddress | EventKind::Renewed);
+    let holder = event.lease.holder().filter(|_| is_held && !event.lease.has_expired)?;
     awaited.is_none_or(|awaited| awaited == holder).then_some(holder)
 }
 

@@ -162,6 +162,25 @@ impl Deadline {
         Moment::from_nanos(time(earlier(self.renewed_until.load(Ordering::SeqCst), self.progress.as_deref())))
     }
 
+    /// Notes a renewal after [`end`](Self::end), which keeps the lease until `until`.
+    pub(crate) fn keep(&self, until: Moment) {
+        self.renewed_until.fetch_max(until.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Notes that the lease of an ended term is lost.
+    pub(crate) fn keep_no_longer(&self) {
+        self.renewed_until.store(0, Ordering::SeqCst);
+    }
+
+    /// Returns how long the lease is kept without another renewal, even while the work drains.
+    pub fn kept_for(&self, now: Moment) -> Duration {
+        match self.live(now) {
+            Some(until) => Duration::from_nanos(time(until) - now.as_nanos()),
+            None if self.reason().drains() => self.runs_out_at().since(now),
+            None => Duration::ZERO,
+        }
+    }
+
     /// Returns the reason of a term whose deadline has passed.
     fn ran_out(&self) -> StopReason {
         match self.until.load(Ordering::SeqCst) {
@@ -205,6 +224,28 @@ mod tests {
             assert_eq!(limit.stamp(at(now), at(oldest)), is_live, "at {now}");
             assert_eq!((limit.until(), limit.last()), (at(until), at(last)), "at {now}");
         }
+    }
+
+    #[test]
+    fn lease_is_kept_after_an_end_that_drains_until_it_is_lost() {
+        let deadline = Deadline::new(at(10));
+        assert_eq!(deadline.kept_for(at(1)), Duration::from_secs(9));
+        deadline.end(at(2), StopReason::Requested);
+        assert_eq!((deadline.kept_for(at(3)), deadline.remaining(at(3))), (Duration::from_secs(7), Duration::ZERO));
+        deadline.keep(at(14));
+        assert_eq!((deadline.kept_for(at(9)), deadline.is_valid(at(3))), (Duration::from_secs(5), false));
+        assert_eq!(deadline.kept_for(at(14)), Duration::ZERO);
+        deadline.keep_no_longer();
+        assert_eq!(deadline.kept_for(at(9)), Duration::ZERO);
+        for reason in [StopReason::Deleted, StopReason::Released] {
+            let deadline = Deadline::new(at(10));
+            deadline.end(at(2), reason);
+            assert_eq!(deadline.kept_for(at(3)), Duration::ZERO);
+        }
+        let expired = Deadline::new(at(10));
+        assert_eq!(expired.kept_for(at(10)), Duration::ZERO);
+        expired.keep(at(20));
+        assert_eq!(expired.kept_for(at(11)), Duration::ZERO, "an expired term is not revived");
     }
 
     #[test]

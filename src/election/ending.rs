@@ -90,6 +90,9 @@ impl Election {
             }
             TermPhase::Draining(_) | TermPhase::Lost => {}
         }
+        if term.deadline.was_ended() {
+            term.deadline.keep_no_longer();
+        }
         term.phase = TermPhase::Lost;
     }
 

@@ -32,6 +32,7 @@ pub(crate) mod settings;
 pub(crate) mod stop_reason;
 #[cfg(test)]
 mod tests;
+mod warm;
 mod watch;
 mod watching;
 
@@ -63,8 +64,6 @@ pub struct Election {
     round_trip: RoundTrip,
     last_acquisition: u64,
     reported_leader: Option<Box<LeaderInfo>>,
-    /// `true` after the guard was dropped, until the election reports the release.
-    release_pending: bool,
     /// The end of the release timeout. Until then, a caller waits for the release.
     release_deadline: Option<Moment>,
     closing: bool,
@@ -149,6 +148,8 @@ struct RequestSchedule {
     repeated: bool,
     /// `true` if the last read failed.
     read_failed: bool,
+    /// The idle time after which the connection must be used again to stay open, and its end.
+    cools: Option<(Duration, Moment)>,
 }
 
 impl Election {
@@ -171,7 +172,6 @@ impl Election {
             round_trip: RoundTrip::default(),
             last_acquisition: 0,
             reported_leader: None,
-            release_pending: false,
             release_deadline: None,
             closing: false,
             close_deadline: None,
@@ -218,7 +218,6 @@ impl Election {
         self.end_term(now, StopReason::Released);
         if let Phase::Leading(_) = self.phase {
             self.phase = Phase::Observing;
-            self.release_pending = true;
             self.release_deadline = Some(gone_at + self.settings.release_timeout);
             self.schedule.write_at = now;
             if self.schedule.must_read {
@@ -425,8 +424,7 @@ impl Election {
         match takeover_at {
             Some(at) if at <= now.local => self.acquire(now),
             _ if is_round => self.end_round(now),
-            Some(at) => self.read_when_due(now.local, at),
-            None => self.read_when_due(now.local, now.local + self.settings.renew_deadline),
+            at => self.stand_by(now.local, at.unwrap_or(now.local + self.settings.renew_deadline)),
         }
     }
 
@@ -558,26 +556,8 @@ impl Election {
         !is_wanted && matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::Ourselves)
     }
 
-    /// Allows one immediate new attempt after a reused connection was closed under a request.
-    ///
-    /// Servers and load balancers may close idle connections at any time. The new attempt is a new request, because the
-    /// store may have applied the old request.
-    fn repeat(&mut self, now: Moment) {
-        self.schedule.repeated = true;
-        self.schedule.write_at = now;
-        self.schedule.read_at = now;
-        match &mut self.phase {
-            Phase::Leading(term) if term.phase != TermPhase::Lost => term.renew_at = now,
-            Phase::Campaigning(CampaignPhase { round: Some(round), .. }) => {
-                (round.has_read, round.wrote) = (round.wrote, false);
-            }
-            _ => {}
-        }
-    }
-
     fn confirm_release(&mut self) {
-        if self.release_pending && !self.owes_release() {
-            self.release_pending = false;
+        if self.release_deadline.is_some() && !self.owes_release() {
             self.release_deadline = None;
             self.events.push_back(ElectionEvent::Released);
         }

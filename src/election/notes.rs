@@ -42,6 +42,12 @@ impl Election {
         }
     }
 
+    /// Returns `true` while the guard of a term exists that a request has ended.
+    pub fn drains_for_request(&self) -> bool {
+        let Phase::Leading(term) = &self.phase else { return false };
+        term.deadline.was_ended() && term.deadline.reason() == StopReason::Requested
+    }
+
     /// Ends the term if a request names this candidate.
     ///
     /// The candidate accepts one request per lease duration, so that a client that repeats the request cannot keep the

@@ -183,7 +183,7 @@ impl Election {
             Phase::Leading(term) if term.phase != TermPhase::Lost => {
                 Urgency::Term { left: term.covered_until.since(now) }
             }
-            Phase::Observing if self.owes_release() => match self.release_deadline {
+            Phase::Observing | Phase::Campaigning(_) if self.owes_release() => match self.release_deadline {
                 Some(until) if now < until => Urgency::Release { left: until.since(now) },
                 _ => Urgency::None,
             },

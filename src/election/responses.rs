@@ -44,6 +44,23 @@ impl Election {
         }
     }
 
+    /// Allows one immediate new attempt after a reused connection was closed under a request.
+    ///
+    /// Servers and load balancers may close idle connections at any time. The new attempt is a new request, because the
+    /// store may have applied the old request.
+    pub(super) fn repeat(&mut self, now: Moment) {
+        self.schedule.repeated = true;
+        self.schedule.write_at = now;
+        self.schedule.read_at = now;
+        match &mut self.phase {
+            Phase::Leading(term) if term.phase != TermPhase::Lost => term.renew_at = now,
+            Phase::Campaigning(CampaignPhase { round: Some(round), .. }) => {
+                (round.has_read, round.wrote) = (round.wrote, false);
+            }
+            _ => {}
+        }
+    }
+
     /// Evaluates the record in the answer to the request `id`.
     ///
     /// Returns `false` if the record is not new.
@@ -186,6 +203,9 @@ impl Election {
             Phase::Leading(term) => {
                 term.covered_until = term.covered_until.max(valid_until);
                 term.renew_at = renew_at;
+                if term.deadline.was_ended() {
+                    term.deadline.keep(valid_until);
+                }
                 // If the holder has ended the term, the queued step-down will report the end. An expired term ends now.
                 let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
                 match (term.phase, extended) {
@@ -197,16 +217,12 @@ impl Election {
                 }
             }
             Phase::Campaigning(_) => {
-                let ObservedState::Record(ObservedRecord { observed: VersionedRecord { record, version, .. }, .. }) =
-                    &self.observed
-                else {
-                    return;
-                };
+                let Some(known) = self.observed.known() else { return };
                 // The progress timeout starts when the winning write is sent.
                 let progress =
                     self.settings.progress_timeout.map(|within| Arc::new(ProgressLimit::new(sent_at, within)));
                 let deadline = Arc::new(Deadline::new(valid_until).limited_by(progress.clone()));
-                let fencing_token = *version;
+                let (record, fencing_token) = (&known.observed.record, known.observed.version);
                 self.phase = Phase::Leading(CurrentTerm {
                     acquisition,
                     acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
@@ -318,6 +334,7 @@ impl Election {
             self.schedule.read_at = match self.phase {
                 _ if !moved || !self.watch_tells(now) => now,
                 Phase::Observing => now,
+                Phase::Campaigning(_) if self.owes_release() => now,
                 Phase::Leading(_) => now + self.retry_delay(now).min(TOLD_WITHIN),
                 Phase::Campaigning(_) => now + self.retry_delay(now),
             };
@@ -338,15 +355,14 @@ impl Election {
 
     /// Returns `true` if the write can still start or extend a term.
     pub(super) fn may_be_adopted(&self, write: &InDoubtWrite, now: Moment) -> bool {
-        let renew_deadline = self.settings.renew_deadline;
-        let (current, validity) = match &self.phase {
+        let current = match &self.phase {
             Phase::Observing => return false,
             Phase::Campaigning(_) if self.is_too_late_for_progress(write, now) => return false,
-            Phase::Campaigning(candidacy) => {
-                (candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition), renew_deadline)
-            }
-            Phase::Leading(term) => ((term.phase != TermPhase::Lost).then_some(term.acquisition), renew_deadline),
+            Phase::Campaigning(candidacy) => candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition),
+            Phase::Leading(term) => (term.phase != TermPhase::Lost).then_some(term.acquisition),
         };
-        current == Some(write.acquisition) && write.progress != WriteProgress::Landed && now < write.sent_at + validity
+        current == Some(write.acquisition)
+            && write.progress != WriteProgress::Landed
+            && now < write.sent_at + self.settings.renew_deadline
     }
 }

@@ -11,7 +11,7 @@ const NEWS_WAIT: Duration = Duration::from_millis(250);
 /// The time from sending a request to its answer, smoothed as in RFC 6298.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoundTrip {
-    smoothed: Duration,
+    pub(super) smoothed: Duration,
     deviation: Duration,
 }
 

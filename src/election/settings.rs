@@ -119,7 +119,7 @@ impl Config {
         let renew_interval = self.renew_interval.unwrap_or(retry_period.min(renew_deadline / 2).max(SHORTEST));
         let release_timeout = self.release_timeout.unwrap_or(retry_period);
         let shown = |value: Duration, chosen: Option<Duration>| {
-            let origin = if chosen.is_some() { "" } else { " (derived from the other settings)" };
+            let origin = if chosen.is_some() { "" } else { ", derived from the other settings" };
             format!("{}{origin}", show(value))
         };
         let deadline = shown(renew_deadline, self.renew_deadline);
@@ -222,7 +222,7 @@ impl Config {
 
 /// Checks a text that other candidates and operators read.
 fn require_text(field: &'static str, text: &str) -> Result<(), ConfigError> {
-    require(!text.is_empty(), field, format_args!("{text:?}"), "must not be empty")?;
+    require(!text.trim().is_empty(), field, format_args!("{text:?}"), "must not be blank")?;
     require(
         text.len() <= LONGEST_TEXT && !text.contains(char::is_control),
         field,
@@ -397,11 +397,11 @@ mod tests {
                 config.lease_duration = Some(secs(15));
                 config.retry_period = Some(secs(9));
             }),
-            "renew_deadline is 10s (derived from the other settings): must be greater than 1.2 times retry_period (9s)"
+            "renew_deadline is 10s, derived from the other settings: must be greater than 1.2 times retry_period (9s)"
         );
         assert!(rule(|config| config.lease_duration = Some(secs(1 << 31))).contains("31 bits"));
         assert!(rule(|config| config.renew_interval = Some(secs(6))).contains("at most half of renew_deadline (10s"));
-        assert_eq!(rule(|config| config.identity = Some("".into())), r#"identity is "": must not be empty"#);
+        assert_eq!(rule(|config| config.identity = Some("".into())), r#"identity is "": must not be blank"#);
         let identity = |identity: &str| Config { identity: Some(identity.to_owned()), ..Config::default() }.validate();
         for odd in ["two\nlines", "a\tb", "\u{7f}", "\u{9b}", &"x".repeat(1_025), &"ä".repeat(513)] {
             let error = identity(odd).expect_err(odd).to_string();

@@ -74,9 +74,12 @@ pub trait Callbacks: Sync {
 pub enum RunOutcome {
     /// A message on the stop channel, or the drop of its last sender.
     Stopped,
-    /// The loss of the term, for this reason.
+    /// The end of the term before its work returned, for this reason.
+    ///
+    /// After [`StopReason::Requested`], nothing is wrong: an operator has moved the leader. Call
+    /// [`run`](LeaderElector::run) again.
     Lost(StopReason),
-    /// The return of the work while the term was valid, or after a step-down.
+    /// The return of the work while the term was valid, or after the program has called `step_down`.
     WorkReturned,
 }
 
@@ -120,14 +123,23 @@ impl LeaderElector {
     pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<RunOutcome, Error> {
         let campaign = self.campaign()?;
         let transitions = self.transitions();
-        let mut reports = LeaderReports { callbacks, leader: None };
+        let mut leader = None;
+        let mut report = |transition| match transition {
+            // Another address of the same leader is no report.
+            Transition::NewLeader { identity, .. } if leader.as_ref() != Some(&identity) => {
+                callbacks.on_new_leader(&identity);
+                leader = Some(identity);
+            }
+            Transition::NoLeader { .. } => leader = None,
+            _ => {}
+        };
         let guard = loop {
             // If a stop and an acquisition arrive together, the term must not start.
             channel::select_biased! {
                 recv(stop) -> _ => return Ok(RunOutcome::Stopped),
                 recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
                 recv(transitions) -> transition => match transition {
-                    Ok(transition) => reports.report(transition),
+                    Ok(transition) => report(transition),
                     Err(_) => return Err(Error::Stopped),
                 },
             }
@@ -151,7 +163,7 @@ impl LeaderElector {
                         stop = channel::never();
                     }
                     recv(transitions) -> transition => match transition {
-                        Ok(transition) => reports.report(transition),
+                        Ok(transition) => report(transition),
                         // The elector and the term have ended, so the loop waits only for the work.
                         Err(_) => transitions = channel::never(),
                     },
@@ -231,24 +243,5 @@ struct WorkCallbacks<F>(F);
 impl<F: Fn(&LeaderGuard) + Sync> Callbacks for WorkCallbacks<F> {
     fn on_started_leading(&self, guard: &LeaderGuard) {
         (self.0)(guard);
-    }
-}
-
-/// The reports of new leaders to callbacks, which a changed address does not cause.
-struct LeaderReports<'a, C> {
-    callbacks: &'a C,
-    leader: Option<String>,
-}
-
-impl<C: Callbacks> LeaderReports<'_, C> {
-    fn report(&mut self, transition: Transition) {
-        match transition {
-            Transition::NewLeader { identity, .. } if self.leader.as_ref() != Some(&identity) => {
-                self.callbacks.on_new_leader(&identity);
-                self.leader = Some(identity);
-            }
-            Transition::NoLeader { .. } => self.leader = None,
-            _ => {}
-        }
     }
 }

@@ -179,7 +179,8 @@ impl LeaderElector {
     pub fn campaign(&self) -> Result<Campaign, Error> {
         let (sender, receiver) = channel::bounded(1);
         let id = self.shared.pending.enter(Delivery::Term(sender.clone()), &self.shared.link)?;
-        Ok(Campaign::new(id, (sender, receiver), Arc::clone(&self.shared.pending), Arc::clone(&self.shared.link)))
+        let SharedParts { pending: slot, link, .. } = self.shared.clone();
+        Ok(Campaign { id, receiver, sender, slot, link })
     }
 
     /// Starts a campaign and sends its result to `sender`, tagged with `key`.

@@ -53,12 +53,12 @@ pub(crate) enum Command {
     FitnessSet,
     GuardGone {
         /// Receives the progress of the release. `None` if no thread waits.
-        ack: Option<Sender<ReleaseAck>>,
+        ack: Option<ReleaseSender>,
         at: Moment,
     },
     Close {
         /// Notified when the elector holds no record. `None` if no thread waits.
-        ack: Option<Sender<ReleaseAck>>,
+        ack: Option<ReleaseSender>,
     },
     /// A change that a watch reported.
     Watched {
@@ -79,10 +79,17 @@ pub(crate) enum Command {
 pub(crate) enum ReleaseAck {
     /// The release waits for the request in flight.
     Behind(Cancellation),
-    /// The record no longer has this candidate as its holder.
-    ///
-    /// The channel disconnects when the release is logged.
-    Released,
+    /// The record no longer has this candidate as its holder. Contains the number of the release.
+    Released(usize),
+}
+
+/// Sends the progress of one release to the thread that waits for one or more releases.
+///
+/// Dropped when the release is logged.
+pub(crate) struct ReleaseSender {
+    /// The number of the release, from zero.
+    pub(crate) number: usize,
+    pub(crate) acks: Sender<ReleaseAck>,
 }
 
 /// A request in flight to cancel.
@@ -106,6 +113,39 @@ impl Cancellation {
             let _ = caught(|| self.cancel.cancel());
         }
     }
+}
+
+/// Waits until every release has a result and is logged.
+///
+/// Blocks at most until `timeout` has passed since `began`. Then cancels the requests that still delay releases.
+pub(crate) fn finish(
+    results: &mut [Option<Result<(), Error>>],
+    acks: &Receiver<ReleaseAck>,
+    began: Instant,
+    timeout: Duration,
+) {
+    let left = || timeout.saturating_sub(began.elapsed());
+    let mut delayed: Vec<Cancellation> = Vec::new();
+    while results.iter().any(Option::is_none) {
+        let cancel_at = delayed.iter().map(|it| it.at).min();
+        match acks.recv_timeout(cancel_at.map_or(left(), |at| at.since(clock::now()).min(left()))) {
+            Ok(ReleaseAck::Behind(cancellation)) => delayed.push(cancellation),
+            Ok(ReleaseAck::Released(number)) => results[number] = Some(Ok(())),
+            Err(RecvTimeoutError::Disconnected) => {
+                results.iter_mut().for_each(|it| _ = it.get_or_insert(Err(Error::Stopped)));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let is_over = left().is_zero();
+                let due = delayed.extract_if(.., |it| is_over || it.at <= clock::now());
+                due.for_each(|cancellation| cancellation.carry_out(Duration::ZERO));
+                if is_over {
+                    let late = || Err(Error::ReleaseTimeout { waited: timeout });
+                    results.iter_mut().for_each(|it| _ = it.get_or_insert_with(late));
+                }
+            }
+        }
+    }
+    let _ = acks.recv_timeout(left().min(LOGGED_WITHIN));
 }
 
 /// The connection of a campaign, a guard or a watch to its elector.
@@ -223,39 +263,28 @@ impl Link {
         }
     }
 
-    /// Starts the release of a dropped guard, and returns its progress.
-    pub(crate) fn start_release(&self) -> Receiver<ReleaseAck> {
-        self.start(|ack| Command::GuardGone { ack, at: clock::now() })
+    /// Starts the release of a dropped guard. The caller frees the elector after the release.
+    pub(crate) fn start_release(&self, ack: ReleaseSender) {
+        self.start(ack, |ack| Command::GuardGone { ack, at: clock::now() });
     }
 
-    fn start(&self, command: impl FnOnce(Option<Sender<ReleaseAck>>) -> Command) -> Receiver<ReleaseAck> {
-        let (ack, acks) = channel::unbounded();
+    fn start(&self, ack: ReleaseSender, command: impl FnOnce(Option<ReleaseSender>) -> Command) {
         if IS_RUNTIME.with(Cell::get) {
             // This thread may have to send the release itself, so it must not wait.
             self.tell(command(None));
-            let _ = ack.send(ReleaseAck::Released);
+            let _ = ack.acks.send(ReleaseAck::Released(ack.number));
         } else {
             self.tell(command(Some(ack)));
         }
-        acks
     }
 
-    fn wait_for(&self, command: impl FnOnce(Option<Sender<ReleaseAck>>) -> Command) -> Result<(), Error> {
+    fn wait_for(&self, command: impl FnOnce(Option<ReleaseSender>) -> Command) -> Result<(), Error> {
+        let (began, (acks, progress), mut results) = (Instant::now(), channel::unbounded(), [None]);
         // The command is sent before the wait, so that the elector has the command even if the wait fails.
-        let (began, acks) = (Instant::now(), self.start(command));
-        let left = || self.release_timeout.saturating_sub(began.elapsed());
-        loop {
-            match acks.recv_timeout(left()) {
-                Ok(ReleaseAck::Behind(cancellation)) => cancellation.carry_out(left()),
-                Ok(ReleaseAck::Released) => break,
-                Err(RecvTimeoutError::Disconnected) => return Err(Error::Stopped),
-                Err(RecvTimeoutError::Timeout) => {
-                    return Err(Error::ReleaseTimeout { waited: self.release_timeout });
-                }
-            }
-        }
-        let _ = acks.recv_timeout(left().min(LOGGED_WITHIN));
-        Ok(())
+        self.start(ReleaseSender { number: 0, acks }, command);
+        finish(&mut results, &progress, began, self.release_timeout);
+        let [result] = results;
+        result.unwrap_or(Err(Error::Stopped))
     }
 }
 

@@ -11,6 +11,7 @@
 //! | When is a write repeated? | A write is repeated once, if the client proves that the server has not applied the first copy. | `U::write_is_repeated_only_if_the_first_copy_is_undone` |
 //! | When is a connection used again? | A connection is used again after a success, or after a refusal that leaves the session unchanged. Its certificate files must still be the latest. | `U::connection_is_reused_after_a_success_or_a_clean_refusal`, `U::connection_with_an_older_certificate_is_not_used` |
 //! | When are idle connections closed? | A call that times out or is canceled closes every connection that was idle when the call began. A call that used no connection closes none. | `U::end_of_a_call_closes_connections_idle_at_its_begin` |
+//! | When does a standby keep a connection open? | If the connection took more than 10 ms to open, a standby uses the connection after 65 s, and the pool keeps the connection for 75 s. | `U::slowly_opened_connection_is_kept_and_used_in_time` |
 //! | When is `maybe_sent` set? | `maybe_sent` is `false` if no byte of the request was written. A refusal and a late success count as sent. | `U::refused_or_late_call_counts_as_sent`, `B::error_reports_if_the_request_may_have_been_sent` |
 
 use std::cell::Cell;
@@ -21,7 +22,8 @@ use parking_lot::Mutex;
 use super::MAX_WAIT;
 use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, interrupted};
-use crate::util::cancel::{CancelHook, CancelToken};
+use crate::store::CallContext;
+use crate::util::cancel::CancelHook;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
@@ -36,12 +38,31 @@ pub(crate) const MAX_IDLE: Duration = Duration::from_secs(30);
 /// A directly reached server keeps idle connections open. The system's keep-alive probes detect dead connections, and
 /// keep a firewall from forgetting an idle connection (see [`super::dial`]).
 #[cfg(feature = "_server")]
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) const MAX_IDLE_DIRECT: Duration = Duration::MAX;
+pub(crate) const MAX_IDLE_DIRECT: Duration =
+    if cfg!(any(target_os = "linux", target_os = "android")) { Duration::MAX } else { MAX_IDLE };
 
-#[cfg(feature = "_server")]
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) const MAX_IDLE_DIRECT: Duration = MAX_IDLE;
+/// The rule for idle connections to a distant server.
+///
+/// Opening a connection would delay a takeover by several round trips. A standby therefore keeps a connection open.
+#[derive(Clone, Copy)]
+pub(crate) struct FarIdle {
+    /// The longest time in which a connection to a server that is not distant opens.
+    pub(crate) opened_in: Duration,
+    /// The idle time after which a standby uses the connection.
+    pub(crate) used_after: Duration,
+    /// The longest time that the connection is kept idle.
+    pub(crate) max_idle: Duration,
+}
+
+/// The rule for all servers.
+///
+/// kube-apiserver closes a connection that is idle for 90 s. A standby opens a watch every 450 s on average. With the
+/// reads, the standby sends at most 1.1 requests per minute.
+pub(crate) const FAR_IDLE: FarIdle = FarIdle {
+    opened_in: Duration::from_millis(10),
+    used_after: Duration::from_secs(65),
+    max_idle: Duration::from_secs(75),
+};
 
 /// The versions of the client certificate and the certificate files of a connection.
 pub(crate) type Versions = [u64; 2];
@@ -52,6 +73,11 @@ pub(crate) trait CallConnection {
 
     /// Returns `true` if the connection is open and no byte has arrived since the last answer.
     fn is_quiet(&self) -> bool;
+
+    /// Returns the time in which the connection opened, or zero if the time is unknown.
+    fn opened_in(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Registers the connection, which an interrupt of `interrupter` shuts down.
     ///
@@ -78,6 +104,7 @@ pub(crate) trait CallError: From<Error> {
 
 /// One call from its start to its end.
 pub(crate) struct ActiveCall {
+    context: CallContext,
     began: Instant,
     pub(crate) deadline: Instant,
     pub(crate) interrupter: Interrupter,
@@ -98,10 +125,11 @@ pub(crate) struct Exchange<'a, C> {
 }
 
 impl ActiveCall {
-    pub(crate) fn begin(timeout: Duration, cancel: &CancelToken) -> Self {
-        let began = Instant::now();
-        let (interrupter, hook) = Interrupter::hooked(cancel);
-        Self { began, deadline: began + timeout.min(MAX_WAIT), interrupter, hook, has_exchanged: Cell::new(false) }
+    pub(crate) fn begin(context: &CallContext) -> Self {
+        let (began, context) = (Instant::now(), context.clone());
+        let deadline = began + context.remaining().min(MAX_WAIT);
+        let (interrupter, hook) = Interrupter::hooked(context.cancel());
+        Self { context, began, deadline, interrupter, hook, has_exchanged: Cell::new(false) }
     }
 
     /// Runs a request, and repeats the request once if the rules of this module allow that.
@@ -151,7 +179,7 @@ impl ActiveCall {
     }
 
     /// Ends the call, and keeps or closes connections by the rules of this module.
-    pub(crate) fn end<'a, C: 'a, T, E: CallError>(
+    pub(crate) fn end<'a, C: CallConnection + 'a, T, E: CallError>(
         self,
         answer: Result<T, E>,
         pools: impl IntoIterator<Item = &'a Pool<C>>,
@@ -168,12 +196,19 @@ impl ActiveCall {
             Ok(_) if Instant::now() >= self.deadline => Err(late().sent(true).into()),
             other => other,
         };
+        let is_far = used.as_ref().is_some_and(|(pool, connection)| pool.is_far(connection.opened_in()));
+        if let (Ok(_), Some((pool, _))) = (&answer, &used) {
+            // Reported even if the connection is closed below, because a standby then opens another connection.
+            self.context.set_cools_after(is_far.then_some(pool.far.used_after));
+        }
         let kind = answer.as_ref().err().and_then(E::net_kind);
         if is_interrupted || matches!(kind, Some(NetErrorKind::Timeout | NetErrorKind::Interrupted)) {
             let pools = pools.into_iter().filter(|_| self.has_exchanged.get());
             pools.for_each(|pool| pool.forget_idle_since(self.began));
-        } else if answer.as_ref().err().is_none_or(E::leaves_session_unchanged) {
-            used.into_iter().for_each(|(pool, connection)| pool.put_back(connection));
+        } else if answer.as_ref().err().is_none_or(E::leaves_session_unchanged)
+            && let Some((pool, connection)) = used
+        {
+            pool.put_back(connection, is_far);
         }
         answer
     }
@@ -187,17 +222,19 @@ pub(crate) fn late() -> Error {
 pub(crate) struct Pool<T> {
     most: usize,
     max_idle: Duration,
+    pub(crate) far: FarIdle,
     idle: Mutex<Vec<Idle<T>>>,
 }
 
 struct Idle<T> {
     connection: T,
     since: Instant,
+    max_idle: Duration,
 }
 
 impl<T> Pool<T> {
     pub(crate) fn new(most: usize, max_idle: Duration) -> Self {
-        Self { most, max_idle, idle: Mutex::default() }
+        Self { most, max_idle, far: FAR_IDLE, idle: Mutex::default() }
     }
 
     /// Takes the most recently used connection, which the server is least likely to have closed.
@@ -205,15 +242,21 @@ impl<T> Pool<T> {
     /// Closes all connections that have been idle for too long or for which `is_of_use` returns `false`.
     pub(crate) fn take(&self, is_of_use: impl Fn(&T) -> bool) -> Option<T> {
         let mut idle = self.idle.lock();
-        idle.retain(|it| is_of_use(&it.connection) && it.since.elapsed() < self.max_idle);
+        idle.retain(|it| is_of_use(&it.connection) && it.since.elapsed() < it.max_idle);
         idle.pop().map(|it| it.connection)
     }
 
+    /// Returns `true` if an idle connection would be closed, and opening another connection would take long.
+    fn is_far(&self, opened_in: Duration) -> bool {
+        self.max_idle < self.far.max_idle && opened_in > self.far.opened_in
+    }
+
     /// Returns a connection to the pool after a clean answer.
-    pub(crate) fn put_back(&self, connection: T) {
+    pub(crate) fn put_back(&self, connection: T, is_far: bool) {
+        let max_idle = if is_far { self.far.max_idle } else { self.max_idle };
         let mut idle = self.idle.lock();
         if idle.len() < self.most {
-            idle.push(Idle { connection, since: Instant::now() });
+            idle.push(Idle { connection, since: Instant::now(), max_idle });
         }
     }
 
@@ -229,12 +272,13 @@ impl<T> Pool<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::util::cancel::CancelToken;
 
     #[test]
     fn newest_connection_is_used_first_and_broken_ones_are_closed() {
         let pool = Pool::new(3, MAX_IDLE);
         for connection in 1..=4 {
-            pool.put_back(connection);
+            pool.put_back(connection, false);
         }
         assert_eq!(pool.take(|it| *it != 2), Some(3), "the fourth was one too many");
         assert_eq!(pool.take(|_| true), Some(1), "the second was closed");
@@ -244,18 +288,24 @@ mod tests {
     #[test]
     fn connections_idle_when_a_call_began_are_dropped() {
         let pool = Pool::new(3, MAX_IDLE);
-        pool.put_back(1);
+        pool.put_back(1, false);
         let began = Instant::now();
         while Instant::now() == began {}
-        pool.put_back(2);
+        pool.put_back(2, false);
         pool.forget_idle_since(began);
         assert_eq!((pool.take(|_| true), pool.take(|_| true)), (Some(2), None));
     }
 
     /// A connection with a number and the versions of its certificates.
+    ///
+    /// The number is also the time to open the connection, in milliseconds.
     struct Numbered(usize, Versions);
 
     impl CallConnection for Numbered {
+        fn opened_in(&self) -> Duration {
+            Duration::from_millis(self.0 as u64)
+        }
+
         fn versions(&self) -> Versions {
             self.1
         }
@@ -315,8 +365,8 @@ mod tests {
         cancels: bool,
     ) -> (Result<(), TestFailure<O>>, usize) {
         let (pool, cancel) = (Pool::new(9, MAX_IDLE), CancelToken::new());
-        pool.put_back(Numbered(0, [0, 0]));
-        let call = ActiveCall::begin(timeout, &cancel);
+        pool.put_back(Numbered(0, [0, 0]), false);
+        let call = ActiveCall::begin(&CallContext::new(timeout, cancel.clone()));
         call.has_exchanged.set(true);
         if cancels {
             cancel.cancel();
@@ -371,12 +421,36 @@ mod tests {
         assert_eq!(end::<false>(Ok(()), LONG, true).1, 0);
         assert_eq!(end::<true>(Ok(()), LONG, true).1, 0);
         let (pool, cancel) = (Pool::new(9, MAX_IDLE), CancelToken::new());
-        pool.put_back(Numbered(0, [0, 0]));
+        pool.put_back(Numbered(0, [0, 0]), false);
         cancel.cancel();
-        let call = ActiveCall::begin(LONG, &cancel);
+        let call = ActiveCall::begin(&CallContext::new(LONG, cancel));
         let answer = call.end(Err::<(), _>(TestFailure::<false>::from(interrupted())), [&pool], None);
         assert_eq!(answer, Err(Net(NetErrorKind::Interrupted, false)));
         assert_eq!(pool.idle.lock().len(), 1, "the call was over before it began");
+    }
+
+    #[test]
+    fn slowly_opened_connection_is_kept_and_used_in_time() {
+        let seconds = Duration::from_secs;
+        for (opened_in, max_idle, answer, cools_after, kept_for) in [
+            (10, MAX_IDLE, Ok(()), Some(None), Some(MAX_IDLE)),
+            (11, MAX_IDLE, Ok(()), Some(Some(seconds(65))), Some(seconds(75))),
+            (11, MAX_IDLE, Err(Refused(true)), None, Some(seconds(75))),
+            (11, MAX_IDLE, Err(Refused(false)), None, None),
+            (11, Duration::MAX, Ok(()), Some(None), Some(Duration::MAX)),
+        ] {
+            let (pool, context) = (Pool::new(9, max_idle), CallContext::new(LONG, CancelToken::new()));
+            let call = ActiveCall::begin(&context);
+            let _: TestOutcome = call.end(answer, [&pool], Some((&pool, Numbered(opened_in, [0, 0]))));
+            assert_eq!(context.cools_after(), cools_after);
+            assert_eq!(pool.idle.lock().first().map(|it| it.max_idle), kept_for);
+        }
+        // The answer arrived together with the cancellation, which closes the connection.
+        let (pool, context) = (Pool::new(9, MAX_IDLE), CallContext::new(LONG, CancelToken::new()));
+        let call = ActiveCall::begin(&context);
+        context.cancel().cancel();
+        let answer = call.end(Ok::<_, TestFailure<true>>(()), [&pool], Some((&pool, Numbered(11, [0, 0]))));
+        assert_eq!((answer, context.cools_after()), (Ok(()), Some(Some(seconds(65)))));
     }
 
     /// Runs one exchange, and returns the numbers of the connections that the exchange used.
@@ -390,9 +464,10 @@ mod tests {
     ) -> Vec<usize> {
         let pool = Pool::new(9, MAX_IDLE);
         for connection in [Numbered(1, [1, 1]), Numbered(0, [0, 1])] {
-            pool.put_back(connection);
+            pool.put_back(connection, false);
         }
-        let (call, used) = (ActiveCall::begin(LONG, &CancelToken::new()), std::cell::RefCell::new(Vec::new()));
+        let call = ActiveCall::begin(&CallContext::new(LONG, CancelToken::new()));
+        let used = std::cell::RefCell::new(Vec::new());
         let mut kept = None;
         let answer: TestOutcome = call.exchange(
             Exchange { pool: &pool, place: &|| "a test".to_owned(), versions, is_read },

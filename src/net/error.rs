@@ -90,29 +90,7 @@ impl<K> Report<K> {
         let Self { kind, place, detail, source, maybe_sent } = self;
         Report { kind: map(kind), place, detail, source, maybe_sent }
     }
-}
 
-impl Error {
-    pub(crate) fn config(place: impl Into<String>, rule: impl Into<String>) -> Self {
-        Error::new(NetErrorKind::Config, rule).at(place)
-    }
-}
-
-#[cfg(test)]
-impl Error {
-    pub(crate) fn kind(&self) -> &NetErrorKind {
-        &self.kind
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write_place(f)?;
-        self.write_detail(f)
-    }
-}
-
-impl<K> Report<K> {
     pub(crate) fn write_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place.as_str() {
             "" => Ok(()),
@@ -129,11 +107,30 @@ impl<K> Report<K> {
     }
 }
 
+impl Error {
+    pub(crate) fn config(place: impl Into<String>, rule: impl Into<String>) -> Self {
+        Error::new(NetErrorKind::Config, rule).at(place)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_place(f)?;
+        self.write_detail(f)
+    }
+}
+
 impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Error {
+        pub(crate) fn kind(&self) -> &NetErrorKind {
+            &self.kind
+        }
+    }
 
     #[test]
     fn each_failure_on_the_way_is_of_a_kind() {

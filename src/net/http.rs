@@ -39,11 +39,14 @@ pub(crate) struct AgentHandle {
     pub(crate) call: CurrentCall,
 }
 
-/// The interrupter of the call that currently uses an agent.
+/// The interrupter of the call that currently uses an agent, and the time to open the agent's connection.
 ///
-/// The agent's connector needs the interrupter to dial. Clones share the interrupter.
+/// The agent's connector needs the interrupter to dial. Clones share the interrupter and the time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CurrentCall(Arc<Mutex<Interrupter>>);
+pub(crate) struct CurrentCall {
+    interrupter: Arc<Mutex<Interrupter>>,
+    opened_in: Arc<Mutex<Duration>>,
+}
 
 /// Opens the connections of one agent.
 #[derive(Debug)]
@@ -102,14 +105,7 @@ pub(crate) struct HttpTransport<S> {
 }
 
 /// Creates an agent that opens connections with `connector`.
-///
-/// A connection that was idle for `max_idle` is not used again.
-pub(crate) fn new_agent(
-    connector: HttpConnector,
-    versions: Versions,
-    user_agent: &str,
-    max_idle: Duration,
-) -> AgentHandle {
+pub(crate) fn new_agent(connector: HttpConnector, versions: Versions, user_agent: &str) -> AgentHandle {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         // No supported server redirects, and the target of a redirect must not receive the credentials.
@@ -120,7 +116,8 @@ pub(crate) fn new_agent(
         .user_agent(user_agent)
         .accept("application/json")
         .accept_encoding("identity")
-        .max_idle_age(max_idle)
+        // A pool of agents closes idle connections.
+        .max_idle_age(Duration::MAX)
         .max_idle_connections(1)
         .max_response_header_size(31 * 1024)
         .input_buffer_size(32 * 1024)
@@ -134,7 +131,7 @@ impl AgentHandle {
     ///
     /// Returns an error if the interrupt has already happened.
     pub(crate) fn use_for(self: &Arc<Self>, interrupter: &Interrupter) -> Result<(), Error> {
-        *self.call.0.lock() = interrupter.clone();
+        *self.call.interrupter.lock() = interrupter.clone();
         interrupter.register(self)
     }
 }
@@ -147,6 +144,10 @@ impl CallConnection for Arc<AgentHandle> {
     /// Returns `true`, because ureq tests an idle connection before its next use.
     fn is_quiet(&self) -> bool {
         true
+    }
+
+    fn opened_in(&self) -> Duration {
+        *self.call.opened_in.lock()
     }
 
     fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error> {
@@ -162,7 +163,7 @@ impl Shutdown for AgentHandle {
 
 impl CurrentCall {
     pub(crate) fn interrupter(&self) -> Interrupter {
-        self.0.lock().clone()
+        self.interrupter.lock().clone()
     }
 }
 
@@ -195,7 +196,7 @@ impl Connector<()> for HttpConnector {
     type Out = Box<dyn Transport>;
 
     fn connect(&self, details: &ConnectionDetails, _: Option<()>) -> Result<Option<Self::Out>, ureq::Error> {
-        let deadline = self.opening.deadline(details.timeout);
+        let (began, deadline) = (Instant::now(), self.opening.deadline(details.timeout));
         let first_hop = self.proxy.as_ref().map_or(&self.target, Proxy::endpoint);
         let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port(), deadline, &self.call.interrupter());
         let (stream, route) = dialed.map_err(|e| wrap(self.at_proxy(e)))?;
@@ -212,6 +213,7 @@ impl Connector<()> for HttpConnector {
         if let Some(parts) = &self.tls {
             set_up_tls(&mut socket, parts, deadline).map_err(wrap)?;
         }
+        *self.call.opened_in.lock() = began.elapsed();
         let buffer = details.config.input_buffer_size();
         Ok(Some(Box::new(HttpTransport::new(socket, buffer, Some(route), self.opening.clone()))))
     }

@@ -141,6 +141,9 @@ impl Driver {
         self.core.work(|state| {
             state.has_sent(self.side, &self.core.commands);
             state.answered(self.side, kind, clock::now().since(began), response.as_ref().err());
+            if let Some(after) = call.cools_after() {
+                state.handle(self.side, Input::Cools(after));
+            }
             state.handle(self.side, Input::Response(id, response.unwrap_or_else(StoreResponse::Failed)));
         });
     }
@@ -225,6 +228,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::election::Change;
     use crate::election::deadline::Deadline;
     use crate::election::progress::ProgressLimit;
     use crate::election::settings::Config;
@@ -263,6 +267,20 @@ mod tests {
         drivers.iter().for_each(|it| _ = it.woken.try_recv());
         drivers[0].core.work(|state| state.handle(Side::Primary, Input::SetFit(true)));
         assert!(drivers.iter().all(|it| it.woken.try_recv().is_ok()));
+    }
+
+    /// The watch's thread cancels the request, if the request has not ended by the usual time.
+    #[test]
+    fn news_does_not_cancel_a_request_at_once() {
+        let Driver { core, .. } = &driver();
+        let (cancel, (_end, ended)) = (CancelToken::new(), channel::bounded(0));
+        core.work(|state| {
+            let Step::Send(request) = state.next(&core.commands, Side::Primary) else { panic!("no read") };
+            state.sends(Side::Primary, request.id, cancel.clone(), ended);
+            let change = Change::Deleted { version: 1 };
+            state.handle(Side::Primary, Input::Watched { received_at: clock::now(), change });
+        });
+        assert!(!cancel.is_cancelled());
     }
 
     /// Returns a leading driver, its transitions, its guard, and the deadline of its term.

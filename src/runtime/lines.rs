@@ -7,9 +7,8 @@ use std::collections::VecDeque;
 use log::LevelFilter;
 
 use crate::election::candidate::notice::LogRecord;
-use crate::leadership::handle::{ReleaseAck, as_runtime};
+use crate::leadership::handle::{ReleaseSender, as_runtime};
 use crate::util::log_fields::LogFields;
-use crate::util::sync::channel::Sender;
 use crate::util::sync::{Arc, Mutex, thread};
 
 /// The maximum number of queued lines while a logger hangs. Later lines are dropped, to limit the memory.
@@ -33,7 +32,7 @@ struct Queue {
 pub(crate) enum Item {
     LogRecord(LogRecord),
     /// Wakes the caller of a finished release when all earlier lines are logged.
-    Released(Sender<ReleaseAck>),
+    Released(ReleaseSender),
 }
 
 impl Lines {

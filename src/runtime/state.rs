@@ -18,7 +18,7 @@ use crate::leadership::campaign::slot::{CampaignKey, CampaignSlot, Unsent};
 use crate::leadership::error::Error;
 use crate::leadership::fitness::Fitness;
 use crate::leadership::guard::LeaderGuard;
-use crate::leadership::handle::{Cancellation, Command, Link, ReleaseAck};
+use crate::leadership::handle::{Cancellation, Command, Link, ReleaseAck, ReleaseSender};
 use crate::leadership::term::Term;
 use crate::observe::observations::Observations;
 use crate::observe::observer::{Fact, RequestOutcome};
@@ -48,7 +48,7 @@ pub(crate) struct ElectorState {
     asked: Asked,
     term: Option<Arc<Term>>,
     /// Notifies the caller that waits for the release of the last term.
-    releasing: Option<Sender<ReleaseAck>>,
+    releasing: Option<ReleaseSender>,
     /// `true` if the caller that `releasing` notifies is the drop of the elector.
     is_awaited_to_close: bool,
     /// The records, indexed by side.
@@ -209,7 +209,7 @@ impl ElectorState {
         }
     }
 
-    fn close(&mut self, ack: Option<Sender<ReleaseAck>>) {
+    fn close(&mut self, ack: Option<ReleaseSender>) {
         // If another caller already waits for the release of a guard, the drop of the elector does not wait.
         let ack = ack.filter(|_| self.releasing.is_none());
         self.is_awaited_to_close = ack.is_some();
@@ -220,7 +220,7 @@ impl ElectorState {
     fn tell_released(&mut self) {
         self.is_awaited_to_close = false;
         if let Some(ack) = self.releasing.take() {
-            let _ = ack.try_send(ReleaseAck::Released);
+            let _ = ack.acks.try_send(ReleaseAck::Released(ack.number));
             self.lines.push(Item::Released(ack));
         }
     }
@@ -318,7 +318,7 @@ impl ElectorState {
         in_flight.cancel_at = Some(in_flight.cancel_at.map_or(at, |before| before.min(at)));
         let Some(cancellation) = self.cancellation(side).filter(|_| behind == Behind::Release) else { return };
         match &self.releasing {
-            Some(ack) => drop(ack.try_send(ReleaseAck::Behind(cancellation))),
+            Some(ack) => drop(ack.acks.try_send(ReleaseAck::Behind(cancellation))),
             // No caller waits that could cancel the request later.
             None => self.deferred.cancel.push(cancellation.cancel),
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::util::cancel::CancelToken;
-use crate::util::sync::Instant;
+use crate::util::sync::{Arc, Instant, OnceLock};
 
 /// The timeout and the cancellation of a call to a [`Store`](crate::Store).
 ///
@@ -22,12 +22,13 @@ pub struct CallContext {
     timeout: Duration,
     began: Instant,
     cancel: CancelToken,
+    cools_after: Arc<OnceLock<Option<Duration>>>,
 }
 
 impl CallContext {
     /// Creates the context of a call whose timeout starts now.
     pub fn new(timeout: Duration, cancel: CancelToken) -> Self {
-        Self { timeout, began: Instant::now(), cancel }
+        Self { timeout, began: Instant::now(), cancel, cools_after: Arc::default() }
     }
 
     /// Returns the time left before the timeout, or zero.
@@ -41,5 +42,18 @@ impl CallContext {
     /// [`Interrupted`](crate::StoreErrorKind::Interrupted).
     pub fn cancel(&self) -> &CancelToken {
         &self.cancel
+    }
+
+    /// Returns the idle time after which the connection of the call must be used again to stay open.
+    ///
+    /// The idle time is `None` if the connection stays open by itself, or if opening another connection is fast. The
+    /// result is `None` if the call failed or used no connection.
+    pub(crate) fn cools_after(&self) -> Option<Option<Duration>> {
+        self.cools_after.get().copied()
+    }
+
+    #[cfg(feature = "_tls")]
+    pub(crate) fn set_cools_after(&self, after: Option<Duration>) {
+        let _ = self.cools_after.set(after);
     }
 }

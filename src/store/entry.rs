@@ -47,13 +47,10 @@ impl Entry {
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         let mut refused = None;
-        let ended = self.store.watch(WatchScope::Key(&self.key), from, cancel, &mut |event| match &event {
-            WatchEvent::Changed { key, .. } | WatchEvent::Deleted { key, .. } if **key != *self.key => {}
-            WatchEvent::Changed { observed: VersionedRecord { version, .. }, .. }
-            | WatchEvent::Deleted { version, .. }
-                if !(1..=MAX_VERSION).contains(version) =>
-            {
-                refused = Some(self.malformed(*version, 0));
+        let ended = self.store.watch(WatchScope::Key(&self.key), from, cancel, &mut |event| match event.change() {
+            Some((key, _)) if *key != *self.key => {}
+            Some((_, version)) if !(1..=MAX_VERSION).contains(&version) => {
+                refused = Some(self.malformed(version, 0));
                 cancel.cancel();
             }
             _ => on_event(event),

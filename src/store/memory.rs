@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
-use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, check_watch};
 use crate::util::cancel::CancelToken;
-use crate::util::config_error::ConfigError;
+use crate::util::config_error::{ConfigError, require};
 use crate::util::on_drop::OnDrop;
 use crate::util::sync::channel::Sender;
-use crate::util::sync::{Arc, Mutex, channel};
+use crate::util::sync::{Mutex, channel};
 
 /// The maximum number of changes that the store keeps for watches.
 ///
@@ -50,19 +50,12 @@ struct MemoryState {
     version: u64,
     records: BTreeMap<Box<str>, VersionedRecord>,
     /// The latest changes, oldest first.
-    changes: VecDeque<Arc<MemoryChange>>,
+    changes: VecDeque<WatchEvent>,
     /// The version of the newest change that was removed from `changes`.
     forgotten: u64,
     /// The open watches by number.
     watches: BTreeMap<u64, MemoryWatch>,
     last_watch: u64,
-}
-
-struct MemoryChange {
-    key: Box<str>,
-    version: u64,
-    /// The record after the change, or `None` after a deletion.
-    observed: Option<VersionedRecord>,
 }
 
 struct MemoryWatch {
@@ -98,7 +91,8 @@ impl MemoryStore {
         let was_there = state.records.remove(key).is_some();
         if was_there {
             state.version += 1;
-            state.note(key, None);
+            let version = state.version;
+            state.note(key, WatchEvent::Deleted { key: key.into(), version });
         }
         was_there
     }
@@ -109,50 +103,40 @@ impl MemoryState {
         self.version += 1;
         let observed = VersionedRecord::new(record, self.version, StoreData::none());
         self.records.insert(key.into(), observed.clone());
-        self.note(key, Some(observed.clone()));
+        self.note(key, WatchEvent::Changed { key: key.into(), observed: observed.clone() });
         observed
     }
 
     /// Adds the last write to `changes` and wakes the watches of `key`.
-    fn note(&mut self, key: &str, observed: Option<VersionedRecord>) {
+    fn note(&mut self, key: &str, change: WatchEvent) {
         for watch in self.watches.values().filter(|watch| watch.key.as_deref().is_none_or(|its| its == key)) {
             // A full channel contains an earlier version. The watch reads all changes after that version, including
             // this write.
             let _ = watch.behind.try_send(self.version - 1);
         }
-        self.changes.push_back(Arc::new(MemoryChange { key: key.into(), version: self.version, observed }));
+        self.changes.push_back(change);
         if self.changes.len() > REMEMBERED {
-            self.forgotten = self.changes.pop_front().map_or(0, |change| change.version);
+            self.forgotten = self.changes.pop_front().and_then(|it| Some(it.change()?.1)).unwrap_or(0);
         }
     }
 
     /// Returns the records that a new watch reports first.
-    fn all(&self, scope: WatchScope<'_>) -> Vec<Arc<MemoryChange>> {
-        let changes = self.records.iter().map(|(key, observed)| MemoryChange {
-            key: key.clone(),
-            version: observed.version,
-            observed: Some(observed.clone()),
-        });
-        changes.filter(|change| is_in(scope, &change.key)).map(Arc::new).collect()
+    fn all(&self, scope: WatchScope<'_>) -> Vec<WatchEvent> {
+        let records = self.records.iter().filter(|(key, _)| scope.includes(key));
+        records.map(|(key, observed)| WatchEvent::Changed { key: key.clone(), observed: observed.clone() }).collect()
     }
 
     /// Returns the changes in `scope` after `version`.
-    fn after(&self, version: u64, scope: WatchScope<'_>) -> Result<Vec<Arc<MemoryChange>>, StoreError> {
+    fn after(&self, version: u64, scope: WatchScope<'_>) -> Result<Vec<WatchEvent>, StoreError> {
         if !(self.forgotten..=self.version).contains(&version) {
             let message = format!("cannot watch from version {version}: the later changes are no longer kept");
             return Err(StoreError::new(StoreErrorKind::Expired, message));
         }
-        let newer = self.changes.iter().rev().take_while(|change| change.version > version);
-        let mut changes: Vec<_> = newer.filter(|change| is_in(scope, &change.key)).cloned().collect();
+        let newer = self.changes.iter().rev().take_while(|it| it.change().is_some_and(|(_, at)| at > version));
+        let in_scope = newer.filter(|it| it.change().is_some_and(|(key, _)| scope.includes(key)));
+        let mut changes: Vec<_> = in_scope.cloned().collect();
         changes.reverse();
         Ok(changes)
-    }
-}
-
-fn is_in(scope: WatchScope<'_>, key: &str) -> bool {
-    match scope {
-        WatchScope::Key(wanted) => wanted == key,
-        WatchScope::All => true,
     }
 }
 
@@ -199,11 +183,7 @@ impl Store for MemoryStore {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        let check = || match cancel.is_cancelled() {
-            true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
-            false => Ok(()),
-        };
-        check()?;
+        check_watch(cancel)?;
         let (behind, woken) = channel::bounded(1);
         let wake = behind.clone();
         let _hook = cancel.on_cancel(move || _ = wake.try_send(0));
@@ -223,18 +203,14 @@ impl Store for MemoryStore {
         on_event(WatchEvent::Opened);
         loop {
             for change in changes {
-                check()?;
-                let key = change.key.clone();
-                on_event(match change.observed.clone() {
-                    Some(observed) => WatchEvent::Changed { key, observed },
-                    None => WatchEvent::Deleted { key, version: change.version },
-                });
+                check_watch(cancel)?;
+                on_event(change);
             }
-            check()?;
+            check_watch(cancel)?;
             on_event(WatchEvent::Bookmark(Cursor::new(version)));
             // `recv` cannot fail, because the registered watch owns a sender.
             let delivered = woken.recv().unwrap_or(0);
-            check()?;
+            check_watch(cancel)?;
             let state = self.state.lock();
             // A newer wake-up is not needed, because the next line also reads its changes.
             let _ = woken.try_recv();
@@ -244,10 +220,7 @@ impl Store for MemoryStore {
     }
 
     fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        match key.is_empty() {
-            true => Err(ConfigError::new("name", format_args!("{key:?}"), "must not be empty")),
-            false => Ok(()),
-        }
+        require(!key.is_empty(), "name", format_args!("{key:?}"), "must not be empty")
     }
 
     fn describe(&self, key: &str) -> String {

@@ -12,6 +12,7 @@ mod watch;
 pub use call::CallContext;
 pub use error::{StoreError, StoreErrorKind};
 pub use operation::StoreOperation;
+pub(crate) use watch::check_watch;
 pub use watch::{Cursor, WatchEvent, WatchScope};
 
 use std::sync::Arc;
@@ -253,29 +254,37 @@ macro_rules! delegate_store {
                 $inside.watch(scope, from, cancel, on_event)
             }
 
-            fn check_key(&$self, key: &str) -> Result<(), ConfigError> {
-                $inside.check_key(key)
-            }
-
-            fn describe(&$self, key: &str) -> String {
-                $inside.describe(key)
-            }
-
-            fn location(&$self) -> Option<String> {
-                $inside.location()
-            }
-
-            fn keeps_notes(&$self) -> bool {
-                $inside.keeps_notes()
-            }
-
-            fn namespace(&$self) -> Option<String> {
-                $inside.namespace()
-            }
+            $crate::store::delegate_descriptions!($self => $inside);
         }
     };
 }
 
+/// Delegates the methods of `Store` that send no request to an inner store.
+macro_rules! delegate_descriptions {
+    ($self:ident => $inside:expr) => {
+        fn check_key(&$self, key: &str) -> Result<(), ConfigError> {
+            $inside.check_key(key)
+        }
+
+        fn describe(&$self, key: &str) -> String {
+            $inside.describe(key)
+        }
+
+        fn location(&$self) -> Option<String> {
+            $inside.location()
+        }
+
+        fn keeps_notes(&$self) -> bool {
+            $inside.keeps_notes()
+        }
+
+        fn namespace(&$self) -> Option<String> {
+            $inside.namespace()
+        }
+    };
+}
+
+pub(crate) use delegate_descriptions;
 #[cfg(feature = "_sql")]
 pub(crate) use delegate_store;
 

@@ -5,7 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::store::record::{RecordWrite, VersionedRecord};
-use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{
+    CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, check_watch, delegate_descriptions,
+};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::on_drop::OnDrop;
@@ -89,11 +91,9 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// # #[cfg(not(feature = "kubernetes"))]
 /// # fn main() {}
 /// ```
-pub struct SharedWatch<S>(Arc<SharedStore<S>>);
-
-struct SharedStore<S> {
-    store: S,
-    hub: Mutex<WatchHub>,
+pub struct SharedWatch<S> {
+    store: Arc<S>,
+    hub: Arc<Mutex<WatchHub>>,
 }
 
 #[derive(Default)]
@@ -135,7 +135,7 @@ struct KeyState {
 impl<S> SharedWatch<S> {
     /// Creates a store that shares one watch of `store`.
     pub fn new(store: S) -> Self {
-        Self(Arc::new(SharedStore { store, hub: Mutex::default() }))
+        Self { store: Arc::new(store), hub: Arc::default() }
     }
 }
 
@@ -157,19 +157,27 @@ impl KeyState {
 }
 
 impl WatchHub {
-    fn wake(&self, key: &str) {
-        for watch in self.watches.values().filter(|watch| *watch.key == *key) {
-            // A full channel already contains a wake-up, after which the watch reads the newest state.
-            let _ = watch.wake.try_send(());
+    /// Stores a state of `key` and wakes the watches of `key`, unless the known state is newer.
+    ///
+    /// The known state is older if it is the state `before` a read, even if its version is higher.
+    fn learn(&mut self, key: &str, state: KeyState, before: Option<&Arc<KeyState>>) {
+        let Some(known) = self.states.get_mut(key) else { return };
+        let is_before = |known: &Arc<KeyState>| before.is_some_and(|before| Arc::ptr_eq(before, known));
+        if known.as_ref().is_none_or(|known| known.version < state.version || is_before(known)) {
+            *known = Some(Arc::new(state));
+            for watch in self.watches.values().filter(|watch| *watch.key == *key) {
+                // A full channel already contains a wake-up, after which the watch reads the newest state.
+                let _ = watch.wake.try_send(());
+            }
         }
     }
 }
 
-impl<S: Store> SharedStore<S> {
+impl<S: Store> SharedWatch<S> {
     /// Adds a watch, and starts the watch of all keys if none is running.
     ///
     /// Returns the number of the watch. Returns `true` if the watch of all keys will report the current record.
-    fn join(self: &Arc<Self>, watch: KeyWatch, is_resumed: bool) -> Result<(u64, bool), StoreError> {
+    fn join(&self, watch: KeyWatch, is_resumed: bool) -> Result<(u64, bool), StoreError> {
         let mut hub = self.hub.lock();
         hub.last_watch += 1;
         let id = hub.last_watch;
@@ -181,7 +189,7 @@ impl<S: Store> SharedStore<S> {
             }
             let (mut from, cancel) = (hub.cursor.clone(), CancelToken::new());
             let collection = CollectionWatch { id, cancel: cancel.clone(), is_open: false, owed_since: None };
-            let shared = Arc::clone(self);
+            let shared = Self { store: Arc::clone(&self.store), hub: Arc::clone(&self.hub) };
             let run = move || {
                 let mut on_event = |event| shared.on_event(id, event);
                 let panicked = || Err(StoreError::new(StoreErrorKind::Unavailable, "cannot watch: the store panicked"));
@@ -245,19 +253,16 @@ impl<S: Store> SharedStore<S> {
         let hub = &mut *guard;
         let Some(collection) = hub.collection.as_mut().filter(|it| it.id == id) else { return };
         collection.owed_since = None;
-        let (key, version, observed) = match event {
+        match event {
             WatchEvent::Opened => {
                 collection.is_open = true;
-                return hub.watches.values().for_each(|watch| _ = watch.wake.try_send(()));
+                hub.watches.values().for_each(|watch| _ = watch.wake.try_send(()));
             }
-            WatchEvent::Bookmark(cursor) => return hub.cursor = Some(cursor),
-            WatchEvent::Changed { key, observed } => (key, observed.version, Some(observed)),
-            WatchEvent::Deleted { key, version } => (key, version, None),
-        };
-        let Some(known) = hub.states.get_mut(&key) else { return };
-        if known.as_ref().is_none_or(|known| known.version < version) {
-            *known = Some(Arc::new(KeyState { version, observed }));
-            hub.wake(&key);
+            WatchEvent::Bookmark(cursor) => hub.cursor = Some(cursor),
+            WatchEvent::Changed { key, observed } => {
+                hub.learn(&key, KeyState { version: observed.version, observed: Some(observed) }, None);
+            }
+            WatchEvent::Deleted { key, version } => hub.learn(&key, KeyState { version, observed: None }, None),
         }
     }
 
@@ -272,15 +277,8 @@ impl<S: Store> SharedStore<S> {
     fn read(&self, key: &str, before: Option<&Arc<KeyState>>, cancel: &CancelToken) -> Result<(), StoreError> {
         let observed = self.store.get(key, &CallContext::new(READ_TIMEOUT, cancel.clone()))?;
         let found = KeyState { version: observed.as_ref().map_or(0, |it| it.version), observed };
-        let mut hub = self.hub.lock();
-        let Some(known) = hub.states.get_mut(key) else { return Ok(()) };
         // Without an event during the read, even a lower version is newer, because the store may have been restored.
-        if known.as_ref().is_none_or(|known| {
-            before.is_some_and(|before| Arc::ptr_eq(before, known)) || found.version > known.version
-        }) {
-            *known = Some(Arc::new(found));
-            hub.wake(key);
-        }
+        self.hub.lock().learn(key, found, before);
         Ok(())
     }
 
@@ -305,11 +303,11 @@ impl<S: Store> SharedStore<S> {
 
 impl<S: Store> Store for SharedWatch<S> {
     fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
-        Ok(self.0.store.get(key, call)?.map(|observed| self.0.noted(key, observed)))
+        Ok(self.store.get(key, call)?.map(|observed| self.noted(key, observed)))
     }
 
     fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
-        self.0.store.create(key, write, call).map(|observed| self.0.noted(key, observed))
+        self.store.create(key, write, call).map(|observed| self.noted(key, observed))
     }
 
     fn update(
@@ -319,7 +317,7 @@ impl<S: Store> Store for SharedWatch<S> {
         write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        self.0.store.update(key, base, write, call).map(|observed| self.0.noted(key, observed))
+        self.store.update(key, base, write, call).map(|observed| self.noted(key, observed))
     }
 
     fn watch(
@@ -329,33 +327,29 @@ impl<S: Store> Store for SharedWatch<S> {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        let WatchScope::Key(key) = scope else { return self.0.store.watch(scope, from, cancel, on_event) };
-        let failed = |kind, why| Err(StoreError::new(kind, format!("cannot watch {}: {why}", self.describe(key))));
-        let check = || match cancel.is_cancelled() {
-            true => failed(StoreErrorKind::Interrupted, "interrupted by this program"),
-            false => Ok(()),
-        };
-        check()?;
+        let WatchScope::Key(key) = scope else { return self.store.watch(scope, from, cancel, on_event) };
+        check_watch(cancel)?;
         let mut last = from.and_then(Cursor::get::<Arc<KeyState>>).cloned();
         if from.is_some() && last.is_none() {
-            return failed(StoreErrorKind::Expired, "the cursor is from another store");
+            let message = format!("cannot watch {}: the cursor is from another store", self.describe(key));
+            return Err(StoreError::new(StoreErrorKind::Expired, message));
         }
         let ((wake, woken), (end, ended)) = (channel::bounded(1), channel::bounded(1));
         let wake_cancelled = wake.clone();
         let _hook = cancel.on_cancel(move || _ = wake_cancelled.try_send(()));
-        let (id, reports_current) = self.0.join(KeyWatch { key: key.into(), wake, end }, from.is_some())?;
-        let _joined = OnDrop(|| self.0.leave(id));
+        let (id, reports_current) = self.join(KeyWatch { key: key.into(), wake, end }, from.is_some())?;
+        let _joined = OnDrop(|| self.leave(id));
         let mut is_open = false;
         loop {
-            check()?;
+            check_watch(cancel)?;
             if let Ok(ended) = ended.try_recv() {
                 return ended;
             }
-            let state = self.0.state(key);
+            let state = self.state(key);
             if let Some(state) = state.as_ref().filter(|_| !is_open) {
                 let must_read = if from.is_some() { state.is_none() } else { !reports_current };
                 if must_read {
-                    self.0.read(key, state.as_ref(), cancel)?;
+                    self.read(key, state.as_ref(), cancel)?;
                 }
                 is_open = true;
                 on_event(WatchEvent::Opened);
@@ -367,7 +361,7 @@ impl<S: Store> Store for SharedWatch<S> {
                     let reported = Arc::new(KeyState { version, observed: state.observed.clone() });
                     last = Some(Arc::clone(&reported));
                     on_event(event);
-                    check()?;
+                    check_watch(cancel)?;
                     on_event(WatchEvent::Bookmark(Cursor::new(reported)));
                 }
                 // `recv` cannot fail, because the hook owns a sender.
@@ -376,30 +370,12 @@ impl<S: Store> Store for SharedWatch<S> {
         }
     }
 
-    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        self.0.store.check_key(key)
-    }
-
-    fn describe(&self, key: &str) -> String {
-        self.0.store.describe(key)
-    }
-
-    fn location(&self) -> Option<String> {
-        self.0.store.location()
-    }
-
-    fn keeps_notes(&self) -> bool {
-        self.0.store.keeps_notes()
-    }
-
-    fn namespace(&self) -> Option<String> {
-        self.0.store.namespace()
-    }
+    delegate_descriptions!(self => self.store);
 }
 
 impl<S: fmt::Debug> fmt::Debug for SharedWatch<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SharedWatch").field(&self.0.store).finish()
+        f.debug_tuple("SharedWatch").field(&self.store).finish()
     }
 }
 
@@ -416,8 +392,8 @@ mod tests {
     }
 
     /// Returns a store with a watch of [`JOBS`], whose watch of all keys the test replaces.
-    fn watched() -> Arc<SharedStore<MemoryStore>> {
-        let SharedWatch(shared) = SharedWatch::new(MemoryStore::new());
+    fn watched() -> SharedWatch<MemoryStore> {
+        let shared = SharedWatch::new(MemoryStore::new());
         let ((wake, _), (end, _)) = (channel::bounded(1), channel::bounded(1));
         let (id, reports_current) = shared.join(KeyWatch { key: JOBS.into(), wake, end }, false).unwrap();
         assert!(reports_current);
@@ -425,7 +401,7 @@ mod tests {
         shared
     }
 
-    fn version(shared: &SharedStore<MemoryStore>) -> Option<u64> {
+    fn version(shared: &SharedWatch<MemoryStore>) -> Option<u64> {
         shared.state(JOBS).unwrap().map(|state| state.version)
     }
 

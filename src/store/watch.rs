@@ -3,6 +3,8 @@
 use std::fmt;
 
 use crate::store::record::{StoreData, VersionedRecord};
+use crate::store::{StoreError, StoreErrorKind};
+use crate::util::cancel::CancelToken;
 
 /// The scope of [`Store::watch`](crate::Store::watch).
 ///
@@ -82,6 +84,32 @@ pub enum WatchEvent {
 /// ```
 #[derive(Clone)]
 pub struct Cursor(StoreData);
+
+impl WatchScope<'_> {
+    /// Returns `true` if the watch reports the changes of `key`.
+    pub(crate) fn includes(self, key: &str) -> bool {
+        self == WatchScope::All || self == WatchScope::Key(key)
+    }
+}
+
+impl WatchEvent {
+    /// Returns the key and the version of a change, or `None` for another event.
+    pub(crate) fn change(&self) -> Option<(&str, u64)> {
+        match self {
+            Self::Changed { key, observed } => Some((key, observed.version)),
+            Self::Deleted { key, version } => Some((key, *version)),
+            Self::Opened | Self::Bookmark(_) => None,
+        }
+    }
+}
+
+/// Returns an error if the caller has cancelled the watch.
+pub(crate) fn check_watch(cancel: &CancelToken) -> Result<(), StoreError> {
+    match cancel.is_cancelled() {
+        true => Err(StoreError::new(StoreErrorKind::Interrupted, "cannot watch: interrupted by this program")),
+        false => Ok(()),
+    }
+}
 
 impl Cursor {
     /// Creates a cursor with a value for the store.

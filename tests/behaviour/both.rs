@@ -12,7 +12,6 @@ use crate::support::{A_WHILE, SOON, lost, wait_until};
 on_both_servers! {
     candidates_on_both_hand_over_in_both_records,
     candidates_on_both_and_on_either_alone_exclude_each_other,
-    a_fleet_moves_from_one_to_the_other_without_two_leaders,
     a_deletion_of_either_object_ends_the_term,
     labels_owners_and_events_are_of_every_kind_that_a_lock_names,
 }
@@ -90,31 +89,6 @@ fn candidates_on_both_and_on_either_alone_exclude_each_other(cluster: &Cluster) 
                 let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
                 assert!(guard.fencing_token() > token);
             }
-        }
-    }
-}
-
-/// Candidates on the primary, on both objects and on the secondary lead one after another.
-fn a_fleet_moves_from_one_to_the_other_without_two_leaders(cluster: &Cluster) {
-    for fleet in Fleet::of_each_pair(cluster) {
-        let [primary, secondary] = fleet.pair;
-        let steps = [
-            fleet.on(primary, "p1"),
-            fleet.on(primary, "p2"),
-            fleet.on_both("b1"),
-            fleet.on_both("b2"),
-            fleet.on(secondary, "s1"),
-            fleet.on(secondary, "s2"),
-        ];
-        let mut guard = steps[0].block_until_leader().expect("a term");
-        for next in &steps[1..] {
-            let campaign = next.campaign().expect("a campaign");
-            assert!(campaign.receiver().recv_timeout(A_WHILE).is_err(), "{next:?} waits");
-            let token = guard.fencing_token();
-            assert!(guard.is_leader());
-            drop(guard);
-            guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
-            assert!(guard.fencing_token() > token, "{next:?}");
         }
     }
 }

@@ -333,14 +333,7 @@ fn watches_survive_a_normal_end_of_a_lasting_watch() {
 // ---- releases ----
 
 fn leaders(count: usize) -> (Vec<Memory>, Vec<LeaderElector>, Vec<LeaderGuard>) {
-    let all = (0..count).map(|_| crate::elector::leading());
-    let (mut stores, mut electors, mut guards) = (Vec::new(), Vec::new(), Vec::new());
-    for (store, elector, guard) in all {
-        stores.push(store);
-        electors.push(elector);
-        guards.push(guard);
-    }
-    (stores, electors, guards)
+    (0..count).map(|_| crate::elector::leading()).collect()
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn store_without_notes_refuses_addresses_and_requests() {
     let builder = || LeaderElector::builder("jobs").identity("pod-7_0123");
     for (builder, field, remedy) in [
         (builder().advertise("host:1"), "advertise", "identity(\"pod-7@host:1\")"),
-        (builder().accept_requests(true), "accept_requests", "needs one record"),
+        (builder().accept_requests(true), "accept_requests", "must be false with"),
     ] {
         let Err(Error::Config(error)) = builder.start_on(MemoryStore::new()) else { panic!("{field} is refused") };
         assert_eq!(error.field(), field);

@@ -20,13 +20,18 @@ use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, InEtcd, InSql, RealStore};
 
-fn of(cluster: &Cluster, kind: Kind) -> Table {
+/// Returns a table whose objects of this kind an administrator deletes.
+fn of(cluster: &Cluster, kind: Kind, store: impl Store + 'static, key: &str) -> Table {
     let admin = cluster.client("admin");
-    let delete = move |key: &str| {
+    Table::new(store, key, move |key| {
         let path = format!("{}/{key}", kind.collection());
         request(&admin, Method::Delete, &path, None).expect("an object to delete");
-    };
-    Table::new(kind.store(cluster.client("admin")), &cluster.lease, delete).delivers_every_change()
+    })
+}
+
+fn conforms_in_cluster(check: &str, cluster: &Cluster, kind: Kind) {
+    let table = of(cluster, kind, kind.store(cluster.client("admin")), &cluster.lease);
+    conformance::check_one(check, &table.delivers_every_change());
 }
 
 fn conforms_in_memory(check: &str) {
@@ -48,7 +53,7 @@ macro_rules! on_every_kind {
     ($kind:ident $value:expr; $($test:ident),*) => {
         mod $kind {
             use super::*;
-            $(fn $test(cluster: &Cluster) { conformance::check_one(stringify!($test), &of(cluster, $value)) })*
+            $(fn $test(cluster: &Cluster) { conforms_in_cluster(stringify!($test), cluster, $value) })*
             on_both_servers!($($test),*);
         }
     };
@@ -63,6 +68,7 @@ macro_rules! in_every_place {
         mod $module {
             use super::*;
             $(#[test] fn $test() { conforms::<$place>(stringify!($test), $delivers_every_change); })*
+            #[test] fn with_a_shared_watch() { conforms_with_a_shared_watch::<$place>(); }
         }
     };
 }
@@ -107,13 +113,8 @@ on_both_servers!(an_update_keeps_what_others_have_put_there, one_client_serves_m
 /// Runs all checks on leases whose watches share one watch of all leases.
 fn leases_with_a_shared_watch(cluster: &Cluster) {
     conformance::check(|key| {
-        let admin = cluster.client("admin");
-        let delete = move |key: &str| {
-            let path = format!("{}/{key}", Kind::Lease.collection());
-            request(&admin, Method::Delete, &path, None).expect("an object to delete");
-        };
         let store = SharedWatch::new(Kind::Lease.store(cluster.client("admin")));
-        Table::new(store, format!("{}-{key}", cluster.lease), delete)
+        of(cluster, Kind::Lease, store, &format!("{}-{key}", cluster.lease))
     });
 }
 
@@ -136,17 +137,6 @@ fn conforms_with_a_shared_watch<P: RealStore + Send + 'static>() {
         Table::new(store, "jobs", move |key| place.lock().delete(key))
     });
 }
-
-macro_rules! with_a_shared_watch {
-    ($($test:ident $place:ty),*) => { $(#[test] fn $test() { conforms_with_a_shared_watch::<$place>(); })* };
-}
-
-with_a_shared_watch!(
-    sqlite_with_a_shared_watch File,
-    mysql_with_a_shared_watch InSql<MariaDb>,
-    etcd_with_a_shared_watch InEtcd,
-    postgres_with_a_shared_watch InSql<Postgres>
-);
 
 /// An update keeps labels and field managers.
 ///

@@ -4,7 +4,7 @@ mod deploy;
 mod duties;
 mod faults;
 mod flags;
-mod notes;
+mod leader;
 mod run;
 mod sessions;
 mod stores;

@@ -12,6 +12,9 @@ use crate::support::{is_built, say_aloud, wait_for};
 
 const REQUEST: &str = "leasehold.dev/step-down";
 
+/// The delay of the candidates in the other zone, in seconds.
+const DELAY: f64 = 1.5;
+
 /// Three candidates of leasehold and two of client-go hand over 22 times, by SIGTERM and by requests.
 #[test]
 fn fleet_beside_client_go_obeys_requests_one_at_a_time() {
@@ -76,8 +79,9 @@ fn preferred_zone_leads_while_one_of_its_candidates_is_alive() {
     let flags = ["--lease-duration=2s", "--renew-deadline=1500ms", "--retry-period=200ms", "--no-client-go-peers"];
     let flags = flags.into_iter().chain(["--heartbeat=10ms"]).collect::<Vec<_>>();
     let stage = Stage::new(cluster.kubeconfig("candidate"), &cluster.lease, &flags);
-    let start =
-        |id: &str| stage.candidate_with(id, if id.starts_with('b') { &["--hold-back=1500ms"][..] } else { &[] });
+    let delay = format!("--hold-back={DELAY}s");
+    let delayed = [delay.as_str()];
+    let start = |id: &str| stage.candidate_with(id, if id.starts_with('b') { &delayed } else { &[] });
     let mut preferred: Vec<_> = ["a-0", "a-1", "a-2"].map(start).into();
     // The delay does not apply to a lease that does not exist.
     preferred.iter().for_each(|candidate: &Candidate| drop(candidate.wait_for("new_leader")));
@@ -104,8 +108,13 @@ fn preferred_zone_leads_while_one_of_its_candidates_is_alive() {
     let (leading, rest): (Vec<_>, Vec<_>) = preferred.into_iter().partition(|it| it.id == holder);
     rest.into_iter().for_each(|it| end(it, true));
     leading.into_iter().for_each(|it| end(it, false));
-    assert!(next_leader("a leader of the other zone").starts_with('b'));
+    let holder = next_leader("a leader of the other zone");
+    let other = others.iter().find(|it| it.id == holder).expect("a candidate of the other zone");
+    let led_at = other.wait_for("leading").mono;
     stage.assert_one_leader_at_a_time();
+    let terms = History::of(&stage.lines()).terms;
+    let left_at = terms.iter().rfind(|term| term.identity != holder).expect("a term of the preferred zone").last;
+    assert!(led_at - left_at >= DELAY, "the other zone led {} s after the preferred zone", led_at - left_at);
 }
 
 fn end(candidate: Candidate, is_killed: bool) {

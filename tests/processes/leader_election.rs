@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::cluster::{Cluster, request};
 use crate::support::kind::Kind;
 use crate::support::process::{Candidate, Line, Stage, run};
 use crate::support::wait_until;
@@ -30,7 +30,6 @@ on_both_servers! {
     a_killed_leader_by_both_is_followed_when_its_leases_ran_out,
     leader_on_both_paused_past_its_leases_knows_on_wake,
     five_candidates_survive_faults_of_their_leaders,
-    candidate_without_rights_learns_which_right_to_grant,
 }
 
 /// Flags of a lease that expires during a test.
@@ -242,21 +241,6 @@ fn five_candidates_survive_faults_of_their_leaders(cluster: &Cluster) {
     assert!(starts.len() > ROUNDS, "{starts:?}");
     let different: BTreeSet<_> = starts.iter().collect();
     assert_eq!(different.len(), starts.len(), "a token was given twice: {starts:?}");
-}
-
-fn candidate_without_rights_learns_which_right_to_grant(cluster: &Cluster) {
-    let kubeconfig = cluster.kubeconfig("nobody");
-    let mut flags = vec!["--lease-lock-name", &cluster.lease, "--lease-lock-namespace", NAMESPACE];
-    flags.extend(["--kubeconfig", kubeconfig.to_str().expect("a path in UTF-8")]);
-    flags.extend(SHORT);
-    let end = run(&flags);
-    assert_eq!(end.code, Some(1), "{}", end.errors);
-    // The other lines are the log, which warns about the first refused request.
-    let lines: Vec<_> = end.errors.lines().filter(|line| line.starts_with("leader_election: ")).collect();
-    assert_eq!(lines.len(), 1, "{}", end.errors);
-    for word in ["`get`", "`leases`", "coordination.k8s.io", NAMESPACE, &cluster.lease, "403"] {
-        assert!(lines[0].contains(word), "{word} is missing in {}", lines[0]);
-    }
 }
 
 /// The process prints one line with the remedy and exits with 2.

@@ -245,7 +245,7 @@ fn permanent_error_names_a_remedy_and_no_secret() {
         assert_eq!((code, &*stdout, stderr.lines().count()), (Some(125), "", 1), "{what}: {stderr}");
         assert!(stderr.contains(what) && !stderr.contains("sesame"), "{what}: {stderr}");
     };
-    refused(observe_in(&cluster, "nobody", &["--json"]), "grant the verb `watch` on the resource `leases`");
+    refused(observe_in(&cluster, "nobody", &["--json"]), "in the namespace `leasehold-tests` without `resourceNames`");
     refused(observe_in(&cluster, "no-watch", &["jobs"]), "grant the verb `watch`");
     refused(observe_in(&cluster, "candidate", &["Jobs"]), "Jobs");
     let server = cluster.in_memory_server().expect("it is");

@@ -101,12 +101,8 @@ impl EtcdClient {
         config.user.as_ref().map_or(Ok(()), |user| user.password.check(true))?;
         let EtcdConfig { endpoints, tls, user, .. } = config;
         let member = |endpoint: Endpoint| {
-            let tls = match endpoint.is_https() {
-                true => {
-                    Some(ClientTls::new(tls.settings.clone(), endpoint.host()).map_err(|error| refuse("tls", &error))?)
-                }
-                false => None,
-            };
+            let client_tls = || ClientTls::new(tls.settings.clone(), endpoint.host());
+            let tls = endpoint.is_https().then(client_tls).transpose().map_err(|error| refuse("tls", &error))?;
             Ok(Member { endpoint, tls, idle: Pool::new(MAX_IDLE_AGENTS, MAX_IDLE_DIRECT) })
         };
         Ok(Self {
@@ -128,7 +124,7 @@ impl EtcdClient {
     /// If a member may have received a write, the client does not send the write to another member. After a second
     /// copy, a failed comparison could be an effect of the first copy.
     pub(crate) fn request(&self, request: EtcdRequest<'_>) -> Result<EtcdAnswer, Error> {
-        let call = ActiveCall::begin(request.call.remaining(), request.call.cancel());
+        let call = ActiveCall::begin(request.call);
         let body = request.body.to_string().into_bytes();
         let (interrupter, mut used) = (&call.interrupter, None);
         let ask = |number: usize, connected_by, deadline| {
@@ -353,7 +349,7 @@ impl EtcdClient {
             call: CurrentCall::default(),
             opening,
         };
-        let handle = Arc::new(new_agent(connector, versions, USER_AGENT, MAX_IDLE_DIRECT));
+        let handle = Arc::new(new_agent(connector, versions, USER_AGENT));
         handle.use_for(attempt.interrupter)?;
         Ok(handle)
     }

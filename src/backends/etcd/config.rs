@@ -6,7 +6,7 @@ use crate::backends::password::Password;
 use crate::net::endpoint::Endpoint;
 use crate::net::tls::config::{TlsConfig, refuse};
 use crate::store::CallContext;
-use crate::util::config_error::ConfigError;
+use crate::util::config_error::{ConfigError, require};
 
 /// The addresses of etcd's members, the user, and the prefix of the records.
 ///
@@ -50,9 +50,7 @@ impl EtcdConfig {
     pub fn new(endpoints: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, ConfigError> {
         let parse = |url: &str| Endpoint::parse(url, "endpoints").map_err(|error| refuse("endpoints", &error));
         let endpoints: Vec<_> = endpoints.into_iter().map(|url| parse(url.as_ref())).collect::<Result<_, _>>()?;
-        if endpoints.is_empty() {
-            return Err(ConfigError::new("endpoints", "empty", "add a member, such as http://127.0.0.1:2379"));
-        }
+        require(!endpoints.is_empty(), "endpoints", "empty", "add a member, such as http://127.0.0.1:2379")?;
         Ok(Self { endpoints, prefix: "leasehold/".to_owned(), tls: TlsConfig::default(), user: None })
     }
 
@@ -145,16 +143,12 @@ impl EtcdConfig {
     /// Returns an error if the password would be sent to another machine without TLS.
     pub(crate) fn check_secrecy(&self) -> Result<(), ConfigError> {
         let in_clear = |endpoint: &&Endpoint| !endpoint.is_https() && !endpoint.is_loopback();
-        match self.endpoints.iter().find(in_clear).filter(|_| self.user.is_some()) {
-            Some(endpoint) => {
-                let rule = format!(
-                    "the password would be sent without TLS to {}; use https (`etcds://` in the URL of a store)",
-                    endpoint.url()
-                );
-                Err(ConfigError::new("password", "set", rule))
-            }
-            None => Ok(()),
-        }
+        let server = self.endpoints.iter().find(in_clear).filter(|_| self.user.is_some()).map(Endpoint::url);
+        server.map_or(Ok(()), |server| {
+            let remedy = "use https (`etcds://` in the URL of a store)";
+            let rule = format_args!("the password would be sent without TLS to {server}; {remedy}");
+            Err(ConfigError::new("password", "set", rule))
+        })
     }
 }
 

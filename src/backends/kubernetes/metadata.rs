@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::annotation;
-use crate::util::config_error::ConfigError;
+use crate::util::config_error::{ConfigError, require};
 use crate::util::names::{check_label_value, check_qualified_name};
 
 /// An owner of the object that holds the record.
@@ -49,6 +49,16 @@ impl OwnerReference {
     ) -> Self {
         Self { api_version: api_version.into(), kind: kind.into(), name: name.into(), uid: uid.into() }
     }
+
+    /// Adds this owner to the list, unless the list has an owner with the same uid.
+    ///
+    /// The other fields of an owner in the list must not change.
+    fn write(&self, owners: &mut Vec<Value>) {
+        if !owners.iter().any(|owner| owner["uid"] == self.uid.as_str()) {
+            let Self { api_version, kind, name, uid } = self;
+            owners.push(json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid }));
+        }
+    }
 }
 
 /// The prefix of the annotations with notes.
@@ -76,19 +86,15 @@ impl Metadata {
         for key in self.annotations.keys() {
             // The API server requires a lowercase prefix in label keys, but ignores the case of annotation keys.
             check_qualified_name("annotation", &key.to_lowercase())?;
-            if key == annotation::KEY || key.starts_with(RESERVED) {
-                return Err(ConfigError::new("annotation", format_args!("{key:?}"), "reserved for the election"));
-            }
+            let is_free = key != annotation::KEY && !key.starts_with(RESERVED);
+            require(is_free, "annotation", format_args!("{key:?}"), "reserved for the election")?;
         }
-        let parts =
-            |owner: &OwnerReference| [owner.api_version.len(), owner.kind.len(), owner.name.len(), owner.uid.len()];
-        match self.owners.iter().find(|owner| parts(owner).contains(&0)) {
-            Some(owner) => {
-                let rule = "apiVersion, kind, name and uid of an owner must not be empty";
-                Err(ConfigError::new("owner_reference", format_args!("{owner:?}"), rule))
-            }
-            None => Ok(()),
+        for owner @ OwnerReference { api_version, kind, name, uid } in &self.owners {
+            let is_complete = ![api_version, kind, name, uid].contains(&&String::new());
+            let rule = "apiVersion, kind, name and uid of an owner must not be empty";
+            require(is_complete, "owner_reference", format_args!("{owner:?}"), rule)?;
         }
+        Ok(())
     }
 
     pub(super) fn write(&self, object: &mut Value) {
@@ -104,18 +110,6 @@ impl Metadata {
                 *owners = json!([]);
             }
             self.owners.iter().for_each(|owner| owner.write(owners.as_array_mut().expect("just made an array")));
-        }
-    }
-}
-
-impl OwnerReference {
-    /// Adds this owner to the list, unless the list has an owner with the same uid.
-    ///
-    /// The other fields of an owner in the list must not change.
-    fn write(&self, owners: &mut Vec<Value>) {
-        if !owners.iter().any(|owner| owner["uid"] == self.uid.as_str()) {
-            let Self { api_version, kind, name, uid } = self;
-            owners.push(json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid }));
         }
     }
 }

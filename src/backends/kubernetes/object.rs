@@ -9,12 +9,14 @@ use serde_json::{Map, Value, json};
 
 use super::metadata::{Metadata, OwnerReference};
 use super::{annotation, notes};
-use crate::backends::kubernetes::client::{ApiStatus, Client, ClientError, ErrorKind, Method, Request, Response};
+use crate::backends::kubernetes::client::{ApiStatus, Client, ClientError, Method, Request, Response};
 use crate::backends::kubernetes::events::{EventRecorder, Subject};
 use crate::net::calls::CallError;
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
-use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{
+    CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, check_watch,
+};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
@@ -215,9 +217,7 @@ impl<C: Codec> ObjectStore<C> {
             _ => (Method::Put, self.path(Some(key))),
         };
         let request = Request { method, path: &path, query: &[], body, timeout: call.remaining() };
-        self.client
-            .request_with_cancel(request, call.cancel())
-            .map_err(|error| self.explain(verb, &self.describe(key), error))
+        self.client.call(request, call).map_err(|error| self.explain(verb, WatchScope::Key(key), error))
     }
 
     /// Returns the observed object with this record and the configured metadata.
@@ -257,10 +257,7 @@ impl<C: Codec> ObjectStore<C> {
         let object = event.get_mut("object").map(Value::take).ok_or_else(|| malformed("no object"))?;
         let version = resource_version(&object);
         let name = object["metadata"]["name"].as_str();
-        let is_asked_for = match scope {
-            WatchScope::Key(key) => name == Some(key),
-            WatchScope::All => name.is_some(),
-        };
+        let is_asked_for = name.is_some_and(|name| scope.includes(name));
         let is_initial = event["type"] == "ADDED";
         let event = match event["type"].as_str() {
             Some("BOOKMARK") => {
@@ -304,41 +301,35 @@ impl<C: Codec> ObjectStore<C> {
         StoreError::new(StoreErrorKind::Malformed, message)
     }
 
-    fn explain(&self, verb: &str, what: &str, error: ClientError) -> StoreError {
-        let Self { namespace, .. } = self;
-        let (kind, advice) = match error.kind() {
-            ErrorKind::Status(status) => match (status.code, status.reason.as_str()) {
-                (409, "AlreadyExists") => (StoreErrorKind::AlreadyExists, None),
-                (409, _) => (StoreErrorKind::Conflict, None),
-                // Quotas, policies and terminating namespaces also cause a 403. Only a 403 for missing rights contains
-                // the words `cannot VERB resource`.
-                (403, _) if !status.message.contains(&format!(" cannot {verb} resource ")) => {
-                    (StoreErrorKind::Forbidden, None)
-                }
-                (403, _) => (
-                    StoreErrorKind::Forbidden,
-                    Some(format!(
-                        "grant the verb `{verb}` on the resource `{}` of the API group `{}` in the namespace `{namespace}`",
-                        C::RESOURCE,
-                        if C::GROUP.is_empty() { "\"\"" } else { C::GROUP }
-                    )),
-                ),
-                (410, _) => (StoreErrorKind::Expired, None),
-                (401, _) => (StoreErrorKind::Unauthorized, None),
-                (404, _) => (
-                    StoreErrorKind::NotFound,
-                    Some(format!("check that the namespace `{namespace}` exists and that the URL is an API server's")),
-                ),
-                (429, _) | (500.., _) => (StoreErrorKind::Unavailable, None),
-                _ => (StoreErrorKind::Rejected, None),
-            },
-            _ => (error.net_kind().map_or(StoreErrorKind::Unavailable, StoreErrorKind::from), None),
+    fn explain(&self, verb: &str, scope: WatchScope<'_>, error: ClientError) -> StoreError {
+        let (status, namespace, what) = (error.status(), &self.namespace, self.describe_scope(scope));
+        let kind = match status.map(|status| (status.code, status.reason.as_str())) {
+            Some((409, "AlreadyExists")) => StoreErrorKind::AlreadyExists,
+            Some((409, _)) => StoreErrorKind::Conflict,
+            Some((403, _)) => StoreErrorKind::Forbidden,
+            Some((410, _)) => StoreErrorKind::Expired,
+            Some((401, _)) => StoreErrorKind::Unauthorized,
+            Some((404, _)) => StoreErrorKind::NotFound,
+            Some((429 | 500.., _)) => StoreErrorKind::Unavailable,
+            Some(_) => StoreErrorKind::Rejected,
+            None => error.net_kind().map_or(StoreErrorKind::Unavailable, StoreErrorKind::from),
         };
-        let retry_after = error.status().and_then(|status| status.retry_after);
-        let message = match advice {
-            Some(advice) => format!("cannot {verb} {what}: {error}; {advice}"),
-            None => format!("cannot {verb} {what}: {error}"),
+        let advice = match status {
+            // Quotas, policies and terminating namespaces also cause a 403. Only a 403 for missing rights contains
+            // the words `cannot VERB resource`.
+            Some(it) if it.code == 403 && it.message.contains(&format!(" cannot {verb} resource ")) => format!(
+                "; grant the verb `{verb}` on the resource `{}` of the API group `{}` in the namespace `{namespace}`{}",
+                C::RESOURCE,
+                if C::GROUP.is_empty() { "\"\"" } else { C::GROUP },
+                if scope == WatchScope::All { " without `resourceNames`" } else { "" }
+            ),
+            Some(it) if it.code == 404 => {
+                format!("; check that the namespace `{namespace}` exists and that the URL is an API server's")
+            }
+            _ => String::new(),
         };
+        let retry_after = status.and_then(|status| status.retry_after);
+        let message = format!("cannot {verb} {what}: {error}{advice}");
         StoreError::new(kind, message).with_retry_after(retry_after).with_source(error)
     }
 }
@@ -402,13 +393,7 @@ impl<C: Codec> Store for ObjectStore<C> {
         query.extend(from.as_deref().map(|version| ("resourceVersion", version)));
         let path = self.path(None);
         let request = Request { method: Method::Get, path: &path, query: &query, body: None, timeout: OPENING };
-        let explain = |error| match cancel.is_cancelled() {
-            true => {
-                let message = format!("cannot watch {}: interrupted by this program", self.describe_scope(scope));
-                StoreError::new(StoreErrorKind::Interrupted, message)
-            }
-            false => self.explain("watch", &self.describe_scope(scope), error),
-        };
+        let explain = |error| check_watch(cancel).err().unwrap_or_else(|| self.explain("watch", scope, error));
         let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
         on_event(WatchEvent::Opened);
         while let Some(line) = stream.next_line().map_err(explain)? {
@@ -503,14 +488,14 @@ pub(crate) mod properties;
 mod tests {
     use super::super::lease::LeaseKind;
     use super::*;
-    use crate::backends::kubernetes::client::ClientConfig;
+    use crate::backends::kubernetes::client::{ClientConfig, ErrorKind};
 
     #[test]
     fn each_answer_and_error_is_a_kind_of_failure() {
         use StoreErrorKind::*;
         let client = Client::new(ClientConfig::new("http://127.0.0.1:1").unwrap()).unwrap();
         let objects = ObjectStore::<LeaseKind>::new(client, "team").unwrap();
-        let kind = |kind: ErrorKind| objects.explain("get", "it", ClientError::new(kind, "made up")).kind();
+        let kind = |kind: ErrorKind| objects.explain("get", WatchScope::All, ClientError::new(kind, "made up")).kind();
         for (code, reason, expected) in [
             (301, "", Rejected),
             (400, "BadRequest", Rejected),

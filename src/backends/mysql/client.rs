@@ -18,7 +18,7 @@ use crate::net::secret::Secret;
 use crate::net::tls::{ClientTls, TlsParts};
 use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
-use crate::util::config_error::ConfigError;
+use crate::util::config_error::{ConfigError, require};
 
 /// Maximum number of idle connections that the client keeps open for later calls.
 const MAX_IDLE_CONNECTIONS: usize = 4;
@@ -66,9 +66,7 @@ impl MySqlClient {
         password.check(false)?;
         let fixed = password.fixed.as_ref().map_or("", Secret::expose);
         for (field, text) in [("user", &*user), ("password", fixed), ("database", &*database)] {
-            if text.contains('\0') {
-                return Err(ConfigError::new(field, "unusable", "a NUL character is not allowed"));
-            }
+            require(!text.contains('\0'), field, "unusable", "a NUL character is not allowed")?;
         }
         let tls = mode.client(&tls.unwrap_or_default(), &address)?;
         let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
@@ -89,7 +87,7 @@ impl MySqlClient {
 
     /// Sends a statement and returns its result.
     pub(crate) fn query(&self, request: MySqlStatement<'_>) -> Result<StatementResult, Error> {
-        let (call, mut used) = (ActiveCall::begin(request.call.remaining(), request.call.cancel()), None);
+        let (call, mut used) = (ActiveCall::begin(request.call), None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let exchange = Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read: request.is_read };
         let open = || self.open(&call, request.call.cancel());

@@ -90,7 +90,7 @@ impl MySqlTable {
             check_writable(&row).map_err(|error| place(&error))?;
             if let Some((key, observed)) = sql::read(&row[2..]).ok_or_else(malformed)? {
                 // If the collation of the column ignores case, the query may return the row of another key.
-                if scope != WatchScope::All && scope != WatchScope::Key(&key) {
+                if !scope.includes(&key) {
                     return Err(malformed());
                 }
                 if !key.is_empty() {

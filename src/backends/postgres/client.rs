@@ -95,7 +95,7 @@ impl PostgresClient {
         request: PostgresRequest<'_>,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let call = ActiveCall::begin(request.call.remaining(), request.call.cancel());
+        let call = ActiveCall::begin(request.call);
         let (deadline, mut used) = (call.deadline, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let answer = call.exchange(

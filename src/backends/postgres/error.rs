@@ -34,14 +34,6 @@ impl Error {
         let text = format!("unexpected response from PostgreSQL: {what}");
         Self::Net(net::Error::new(net::NetErrorKind::Malformed, text))
     }
-
-    #[cfg(test)]
-    pub(crate) fn sqlstate(&self) -> Option<&str> {
-        match self {
-            Self::Net(_) => None,
-            Self::Refused(refusal) => Some(&refusal.sqlstate),
-        }
-    }
 }
 
 impl PostgresRefusal {

@@ -5,8 +5,10 @@ use std::time::Duration;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 use crate::backends::sql::store::WatchRequest;
 use crate::backends::sql::{Records, deletion_version};
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+use crate::store::StoreErrorKind;
 use crate::store::record::VersionedRecord;
-use crate::store::{CallContext, Cursor, StoreError, StoreErrorKind, WatchEvent};
+use crate::store::{CallContext, Cursor, StoreError, WatchEvent, check_watch};
 use crate::util::cancel::CancelToken;
 use crate::util::sync::{Arc, channel};
 
@@ -41,10 +43,10 @@ impl WatchDiff {
         let changes = changes(&self.records, current);
         if is_first || !changes.is_empty() {
             for change in changes {
-                check(cancel)?;
+                check_watch(cancel)?;
                 on_event(change);
             }
-            check(cancel)?;
+            check_watch(cancel)?;
             self.records = Arc::new(current.clone());
             on_event(WatchEvent::Bookmark(Cursor::new(Arc::clone(&self.records))));
         }
@@ -80,7 +82,7 @@ pub(crate) fn watch_by_reading(
             }
         }
         wait();
-        check(cancel)?;
+        check_watch(cancel)?;
     }
 }
 
@@ -97,14 +99,6 @@ fn changes(before: &Records, current: &Records) -> Vec<WatchEvent> {
     let changed = current.iter().filter(|(key, observed)| !is_known(key, observed));
     let changed = changed.map(|(key, observed)| WatchEvent::Changed { key: key.clone(), observed: observed.clone() });
     gone.chain(changed).collect()
-}
-
-/// Returns an error if the watch was cancelled.
-fn check(cancel: &CancelToken) -> Result<(), StoreError> {
-    match cancel.is_cancelled() {
-        true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
-        false => Ok(()),
-    }
 }
 
 /// Blocks for `pause`, or until the call is cancelled or times out.

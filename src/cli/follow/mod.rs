@@ -20,7 +20,7 @@ use leasehold::util::one_line::OneLine;
 use leases::{LeaseEvent, Leases, Which};
 use watching::{CurrentWatch, FollowMessage, FollowThread};
 
-pub use place::{FollowArgs, LeaseInStore};
+pub use place::{FollowArgs, check_name};
 
 /// The largest number of queued updates.
 ///
@@ -53,7 +53,7 @@ impl Follower {
     /// Returns an error if a name cannot be the name of a lease.
     pub fn start(store: Arc<dyn Store>, names: &[String], which_of_all: Which) -> Result<Self, String> {
         for name in names {
-            place::check_name(&*store, name)?;
+            check_name(&*store, name)?;
         }
         let location = store.location().unwrap_or_else(|| "this store".to_owned());
         let all = names.is_empty().then_some(None);

@@ -1,12 +1,9 @@
 //! The flags that select the followed leases.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
-use leasehold::{
-    CallContext, CancelToken, ConfigMapStore, EndpointsStore, LeaseStore, ResourceLock, Store, VersionedRecord,
-};
+use leasehold::{ConfigMapStore, EndpointsStore, LeaseStore, ResourceLock, Store};
 
 use super::super::election::{PlaceArgs, RecordPlace};
 use super::leases::Which;
@@ -42,48 +39,8 @@ impl FollowArgs {
     }
 }
 
-/// One lease, for commands that send a few requests.
-pub struct LeaseInStore<'a> {
-    pub store: Arc<dyn Store>,
-    pub call: CallContext,
-    key: &'a str,
-}
-
-impl<'a> LeaseInStore<'a> {
-    /// Opens the store. `timeout` limits all requests together.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the store cannot be opened, or if `key` cannot be the name of a lease.
-    pub fn open(follow: &FollowArgs, key: &'a str, timeout: Duration) -> Result<Self, String> {
-        let (store, _) = follow.open().map_err(|error| error.to_string())?;
-        check_name(&*store, key)?;
-        Ok(Self { store, call: CallContext::new(timeout, CancelToken::new()), key })
-    }
-
-    /// Returns the holder and the record, or `None` without a holder.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the store does not answer in time, or rejects the request.
-    pub fn holder(&self) -> Result<Option<(String, VersionedRecord)>, String> {
-        let observed = self.store.get(self.key, &self.call).map_err(|error| error.to_string())?;
-        Ok(observed.and_then(|observed| Some((observed.record.holder()?.to_owned(), observed))))
-    }
-
-    /// Returns the name of the record.
-    pub fn name(&self) -> String {
-        self.store.describe(self.key)
-    }
-
-    /// Returns the message for a lease without a holder.
-    pub fn no_leader(&self) -> String {
-        format!("{} has no leader", self.name())
-    }
-}
-
 /// Returns an error if `name` cannot be the name of a lease.
-pub(super) fn check_name(store: &dyn Store, name: &str) -> Result<(), String> {
+pub fn check_name(store: &dyn Store, name: &str) -> Result<(), String> {
     store.check_key(name).map_err(|error| format!("invalid lease name {name:?}: {}", error.rule()))
 }
 

@@ -71,7 +71,8 @@ pub fn plain(event: &LeaseEvent) -> String {
     // Writing to a string cannot fail.
     let _ = match what {
         EventKind::NewLeader => write!(line, "{holder} leads{address}"),
-        EventKind::NewAddress => write!(line, "{holder} has moved{address}"),
+        EventKind::NewAddress if lease.address.is_none() => write!(line, "{holder} has no address"),
+        EventKind::NewAddress => write!(line, "{holder} is{address}"),
         EventKind::Renewed => write!(line, "renewed by {holder}"),
         EventKind::Released => write!(line, "released{by}"),
         EventKind::Expired => write!(line, "expired, held by {holder}"),

@@ -98,6 +98,9 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
+/// The longest drain timeout of an elector.
+const LONGEST_DRAIN: Duration = Duration::from_secs(i32::MAX as u64);
+
 /// Runs a hidden subcommand, which only `leasehold run` starts.
 ///
 /// Returns `None` for other arguments.
@@ -124,6 +127,11 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let settings = builder.validate().map_err(failed)?;
     // A random identity is fixed here, because the elector and the command must use the same identity.
     builder = builder.identity(&settings.identity);
+    let drain_timeout = settings.drain_timeout.unwrap_or(settings.renew_deadline);
+    if election.accept_requests {
+        // After a request, the lease is renewed until the stopped command has ended.
+        builder = builder.drain_timeout(stop_timeout.saturating_add(drain_timeout).min(LONGEST_DRAIN));
+    }
     let times = Times::new(stop_timeout, loss_grace, kill_margin, &settings).map_err(failed)?;
     let mut judge = None;
     if let Some(probe) = &arguments.probe {
@@ -165,7 +173,6 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let judge = judge.map_err(failed)?;
     let plan = Plan { guarded, restart, on_loss, progress, wait: arguments.wait };
     let retry_period = settings.retry_period;
-    let drain_timeout = settings.drain_timeout.unwrap_or(settings.renew_deadline);
     let means = Means { guardian, signals, renewals, judge, times, retry_period, drain_timeout };
     Supervisor { plan, elector, means, work, backoff: Backoff::default() }.run().map_err(failed)
 }

@@ -113,6 +113,8 @@ struct CommandTerm<'a> {
     /// `true` if the command receives the signals that the terminal sends to the process group.
     is_of_group: bool,
     outcome: TermOutcome,
+    /// `true` if a request has ended the term. The lease is renewed until the command has ended.
+    drains: bool,
     killing_since: Option<Instant>,
     kill_ordered_at: Option<Instant>,
 }
@@ -122,8 +124,16 @@ struct CommandTerm<'a> {
 /// If [`TermOutcome::is_gone`] is `true`, the caller may drop the guard.
 pub fn lead(guard: &LeaderGuard, means: &mut Means, watchdog: Option<Watchdog>) -> TermOutcome {
     let outcome = TermOutcome { why: None, told: None, end: None, is_gone: false };
-    let mut term =
-        CommandTerm { means, watchdog, guard, is_of_group: false, outcome, killing_since: None, kill_ordered_at: None };
+    let mut term = CommandTerm {
+        means,
+        watchdog,
+        guard,
+        is_of_group: false,
+        outcome,
+        drains: false,
+        killing_since: None,
+        kill_ordered_at: None,
+    };
     if let Err(Lost(why)) = term.run() {
         log::error!(target: COMMAND, "guardian lost, killing it and the command: {why}");
         // Without the guardian, no process ends the command in time, so the term must not be extended.
@@ -197,18 +207,19 @@ impl CommandTerm<'_> {
         self.means.guardian.order_with(what, Some(stdin.as_fd()))
     }
 
-    /// Returns the end of the term in boot time, never too late.
+    /// Returns the time until which the lease is kept in boot time, never too late.
     ///
     /// The clock is read before the remaining time, so a delay between the two makes the result earlier.
     fn valid_until(&self) -> Duration {
         let now = boot_time();
-        now + self.guard.remaining()
+        now + self.guard.kept_for()
     }
 
     fn extend(&mut self) -> Result<(), Lost> {
         let until = self.valid_until();
-        // After the end of the term, the order only checks that the guardian still answers.
-        self.means.guardian.order(if self.guard.is_leader() { OrderKind::Valid { until } } else { OrderKind::Ping })
+        // After the loss of the lease, the order only checks that the guardian still answers.
+        let is_kept = !self.guard.kept_for().is_zero();
+        self.means.guardian.order(if is_kept { OrderKind::Valid { until } } else { OrderKind::Ping })
     }
 
     /// Handles a report of the guardian. Returns `true` if no process of the command is left.
@@ -253,12 +264,15 @@ impl CommandTerm<'_> {
         Ok(false)
     }
 
-    /// Kills the command, because the term has ended.
+    /// Kills the command, because the term has ended. After a request, stops the command first.
     fn lose(&mut self) -> Result<(), Lost> {
         let reason = self.guard.check().err().map_or(StopReason::SteppedDown, |ended| ended.reason);
         match reason {
             // The lease is renewed while the command ends.
-            StopReason::Requested => self.stop(Why::Lost(reason), false),
+            StopReason::Requested => {
+                self.drains = true;
+                self.stop(Why::Lost(reason), false)
+            }
             reason => self.kill(Why::Lost(reason)),
         }
     }
@@ -304,6 +318,9 @@ impl CommandTerm<'_> {
     fn look(&mut self) -> Result<bool, Lost> {
         self.extend()?;
         self.means.guardian.tick(TICKS)?;
+        if self.drains && self.kill_ordered_at.is_none() && self.guard.kept_for().is_zero() {
+            self.kill(Why::NotRenewed)?;
+        }
         if let Some(missed) = self.watchdog.as_mut().and_then(Watchdog::missed) {
             self.stop(Why::NoProgress(missed), false)?;
         }
@@ -319,13 +336,12 @@ impl CommandTerm<'_> {
 
     /// Returns a channel that fires if the guardian has not started to kill the command in time.
     fn too_late(&self) -> Receiver<Instant> {
+        let kept = self.guard.kept_for();
         match (self.killing_since, self.kill_ordered_at) {
             (Some(_), _) => never(),
             (None, Some(at)) => crossbeam_channel::at(at + AT_ONCE),
             // Half of the kill margin remains for killing the guardian and the command.
-            (None, None) if self.guard.is_leader() => {
-                after(self.guard.remaining().saturating_sub(self.means.times.kill_margin / 2))
-            }
+            (None, None) if !kept.is_zero() => after(kept.saturating_sub(self.means.times.kill_margin / 2)),
             (None, None) => never(),
         }
     }
@@ -347,7 +363,7 @@ impl CommandTerm<'_> {
             }
         }
         // A renewal may have extended the term during the wait.
-        let is_late = self.kill_ordered_at.is_some() || self.guard.remaining() <= self.means.times.kill_margin / 2;
+        let is_late = self.kill_ordered_at.is_some() || self.guard.kept_for() <= self.means.times.kill_margin / 2;
         match self.killing_since {
             None if is_late => Err(Lost("did not end the command in time".to_owned())),
             _ => Ok(false),

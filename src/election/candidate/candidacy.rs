@@ -66,6 +66,12 @@ impl Candidacy {
     /// `side` only matters for an input about one record.
     pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
         self.now = now;
+        // The time aside starts with the release, because the work may drain for longer than a lease duration.
+        if let Sessions::One(session) = &self.records
+            && session.drains_for_request()
+        {
+            self.fitness.step_aside(now);
+        }
         // The probe timeout may have passed before this event.
         self.judge_fitness(now);
         match input {
@@ -217,7 +223,7 @@ fn fitness_effects(change: FitnessChange, log: &mut FailureLog, now: Moment) -> 
         FitnessChange::Aside(longest) => {
             let longest = humantime::format_duration(longest);
             let line = format!(
-                "step-down requested: not acquiring the lease until another candidate has led, or for {longest}"
+                "step-down requested: unfit until another candidate leads, at most {longest} after the release"
             );
             (Some((false, Duration::ZERO)), Level::Info, line)
         }

@@ -85,12 +85,14 @@ fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
     };
     // The change of the record, the milliseconds since the previous event, and the tolerated silence afterwards.
     type Change = fn(&LeaderElectionRecord) -> LeaderElectionRecord;
-    let events: [(Change, u64, u64); 5] = [
+    let events: [(Change, u64, u64); 6] = [
         (LeaderElectionRecord::clone, 0, 5_000),
         (renewed, 4_000, 8_000),
         (renewed, 1_000, 8_000),
         (LeaderElectionRecord::clone, 3_000, 8_000),
         (renewed, 3_000, 12_000),
+        // The tolerated silence ends before the lease does.
+        (renewed, 7_000, 13_500),
     ];
     let mut version = 10;
     for (change, after, silence) in events {

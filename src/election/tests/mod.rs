@@ -10,6 +10,7 @@ mod order;
 mod pace;
 mod safety_rules;
 mod silence;
+mod warm;
 mod watching;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -53,37 +53,14 @@ fn a_store_that_asks_for_a_pause_gets_all_of_it() {
 }
 
 #[test]
-fn a_leader_keeps_a_pause_that_leaves_time_for_another_renewal() {
-    let (mut scenario, deadline, _) = Scenario::leading();
-    let renewal = scenario.due_write();
-    scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
-    assert_eq!(scenario.wait(), secs(6));
-    let renewal = scenario.due_write();
-    let left = deadline.remaining(scenario.now);
-    assert_eq!(left, secs(2));
-    scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
-    assert_eq!(scenario.wait(), secs(1), "but its term is not to end over it");
-}
-
-#[test]
-fn a_release_keeps_a_pause_that_leaves_time_for_another_attempt() {
-    let (mut scenario, ..) = Scenario::leading();
-    scenario.guard_gone();
-    let release = scenario.write();
-    scenario.election.on_response(scenario.now, release.id, busy(millis(1_500)));
-    assert_eq!(scenario.wait(), millis(1_500));
-
-    let (mut scenario, ..) = Scenario::leading();
-    scenario.guard_gone();
-    let release = scenario.write();
-    scenario.election.on_response(scenario.now, release.id, busy(secs(60)));
-    assert_eq!(scenario.wait(), secs(1), "but a caller waits for the release");
-
-    let (mut scenario, _) = Scenario::leading_from_afar(millis(400));
-    scenario.guard_gone();
-    let release = scenario.write();
-    scenario.election.on_response(scenario.now, release.id, busy(millis(1_500)));
-    assert_eq!(scenario.wait(), secs(1), "and from far away another attempt takes longer");
+fn distant_release_keeps_a_pause_that_leaves_time_for_another() {
+    for (far, kept) in [(millis(1), millis(1_500)), (millis(400), secs(1))] {
+        let (mut scenario, _) = Scenario::leading_from_afar(far);
+        scenario.guard_gone();
+        let release = scenario.write();
+        scenario.election.on_response(scenario.now, release.id, busy(millis(1_500)));
+        assert_eq!(scenario.wait(), kept, "{far:?}");
+    }
 }
 
 #[test]

@@ -352,22 +352,6 @@ fn open_but_silent_watch_is_polled_beside() {
 }
 
 #[test]
-fn slowly_renewing_holder_is_read_no_more_than_needed() {
-    let mut scenario = Scenario::standing_by();
-    let mut record = held_by(OTHER, 15);
-    scenario.advance(millis(4_500));
-    record = renewed(&record);
-    scenario.hears(record.clone(), 11);
-    assert_eq!(scenario.wait(), secs(9), "twice the longest gap between delivered changes of this term");
-    scenario.advance(millis(8_500));
-    record = renewed(&record);
-    scenario.hears(record.clone(), 12);
-    assert_eq!(scenario.wait(), millis(13_500), "and always less than the lease lasts");
-    scenario.hears(held_by("third", 15), 13);
-    assert_eq!(scenario.wait(), secs(5), "a new term starts again");
-}
-
-#[test]
 fn a_gap_is_counted_only_within_one_watch() {
     let mut scenario = Scenario::standing_by();
     let mut record = held_by(OTHER, 15);
@@ -500,4 +484,16 @@ fn a_watch_that_stands_before_the_first_look_does_not_delay_it() {
     scenario.election.watch_opened(scenario.now, true);
     scenario.found_nothing();
     assert_eq!(scenario.write().base, None);
+}
+
+/// The candidate is unfit, so its campaign does not need the record.
+#[test]
+fn release_beside_a_campaign_is_as_urgent_as_without() {
+    let (mut scenario, ..) = Scenario::leading_and_watching();
+    scenario.election.set_fit(scenario.now, false);
+    scenario.campaigns_again();
+    let Step::Send(release) = scenario.next() else { panic!("expected a release") };
+    assert!(release.timeout <= secs(2), "{:?} is longer than the release timeout", release.timeout);
+    scenario.fails(release.id, StoreErrorKind::Conflict);
+    scenario.read();
 }

@@ -131,7 +131,7 @@ impl LeaderElectorBuilder {
     /// a lease that does not exist, or to a record with the own identity that
     /// [`reclaim_own_identity`](Self::reclaim_own_identity) takes over.
     ///
-    /// The value is at most the lease duration.
+    /// The value is at most the lease duration, 15 s by default.
     ///
     /// Defaults to 0.
     ///
@@ -159,8 +159,9 @@ impl LeaderElectorBuilder {
     /// Requires a store that [keeps notes](crate::Store::keeps_notes): Kubernetes objects or etcd. With another store,
     /// add the address to the [identity](Self::identity), such as `pod-7@10.0.3.7:9000`.
     ///
-    /// The address is a claim of the holder, and belongs to one term. A client that connects to the address trusts every
-    /// program that may write the record.
+    /// The address is a claim of the holder, and belongs to one term. While the work drains, the address is still
+    /// advertised, so a server must check [`is_leader`](crate::LeaderGuard::is_leader) for each request. A client that
+    /// connects to the address trusts every program that may write the record.
     ///
     /// Defaults to no address.
     ///
@@ -170,7 +171,7 @@ impl LeaderElectorBuilder {
     /// use leasehold::LeaderElector;
     ///
     /// let elector = LeaderElector::builder("jobs").advertise("10.0.3.7:9000").start()?;
-    /// println!("{:?}", elector.status().leader_address);
+    /// elector.run_until(&leasehold::crossbeam_channel::never::<()>(), |guard| while guard.is_leader() { /* serve */ })?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn advertise(mut self, address: impl Into<String>) -> Self {
@@ -181,15 +182,15 @@ impl LeaderElectorBuilder {
     /// Sets whether an operator may ask this candidate to step down.
     ///
     /// A request is the annotation `leasehold.dev/step-down` on a Kubernetes object, or the field `stepDown` in etcd,
-    /// with the identity of the holder. `leasehold step-down` writes a request.
+    /// with the exact identity of the holder. `leasehold step-down` writes a request.
     ///
     /// If a request names this candidate while it leads, the term ends with
     /// [`StopReason::Requested`](crate::StopReason::Requested). The candidate is then unfit until another candidate has
-    /// led, but at most for one lease duration. The lease is renewed while the guard exists, as for an
-    /// [unfit](Self::fitness) candidate. The candidate accepts one request per term and per lease duration. Every
-    /// client that may write the record can ask.
+    /// led, but at most for one lease duration after the release. The lease is renewed while the guard exists, as for an
+    /// [unfit](Self::fitness) candidate. A request less than a lease duration after the last accepted request waits until
+    /// then. Every client that may write the record can ask.
     ///
-    /// Requires a store that [keeps notes](crate::Store::keeps_notes), and one record.
+    /// Requires a store that [keeps notes](crate::Store::keeps_notes). Cannot be combined with `start_on_both`.
     ///
     /// Defaults to `false`: a request is logged once and ignored.
     ///

@@ -266,7 +266,10 @@ pub(crate) fn check_notes(settings: &Settings, entries: &[&Entry]) -> Result<(),
         );
         require(keep_notes, "advertise", format_args!("{address:?}"), rule)?;
     }
-    let rule = "needs one record, in a Kubernetes object or in etcd";
+    let rule = match keep_notes {
+        true => "must be false with two records, because a request names the holder of one record",
+        false => "must be false with this store, because requests need a Kubernetes object or etcd",
+    };
     require(!settings.accepts_requests || keep_notes && entries.len() == 1, "accept_requests", true, rule)
 }
 

@@ -53,24 +53,15 @@ use slot::{CampaignSlot, Won};
 /// ```
 #[must_use = "a campaign that is dropped is withdrawn"]
 pub struct Campaign {
-    id: u64,
-    receiver: Receiver<Won>,
+    pub(crate) id: u64,
+    pub(crate) receiver: Receiver<Won>,
     /// Keeps the channel connected after the message.
-    sender: Sender<Won>,
-    slot: Arc<CampaignSlot>,
-    link: Arc<Link>,
+    pub(crate) sender: Sender<Won>,
+    pub(crate) slot: Arc<CampaignSlot>,
+    pub(crate) link: Arc<Link>,
 }
 
 impl Campaign {
-    pub(crate) fn new(
-        id: u64,
-        (sender, receiver): (Sender<Won>, Receiver<Won>),
-        slot: Arc<CampaignSlot>,
-        link: Arc<Link>,
-    ) -> Self {
-        Self { id, receiver, sender, slot, link }
-    }
-
     /// Returns the channel that delivers the answer, which is the guard or an error.
     ///
     /// The channel delivers one answer. The error is permanent, as

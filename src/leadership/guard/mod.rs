@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::election::drain::DrainLimit;
 use crate::leadership::error::Error;
-use crate::leadership::handle::{LOGGED_WITHIN, Link, ReleaseAck};
+use crate::leadership::handle::{LOGGED_WITHIN, Link, ReleaseSender};
 use crate::leadership::progress::ProgressHandle;
 use crate::leadership::term::{Term, TermEnded};
+use crate::util::clock;
 use crate::util::log_fields::log_with;
 use crate::util::sync::channel;
 use crate::util::sync::channel::Receiver;
@@ -113,6 +114,15 @@ impl LeaderGuard {
     /// work reports no more progress. Returns zero once the term has ended.
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
+    }
+
+    /// Returns how long other candidates leave the lease to this guard without another renewal.
+    ///
+    /// Equals [`remaining`](Self::remaining) while the term is valid. After a step-down or a request, the lease is still
+    /// renewed. Returns zero once the lease may be lost.
+    #[doc(hidden)]
+    pub fn kept_for(&self) -> Duration {
+        self.term.deadline.kept_for(clock::now())
     }
 
     /// Returns an error once the term has ended; for use with `?`.
@@ -277,22 +287,25 @@ impl LeaderGuard {
     /// - Returns [`Error::Stopped`] if the elector's thread has panicked.
     /// - Returns [`Error::Forked`] at once in a forked child. The parent keeps the lease.
     pub fn release(mut self) -> Result<(), Error> {
-        if self.link.is_forked() {
-            return Err(Error::Forked);
-        }
-        self.term.close();
-        self.is_held = false;
+        self.close()?;
         self.link.release()
     }
 
-    /// Starts the release, and returns the handle to the elector and the progress of the release.
-    pub(crate) fn start_release(mut self) -> Result<(Arc<Link>, Receiver<ReleaseAck>), Error> {
+    /// Starts the release, and returns the handle to the elector, which the caller frees after the release.
+    pub(crate) fn start_release(mut self, ack: ReleaseSender) -> Result<Arc<Link>, Error> {
+        self.close()?;
+        self.link.start_release(ack);
+        Ok(Arc::clone(&self.link))
+    }
+
+    /// Ends the term. The caller releases the lease.
+    fn close(&mut self) -> Result<(), Error> {
         if self.link.is_forked() {
             return Err(Error::Forked);
         }
-        self.is_held = false;
         self.term.close();
-        Ok((Arc::clone(&self.link), self.link.start_release()))
+        self.is_held = false;
+        Ok(())
     }
 
     /// Drops the guard without a release. The caller releases the lease.

@@ -33,7 +33,6 @@ struct Addresses {
     refused: Vec<SocketAddr>,
     /// The address and the start time of each attempt.
     attempts: Arc<Mutex<Vec<(SocketAddr, Instant)>>>,
-    silenced: Arc<Mutex<Vec<SocketAddr>>>,
     went_on: Arc<AtomicBool>,
 }
 
@@ -51,11 +50,6 @@ impl Addresses {
     fn refusing(mut self, at: usize) -> Self {
         self.refused.push(self.all[at]);
         self
-    }
-
-    /// Makes the address silent from now on, even if the address has a listener.
-    fn silence(&self, address: SocketAddr) {
-        self.silenced.lock().push(address);
     }
 
     fn dialer(&self) -> Dialer {
@@ -76,9 +70,7 @@ impl Network for Addresses {
     fn connect(&self, address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream> {
         self.attempts.lock().push((address, Instant::now()));
         match self.taken_by.get(&address) {
-            Some(listener) if !self.silenced.lock().contains(&address) => {
-                return System.connect(*listener, timeout, cancelled);
-            }
+            Some(listener) => return System.connect(*listener, timeout, cancelled),
             _ if self.refused.contains(&address) => return Err(io::ErrorKind::ConnectionRefused.into()),
             _ => {}
         }
@@ -179,27 +171,6 @@ fn after_a_refusal_the_next_address_is_tried_at_once() {
     let mut tried = addresses.tried();
     tried.sort();
     assert_eq!(tried, addresses.all);
-}
-
-#[test]
-fn address_that_answered_is_next_until_it_is_silent() {
-    let listener = listener();
-    let addresses = Addresses::new(&["192.0.2.1", "192.0.2.2", "192.0.2.3"]);
-    let addresses = addresses.listening(1, &listener).listening(2, &listener);
-    let dialer = addresses.dialer();
-    let answered = || {
-        let (_, mut route) = dial(&dialer, far()).unwrap();
-        route.answered();
-        route.address
-    };
-    let next = || dialer.remembered.order(addresses.all.clone())[0];
-    let first = answered();
-    assert!(first != addresses.all[0]);
-    assert_eq!(next(), first);
-    addresses.silence(first);
-    let other = answered();
-    assert!(other != first && other != addresses.all[0]);
-    assert_eq!(next(), other);
 }
 
 #[test]

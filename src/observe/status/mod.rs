@@ -44,7 +44,8 @@ pub struct Status {
     pub leader: Option<String>,
     /// The address that `leader` [advertises](crate::LeaderElectorBuilder::advertise).
     ///
-    /// The address is a claim of the leader. A client that connects to the address trusts the leader.
+    /// The address stays while the leader's work drains, and after the lease has expired. The address is a claim of the
+    /// leader. A client that connects to the address trusts the leader.
     pub leader_address: Option<String>,
     /// `true` if the lease of `leader` has expired by this process's clock.
     ///

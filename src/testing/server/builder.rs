@@ -50,12 +50,6 @@ impl ApiServer {
 
     /// Returns a builder of a server.
     pub fn builder() -> ApiServerBuilder {
-        ApiServerBuilder::new()
-    }
-}
-
-impl ApiServerBuilder {
-    pub(crate) fn new() -> ApiServerBuilder {
         ApiServerBuilder {
             tls: false,
             users: Vec::new(),
@@ -64,7 +58,9 @@ impl ApiServerBuilder {
             expired: ExpiredWatch::default(),
         }
     }
+}
 
+impl ApiServerBuilder {
     /// Sets whether the server uses HTTPS.
     ///
     /// Each server creates its own certificate authority ([`ApiServer::ca_pem`]).
@@ -122,10 +118,7 @@ impl ApiServerBuilder {
         for user in self.users {
             users.set(user);
         }
-        let tls = match self.tls {
-            true => Some(Tls::new()?),
-            false => None,
-        };
+        let tls = self.tls.then(Tls::new).transpose()?;
         let store = ObjectTable::new(self.namespaces, self.history);
         ApiServer::launch(ServerState::new(store, users, tls, self.expired))
     }

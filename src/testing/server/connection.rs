@@ -14,19 +14,10 @@ pub(crate) struct ServedConnection {
     pub server: Arc<ServerState>,
     pub transport: Transport,
     pub number: u64,
-    stopping: Arc<AtomicBool>,
+    pub stopping: Arc<AtomicBool>,
 }
 
 impl ServedConnection {
-    pub fn new(
-        server: Arc<ServerState>,
-        transport: Transport,
-        number: u64,
-        stopping: Arc<AtomicBool>,
-    ) -> ServedConnection {
-        ServedConnection { server, transport, number, stopping }
-    }
-
     /// Waits until `deadline`, or until `done` returns `true`.
     ///
     /// Code that changes the result of `done` must notify the server's signal. The wait continues if the client

@@ -128,7 +128,7 @@ fn spawn(server: &Arc<ServerState>, socket: TcpStream, stopping: &Arc<AtomicBool
     let (server, stopping) = (server.clone(), stopping.clone());
     thread::Builder::new().name(format!("leasehold-testing-{number}")).stack_size(STACK).spawn(move || {
         if let Ok(transport) = Transport::new(socket, server.tls.as_ref()) {
-            ServedConnection::new(server, transport, number, stopping).run();
+            ServedConnection { server, transport, number, stopping }.run();
         }
         drop(registered);
     })

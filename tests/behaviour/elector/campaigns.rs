@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded, never, select, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded, unbounded};
 use leasehold::{Error, LeaderElector, Transition};
 
 use super::{alone, elector};
@@ -212,27 +212,4 @@ fn hanging_callback_blocks_no_one() {
     wait_until("it renews", || store.version() > version + 1);
     assert!(guard.release().is_ok());
     drop(release);
-}
-
-#[test]
-fn select_over_campaign_transitions_and_shutdown() {
-    let (_store, elector) = alone();
-    let transitions = elector.transitions();
-    let campaign = elector.campaign().unwrap();
-    let shutdown = never::<()>();
-    let (mut guard, mut started) = (None, false);
-    while guard.is_none() || !started {
-        select! {
-            recv(campaign.receiver()) -> won => guard = Some(won.expect("connected").expect("a term")),
-            recv(transitions) -> transition => {
-                started |= matches!(transition, Ok(Transition::StartedLeading { .. }));
-            }
-            recv(shutdown) -> _ => unreachable!("nobody shuts down"),
-            default(SOON) => panic!("nothing happens"),
-        }
-    }
-    select! {
-        recv(guard.as_ref().unwrap().ended()) -> _ => panic!("not lost"),
-        default(A_WHILE) => {}
-    }
 }

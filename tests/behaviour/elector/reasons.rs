@@ -7,10 +7,10 @@ use crossbeam_channel::Receiver;
 use leasehold::{StopReason, StoreError, StoreErrorKind, Transition};
 use log::Level;
 
+use crate::elector::builder;
 use crate::elector::listener::{lines_of, listen};
-use crate::elector::{alone, builder};
 use crate::support::memory::{Connection, Memory};
-use crate::support::{A_WHILE, SOON, wait_until};
+use crate::support::{SOON, wait_until};
 
 fn told_reason(transitions: &Receiver<Transition>) -> StopReason {
     let until = Instant::now() + SOON;
@@ -58,17 +58,4 @@ fn expired_term_is_reported_as_expired_by_every_reader() {
             });
         }
     });
-}
-
-/// A guard becomes unhealthy only if it outlives its term by a whole lease duration.
-#[test]
-fn a_term_that_has_just_ended_is_healthy() {
-    let (_store, elector) = alone();
-    let transitions = elector.transitions();
-    let guard = elector.block_until_leader().unwrap();
-    guard.step_down();
-    assert_eq!(told_reason(&transitions), StopReason::SteppedDown);
-    thread::sleep(A_WHILE);
-    assert_eq!(elector.health_check().check(), Ok(()), "of a lease of 300 s");
-    drop(guard);
 }

@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use leasehold::kubernetes::{ErrorKind, Method, Request};
 use serde_json::json;
@@ -70,31 +69,5 @@ fn endless_answers_are_cut_off() {
             pouring.join().expect("no panic")
         });
         assert!(poured < BUFFERS, "{what}: {poured} bytes were taken");
-    }
-}
-
-/// A response that arrives byte by byte does not extend the timeout of its request.
-#[test]
-fn a_dripping_answer_is_given_up_in_time() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let client = client_of(&kubeconfig_for("http", &address));
-    for head in ["HTTP/1.1 200 OK\r\nx: ", "HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n"] {
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let (mut stream, _) = listener.accept().expect("a client");
-                let _ = stream.write_all(head.as_bytes());
-                let until = Instant::now() + SOON;
-                while Instant::now() < until && stream.write_all(b" ").is_ok() {
-                    thread::sleep(Duration::from_millis(20));
-                }
-            });
-            let (timeout, since) = (Duration::from_millis(500), Instant::now());
-            let body = json!({});
-            let request = Request { method: Method::Put, path: "/", query: &[], body: Some(&body), timeout };
-            let error = client.request(request).expect_err("no answer");
-            assert_eq!(error.kind(), &ErrorKind::Timeout, "{error}");
-            assert!(since.elapsed() < timeout + Duration::from_secs(5), "{:?}", since.elapsed());
-        });
     }
 }

@@ -22,24 +22,6 @@ fn watch_without_a_version_starts_with_existing_objects() {
 }
 
 #[test]
-fn changes_come_as_they_happen() {
-    let server = server();
-    let mut watch = WatchClient::on_x(&server, "");
-    let added = create_x(&server);
-    assert_eq!(watch.event(), ("ADDED".into(), added.clone()));
-    let mut object = added;
-    object["spec"]["holderIdentity"] = json!("b");
-    let modified = put(&server, X, &object).json();
-    assert_eq!(watch.event(), ("MODIFIED".into(), modified.clone()));
-    assert_eq!(put(&server, X, &modified).json(), modified, "an unchanged update is no event");
-    call(&server, "DELETE", X, None);
-    let (kind, deleted) = watch.event();
-    assert_eq!(kind, "DELETED");
-    assert_eq!(version(&deleted), version(&modified) + 1);
-    assert_eq!(deleted["spec"], modified["spec"]);
-}
-
-#[test]
 fn other_objects_are_not_seen() {
     let server = server();
     let mut watch = WatchClient::on_x(&server, "");

@@ -1,5 +1,7 @@
 //! The simulated elector thread, which passes inputs to a candidacy and executes its effects.
 
+use std::time::Duration;
+
 use leasehold::election::candidate::fitness::FitnessSource;
 use leasehold::election::candidate::session::{Effect, Input};
 use leasehold::election::candidate::side::Side;
@@ -194,6 +196,11 @@ impl World {
         trace!(self, "{} {side:?} hears of {id}: {}", node.identity, trace::answer(&answer));
         let was_valid = node.valid(self.truth);
         let now = reading.unwrap_or(node.clock.local(self.truth));
+        if under_way && !matches!(answer, StoreResponse::Failed(_)) {
+            // Half of the connections are to a distant server.
+            let cools_after = id.is_multiple_of(2).then_some(Duration::from_secs(5));
+            node.candidacy().handle(now, side, Input::Cools(cools_after));
+        }
         node.candidacy().handle(now, side, Input::Response(id, answer));
         self.listen(index, was_valid)?;
         let node = &mut self.nodes[index];

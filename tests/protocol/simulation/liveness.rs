@@ -79,8 +79,12 @@ impl World {
     pub fn hand_over(&mut self) -> Result<(), Violation> {
         let (truth, version) = (self.truth, self.stores[0].version());
         let Some(leader) = self.nodes.iter().position(|node| node.valid(truth)) else { return self.must_lead() };
+        // A node stays aside if its successor has the same identity.
         let stands_by = |node: &Node| {
-            node.alive && node.wants == Some(Wants::Term) && node.records[0].hears_promptly(truth, version)
+            node.alive
+                && !node.is_aside
+                && node.wants == Some(Wants::Term)
+                && node.records[0].hears_promptly(truth, version)
         };
         let delays = self.nodes.iter().filter(|node| stands_by(node)).map(|node| node.settings.hold_back);
         let Some(delay) = delays.min().map(|delay| delay.as_nanos() as Nanos) else {

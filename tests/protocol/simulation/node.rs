@@ -213,6 +213,11 @@ impl Node {
         Command::Campaign(self.campaigns, wants)
     }
 
+    /// Returns `true` if the node has obeyed a request within a lease duration before `now`.
+    pub fn obeyed_recently(&self, now: Moment) -> bool {
+        self.requested.is_some_and(|(at, _)| now < at + self.settings.lease_duration)
+    }
+
     /// Queues a command from the user.
     pub fn order(&mut self, command: Command) {
         self.commands.push_back((Side::Primary, command));

@@ -104,7 +104,9 @@ impl World {
         if !acquires || self.plan.suite == Suite::Restored {
             return Ok(());
         }
-        if self.is_aside(node) {
+        let version = node.requested.map_or(0, |(_, version)| version);
+        let is_recent = node.obeyed_recently(node.clock.local(self.truth));
+        if is_recent && !self.stores[0].has_named_another(&node.identity, version) {
             return Err(format!("{} acquires although it was asked to step down", node.identity).into());
         }
         // A node does not wait for a lease that it holds, or that its predecessor held.
@@ -130,34 +132,27 @@ impl World {
         Ok(())
     }
 
-    /// Returns `true` if a request forbids the node to acquire.
-    fn is_aside(&self, node: &Node) -> bool {
-        let is_recent =
-            |at: leasehold::util::clock::Moment| node.clock.local(self.truth) < at + node.settings.lease_duration;
-        node.requested
-            .is_some_and(|(at, version)| is_recent(at) && !self.stores[0].has_named_another(&node.identity, version))
-    }
-
     /// Returns an error if no request justifies the end of the node's term.
     pub fn requested(&mut self, index: usize) -> Result<(), Violation> {
         let node = &mut self.nodes[index];
         let now = node.reading.unwrap_or(node.clock.local(self.truth));
         let token = node.term.as_ref().map_or(0, |term| term.token);
-        let is_early = node.requested.is_some_and(|(at, _)| now < at + node.settings.lease_duration);
+        let is_early = node.obeyed_recently(now);
         if is_early || !node.settings.accepts_requests || !self.stores[0].has_asked(&node.identity, token) {
             return Err(format!("{} obeys a request that it must ignore", node.identity).into());
         }
         node.requested = Some((now, node.records[0].known.0));
         self.count.fault("terms ended by a request");
-        // In the last handover, the user drops the guard at once.
-        self.queue.push(self.truth, Some((index, node.incarnation)), What::User);
+        if self.handing_over.is_some() {
+            // The user drops the guard at once.
+            self.queue.push(self.truth, Some((index, node.incarnation)), What::User);
+        }
         Ok(())
     }
 
     /// Returns `true` if the node obeys a request at once.
     pub fn obeys_promptly(&self, node: &Node) -> bool {
-        let rests =
-            node.requested.is_some_and(|(at, _)| node.clock.local(self.truth) < at + node.settings.lease_duration);
+        let rests = node.obeyed_recently(node.clock.local(self.truth));
         node.settings.accepts_requests && !rests && node.records[0].hears_promptly(self.truth, self.stores[0].version())
     }
 

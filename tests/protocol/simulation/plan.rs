@@ -232,7 +232,7 @@ impl Plan {
         // Until `lead_by`, pending requests are abandoned, candidates read the record, the lease of a crashed leader
         // expires, and users notice the end of the faults. The ten seconds cover everything else.
         let lead_by = heal_at + longest + 2 * longest_deadline + 10 * SECOND;
-        // The generator is another one, so that each seed has the faults that it had before.
+        // The second generator does not change the faults that the first generator draws.
         let mut apart = fastrand::Rng::with_seed(!random.get_seed());
         let hold_backs = hold_backs(&settings, &mut apart);
         let lead_by = lead_by + hold_backs.iter().min().map_or(0, |delay| nanos(*delay));

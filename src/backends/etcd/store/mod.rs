@@ -10,9 +10,9 @@ use crate::backends::etcd::message::{self, EtcdEvent, KeyValue, Keys, Txn};
 use crate::backends::etcd::record;
 use crate::backends::etcd::terms::EtcdTerms;
 use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
-use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, check_watch};
 use crate::util::cancel::CancelToken;
-use crate::util::config_error::ConfigError;
+use crate::util::config_error::{ConfigError, require};
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
@@ -202,7 +202,7 @@ impl EtcdStore {
     fn event(&self, scope: WatchScope<'_>, event: EtcdEvent) -> Result<Option<WatchEvent>, StoreError> {
         let EtcdEvent { kv, is_deletion } = event;
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&self.prefix));
-        let Some(key) = key.filter(|key| scope == WatchScope::All || scope == WatchScope::Key(key)) else {
+        let Some(key) = key.filter(|key| scope.includes(key)) else {
             return Ok(None);
         };
         let boxed = Box::from(key);
@@ -264,13 +264,7 @@ impl Store for EtcdStore {
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         let what = self.describe_scope(scope);
-        let place = |error: &Error| match cancel.is_cancelled() {
-            true => StoreError::new(
-                StoreErrorKind::Interrupted,
-                format!("cannot watch {what}: interrupted by this program"),
-            ),
-            false => explain("watch", &what, error),
-        };
+        let place = |error: &Error| check_watch(cancel).err().unwrap_or_else(|| explain("watch", &what, error));
         let path = self.path(if let WatchScope::Key(key) = scope { key } else { "" });
         let keys = if scope == WatchScope::All { Keys::Prefix(&path) } else { Keys::One(&path) };
         let call = CallContext::new(OPENING, cancel.clone());
@@ -308,13 +302,9 @@ impl Store for EtcdStore {
     }
 
     fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        match key.is_empty() || self.prefix.len() + key.len() > LONGEST_KEY {
-            true => {
-                let rule = format!("a key must have 1 to {LONGEST_KEY} bytes with its prefix");
-                Err(ConfigError::new("name", format_args!("{key:?}"), rule))
-            }
-            false => Ok(()),
-        }
+        let fits = !key.is_empty() && self.prefix.len() + key.len() <= LONGEST_KEY;
+        let rule = format_args!("a key must have 1 to {LONGEST_KEY} bytes with its prefix");
+        require(fits, "name", format_args!("{key:?}"), rule)
     }
 
     fn describe(&self, key: &str) -> String {

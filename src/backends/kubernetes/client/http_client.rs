@@ -22,6 +22,7 @@ use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::proxy::Proxy;
 use crate::net::redact::Redacted;
 use crate::net::tls::ClientTls;
+use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
 
 /// A blocking client for one cluster.
@@ -108,23 +109,28 @@ impl Client {
         Self::with_network(config, System)
     }
 
+    /// Sets the rules for idle connections.
+    #[cfg(test)]
+    pub(super) fn set_idle(&mut self, max_idle: Duration, far: crate::net::calls::FarIdle) {
+        let idle = &mut Arc::get_mut(&mut self.shared).expect("no clones").idle;
+        *idle = Pool::new(MAX_IDLE_AGENTS, max_idle);
+        idle.far = far;
+    }
+
     pub(super) fn with_network(config: ClientConfig, network: impl Network) -> Result<Self, ClientError> {
         config.check_secrecy(str::to_owned)?;
         let auth = match &config.tls.identity {
             Some(_) => config.auth.beside_a_certificate(),
             None => config.auth,
         };
-        let proxy_tls = match &config.proxy {
-            Some(proxy) if proxy.endpoint().is_https() => {
-                let tls = ClientTls::new(config.tls.for_proxy(), proxy.endpoint().host());
-                Some(tls.map_err(|e| e.during(&proxy.place()))?)
-            }
-            _ => None,
-        };
-        let tls = match config.endpoint.is_https() {
-            true => Some(ClientTls::new(config.tls, config.endpoint.host())?),
-            false => None,
-        };
+        let https_proxy = config.proxy.as_ref().filter(|proxy| proxy.endpoint().is_https());
+        let proxy_tls = https_proxy.map(|proxy| {
+            let tls = ClientTls::new(config.tls.for_proxy(), proxy.endpoint().host());
+            tls.map_err(|e| e.during(&proxy.place()))
+        });
+        let proxy_tls = proxy_tls.transpose()?;
+        let is_https = config.endpoint.is_https();
+        let tls = is_https.then(|| ClientTls::new(config.tls, config.endpoint.host())).transpose()?;
         // Adds the proxy, because the same address behind two proxies may be two clusters.
         let source = match &config.proxy {
             Some(proxy) => format!("{}, through {}", config.source, proxy.place()),
@@ -222,8 +228,13 @@ impl Client {
     ///
     /// See [`request`](Client::request).
     pub fn request_with_cancel(&self, request: Request<'_>, cancel: &CancelToken) -> Result<Response, ClientError> {
+        self.call(request, &CallContext::new(request.timeout, cancel.clone()))
+    }
+
+    /// Sends a request like [`request_with_cancel`](Client::request_with_cancel), with the timeout of `context`.
+    pub(crate) fn call(&self, request: Request<'_>, context: &CallContext) -> Result<Response, ClientError> {
         let attempt = ApiAttempt::new(&request)?;
-        let (shared, call, mut used) = (&*self.shared, ActiveCall::begin(request.timeout, cancel), None);
+        let (shared, call, mut used) = (&*self.shared, ActiveCall::begin(context), None);
         let result = shared.repeat_when_rejected(&attempt, &call.interrupter, |credentials| {
             let versions = shared.versions(credentials);
             let exchange = Exchange {
@@ -343,7 +354,7 @@ impl ClientShared {
             call: CurrentCall::default(),
             opening,
         };
-        let handle = Arc::new(new_agent(connector, versions, &self.user_agent, MAX_IDLE));
+        let handle = Arc::new(new_agent(connector, versions, &self.user_agent));
         handle.use_for(interrupter)?;
         Ok(handle)
     }
@@ -408,13 +419,8 @@ impl ClientShared {
 impl<'a> ApiAttempt<'a> {
     fn new(request: &'a Request<'a>) -> Result<Self, ClientError> {
         let place = format!("{} {}", request.method, request.path);
-        let body = match request.body {
-            Some(value) => Some(
-                serde_json::to_vec(value)
-                    .map_err(|_| ClientError::config(place.clone(), "the body is not representable as JSON"))?,
-            ),
-            None => None,
-        };
+        let invalid = |_| ClientError::config(place.clone(), "the body is not representable as JSON");
+        let body = request.body.map(|value| serde_json::to_vec(value).map_err(invalid)).transpose()?;
         Ok(ApiAttempt { request, body, deadline: Instant::now() + request.timeout.min(MAX_WAIT), place })
     }
 

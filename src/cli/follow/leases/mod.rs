@@ -71,7 +71,7 @@ pub struct LeaseEvent {
 }
 
 /// The state of a lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeaseView {
     /// `None` if there is no record.
     pub record: Option<LeaderElectionRecord>,
@@ -219,24 +219,17 @@ impl Leases {
         let was = previous.and_then(|lease| lease.record.as_ref());
         let previous_holder = was.and_then(LeaderElectionRecord::holder).filter(|was| Some(*was) != record.holder());
         let previous_holder = previous_holder.map(str::to_owned);
+        let is_renewal = record.holder().is_some() && was.is_some_and(|was| is_same_term(was, &record));
         let what = match (was, record.holder()) {
-            (Some(was), Some(_)) if is_same_term(was, &record) => Some(EventKind::Renewed),
+            _ if is_renewal && previous.is_some_and(|lease| lease.address != address) => Some(EventKind::NewAddress),
+            _ if is_renewal => Some(EventKind::Renewed),
             (_, Some(_)) => Some(EventKind::NewLeader),
             (Some(was), None) => was.holder().is_some().then_some(EventKind::Released),
             (None, None) => previous.is_none().then_some(EventKind::Unheld),
         };
-        let renewals = previous.map_or(0, |lease| lease.renewals) + u64::from(what == Some(EventKind::Renewed));
-        let (record, received) = (Some(record), at.local);
-        let lease = LeaseView {
-            record,
-            address,
-            version: Some(version),
-            renewals,
-            has_expired: false,
-            received,
-            known: version,
-            is_told: true,
-        };
+        let renewals = previous.map_or(0, |lease| lease.renewals) + u64::from(is_renewal);
+        let (record, shown) = (Some(record), Some(version));
+        let lease = LeaseView { record, address, version: shown, renewals, known: version, ..told_at(at) };
         self.leases.insert(key.clone(), lease.clone());
         Some(LeaseEvent { at, key, what: what?, previous_holder, lease })
     }
@@ -256,22 +249,18 @@ impl Leases {
         let previous_holder = was.and_then(LeaderElectionRecord::holder).map(str::to_owned);
         let renewals = previous.map_or(0, |lease| lease.renewals);
         let known = version.unwrap_or_else(|| previous.map_or(0, |lease| lease.known));
-        let lease = LeaseView {
-            record: None,
-            address: None,
-            version,
-            renewals,
-            has_expired: false,
-            received: at.local,
-            known,
-            is_told: true,
-        };
+        let lease = LeaseView { version, renewals, known, ..told_at(at) };
         match self.of {
             Which::Named => drop(self.leases.insert(key.clone(), lease.clone())),
             Which::All | Which::AllRecords => drop(self.leases.remove(&key)),
         }
         Some(LeaseEvent { at, key, what: what?, previous_holder, lease })
     }
+}
+
+/// Returns an absent lease that an update has reported.
+fn told_at(at: Now) -> LeaseView {
+    LeaseView { received: at.local, is_told: true, ..LeaseView::default() }
 }
 
 fn expire(key: &str, lease: &mut LeaseView, now: Now) -> Option<LeaseEvent> {

@@ -71,6 +71,32 @@ fn terms_renewals_releases_and_deletions_are_reported_once() {
 }
 
 #[test]
+fn changed_address_is_an_event_and_not_a_renewal() {
+    let mut leases = Leases::new(Which::Named);
+    let mut tell = |record, version, address: Option<&str>, seconds| {
+        let observed = Observation { record, version, address: address.map(str::to_owned) };
+        let events = leases.apply(Update::Changed { key: "jobs".into(), observed }, at(seconds));
+        events
+            .into_iter()
+            .map(|it| (it.what, it.lease.address, it.lease.renewals, it.lease.has_expired))
+            .collect::<Vec<_>>()
+    };
+    let is =
+        |what, address: Option<&str>, renewals, expired| vec![(what, address.map(str::to_owned), renewals, expired)];
+    assert_eq!(tell(held("a", 0, 1), 1, None, 0), is(NewLeader, None, 0, false));
+    assert_eq!(tell(held("a", 0, 1), 2, Some("x"), 1), is(NewAddress, Some("x"), 0, false));
+    assert_eq!(tell(held("a", 0, 1), 3, Some("x"), 2), [], "another change of the object");
+    assert_eq!(tell(held("a", 0, 1), 2, Some("y"), 3), [], "late");
+    assert_eq!(tell(held("a", 0, 2), 4, Some("y"), 4), is(NewAddress, Some("y"), 1, false));
+    assert_eq!(tell(held("a", 0, 3), 5, Some("y"), 5), is(Renewed, Some("y"), 2, false));
+    assert_eq!(tell(held("b", 1, 4), 6, Some("y"), 6), is(NewLeader, Some("y"), 2, false));
+    let expired = tell(held("b", 1, 4), 7, None, 21);
+    assert_eq!(expired[0].0, Expired);
+    assert_eq!(expired[1..], is(NewAddress, None, 2, true), "the record is unchanged");
+    assert_eq!(tell(free(), 8, None, 22), is(Released, None, 2, false));
+}
+
+#[test]
 fn lease_expires_once_by_the_local_clock_until_it_changes() {
     let mut leases = Leases::new(Which::All);
     assert_eq!(leases.next_expiry(), None);

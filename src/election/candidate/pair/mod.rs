@@ -142,7 +142,11 @@ impl Pair {
             Input::Lost(reason) => self.tell_both(now, || Input::Lost(reason.clone())),
             Input::NotTaken => self.guard_gone(now, now),
             Input::GuardGone { at } => self.guard_gone(now, at),
-            Input::Response(..) | Input::WatchOpened { .. } | Input::Watched { .. } | Input::WatchEnded => {
+            Input::Response(..)
+            | Input::Cools(_)
+            | Input::WatchOpened { .. }
+            | Input::Watched { .. }
+            | Input::WatchEnded => {
                 // The thread of the other side may handle this input, so `tell` marks the last step of `side` as
                 // outdated.
                 self.tell(now, side, input);

@@ -86,6 +86,10 @@ pub enum Input {
     Close,
     /// The response to the request with this number.
     Response(u64, StoreResponse),
+    /// The idle time after which the connection must be used again to stay open.
+    ///
+    /// `None` if the connection stays open by itself, or if opening another connection is fast.
+    Cools(Option<Duration>),
     /// A watch is open.
     WatchOpened {
         /// `true` if the watch starts with the current state.
@@ -235,6 +239,7 @@ impl Session {
                 }
             }
             Input::Response(id, response) => self.on_response(now, id, response),
+            Input::Cools(after) => self.election.cools(now, after),
             Input::WatchOpened { from_scratch } => self.election.watch_opened(now, from_scratch),
             Input::Watched { received_at, change } => {
                 if self.is_of_others(&change) {
@@ -307,6 +312,11 @@ impl Session {
     /// Returns the holder of the record if another candidate is the holder.
     pub(super) fn other_holder(&self) -> Option<&LeaderInfo> {
         self.leader.as_deref().filter(|leader| leader.identity != self.settings.identity)
+    }
+
+    /// Returns `true` while the guard of a term exists that a request has ended, unless another candidate leads.
+    pub(super) fn drains_for_request(&self) -> bool {
+        self.election.drains_for_request() && self.other_holder().is_none()
     }
 
     fn cancel_at(&mut self, at: Moment, behind: Behind) {

@@ -533,3 +533,35 @@ fn flapping_probe_is_logged_at_warn_once_a_minute() {
     }
     assert_eq!(warned, 2);
 }
+
+#[test]
+fn requested_candidate_stays_aside_after_a_long_drain() {
+    let drain_timeout = Some(Duration::from_secs(60));
+    let mut scenario = Scenario::with(Config { accepts_requests: true, drain_timeout, ..Config::default() });
+    scenario.handle(Input::Campaign { id: 5, once: false });
+    let Input::Response(id, StoreResponse::Written(mut won)) = scenario.creates() else { panic!("a create") };
+    won.notes.step_down = won.record.holder().map(str::to_owned);
+    scenario.handle(Input::Response(id, StoreResponse::Written(won)));
+    assert_eq!(scenario.count("TermEnded(Requested)"), 1);
+    let began = scenario.now;
+    while scenario.now.since(began) < Duration::from_secs(30) {
+        let renewal = scenario.request();
+        let Operation::Update(base, record) = renewal.operation else { panic!("{renewal:?}") };
+        let written = VersionedRecord::new(record, base.version + 1, StoreData::none());
+        scenario.handle(Input::Response(renewal.id, StoreResponse::Written(written)));
+    }
+    let released_at = scenario.now;
+    scenario.handle(Input::GuardGone { at: released_at });
+    let (id, released) = scenario.releases();
+    scenario.handle(Input::Response(id, StoreResponse::Written(released)));
+    scenario.handle(Input::Campaign { id: 6, once: false });
+    let acquisition = loop {
+        let request = scenario.request();
+        let Operation::Get(context) = request.operation else { break request };
+        let record = LeaderElectionRecord { holder_identity: Some(String::new()), ..Default::default() };
+        let found = VersionedRecord::new(record, 100, StoreData::none());
+        scenario.handle(Input::Response(request.id, StoreResponse::Read(context, Some(found))));
+    };
+    assert!(matches!(acquisition.operation, Operation::Update(..)));
+    assert_eq!(scenario.now.since(released_at), Duration::from_secs(15), "a lease duration");
+}

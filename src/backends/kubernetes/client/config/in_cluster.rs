@@ -114,7 +114,10 @@ mod tests {
         let config = load(&env("10.0.0.1"), account.path()).unwrap();
         assert_eq!(config.server(), "https://10.0.0.1:6443");
         assert_eq!(config.default_namespace(), "jobs");
-        assert!(matches!(config.auth, AuthConfig::TokenFile(_)) && config.tls.ca.is_some());
+        assert!(matches!(config.auth, AuthConfig::TokenFile(_)));
+        // The file is read again when it changes.
+        let ca = config.tls.ca.and_then(|ca| ca.name());
+        assert_eq!(ca, Some(account.path().join("ca.crt").display().to_string()));
         let named = |namespace: &'static str| {
             let base = env("10.0.0.1");
             load(&move |name| if name == NAMESPACE { Some(namespace.into()) } else { base(name) }, account.path())

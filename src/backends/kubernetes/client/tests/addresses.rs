@@ -61,31 +61,6 @@ fn ipv6_is_reached_with_and_without_tls_and_zones_stay_local() {
     }
 }
 
-#[test]
-fn a_name_with_addresses_of_both_families_is_reached_by_either() {
-    let ours = authority();
-    for address in ["127.0.0.1", "::1"] {
-        let Some(listener) = listen(address) else { continue };
-        let server = serve_on(listener, Some(server_config(&ours.leaf("localhost"), None)), vec![ok("{}")]);
-        let config = ClientConfig::new(&format!("https://localhost:{}", server.port)).unwrap();
-        let client = Client::with_network(config.with_ca_pem(ours.pem.as_bytes()).unwrap(), Both).unwrap();
-        get(&client, LONG).unwrap();
-    }
-}
-
-/// A network that resolves every name to this machine, in both address families.
-struct Both;
-
-impl Network for Both {
-    fn look_up(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        Ok(["::1", "127.0.0.1"].map(|ip| SocketAddr::new(ip.parse().unwrap(), port)).to_vec())
-    }
-
-    fn connect(&self, address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream> {
-        System.connect(address, timeout, cancelled)
-    }
-}
-
 /// A network in which each address leads to its own port of this machine.
 struct Several {
     ports: Vec<(IpAddr, u16)>,

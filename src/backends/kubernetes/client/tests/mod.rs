@@ -4,6 +4,8 @@ mod addresses;
 mod certificates;
 #[cfg(all(feature = "kubeconfig", unix))]
 mod exec;
+#[cfg(feature = "testing")]
+mod far;
 mod head;
 mod http;
 mod p521;

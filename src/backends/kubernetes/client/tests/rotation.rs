@@ -2,8 +2,6 @@
 
 use std::thread;
 
-#[cfg(feature = "kubeconfig")]
-use base64::prelude::{BASE64_STANDARD, Engine};
 use crossbeam_channel::Sender;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
@@ -12,7 +10,6 @@ use super::certificates::kind;
 use super::server::{Connection, Script, Server, ok, script, serve_with};
 use super::{LONG, put};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind, Method, Request};
-use crate::net::tests::Scratch;
 use crate::net::tests::certificates::{Authority, Files, Leaf, authority, server_config, server_config_with};
 use crate::util::cancel::CancelToken;
 
@@ -192,20 +189,6 @@ fn files_that_stay_as_they_are_keep_the_connection() {
 }
 
 #[test]
-fn half_a_rotation_disturbs_nothing() {
-    let (files, ours) = (Files::new(), authority());
-    let jane = ours.leaf("jane");
-    let (_server, client) = identified(&files, &ours, &jane, vec![knows(&[&jane])]);
-    put(&client, LONG).unwrap();
-    files.scratch.file("tls.crt", &ours.leaf("jane").pem);
-    files.scratch.file("ca.crt", "-----BEGIN CERTIFICATE-----\n");
-    for _ in 0..3 {
-        files.wait(60);
-        put(&client, LONG).unwrap();
-    }
-}
-
-#[test]
 fn a_rotation_is_counted_once_and_so_is_one_that_cannot_be_used() {
     let (files, ours) = (Files::new(), authority());
     let (_server, client) = identified(&files, &ours, &ours.leaf("jane"), vec![ok("{}"), ok("{}"), ok("{}")]);
@@ -253,71 +236,4 @@ fn requests_of_many_threads_meet_a_rotation() {
             scope.spawn(|| put(&client, LONG).unwrap());
         }
     });
-}
-
-#[cfg(feature = "kubeconfig")]
-fn kubeconfig(files: &Files, server: &Server, cluster: &str, user: &str) -> ClientConfig {
-    let text = format!(
-        "current-context: c\nclusters: [{{ name: k, cluster: {{ server: 'https://127.0.0.1:{}', {cluster} }} }}]\n\
-         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\nusers: [{{ name: u, user: {{ {user} }} }}]\n",
-        server.port
-    );
-    let kubeconfig = crate::backends::kubernetes::client::Kubeconfig::from_text(&text, files.scratch.path()).unwrap();
-    kubeconfig.client_config_from(None, &|_| None).unwrap()
-}
-
-#[cfg(feature = "kubeconfig")]
-#[test]
-fn authority_file_is_reloaded_and_inline_authority_is_not() {
-    let (files, old, new) = (Files::new(), authority(), authority());
-    let data = BASE64_STANDARD.encode(&old.pem);
-    for (field, expected) in [
-        ("certificate-authority: ca.crt".to_owned(), None),
-        (format!("certificate-authority-data: {data}"), Some(ErrorKind::TlsVerification)),
-    ] {
-        let server = serve_with(Some(server_config(&new.leaf("127.0.0.1"), None)), vec![ok("{}"), ok("{}")]);
-        files.authority(&old);
-        let config = kubeconfig(&files, &server, &field, "");
-        files.authority(&new);
-        assert_eq!(kind(config), expected, "{field}");
-    }
-}
-
-#[cfg(feature = "kubeconfig")]
-#[test]
-fn identity_files_are_reloaded_and_inline_identity_is_not() {
-    let (files, ours) = (Files::new(), authority());
-    files.authority(&ours);
-    let (old, new) = (ours.leaf("jane"), ours.leaf("jane"));
-    let data = |text: &str| BASE64_STANDARD.encode(text);
-    let (chain, key) = (data(&old.pem), data(&old.key.serialize_pem()));
-    for (user, code) in [
-        ("client-certificate: tls.crt, client-key: tls.key".to_owned(), None),
-        (format!("client-certificate-data: {chain}, client-key-data: {key}"), Some(401)),
-    ] {
-        let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
-        let server = serve_with(Some(tls), vec![knows(&[&new]), knows(&[&new])]);
-        files.identity(&old);
-        let config = kubeconfig(&files, &server, "certificate-authority: ca.crt", &user);
-        files.identity(&new);
-        let result = put(&Client::new(config).unwrap(), LONG);
-        assert_eq!(result.err().map(|e| e.status().unwrap().code), code, "{user}");
-    }
-}
-
-#[test]
-fn the_authority_of_a_service_account_is_followed() {
-    let (account, old, new) = (Scratch::new(), authority(), authority());
-    let server = serve_with(Some(server_config(&new.leaf("127.0.0.1"), None)), vec![ok("{}"), ok("{}")]);
-    account.file("token", "sesame");
-    account.file("ca.crt", &old.pem);
-    let port = server.port.to_string();
-    let env = move |name: &str| match name {
-        "KUBERNETES_SERVICE_HOST" => Some("127.0.0.1".into()),
-        "KUBERNETES_SERVICE_PORT" => Some(port.clone().into()),
-        _ => None,
-    };
-    let config = crate::backends::kubernetes::client::config::in_cluster::load(&env, account.path()).unwrap();
-    account.file("ca.crt", &new.pem);
-    assert_eq!(kind(config), None);
 }

@@ -23,17 +23,6 @@ fn lines(parts: &'static [&'static str]) -> Script {
 }
 
 #[test]
-fn lines_come_whole_however_they_are_cut() {
-    let server = serve(vec![lines(&["{\"a\"", ":1}\r", "\n\n{\"b\":2}\n{\"c\"", ":3}\n", ""])]);
-    let mut stream = open(&server.client(), LONG, LONG, &CancelToken::new()).unwrap();
-    for expected in ["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"] {
-        assert_eq!(stream.next_line().unwrap().unwrap(), expected.as_bytes());
-    }
-    assert_eq!(stream.next_line().unwrap(), None);
-    assert_eq!(stream.next_line().unwrap(), None);
-}
-
-#[test]
 fn echoed_credential_is_not_in_a_line() {
     let server = serve(vec![lines(&["{\"message\":\"no sesame-sesame\"}\n", ""])]);
     let client = Client::new(server.config().with_token("sesame-sesame")).unwrap();

@@ -3,7 +3,7 @@ use rcgen::KeyPair;
 use super::certificates::{config, kind, tls_server};
 use super::http::check_closed;
 use super::server::{ok, raw, script, serve, serve_with};
-use super::{LONG, get, put};
+use super::{LONG, get};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
 use crate::net::tests::certificates::{authority, server_config};
 
@@ -182,35 +182,4 @@ fn a_body_without_length_that_is_cut_off_under_tls_is_an_error() {
     let server = tls_server(&ours.leaf("127.0.0.1"), vec![cut(), cut()]);
     let error = get(&Client::new(config(&server, &ours.pem)).unwrap(), LONG).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Io);
-}
-
-#[cfg(all(feature = "kubeconfig", unix))]
-#[test]
-fn a_plugin_may_give_a_client_certificate() {
-    let scratch = crate::net::tests::Scratch::new();
-    let (ours, users) = (authority(), authority());
-    let leaf = users.leaf("jane");
-    let answer = serde_json::json!({
-        "apiVersion": "client.authentication.k8s.io/v1beta1",
-        "kind": "ExecCredential",
-        "status": { "clientCertificateData": leaf.pem, "clientKeyData": leaf.key.serialize_pem() },
-    });
-    let answer = scratch.file("answer.json", answer.to_string());
-    scratch.file("ca.pem", &ours.pem);
-    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&users));
-    let server = serve_with(Some(tls), vec![ok("{}")]);
-    let text = format!(
-        "current-context: c\n\
-         clusters: [{{ name: k, cluster: {{ server: 'https://127.0.0.1:{}', certificate-authority: ca.pem }} }}]\n\
-         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
-         users: [{{ name: u, user: {{ exec: {{ apiVersion: client.authentication.k8s.io/v1beta1, command: cat, \
-         args: ['{}'] }} }} }}]\n",
-        server.port,
-        answer.display()
-    );
-    let kubeconfig = crate::backends::kubernetes::client::Kubeconfig::from_text(&text, scratch.path()).unwrap();
-    let client = Client::new(kubeconfig.client_config_from(None, &|_| None).unwrap()).unwrap();
-    for _ in 0..2 {
-        put(&client, LONG).unwrap();
-    }
 }

@@ -69,20 +69,13 @@ impl ExecPlugin {
 impl ExecCredentialStatus {
     /// Returns the credentials in the output, or the rule that the output violates.
     pub(super) fn issue(self) -> Result<Issued, String> {
-        let expires = match self.expiration_timestamp.as_deref().filter(|text| *text != NO_TIME) {
-            Some(text) => Some(
-                rfc3339::parse(text)
-                    .ok_or("printed an expirationTimestamp that is not RFC 3339, such as 2026-01-02T03:04:05Z")?,
-            ),
-            None => None,
-        };
+        let rule = "printed an expirationTimestamp that is not RFC 3339, such as 2026-01-02T03:04:05Z";
+        let expires = self.expiration_timestamp.as_deref().filter(|text| *text != NO_TIME);
+        let expires = expires.map(|text| rfc3339::parse(text).ok_or(rule)).transpose()?;
         let token = self.token.as_ref().filter(|t| !t.is_empty());
-        let authorization = match token {
-            Some(token) => {
-                Some(bearer_header(token.expose().trim()).ok_or("printed a token that is invalid in a header")?)
-            }
-            None => None,
-        };
+        let header =
+            |token: &Secret| bearer_header(token.expose().trim()).ok_or("printed a token that is invalid in a header");
+        let authorization = token.map(header).transpose()?;
         // An empty field counts as absent, as in client-go's `exec.go`.
         let chain = self.client_certificate_data.as_ref().filter(|chain| !chain.is_empty());
         let key = self.client_key_data.as_ref().filter(|key| !key.is_empty());

@@ -58,13 +58,9 @@ impl Kubeconfig {
             ClientError::config(in_context("cluster"), format!("there is no cluster named {cluster:?}"))
         })?;
         // kubectl treats a context without a user as anonymous.
-        let user =
-            match context.value.user.as_deref().filter(|user| !user.is_empty()) {
-                Some(user) => Some(find(&self.users, user).ok_or_else(|| {
-                    ClientError::config(in_context("user"), format!("there is no user named {user:?}"))
-                })?),
-                None => None,
-            };
+        let user = context.value.user.as_deref().filter(|user| !user.is_empty());
+        let no_user = |user| ClientError::config(in_context("user"), format!("there is no user named {user:?}"));
+        let user = user.map(|user| find(&self.users, user).ok_or_else(|| no_user(user))).transpose()?;
         let mut config = cluster.config(env, user.is_some_and(NamedEntry::has_certificate))?;
         // The source names the file, because `KUBECONFIG` may lead another candidate to another file.
         config.source = match self.origin == "KUBECONFIG" {
@@ -305,10 +301,8 @@ impl NamedEntry<AuthInfo> {
             }
         }
         let args = exec.args.iter().flatten();
-        let cluster_info = match exec.provide_cluster_info.unwrap_or(false) {
-            true => Some(cluster.exec_info()?),
-            false => None,
-        };
+        let wants_cluster = exec.provide_cluster_info.unwrap_or(false);
+        let cluster_info = wants_cluster.then(|| cluster.exec_info()).transpose()?;
         let directory = self.path("");
         Ok(ExecPlugin {
             api_version: version.to_owned(),

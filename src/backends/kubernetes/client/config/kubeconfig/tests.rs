@@ -156,17 +156,26 @@ fn home_is_used_without_a_list_and_absence_is_an_error() {
 #[test]
 fn certificates_come_from_data_or_files_next_to_the_kubeconfig() {
     let scratch = Scratch::new();
-    scratch.file("ca.pem", CA);
+    let (chain, key) = (include_str!("../../tests/p521_client.pem"), include_str!("../../tests/p521_client_key.pem"));
+    let files = [("ca.pem", CA), ("tls.crt", chain), ("tls.key", key)].map(|(name, text)| scratch.file(name, text));
+    // The files are read again when they change.
+    let sources = |config: ClientConfig| {
+        let (ca, identity) = (config.tls.ca.unwrap(), config.tls.identity.unwrap());
+        assert_eq!([&ca, &identity.chain, &identity.key].map(|it| it.bytes()), [CA, chain, key].map(str::as_bytes));
+        [ca, identity.chain, identity.key].map(|source| source.name())
+    };
     let cluster = "{ server: 'https://a', certificate-authority: ca.pem, tls-server-name: b, proxy-url: 'http://p:1' }";
-    let kubeconfig = Kubeconfig::from_path(scratch.file("config", with(cluster, "{}"))).unwrap();
+    let user = "{ client-certificate: tls.crt, client-key: tls.key }";
+    let kubeconfig = Kubeconfig::from_path(scratch.file("config", with(cluster, user))).unwrap();
     let config = kubeconfig.client_config_from(None, &no_env).unwrap();
-    assert_eq!(config.tls.ca.as_ref().unwrap().bytes(), CA.as_bytes());
     assert_eq!(config.tls.server_name.as_deref(), Some("b"));
     assert!(config.proxy.is_some());
+    assert_eq!(sources(config), files.map(|file| Some(file.display().to_string())));
     use base64::Engine;
-    let data = base64::prelude::BASE64_STANDARD.encode(CA);
-    let cluster = format!("{{ server: 'https://a', certificate-authority: no, certificate-authority-data: {data} }}");
-    assert!(load(&with(&cluster, "{}")).unwrap().tls.ca.is_some());
+    let [ca, chain, key] = [CA, chain, key].map(|text| base64::prelude::BASE64_STANDARD.encode(text));
+    let cluster = format!("{{ server: 'https://a', certificate-authority: no, certificate-authority-data: {ca} }}");
+    let user = format!("{{ client-certificate-data: {chain}, client-key-data: {key} }}");
+    assert_eq!(sources(load(&with(&cluster, &user)).unwrap()), [None, None, None]);
 }
 
 #[test]
@@ -175,7 +184,7 @@ fn a_credential_plugin_is_resolved() {
         [{ name: client.authentication.k8s.io/exec, extension: { audience: x } }] }";
     let plugin = |command: &str| {
         let user = format!(
-            "{{ exec: {{ apiVersion: client.authentication.k8s.io/v1, command: {command}, args: [hunter2], \
+            "{{ exec: {{ apiVersion: client.authentication.k8s.io/v1beta1, command: {command}, args: [hunter2], \
              env: [{{ name: A, value: hunter2 }}], provideClusterInfo: true, interactiveMode: IfAvailable }} }}"
         );
         match load(&with(cluster, &user)).unwrap().auth {
@@ -183,6 +192,7 @@ fn a_credential_plugin_is_resolved() {
             other => panic!("{other:?}"),
         }
     };
+    assert_eq!(plugin("aws").api_version, "client.authentication.k8s.io/v1beta1");
     assert_eq!(plugin("aws").command, Path::new("aws"));
     assert_eq!(plugin("./aws").command, directory().join("./aws"));
     assert_eq!(plugin("bin/aws").command, directory().join("bin/aws"));
@@ -326,14 +336,6 @@ fn authority_with_disabled_verification_is_a_contradiction() {
     assert!(cluster(false).unwrap().tls.ca.is_some());
     let error = cluster(true).unwrap_err().to_string();
     assert!(error.contains("clusters[k].insecure-skip-tls-verify: contradicts certificate-authority"), "{error}");
-}
-
-#[test]
-fn proxies_of_all_kinds_are_taken() {
-    for url in ["http://p:1", "https://p:1", "socks5://me:hunter2@p:1", "socks5h://p:1"] {
-        let cluster = format!("{{ server: 'https://a', proxy-url: '{url}' }}");
-        assert!(load(&with(&cluster, "{}")).unwrap().proxy.is_some(), "{url}");
-    }
 }
 
 #[test]
