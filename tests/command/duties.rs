@@ -49,7 +49,7 @@ fn replica_leads_only_while_its_probe_succeeds() {
     fs::write(&fit, "").expect("a file");
     let first = arena.wait_for_work_after(0);
     fs::remove_file(&fit).expect("a file");
-    arena.wait_for_stamp("it is told to end", |stamp| stamp.what == "told");
+    arena.wait_for_sigterm(&first);
     let other = arena.work(&[], &[]);
     arena.wait_for_work_after(first.token);
     assert_eq!(arena.assert_one_at_a_time(), 2);
@@ -67,9 +67,9 @@ fn sigterm_counts_while_the_command_is_being_stopped() {
     fs::write(&fit, "").expect("a file");
     let probe = format!("--probe=test -e {}", fit.display());
     let run = arena.work(&[&probe, "--probe-timeout=30s", "--stop-timeout=1s"], &["stubborn"]);
-    arena.wait_for_work_after(0);
+    let began = arena.wait_for_work_after(0);
     fs::remove_file(&fit).expect("a file");
-    arena.wait_for_stamp("it is told to end", |stamp| stamp.what == "told");
+    arena.wait_for_sigterm(&began);
     let ended = run.terminate();
     assert_eq!(ended.code, Some(137), "as the command, and without another campaign");
     assert_eq!(ended.errors.matches("stopping the command").count(), 1, "{}", ended.errors);

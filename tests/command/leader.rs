@@ -166,7 +166,7 @@ fn annotation_is_a_request(cluster: &Cluster) {
     annotate(cluster, STEP_DOWN, "a");
     a.wait_for_error("stopping the command (SIGKILL in 10s): a step-down was requested");
     let second = arena.wait_for_work_after(first.token);
-    arena.wait_for_stamp("told", |stamp| stamp.what == "told" && stamp.token == first.token);
+    arena.wait_for_sigterm(&first);
     // A request is not a loss, so the former leader does not exit.
     b.terminate();
     arena.wait_for_work_after(second.token);
@@ -196,22 +196,28 @@ fn requested_command_is_renewed_until_it_has_ended(cluster: &Cluster) {
     let began = arena.wait_for_work_after(0);
     let _second = arena.standby();
     assert_eq!(ask(cluster, &["step-down"]).code, Some(0));
-    let told = arena.wait_for_stamp("told", |stamp| stamp.what == "told").mono;
+    let sigterm = arena.wait_for_sigterm(&began);
     let next = arena.wait_for_work_after(began.token);
     assert_ne!(cluster.holder().as_deref(), Some("a"), "the standby leads: {next:?}");
     assert_eq!(arena.assert_one_at_a_time(), 2);
-    let last = arena.stamps().iter().filter(|it| it.token == began.token).map(|it| it.mono).fold(0.0, f64::max);
-    assert!(last - told > 12.5, "the command ran for {} s after SIGTERM", last - told);
+    let worked = arena.worked_after(&sigterm);
+    assert!(worked > 12.5, "the command ran for {worked} s after SIGTERM");
+}
+
+/// Starts a command that ignores SIGTERM, and requests a step-down. Returns after the command has received SIGTERM.
+fn requested_command(cluster: &Cluster, arena: &Arena, stop_timeout: &str) -> Run {
+    let run = arena.work(&["--identity=a", "--accept-requests", stop_timeout], &["stubborn"]);
+    let began = arena.wait_for_work_after(0);
+    assert_eq!(ask(cluster, &["step-down"]).code, Some(0));
+    arena.wait_for_sigterm(&began);
+    run
 }
 
 #[test]
 fn lease_deleted_while_a_requested_command_ends_kills_it() {
     let cluster = Cluster::in_memory("deleted-while-draining");
     let arena = Arena::on(&cluster, LONG);
-    let run = arena.work(&["--identity=a", "--accept-requests", "--stop-timeout=1h"], &["stubborn"]);
-    arena.wait_for_work_after(0);
-    assert_eq!(ask(&cluster, &["step-down"]).code, Some(0));
-    arena.wait_for_stamp("told", |stamp| stamp.what == "told");
+    let run = requested_command(&cluster, &arena, "--stop-timeout=1h");
     cluster.delete();
     run.wait_for_error("killing the command: the lease could not be renewed");
     run.wait_for_error("command ended by SIGKILL after it was stopped: a step-down was requested");
@@ -221,12 +227,9 @@ fn lease_deleted_while_a_requested_command_ends_kills_it() {
 
 #[test]
 fn signal_ends_a_run_whose_command_is_asked_to_end() {
-    let cluster = Cluster::in_memory("told-while-draining");
+    let cluster = Cluster::in_memory("signaled-while-draining");
     let arena = Arena::on(&cluster, LONG);
-    let run = arena.work(&["--identity=a", "--accept-requests", "--stop-timeout=2s"], &["stubborn"]);
-    arena.wait_for_work_after(0);
-    assert_eq!(ask(&cluster, &["step-down"]).code, Some(0));
-    arena.wait_for_stamp("told", |stamp| stamp.what == "told");
+    let run = requested_command(&cluster, &arena, "--stop-timeout=2s");
     run.terminates_with(137);
     assert_eq!(cluster.holder(), None, "the lease is released");
 }

@@ -56,13 +56,12 @@ fn stopped_command_is_renewed_until_it_has_ended(cluster: &Cluster) {
     let began = arena.wait_for_work_after(0);
     let _second = arena.standby();
     first.signal(Signal::TERM);
-    let told = arena.wait_for_stamp("told", |stamp| stamp.what == "told").mono;
+    let sigterm = arena.wait_for_sigterm(&began);
     first.ends_with(137);
     arena.wait_for_work_after(began.token);
     assert_eq!(arena.assert_one_at_a_time(), 2);
-    let last =
-        arena.stamps().iter().filter(|stamp| stamp.token == began.token).map(|stamp| stamp.mono).fold(0.0, f64::max);
-    assert!(last - told > 8.0, "the command ran for {} s after SIGTERM", last - told);
+    let worked = arena.worked_after(&sigterm);
+    assert!(worked > 8.0, "the command ran for {worked} s after SIGTERM");
 }
 
 fn one_whose_supervisor_is_killed_ends(cluster: &Cluster) {
@@ -74,7 +73,7 @@ fn one_whose_supervisor_is_killed_ends(cluster: &Cluster) {
     let ended = first.end();
     assert_eq!(ended.code, None);
     assert!(ended.errors.contains("the supervisor is gone, stopping the command"), "{}", ended.errors);
-    arena.wait_for_stamp("told", |stamp| stamp.token == began.token && stamp.what == "told");
+    arena.wait_for_sigterm(&began);
     arena.wait_for_work_after(began.token);
     assert_eq!(arena.assert_one_at_a_time(), 2);
     drop(second);
@@ -241,7 +240,7 @@ fn one_whose_lease_is_deleted_is_killed(cluster: &Cluster) {
     cluster.delete();
     let ended = run.ends_with(124);
     assert!(ended.errors.contains("the lease was deleted"), "{}", ended.errors);
-    assert!(!arena.stamps().iter().any(|stamp| stamp.what == "told"), "it is too late for that");
+    assert!(!arena.stamps().iter().any(|stamp| stamp.what == "sigterm"), "it is too late for that");
     arena.assert_nothing_is_left();
 }
 
@@ -297,9 +296,9 @@ fn command_without_a_server_ends_before_its_term(cluster: &Cluster) {
     let led_at = mono();
     run.ends_with(124);
     let stamps = arena.stamps();
-    let told = stamps.iter().find(|stamp| stamp.what == "told").expect("it is told first").mono;
+    let sigterm = stamps.iter().find(|stamp| stamp.what == "sigterm").expect("SIGTERM comes first").mono;
     let last = stamps.iter().map(|stamp| stamp.mono).fold(0.0, f64::max);
-    assert!(cut_at < told && told < last && last < led_at, "{cut_at} {told} {last} {led_at}");
+    assert!(cut_at < sigterm && sigterm < last && last < led_at, "{cut_at} {sigterm} {last} {led_at}");
     arena.assert_nothing_is_left();
     drop(guard);
 }

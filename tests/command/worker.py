@@ -25,8 +25,8 @@ def work(until=None):
         time.sleep(0.005)
 
 
-def told(signum, frame):
-    stamp("told")
+def terminate(signum, frame):
+    stamp("sigterm")
     if "stubborn" not in kinds:
         os._exit(9)
 
@@ -50,7 +50,7 @@ def breed():
         work(time.monotonic() + 0.03)
 
 
-signal.signal(signal.SIGTERM, told)
+signal.signal(signal.SIGTERM, terminate)
 stamp("begins")
 if "children" in kinds:
     child(work)

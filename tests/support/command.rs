@@ -152,6 +152,17 @@ impl Arena {
         self.wait_for_stamp(&format!("work after {token}"), |stamp| stamp.token > token)
     }
 
+    /// Waits until the command of the term that began with the stamp `began` has received SIGTERM.
+    pub fn wait_for_sigterm(&self, began: &Stamp) -> Stamp {
+        self.wait_for_stamp("a SIGTERM", |stamp| stamp.what == "sigterm" && stamp.token == began.token)
+    }
+
+    /// Returns how many seconds the command has worked since it received SIGTERM.
+    pub fn worked_after(&self, sigterm: &Stamp) -> f64 {
+        let stamps = self.stamps().into_iter().filter(|stamp| stamp.token == sigterm.token);
+        stamps.map(|stamp| stamp.mono).fold(0.0, f64::max) - sigterm.mono
+    }
+
     pub fn wait_for_stamp(&self, what: &str, wanted: impl Fn(&Stamp) -> bool) -> Stamp {
         wait_for(what, || self.stamps().into_iter().find(&wanted))
     }
