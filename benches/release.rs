@@ -3,13 +3,12 @@
 //! Run `cargo bench --bench release`. The connections use TLS. All durations are defaults, except a shorter renew
 //! interval, which saves an hour. `release.md` shows results.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use leasehold::kubernetes::{Client, Kubeconfig};
+use leasehold::kubernetes::Client;
 use leasehold::testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
 use serde_json::json;
@@ -124,11 +123,11 @@ fn attempt(
 ) -> Option<Outcome> {
     static COUNTER: AtomicUsize = AtomicUsize::new(0);
     let lease = format!("bench-{}", COUNTER.fetch_add(1, Ordering::SeqCst));
-    let far = Far::to(address(server), round_trip);
+    let (far, config) = Far::to_server_of(&server.kubeconfig("me"), round_trip);
     let elector = LeaderElector::builder(&lease)
         .identity("me")
         .renew_interval(RENEW_INTERVAL)
-        .start_with_client(client(server, &far))
+        .start_with_client(Client::new(config).expect("a client"))
         .expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     let mut fault = None;
@@ -233,16 +232,4 @@ fn row(round_trip: Duration, outcomes: &[Outcome]) -> String {
 fn shown(duration: Duration) -> String {
     let millis = duration.as_secs_f64() * 1000.0;
     if millis < 10.0 { format!("{millis:.1} ms") } else { format!("{millis:.0} ms") }
-}
-
-fn address(server: &ApiServer) -> SocketAddr {
-    server.url().trim_start_matches("https://").parse().expect("an address")
-}
-
-fn client(server: &ApiServer, far: &Far) -> Client {
-    let here = format!("127.0.0.1:{}", address(server).port());
-    let there = format!("127.0.0.1:{}", far.port);
-    let kubeconfig = server.kubeconfig("me").replace(&here, &there);
-    let kubeconfig = Kubeconfig::from_text(&kubeconfig, ".").expect("a kubeconfig");
-    Client::new(kubeconfig.client_config(None).expect("a cluster")).expect("a client")
 }

@@ -3,11 +3,10 @@
 //! Run `cargo bench --bench takeover -- IDLE_SECONDS [KUBECONFIG]`. Without a kubeconfig, the server is in memory, and the
 //! number of requests of each standby is known. Connections use TLS. `release.md` shows results.
 
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
+use leasehold::kubernetes::Client;
 use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, Transition};
 
@@ -84,7 +83,7 @@ fn measure(server: &ApiServer, kubeconfig: &str, idle: Duration, lease: &str, mi
     let lasts = if let Ending::Expiry(lasts) = ending { lasts } else { Duration::from_secs(15) };
     let user_agent = |identity| format!("{identity}-{lease}");
     let elector = |identity| {
-        let (far, config) = from_afar(kubeconfig, Duration::from_millis(millis));
+        let (far, config) = Far::to_server_of(kubeconfig, Duration::from_millis(millis));
         let client = Client::new(config.with_user_agent(user_agent(identity)).expect("a name")).expect("a client");
         let elector = LeaderElector::builder(lease).identity(identity).namespace("default").lease_duration(lasts);
         (far, elector.start_with_client(client).expect("an elector"))
@@ -112,14 +111,4 @@ fn measure(server: &ApiServer, kubeconfig: &str, idle: Duration, lease: &str, mi
         }
     }
     Takeover { took: from.elapsed(), opened: far.connections() - opened, requests }
-}
-
-/// Returns the configuration of a client that is far away from the server of the kubeconfig.
-fn from_afar(text: &str, round_trip: Duration) -> (Far, ClientConfig) {
-    let at = text.find("https://127.0.0.1:").expect("a server on this machine") + "https://".len();
-    let here = text[at..].split(|it: char| !it.is_ascii_digit() && it != '.' && it != ':').next().expect("an address");
-    let far = Far::to(here.parse::<SocketAddr>().expect("an address"), round_trip);
-    let kubeconfig = text.replace(here, &format!("127.0.0.1:{}", far.port));
-    let kubeconfig = Kubeconfig::from_text(&kubeconfig, ".").expect("a kubeconfig");
-    (far, kubeconfig.client_config(None).expect("a cluster"))
 }

@@ -3,14 +3,13 @@
 //! Round trips and durations are four times as long as for a server 500 ms away and the default durations. A busy
 //! machine thus has four times as long for its own work. All tries run at once, because they mostly wait.
 
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, Server};
 use crate::support::far::Far;
-use leasehold::kubernetes::{Client, Kubeconfig};
+use leasehold::kubernetes::Client;
 use leasehold::testing::{Fault, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
 
@@ -149,19 +148,10 @@ fn wait_until_renewal_is_sent(guard: &LeaderGuard) {
 ///
 /// The client works only while the returned `Far` exists.
 fn from_afar(cluster: &Cluster, round_trip: Duration) -> (Far, Client) {
-    let (url, kubeconfig) = match cluster.server() {
-        Server::InMemory { server, .. } => (server.url(), server.kubeconfig("candidate")),
-        Server::Real(real) => {
-            let path = cluster.kubeconfig("candidate");
-            (real.ready.url.clone(), std::fs::read_to_string(path).expect("a kubeconfig"))
-        }
+    let kubeconfig = match cluster.server() {
+        Server::InMemory { server, .. } => server.kubeconfig("candidate"),
+        Server::Real(_) => std::fs::read_to_string(cluster.kubeconfig("candidate")).expect("a kubeconfig"),
     };
-    let here = url.trim_start_matches("https://");
-    let address: SocketAddr = here.parse().expect("the address of a server on this machine");
-    let far = Far::to(address, round_trip);
-    assert!(kubeconfig.contains(here), "the kubeconfig names the server as {here}");
-    let kubeconfig = kubeconfig.replace(here, &format!("{}:{}", address.ip(), far.port));
-    let kubeconfig = Kubeconfig::from_text(&kubeconfig, ".").expect("a kubeconfig");
-    let client = Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client");
-    (far, client)
+    let (far, config) = Far::to_server_of(&kubeconfig, round_trip);
+    (far, Client::new(config).expect("a client"))
 }

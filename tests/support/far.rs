@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use leasehold::kubernetes::{ClientConfig, Kubeconfig};
 use parking_lot::Mutex;
 
 /// A proxy with delay and unlimited bandwidth.
@@ -15,7 +16,7 @@ use parking_lot::Mutex;
 /// Bytes arrive in order, half a round trip after they were sent. Opening a connection takes one round trip. Dropping
 /// the proxy ends its connections and its threads.
 pub struct Far {
-    pub port: u16,
+    port: u16,
     shared: Arc<Shared>,
     listens: Option<JoinHandle<()>>,
 }
@@ -57,8 +58,23 @@ enum What {
 }
 
 impl Far {
+    /// Creates a proxy to the server of `kubeconfig`, and the configuration of a client that uses the proxy.
+    pub fn to_server_of(kubeconfig: &str, round_trip: Duration) -> (Far, ClientConfig) {
+        let config = |text: &str| {
+            let kubeconfig = Kubeconfig::from_text(text, ".").expect("a kubeconfig");
+            kubeconfig.client_config(None).expect("a configuration")
+        };
+        let url = config(kubeconfig).server();
+        let here = url.trim_start_matches("https://");
+        let server: SocketAddr = here.parse().expect("the address of a server on this machine");
+        assert!(kubeconfig.contains(here), "the kubeconfig names the server as {here}");
+        let far = Far::to(server, round_trip);
+        let config = config(&kubeconfig.replace(here, &format!("{}:{}", server.ip(), far.port)));
+        (far, config)
+    }
+
     /// Creates a proxy on a local port, with a delay as if `server` were `round_trip` away.
-    pub fn to(server: SocketAddr, round_trip: Duration) -> Far {
+    fn to(server: SocketAddr, round_trip: Duration) -> Far {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("a bound socket").port();
         let shared = Arc::new(Shared {
