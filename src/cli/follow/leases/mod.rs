@@ -229,7 +229,7 @@ impl Leases {
         };
         let renewals = previous.map_or(0, |lease| lease.renewals) + u64::from(is_renewal);
         let (record, shown) = (Some(record), Some(version));
-        let lease = LeaseView { record, address, version: shown, renewals, known: version, ..told_at(at) };
+        let lease = LeaseView { record, address, version: shown, renewals, known: version, ..reported_at(at) };
         self.leases.insert(key.clone(), lease.clone());
         Some(LeaseEvent { at, key, what: what?, previous_holder, lease })
     }
@@ -249,7 +249,7 @@ impl Leases {
         let previous_holder = was.and_then(LeaderElectionRecord::holder).map(str::to_owned);
         let renewals = previous.map_or(0, |lease| lease.renewals);
         let known = version.unwrap_or_else(|| previous.map_or(0, |lease| lease.known));
-        let lease = LeaseView { version, renewals, known, ..told_at(at) };
+        let lease = LeaseView { version, renewals, known, ..reported_at(at) };
         match self.of {
             Which::Named => drop(self.leases.insert(key.clone(), lease.clone())),
             Which::All | Which::AllRecords => drop(self.leases.remove(&key)),
@@ -259,7 +259,7 @@ impl Leases {
 }
 
 /// Returns an absent lease that an update has reported.
-fn told_at(at: Now) -> LeaseView {
+fn reported_at(at: Now) -> LeaseView {
     LeaseView { received: at.local, is_told: true, ..LeaseView::default() }
 }
 
