@@ -11,6 +11,7 @@ use leasehold::{
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, brief};
+use crate::support::etcd::Etcd;
 use crate::support::kind::Kind;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
@@ -238,5 +239,24 @@ fn store_without_notes_refuses_addresses_and_requests() {
         let Err(Error::Config(error)) = builder.start_on(MemoryStore::new()) else { panic!("{field} is refused") };
         assert_eq!(error.field(), field);
         assert!(error.to_string().contains(remedy), "{error}");
+    }
+}
+
+/// A value of another client may be longer than a record, or valid JSON that this crate cannot represent.
+#[test]
+fn unreadable_notes_in_etcd_cost_no_term() {
+    let Some(etcd) = Etcd::shared() else { return };
+    let elector =
+        brief("jobs", "a").accept_requests(true).start_on(etcd.store("unreadable_notes/")).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    for junk in [format!("\"{}\"", "x".repeat(1_400_000)), deep, r#""\ud800""#.to_owned(), "1e999".to_owned()] {
+        for field in ["note", "stepDown"] {
+            let value = || etcd.value("unreadable_notes/jobs").expect("a value");
+            let edited = format!("{},\"{field}\":{junk}}}", value().strip_suffix('}').expect("an object"));
+            etcd.put("unreadable_notes/jobs", &edited);
+            wait_until("a renewal", || !value().contains(field));
+            assert!(guard.is_leader(), "{field} {junk:.20}: {:?}", guard.check());
+        }
     }
 }

@@ -5,31 +5,26 @@
 //! A value that is not such a JSON document is an error. The store never overwrites such a value, because the value
 //! belongs to another program.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value, json};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
 use crate::backends::{notes, record_fields};
-use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, MicroTime, RecordNotes, RecordWrite};
 
-/// Maximum length of a value in bytes.
+/// Maximum length of a value without its notes in bytes.
 ///
 /// A record usually has a few hundred bytes, but users may choose long identities.
 pub(super) const LARGEST: usize = 64 * 1024;
 
-/// The names of the fields of notes.
-const NOTE: &str = "note";
-const STEP_DOWN: &str = "stepDown";
-
-/// Memory limit for the parsed values of a record, in bytes.
-const LARGEST_VALUES: usize = 1024 * 1024;
-
-/// The JSON document of a record.
+/// The fields of a record. Other fields may contain any JSON.
 ///
 /// A field with an unexpected type is an error, because its meaning is unknown.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
+struct RecordFields {
     /// The field that distinguishes a record from other JSON.
     ///
     /// The field is always present. It is null if there is no holder.
@@ -39,10 +34,16 @@ struct Document {
     acquire_time: Option<String>,
     renew_time: Option<String>,
     lease_transitions: Option<i32>,
-    note: Option<Value>,
-    step_down: Option<Value>,
-    #[serde(flatten)]
-    others: Map<String, Value>,
+}
+
+/// The JSON texts of notes, which may be invalid notes.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NoteFields<'a> {
+    #[serde(borrow)]
+    note: Option<&'a RawValue>,
+    #[serde(borrow)]
+    step_down: Option<&'a RawValue>,
 }
 
 /// Rejects an absent field, which an `Option` would otherwise accept.
@@ -50,30 +51,28 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
     Option::deserialize(deserializer)
 }
 
-fn parse(text: &[u8]) -> Result<Document, &'static str> {
-    if text.len() > LARGEST {
-        return Err("the value is longer than 64 KiB");
-    }
-    json::read(text, LARGEST_VALUES)
-        .map_err(|_| "the value is not JSON with a holderIdentity; delete the key, or choose another prefix")
-}
-
 /// Returns the record in a value, without its uid, and its notes, or the reason why the value is invalid.
 ///
 /// An invalid note counts as absent.
 pub(super) fn read(text: &[u8]) -> Result<(LeaderElectionRecord, RecordNotes), &'static str> {
-    let document = parse(text)?;
+    let NoteFields { note, step_down } = serde_json::from_slice(text).unwrap_or_default();
+    let of_notes: usize = [note, step_down].into_iter().flatten().map(|note| note.get().len()).sum();
+    if text.len() - of_notes > LARGEST {
+        return Err("the value is longer than 64 KiB");
+    }
+    let fields: RecordFields = serde_json::from_slice(text)
+        .map_err(|_| "the value is not JSON with a holderIdentity; delete the key, or choose another prefix")?;
     let record = LeaderElectionRecord {
         uid: None,
-        holder_identity: document.holder_identity,
-        lease_duration_seconds: document.lease_duration_seconds,
-        acquire_time: document.acquire_time.map(MicroTime::from_text),
-        renew_time: document.renew_time.map(MicroTime::from_text),
-        lease_transitions: document.lease_transitions,
+        holder_identity: fields.holder_identity,
+        lease_duration_seconds: fields.lease_duration_seconds,
+        acquire_time: fields.acquire_time.map(MicroTime::from_text),
+        renew_time: fields.renew_time.map(MicroTime::from_text),
+        lease_transitions: fields.lease_transitions,
     };
     let notes = RecordNotes {
-        address: document.note.and_then(|note| notes::address(&note, &record)),
-        step_down: document.step_down.and_then(|identity| notes::text(identity.as_str()?)),
+        address: note.and_then(|note| notes::address(note.get(), &record)),
+        step_down: step_down.and_then(|identity| notes::text(notes::parse(identity.get())?.as_str()?)),
     };
     Ok((record, notes))
 }
@@ -82,14 +81,16 @@ pub(super) fn read(text: &[u8]) -> Result<(LeaderElectionRecord, RecordNotes), &
 ///
 /// The value keeps the unknown fields of `base`.
 pub(super) fn write(write: &RecordWrite<'_>, base: Option<&[u8]>) -> Result<Vec<u8>, &'static str> {
-    let mut fields = base.and_then(|base| parse(base).ok()).map(|document| document.others).unwrap_or_default();
+    let base = String::from_utf8_lossy(base.unwrap_or_default());
+    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&base).unwrap_or_default();
     let step_down = write.notes.step_down.as_ref().map(|identity| json!(identity));
-    let notes = [(NOTE, notes::bound_address(write)), (STEP_DOWN, step_down)];
-    let values = record_fields::NAMES.into_iter().zip(record_fields::values(write.record)).chain(notes);
-    fields.extend(values.filter_map(|(name, value)| Some((name.to_owned(), value?))));
-    fields.entry(record_fields::HOLDER).or_insert(Value::Null);
-    let text = Value::Object(fields).to_string().into_bytes();
-    if text.len() > LARGEST { Err("longer than 64 KiB") } else { Ok(text) }
+    let notes = [("note", notes::bound_address(write)), ("stepDown", step_down)];
+    for (name, value) in record_fields::NAMES.into_iter().zip(record_fields::values(write.record)).chain(notes) {
+        fields.remove(name);
+        let value = value.or((name == record_fields::HOLDER).then_some(Value::Null));
+        fields.extend(value.and_then(|value| Some((name.to_owned(), to_raw_value(&value).ok()?))));
+    }
+    serde_json::to_vec(&fields).ok().filter(|text| text.len() <= LARGEST).ok_or("longer than 64 KiB")
 }
 
 #[cfg(test)]
@@ -120,10 +121,18 @@ mod tests {
 
     #[test]
     fn fields_of_others_are_kept() {
-        let base = br#"{"holderIdentity":"a","renewTime":"x","strategy":{"b":[1]}}"#;
         let record = LeaderElectionRecord { holder_identity: Some("b".to_owned()), ..Default::default() };
-        let text = write(&record.as_write(), Some(base)).unwrap();
-        assert_eq!(str::from_utf8(&text).unwrap(), r#"{"holderIdentity":"b","strategy":{"b":[1]}}"#);
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for kept in [r#"{"b": [1]}"#, "1e999", "0.10", r#""\ud800""#, &deep] {
+            let base = format!(r#"{{"holderIdentity":"a","renewTime":"x","strategy":{kept}}}"#);
+            assert_eq!(read(base.as_bytes()).unwrap().0.holder(), Some("a"), "{base}");
+            let text = write(&record.as_write(), Some(base.as_bytes())).unwrap();
+            let expected = format!(r#"{{"holderIdentity":"b","strategy":{kept}}}"#);
+            assert_eq!(str::from_utf8(&text).unwrap(), expected);
+        }
+        let text =
+            write(&record.as_write(), Some(b"{\"holderIdentity\":\"a\",\"other\":7,\"note\":\"\xff\"}")).unwrap();
+        assert_eq!(str::from_utf8(&text).unwrap(), r#"{"holderIdentity":"b","other":7}"#);
     }
 
     #[test]
@@ -151,16 +160,26 @@ mod tests {
 
     #[test]
     fn invalid_note_counts_as_absent() {
-        for notes in [r#""note":7"#, r#""note":{"address":[]}"#, r#""stepDown":7"#, r#""stepDown":"","note":null"#] {
+        let long = format!("\"{}\"", "x".repeat(1 << 20));
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        let invalid = ["7", r#"{"address":[]}"#, r#""""#, "null", r#""\ud800""#, "1e999", &long, &deep];
+        let pairs = invalid.iter().flat_map(|one| invalid.map(|other| (*one, other)));
+        let mut texts: Vec<_> =
+            pairs.map(|(note, step_down)| format!(r#""note":{note},"stepDown":{step_down}"#)).collect();
+        texts.push(r#""stepDown":"a","stepDown":"a""#.to_owned());
+        for notes in texts {
             let text = format!(r#"{{"holderIdentity":"a","acquireTime":"x",{notes}}}"#);
             let (record, read) = read(text.as_bytes()).unwrap();
-            assert_eq!((record.holder(), read), (Some("a"), RecordNotes::default()), "{text}");
+            assert_eq!((record.holder(), read), (Some("a"), RecordNotes::default()), "{text:.90}");
         }
+        let text = format!(r#"{{"holderIdentity":"a","note":{long},"stepDown":"a"}}"#);
+        assert_eq!(read(text.as_bytes()).unwrap().1.step_down.as_deref(), Some("a"), "the other note");
     }
 
     #[test]
     fn invalid_record_is_an_error() {
         let long = format!(r#"{{"holderIdentity":"{}"}}"#, "x".repeat(LARGEST));
+        let long_other = format!(r#"{{"holderIdentity":"a","note":1,"other":"{}"}}"#, "x".repeat(LARGEST));
         for text in [
             "",
             "a",
@@ -176,6 +195,7 @@ mod tests {
             r#"{"holderIdentity":"a","leaseTransitions":2147483648}"#,
             r#"{"holderIdentity":"a","renewTime":1}"#,
             &long,
+            &long_other,
         ] {
             assert!(read(text.as_bytes()).is_err(), "{text:.60}");
         }

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::metadata::annotations;
 use crate::backends::notes;
-use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, RecordNotes, RecordWrite};
 
 /// The annotation with the holder's address, in JSON.
@@ -13,20 +12,12 @@ const ADDRESS: &str = "leasehold.dev/note";
 /// The annotation with the identity of the holder that is asked to step down.
 const STEP_DOWN: &str = "leasehold.dev/step-down";
 
-/// The longest note in bytes. JSON may need six bytes for each byte of an address.
-const LONGEST_NOTE: usize = 8 * 1024;
-
-/// Memory limit for the values of a note.
-const LARGEST_VALUES: usize = 64 * 1024;
-
 /// Returns the notes of a record. An invalid note counts as absent.
 pub(super) fn read(object: &Map<String, Value>, record: &LeaderElectionRecord) -> RecordNotes {
     let annotations = object.get("metadata").and_then(|metadata| metadata.get("annotations"));
     let text = |name| annotations.and_then(|annotations| annotations.get(name)?.as_str());
-    let note = text(ADDRESS).filter(|text| text.len() <= LONGEST_NOTE);
-    let note = note.and_then(|text| json::read::<Value>(text.as_bytes(), LARGEST_VALUES).ok());
     RecordNotes {
-        address: note.and_then(|note| notes::address(&note, record)),
+        address: text(ADDRESS).and_then(|note| notes::address(note, record)),
         step_down: text(STEP_DOWN).and_then(notes::text),
     }
 }
@@ -125,7 +116,7 @@ mod tests {
             note(json!(7)),
             note(json!("")),
             note(json!("x".repeat(notes::LONGEST + 1))),
-            note(json!("x".repeat(LONGEST_NOTE))),
+            note(json!("x".repeat(notes::LONGEST_JSON))),
             format!("{{\"acquireTime\":\"{ACQUIRED}\",\"address\":\"x\",\"a\":{}}}", "[".repeat(4_000)),
         ] {
             assert_eq!(read_from(&json!({ ADDRESS: text })), RecordNotes::default(), "{text:.60}");
