@@ -10,7 +10,7 @@ use crate::store::record::LeaderElectionRecord;
 /// Maximum number of remembered terms for each key.
 const REMEMBERED: usize = 16;
 
-/// Maximum number of remembered keys.
+/// Maximum number of followed keys.
 ///
 /// If more guards exist at once, the store rejects guarded transactions of some guards.
 const MAX_KEYS: usize = 4096;
@@ -19,15 +19,15 @@ const MAX_KEYS: usize = 4096;
 ///
 /// Two terms of the same holder differ in `acquireTime`, which has random digits.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct EtcdTerm {
-    record: LeaderElectionRecord,
-}
+pub(super) struct EtcdTerm(LeaderElectionRecord);
 
-/// The terms of all observed keys.
+/// The terms of all followed keys.
 #[derive(Default)]
 pub(super) struct EtcdTerms(Mutex<HashMap<Box<str>, Seen>>);
 
+#[derive(Default)]
 struct Seen {
+    /// The default value until the first observation.
     newest: KeyValue,
     /// Each term, with the version at which this store first observed the term.
     ///
@@ -45,14 +45,15 @@ pub(super) struct GuardedRecord {
 impl EtcdTerm {
     pub(super) fn of(record: &LeaderElectionRecord) -> Self {
         let LeaderElectionRecord { uid, holder_identity, acquire_time, .. } = record.clone();
-        Self { record: LeaderElectionRecord { uid, holder_identity, acquire_time, ..Default::default() } }
+        Self(LeaderElectionRecord { uid, holder_identity, acquire_time, ..Default::default() })
     }
 }
 
 impl EtcdTerms {
-    /// Remembers `kv` as the value of `key`, where `record` is the parsed value.
-    pub(super) fn note(&self, key: &str, record: &LeaderElectionRecord, kv: KeyValue) {
-        let version = kv.mod_revision;
+    /// Remembers the terms of `key` from now on.
+    ///
+    /// A watch of all keys observes many keys that no elector of this store uses, and does not follow these keys.
+    pub(super) fn follow(&self, key: &str) {
         let mut all = self.0.lock();
         // The check avoids an allocation for a known key, because each renewal calls this function.
         if !all.contains_key(key) {
@@ -62,8 +63,14 @@ impl EtcdTerms {
                 let oldest = all.iter().min_by_key(|(_, seen)| seen.newest.mod_revision).map(|(key, _)| key.clone());
                 oldest.map(|key| all.remove(&key));
             }
-            all.insert(key.into(), Seen { newest: kv.clone(), terms: VecDeque::new() });
+            all.insert(key.into(), Seen::default());
         }
+    }
+
+    /// Remembers `kv` as the value of `key` if the key is followed, where `record` is the parsed value.
+    pub(super) fn note(&self, key: &str, record: &LeaderElectionRecord, kv: KeyValue) {
+        let version = kv.mod_revision;
+        let mut all = self.0.lock();
         let Some(seen) = all.get_mut(key) else { return };
         // Concurrent threads may call this function out of order, so the value with the higher version stays. If etcd
         // was restored, this value may be outdated, and then the comparison of a guarded transaction fails.
@@ -99,6 +106,11 @@ mod tests {
     use super::*;
     use crate::store::record::MicroTime;
 
+    fn note(terms: &EtcdTerms, key: &str, record: &LeaderElectionRecord, kv: KeyValue) {
+        terms.follow(key);
+        terms.note(key, record, kv);
+    }
+
     fn record(holder: &str, acquired: u64) -> LeaderElectionRecord {
         LeaderElectionRecord {
             uid: Some("2".to_owned()),
@@ -115,27 +127,29 @@ mod tests {
     #[test]
     fn a_term_is_found_by_the_version_at_which_it_was_first_seen() {
         let terms = EtcdTerms::default();
-        terms.note("jobs", &record("a", 1), kv(2));
-        terms.note("jobs", &record("a", 1), kv(5));
-        terms.note("jobs", &record("a", 6), kv(7));
-        terms.note("jobs", &record("", 6), kv(8));
-        terms.note("jobs", &record("a", 6), kv(6));
+        note(&terms, "jobs", &record("a", 1), kv(2));
+        note(&terms, "jobs", &record("a", 1), kv(5));
+        note(&terms, "jobs", &record("a", 6), kv(7));
+        note(&terms, "jobs", &record("", 6), kv(8));
+        note(&terms, "jobs", &record("a", 6), kv(6));
         let newest = |token| terms.find(token).map(|it| it.newest.mod_revision);
         assert_eq!([2, 5, 6, 7, 8].map(newest), [Some(8), None, None, Some(8), None]);
         assert!(terms.find(2).unwrap().term != terms.find(7).unwrap().term);
-        terms.note("other", &record("a", 1), kv(7));
+        note(&terms, "other", &record("a", 1), kv(7));
         assert_eq!(newest(7), None, "with two keys, neither is certain");
+        terms.note("unused", &record("a", 1), kv(9));
+        assert_eq!(newest(9), None, "the key is not followed");
     }
 
     #[test]
     fn only_so_many_are_remembered() {
         let terms = EtcdTerms::default();
         for number in 1..=REMEMBERED as u64 + 1 {
-            terms.note("jobs", &record("a", number), kv(number));
+            note(&terms, "jobs", &record("a", number), kv(number));
         }
         assert!(terms.find(1).is_none() && terms.find(2).is_some());
         for number in 0..=MAX_KEYS as u64 {
-            terms.note(&format!("key-{number}"), &record("a", 1), kv(100 + number));
+            note(&terms, &format!("key-{number}"), &record("a", 1), kv(100 + number));
         }
         assert_eq!(terms.0.lock().len(), MAX_KEYS);
         assert!(terms.find(2).is_none() && terms.find(100).is_none() && terms.find(101).is_some());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::{EtcdOperation, EtcdStore, LeaderElector, MemoryStore, Store, StoreErrorKind};
 
 use crate::support::etcd::Etcd;
-use crate::support::stores::{Wrapped, builder, call, elector, held_by};
+use crate::support::stores::{Wrapped, builder, call, elector, held_by, next_change, watching};
 
 fn put(key: &str, value: &str) -> EtcdOperation {
     EtcdOperation::Put { key: key.into(), value: value.into() }
@@ -83,4 +83,16 @@ fn unguardable_transaction_is_refused() {
     let refused = store.guarded_txn(&guard, &[put("guarded-refusals-data", "x")], &call()).expect_err("it is over");
     assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
     assert_eq!(etcd.value("guarded-refusals-data"), None);
+}
+
+/// A watch of all keys is the only observer of a term if the answer of the winning write is lost.
+#[test]
+fn term_that_only_a_watch_of_all_keys_reports_guards() {
+    let Some((_, [store, other])) = stores("guarded-watch/") else { return };
+    assert!(store.get("jobs", &call()).expect("an answer").is_none());
+    watching(&store, |told| {
+        let guard = elector(&other, "a").block_until_leader().expect("a term");
+        assert_eq!(next_change(told), ("jobs".to_owned(), Some("a".to_owned())));
+        store.guarded_txn(&guard, &[put("guarded-watch-data", "a")], &call()).expect("a write");
+    });
 }

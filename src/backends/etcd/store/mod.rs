@@ -142,6 +142,7 @@ impl EtcdStore {
         write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
+        self.terms.follow(key);
         let what = self.describe(key);
         let value = record::write(&write, base.map(|base| &*base.value)).map_err(|rule| {
             StoreError::new(StoreErrorKind::Rejected, format!("cannot {operation} {what}: the record: {rule}"))
@@ -152,8 +153,7 @@ impl EtcdStore {
         match self.txn(&place, &path, base, &[put], call)? {
             (Txn::Applied(revision), _) => {
                 let create_revision = base.map_or(revision, |base| base.create_revision);
-                let kv = KeyValue { key: path, create_revision, mod_revision: revision, value };
-                self.observe(key, kv)
+                self.observe(key, KeyValue { key: path, create_revision, mod_revision: revision, value })
             }
             (Txn::Beaten(found), is_second) => {
                 let kind = match (is_second, base) {
@@ -170,16 +170,12 @@ impl EtcdStore {
 
     /// Parses the value of a key, and remembers the value for guarded transactions.
     fn observe(&self, key: &str, kv: KeyValue) -> Result<VersionedRecord, StoreError> {
-        let observed = self.parse(key, kv.clone())?;
-        self.terms.note(key, &observed.record, kv);
-        Ok(observed)
-    }
-
-    fn parse(&self, key: &str, kv: KeyValue) -> Result<VersionedRecord, StoreError> {
-        parse(kv).map_err(|what| {
+        let observed = parse(kv.clone()).map_err(|what| {
             let message = format!("{}: not a valid record: {what}", self.describe(key));
             StoreError::new(StoreErrorKind::Malformed, message)
-        })
+        })?;
+        self.terms.note(key, &observed.record, kv);
+        Ok(observed)
     }
 
     fn range(
@@ -209,19 +205,16 @@ impl EtcdStore {
         if is_deletion {
             return Ok(Some(WatchEvent::Deleted { key: boxed, version: kv.mod_revision }));
         }
-        let observed = match scope {
-            WatchScope::Key(_) => self.observe(&boxed, kv)?,
+        match self.observe(&boxed, kv) {
+            Ok(observed) => Ok(Some(WatchEvent::Changed { key: boxed, observed })),
             // A watch of all keys skips an invalid value, because the value must not hide the other records. No
             // candidate campaigns on such a watch.
-            WatchScope::All => match self.parse(&boxed, kv) {
-                Ok(observed) => observed,
-                Err(error) => {
-                    log_line!(debug, target: STORE, "{error}");
-                    return Ok(None);
-                }
-            },
-        };
-        Ok(Some(WatchEvent::Changed { key: boxed, observed }))
+            Err(error) if scope == WatchScope::All => {
+                log_line!(debug, target: STORE, "{error}");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -233,6 +226,7 @@ fn parse(kv: KeyValue) -> Result<VersionedRecord, &'static str> {
 
 impl Store for EtcdStore {
     fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
+        self.terms.follow(key);
         let path = self.path(key);
         let found = self.range("get", &self.describe(key), Keys::One(&path), call)?;
         found.kvs.into_iter().next().map(|kv| self.observe(key, kv)).transpose()
