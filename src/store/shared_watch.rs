@@ -294,7 +294,10 @@ impl<S: Store> SharedWatch<S> {
         }
         let (id, cancel) = (collection.id, collection.cancel.clone());
         drop(guard);
-        let message = format!("cannot watch {}: no event for {LATE:?} after a change", self.store.describe(key));
+        let key = self.store.describe(key);
+        let message = format!(
+            "cannot watch all keys: no event for {LATE:?} after a change of {key}; a proxy may buffer the events"
+        );
         self.end(id, &Err(StoreError::new(StoreErrorKind::Timeout, message)));
         let _ = caught(|| cancel.cancel());
         observed

@@ -207,7 +207,11 @@ impl Watching {
     }
 
     fn ended(self) -> StoreErrorKind {
-        self.ended.join().expect("no panic").expect_err("an end").kind()
+        self.error().kind()
+    }
+
+    fn error(self) -> StoreError {
+        self.ended.join().expect("no panic").expect_err("an end")
     }
 }
 
@@ -304,7 +308,10 @@ fn silent_watch_is_replaced_after_a_known_change() {
         thread::sleep(Duration::from_millis(100));
     }
     assert!(began.elapsed() > Duration::from_secs(4), "{:?}", began.elapsed());
-    assert_eq!(watch.ended(), StoreErrorKind::Timeout);
+    let error = watch.error();
+    assert_eq!(error.kind(), StoreErrorKind::Timeout);
+    let (all, hint) = ("cannot watch all keys: ", "; a proxy may buffer the events");
+    assert!(error.to_string().starts_with(all) && error.to_string().ends_with(hint), "{error}");
     wait_until("the watch of all keys ends", || shared.control.running.load(Ordering::SeqCst) == 0);
     shared.control.is_silent.store(false, Ordering::SeqCst);
     let newest = shared.write("a");
