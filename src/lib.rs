@@ -28,6 +28,10 @@
 //! | work as the leader | [`LeaderGuard`], [`Leadership`], [`Scope`], [`Worker`] |
 //! | notice work that hangs | [`ProgressHandle`], [`HealthCheck`] |
 //! | keep an unfit replica from leading | [`Fitness`] |
+//! | publish the address of the leader | [`advertise`](LeaderElectorBuilder::advertise) |
+//! | accept requests to step down | [`accept_requests`](LeaderElectorBuilder::accept_requests) |
+//! | prefer some candidates | [`hold_back`](LeaderElectorBuilder::hold_back) |
+//! | run many electors in one process | [`SharedWatch`], [`release_all`] |
 //! | observe the election | [`Transitions`], [`Status`], [`Observer`] |
 //! | write callbacks in the style of client-go | [`Callbacks`] |
 //! | elect without Kubernetes | [`open_store`], [`MemoryStore`], [`Store`] |

@@ -9,7 +9,9 @@ use crate::election::settings::Settings;
 pub enum DrainLimit {
     /// The configured drain timeout. Without a drain timeout, renewals continue until the guard is dropped.
     AsSet,
-    /// The configured drain timeout, or else the renew deadline. Applies after a panic and to an unfit candidate.
+    /// The configured drain timeout, or else the renew deadline.
+    ///
+    /// Applies after a request, after a panic, and to an unfit candidate.
     Bounded,
     /// The duration in the variant, at most the configured drain timeout.
     Within(Duration),

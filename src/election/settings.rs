@@ -78,8 +78,8 @@ pub struct Settings {
     pub probe_timeout: Duration,
     /// The longest time for which the lease of an ended term is renewed while its guard exists.
     ///
-    /// If `None`, the limit is the renew deadline after the candidate became unfit or its work panicked. After a
-    /// step-down, `None` means no limit.
+    /// If `None`, the limit is the renew deadline after a request, after the candidate became unfit, or after its work
+    /// panicked. After a call of `step_down`, `None` means no limit.
     pub drain_timeout: Option<Duration>,
     /// The time that this candidate leaves a free or expired lease to other candidates.
     pub hold_back: Duration,

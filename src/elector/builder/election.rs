@@ -186,9 +186,9 @@ impl LeaderElectorBuilder {
     ///
     /// If a request names this candidate while it leads, the term ends with
     /// [`StopReason::Requested`](crate::StopReason::Requested). The candidate is then unfit until another candidate has
-    /// led, but at most for one lease duration after the release. The lease is renewed while the guard exists, as for an
-    /// [unfit](Self::fitness) candidate. A request less than a lease duration after the last accepted request waits until
-    /// then. Every client that may write the record can ask.
+    /// led, but at most for one lease duration after the release. The lease is renewed while the guard exists, at most
+    /// for the [drain timeout](Self::drain_timeout). A request less than a lease duration after the last accepted
+    /// request waits until then. Every client that may write the record can ask.
     ///
     /// Requires a store that [keeps notes](crate::Store::keeps_notes). Cannot be combined with `start_on_both`.
     ///

@@ -120,11 +120,12 @@ impl LeaderElectorBuilder {
 
     /// Limits how long the lease is renewed after a term has ended while the guard still exists.
     ///
-    /// After the limit, the lease expires. The limit applies after a [`step_down`](crate::LeaderGuard::step_down),
-    /// after a panic in a scope, and after the candidate has become unfit. Zero stops renewals at once.
+    /// After the limit, the lease expires. The limit applies after a [`step_down`](crate::LeaderGuard::step_down), after
+    /// a [request](Self::accept_requests), after a panic in a scope, and after the candidate has become unfit. Zero stops
+    /// renewals at once.
     ///
-    /// Defaults to the renew deadline. After a step-down there is no default limit, and the lease is renewed until the
-    /// guard is dropped.
+    /// Defaults to the renew deadline. After a call of `step_down` there is no default limit, and the lease is renewed
+    /// until the guard is dropped.
     ///
     /// # Examples
     ///

@@ -38,7 +38,7 @@ mod object;
 /// | [`progress_timeout`](Self::progress_timeout) | none | time that the work may go without reporting progress |
 /// | [`fit_while`](Self::fit_while), [`fitness`](Self::fitness) | none | whether this candidate may lead |
 /// | [`probe_timeout`](Self::probe_timeout) | renew deadline | time that a candidate stays fit after the probe returned `true` |
-/// | [`drain_timeout`](Self::drain_timeout) | renew deadline; no limit after a step-down | time that the lease is kept while the work of an ended term finishes |
+/// | [`drain_timeout`](Self::drain_timeout) | renew deadline; no limit after `step_down()` | time that the lease is kept while the work of an ended term finishes |
 /// | [`observer`](Self::observer) | none | receives reports about the elector |
 ///
 /// If only some of the first three durations are set, the others follow in client-go's proportions. The setting
