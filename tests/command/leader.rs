@@ -11,6 +11,7 @@ use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, Server};
 use crate::support::command::{Arena, leasehold};
 use crate::support::etcd::Etcd;
+use crate::support::process::mono;
 use crate::support::run::{Ended, Run};
 use crate::support::{A_WHILE, SOON, wait_for, wait_until};
 
@@ -216,11 +217,14 @@ fn requested_command(cluster: &Cluster, arena: &Arena, stop_timeout: &str) -> Ru
 #[test]
 fn lease_deleted_while_a_requested_command_ends_kills_it() {
     let cluster = Cluster::in_memory("deleted-while-draining");
-    let arena = Arena::on(&cluster, LONG);
+    // The interval of the supervisor's regular checks is 7.5 s.
+    let arena = Arena::on(&cluster, &["--lease-duration=60s", "--retry-period=30s"]);
     let run = requested_command(&cluster, &arena, "--stop-timeout=1h");
+    let deleted = mono();
     cluster.delete();
     run.wait_for_error("killing the command: the lease could not be renewed");
     run.wait_for_error("command ended by SIGKILL after it was stopped: a step-down was requested");
+    assert!(arena.last_stamp() < deleted + 3.0, "the command worked for {} s", arena.last_stamp() - deleted);
     run.terminates_with(143);
     arena.assert_nothing_is_left();
 }

@@ -92,6 +92,9 @@ pub fn between_ticks(retry_period: Duration) -> Duration {
     (retry_period / TICKS).max(Duration::from_millis(250))
 }
 
+/// The interval between checks of the lease after a request has ended the term.
+const BETWEEN_DRAIN_TICKS: Duration = Duration::from_millis(50);
+
 /// The time in which the guardian must start to kill the command.
 ///
 /// After this time, the supervisor kills the guardian and the command.
@@ -113,8 +116,8 @@ struct CommandTerm<'a> {
     /// `true` if the command receives the signals that the terminal sends to the process group.
     is_of_group: bool,
     outcome: TermOutcome,
-    /// `true` if a request has ended the term. The lease is renewed until the command has ended.
-    drains: bool,
+    /// Fires often after a request has ended the term, because a lost lease then causes no event.
+    drain_ticks: Receiver<Instant>,
     killing_since: Option<Instant>,
     kill_ordered_at: Option<Instant>,
 }
@@ -130,7 +133,7 @@ pub fn lead(guard: &LeaderGuard, means: &mut Means, watchdog: Option<Watchdog>) 
         guard,
         is_of_group: false,
         outcome,
-        drains: false,
+        drain_ticks: never(),
         killing_since: None,
         kill_ordered_at: None,
     };
@@ -185,6 +188,11 @@ impl CommandTerm<'_> {
                 recv(ticks) -> _ => {
                     if self.look()? {
                         return Ok(());
+                    }
+                }
+                recv(self.drain_ticks) -> _ => {
+                    if self.kill_ordered_at.is_none() && self.guard.kept_for().is_zero() {
+                        self.kill(Why::NotRenewed)?;
                     }
                 }
                 recv(self.too_late()) -> _ => {
@@ -270,7 +278,7 @@ impl CommandTerm<'_> {
         match reason {
             // The lease is renewed while the command ends.
             StopReason::Requested => {
-                self.drains = true;
+                self.drain_ticks = tick(BETWEEN_DRAIN_TICKS);
                 self.stop(Why::Lost(reason), false)
             }
             reason => self.kill(Why::Lost(reason)),
@@ -318,9 +326,6 @@ impl CommandTerm<'_> {
     fn look(&mut self) -> Result<bool, Lost> {
         self.extend()?;
         self.means.guardian.tick(TICKS)?;
-        if self.drains && self.kill_ordered_at.is_none() && self.guard.kept_for().is_zero() {
-            self.kill(Why::NotRenewed)?;
-        }
         if let Some(missed) = self.watchdog.as_mut().and_then(Watchdog::missed) {
             self.stop(Why::NoProgress(missed), false)?;
         }
