@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, Server};
-use crate::support::command::{Arena, leasehold};
+use crate::support::command::{Arena, address, get, leasehold};
 use crate::support::etcd::Etcd;
 use crate::support::process::mono;
 use crate::support::run::{Ended, Run};
@@ -227,6 +227,22 @@ fn lease_deleted_while_a_requested_command_ends_kills_it() {
     assert!(arena.last_stamp() < deleted + 3.0, "the command worked for {} s", arena.last_stamp() - deleted);
     run.terminates_with(143);
     arena.assert_nothing_is_left();
+}
+
+#[test]
+fn requested_replica_is_the_leader_until_its_command_ends() {
+    let cluster = Cluster::in_memory("leader-while-draining");
+    let arena = Arena::on(&cluster, &[LONG, &["--http=127.0.0.1:0"]].concat());
+    let run = requested_command(&cluster, &arena, "--stop-timeout=1h");
+    let of_leader = address(&run);
+    let (status, body) = get(&of_leader, "/leader");
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((status, &body["leader"], &body["is_leader"]), (200, &"a".into(), &true.into()));
+    assert!(body["seconds_left"].as_f64().is_some_and(|left| left > 1.0 && left < 60.0), "{body}");
+    let metrics = get(&of_leader, "/metrics").1;
+    assert!(metrics.contains("leader=\"a\",address=\"\"} 1\n"), "{metrics}");
+    cluster.delete();
+    wait_until("the command is killed", || get(&of_leader, "/leader").0 == 503);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold::LeaderElector;
+use leasehold::{LeaderElector, Leadership};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -18,26 +18,26 @@ use super::messages::CommandEnd;
 #[derive(Debug, Default)]
 pub struct CommandWork(Mutex<Counted>);
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 struct Counted {
-    /// The start time of the running command, or `None` if no command runs.
-    since: Option<SystemTime>,
+    /// The start time and the term of the running command, or `None` if no command runs.
+    running: Option<(SystemTime, Leadership)>,
     starts: u64,
     failures: u64,
     last: Option<u8>,
 }
 
 impl CommandWork {
-    pub fn begins(&self) {
+    pub fn begins(&self, term: Leadership) {
         let mut counted = self.0.lock();
-        counted.since = Some(SystemTime::now());
+        counted.running = Some((SystemTime::now(), term));
         counted.starts += 1;
     }
 
     /// Records the end of the command. `end` is `None` if the command did not end by itself.
     pub fn ended(&self, end: Option<CommandEnd>) {
         let mut counted = self.0.lock();
-        counted.since = None;
+        counted.running = None;
         if let Some(code) = end.map(CommandEnd::exit_code) {
             counted.failures += u64::from(code != 0);
             counted.last = Some(code);
@@ -46,11 +46,11 @@ impl CommandWork {
 
     /// Writes the metrics of the command in the text format of Prometheus.
     fn write_prometheus(&self, out: &mut String) {
-        let Counted { since, starts, failures, last } = *self.0.lock();
+        let Counted { running, starts, failures, last } = self.0.lock().clone();
         let mut metric = |name: &str, kind: &str, help: &str, value: u64| {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
         };
-        let is_running = u64::from(since.is_some());
+        let is_running = u64::from(running.is_some());
         metric("leasehold_command_running", "gauge", "1 while the command runs, else 0.", is_running);
         metric("leasehold_command_starts_total", "counter", "Starts of the command.", starts);
         let help = "Exits with a code other than 0 of commands that were not stopped.";
@@ -198,15 +198,16 @@ impl StatusServer {
 
     fn leader(&self, elector: &LeaderElector) -> HttpAnswer {
         let status = elector.status();
-        let since = self.work.0.lock().since;
-        // A leader whose command has not started or has ended does no work, so it is not reported as leader.
-        let is_leader = status.is_leader && since.is_some();
+        // A leader whose command has not started or has ended does no work, so it is not reported as leader. After a
+        // request to step down, the command still works while it ends.
+        let running = self.work.0.lock().running.clone().filter(|(_, term)| !term.kept_for().is_zero());
+        let is_leader = running.is_some();
         let leader = status.leader.as_deref().filter(|_| !status.leader_lease_expired);
         let mut body = json!({ "record": status.record, "identity": elector.identity(), "leader": leader, "is_leader": is_leader });
-        if let (true, Some(since)) = (is_leader, since) {
+        if let Some((since, term)) = running {
             body["since"] = humantime::format_rfc3339_millis(since).to_string().into();
-            body["fencing_token"] = status.fencing_token.into();
-            body["seconds_left"] = status.remaining.as_secs_f64().into();
+            body["fencing_token"] = term.fencing_token().into();
+            body["seconds_left"] = term.kept_for().as_secs_f64().into();
         }
         let mut text = body.to_string();
         let _ = writeln!(text);

@@ -203,7 +203,7 @@ impl Supervisor {
     fn lead(&mut self, guard: &LeaderGuard) -> Result<TermOutcome, Error> {
         let progress = self.plan.progress.as_ref();
         let watchdog = progress.map(|(source, within)| Watchdog::start(source, *within)).transpose()?;
-        self.work.begins();
+        self.work.begins(guard.leadership());
         let outcome = term::lead(guard, &mut self.means, watchdog);
         self.work.ended(outcome.end.filter(|_| outcome.why.is_none()));
         match (&outcome.why, &outcome.end) {

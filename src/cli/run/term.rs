@@ -191,7 +191,7 @@ impl CommandTerm<'_> {
                     }
                 }
                 recv(self.drain_ticks) -> _ => {
-                    if self.kill_ordered_at.is_none() && self.guard.kept_for().is_zero() {
+                    if self.kill_ordered_at.is_none() && self.guard.leadership().kept_for().is_zero() {
                         self.kill(Why::NotRenewed)?;
                     }
                 }
@@ -220,13 +220,13 @@ impl CommandTerm<'_> {
     /// The clock is read before the remaining time, so a delay between the two makes the result earlier.
     fn valid_until(&self) -> Duration {
         let now = boot_time();
-        now + self.guard.kept_for()
+        now + self.guard.leadership().kept_for()
     }
 
     fn extend(&mut self) -> Result<(), Lost> {
         let until = self.valid_until();
         // After the loss of the lease, the order only checks that the guardian still answers.
-        let is_kept = !self.guard.kept_for().is_zero();
+        let is_kept = !self.guard.leadership().kept_for().is_zero();
         self.means.guardian.order(if is_kept { OrderKind::Valid { until } } else { OrderKind::Ping })
     }
 
@@ -341,7 +341,7 @@ impl CommandTerm<'_> {
 
     /// Returns a channel that fires if the guardian has not started to kill the command in time.
     fn too_late(&self) -> Receiver<Instant> {
-        let kept = self.guard.kept_for();
+        let kept = self.guard.leadership().kept_for();
         match (self.killing_since, self.kill_ordered_at) {
             (Some(_), _) => never(),
             (None, Some(at)) => crossbeam_channel::at(at + AT_ONCE),
@@ -368,7 +368,8 @@ impl CommandTerm<'_> {
             }
         }
         // A renewal may have extended the term during the wait.
-        let is_late = self.kill_ordered_at.is_some() || self.guard.kept_for() <= self.means.times.kill_margin / 2;
+        let is_late =
+            self.kill_ordered_at.is_some() || self.guard.leadership().kept_for() <= self.means.times.kill_margin / 2;
         match self.killing_since {
             None if is_late => Err(Lost("did not end the command in time".to_owned())),
             _ => Ok(false),

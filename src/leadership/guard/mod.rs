@@ -116,15 +116,6 @@ impl LeaderGuard {
         self.term.remaining()
     }
 
-    /// Returns how long other candidates leave the lease to this guard without another renewal.
-    ///
-    /// Equals [`remaining`](Self::remaining) while the term is valid. After a step-down or a request, the lease is still
-    /// renewed. Returns zero once the lease may be lost.
-    #[doc(hidden)]
-    pub fn kept_for(&self) -> Duration {
-        self.term.deadline.kept_for(clock::now())
-    }
-
     /// Returns an error once the term has ended; for use with `?`.
     ///
     /// # Errors
@@ -396,6 +387,15 @@ impl Leadership {
     /// Returns how long the term stays valid, like [`LeaderGuard::remaining`].
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
+    }
+
+    /// Returns how long other candidates leave the lease to the guard without another renewal.
+    ///
+    /// Equals [`remaining`](Self::remaining) while the term is valid. After a step-down or a request, the lease is still
+    /// renewed. Returns zero once the lease may be lost.
+    #[doc(hidden)]
+    pub fn kept_for(&self) -> Duration {
+        self.term.deadline.kept_for(clock::now())
     }
 
     /// Returns an error once the term has ended, like [`LeaderGuard::check`].
