@@ -156,7 +156,7 @@ fn accepted_request_moves_the_command_and_back(cluster: &Cluster) {
 
 fn annotation_is_a_request(cluster: &Cluster) {
     let arena = Arena::on(cluster, LONG);
-    let a = arena.work(&["--identity=a", "--accept-requests", "--on-loss=exit"], &[]);
+    let a = arena.work(&["--identity=a", "--accept-requests", "--on-loss=exit", "--wait=0s"], &[]);
     let first = arena.wait_for_work_after(0);
     let b = arena.standby();
     for useless in ["b", "A", "", &"a".repeat(2 * 1024)] {
@@ -168,7 +168,7 @@ fn annotation_is_a_request(cluster: &Cluster) {
     a.wait_for_error("stopping the command (SIGKILL in 10s): a step-down was requested");
     let second = arena.wait_for_work_after(first.token);
     arena.wait_for_sigterm(&first);
-    // A request is not a loss, so the former leader does not exit.
+    // A request is not a loss, so the former leader does not exit, and campaigns without the limit of `--wait`.
     b.terminate();
     arena.wait_for_work_after(second.token);
     assert_eq!(arena.assert_one_at_a_time(), 3);

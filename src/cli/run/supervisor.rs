@@ -50,8 +50,9 @@ pub struct Supervisor {
 impl Supervisor {
     /// Runs until the command has ended or a signal stops it. Returns the exit code.
     pub fn run(mut self) -> Result<u8, Error> {
+        let mut wait = self.plan.wait;
         loop {
-            let guard = match self.campaign()? {
+            let guard = match self.campaign(wait)? {
                 Ok(guard) => guard,
                 Err(code) => return Ok(code),
             };
@@ -79,6 +80,8 @@ impl Supervisor {
             if matches!(outcome.why, Some(Why::GuardianLost(_))) {
                 self.means.guardian = Guardian::start(&self.plan.guarded)?;
             }
+            // After a request, this replica stands aside, which may take longer than the limit.
+            wait = self.plan.wait.filter(|_| outcome.why != Some(Why::Lost(StopReason::Requested)));
             // After a lost term, there is no pause. Either another candidate leads, or the lease must be acquired again
             // as soon as possible.
             if matches!(outcome.why, None | Some(Why::NoProgress(_) | Why::GuardianLost(_))) {
@@ -91,17 +94,17 @@ impl Supervisor {
         }
     }
 
-    /// Campaigns until a term starts.
+    /// Campaigns until a term starts, at most for `wait`.
     ///
     /// Returns its guard, or the exit code if the campaign has ended.
-    fn campaign(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
+    fn campaign(&mut self, wait: Option<Duration>) -> Result<Result<LeaderGuard, u8>, Error> {
         self.means.guardian.prepare();
-        if self.plan.wait.is_some_and(|wait| wait.is_zero()) {
+        if wait.is_some_and(|wait| wait.is_zero()) {
             return self.try_once();
         }
         self.means.judge.iter_mut().for_each(Judge::tell);
         let campaign = self.elector.campaign()?;
-        let given_up = self.plan.wait.map_or_else(never, after);
+        let given_up = wait.map_or_else(never, after);
         let ticks = tick(between_ticks(self.means.retry_period));
         loop {
             let guardian = self.means.guardian.reports.clone();
