@@ -151,6 +151,9 @@ fn a_lease_is_waited_for_no_longer_than_that() {
     let store = format!("--store=etcd://{}", silent.local_addr().expect("an address"));
     assert_eq!(arena.run(&[&store, "--probe=false", "--wait=0s", "--", "true"]).end().code, Some(75));
     leader.terminate();
+    let ended = arena.run(&["--hold-back=5s", "--wait=500ms", "--", "echo", "works"]).end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(75), ""), "{}", ended.errors);
+    assert!(ended.errors.contains("within 500ms: --hold-back (5s) leaves a free lease"), "{}", ended.errors);
     arena.assert_nothing_is_left();
 }
 

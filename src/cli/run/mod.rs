@@ -49,8 +49,9 @@ use leasehold::util::backoff::Backoff;
 /// The command finds LEASEHOLD_LEASE, LEASEHOLD_IDENTITY and LEASEHOLD_FENCING_TOKEN in its environment.
 ///
 /// Exit codes: the code of the command, or 128 + the signal that ended it; 75 if another candidate holds the lease for
-/// longer than --wait, or if the probe fails; 124 if the command was stopped because the term ended, with --on-loss
-/// exit; 125 for errors of leasehold; 126 if the command cannot be executed; 127 if the command is not found.
+/// longer than --wait, the probe fails, or --hold-back has not passed; 124 if the command was stopped because the term
+/// ended, with --on-loss exit; 125 for errors of leasehold; 126 if the command cannot be executed; 127 if the command is
+/// not found.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     #[command(flatten)]

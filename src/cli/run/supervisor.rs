@@ -170,13 +170,13 @@ impl Supervisor {
         self.means.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone())
     }
 
-    /// Returns exit code 75 if another candidate holds the lease or this candidate is unfit.
+    /// Returns exit code 75 if another candidate holds the lease, or if this candidate is unfit or held back.
     ///
     /// Returns an error if the lease was not acquired for another reason.
     fn not_acquired(&self) -> Result<u8, Error> {
         let status = self.elector.status();
-        let wait = humantime::format_duration(self.plan.wait.unwrap_or_default());
-        let what = format!("{} was not acquired within {wait}", status.record);
+        let (wait, hold_back) = (self.plan.wait.unwrap_or_default(), status.settings.hold_back);
+        let what = format!("{} was not acquired within {}", status.record, humantime::format_duration(wait));
         let (holder, is_fit) = (self.elector.current_leader(), status.is_fit && status.may_acquire_in.is_none());
         // While another candidate holds the lease, an old failure of a write does not matter.
         if let Some(error) = status.last_error.filter(|_| holder.is_none() || status.failed_write.is_none()) {
@@ -186,6 +186,10 @@ impl Supervisor {
             _ if !is_fit => log::warn!(target: COMMAND, "{what}: this replica is unfit to lead"),
             _ if status.last_contact.is_none() => return Err(format!("{what}: the store has not answered").into()),
             Some(holder) => log::warn!(target: COMMAND, "{what}: held by {holder}"),
+            // A single attempt is not held back.
+            None if !wait.is_zero() && !hold_back.is_zero() => {
+                log::warn!(target: COMMAND, "{what}: --hold-back ({hold_back:?}) leaves a free lease to other replicas");
+            }
             None => return Err(format!("{what}: the lease is free, but no write has succeeded").into()),
         }
         Ok(command::NOT_ACQUIRED)
