@@ -149,12 +149,11 @@ impl Config {
             require(timeout > retry_period, "probe_timeout", show(timeout), rule)?;
         }
         let lease_duration = published(lease_duration);
-        require(
-            self.hold_back <= lease_duration,
-            "hold_back",
-            show(self.hold_back),
-            format_args!("must be at most lease_duration ({})", shown(lease_duration, self.lease_duration)),
-        )?;
+        let rule = format_args!(
+            "must be at most half of lease_duration ({}), so that a request to step down moves the lease",
+            shown(lease_duration, self.lease_duration)
+        );
+        require(self.hold_back <= lease_duration / 2, "hold_back", show(self.hold_back), rule)?;
         require(
             self.no_client_go_peers || renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration,
             "renew_deadline",
@@ -329,7 +328,11 @@ mod tests {
                 |it, value| it.probe_timeout = Some(value),
                 &[(secs(2) + NANO, secs(2)), (LONGEST, LONGEST + NANO)],
             ),
-            ("hold_back", |it, value| it.hold_back = value, &[(secs(15), secs(15) + NANO)]),
+            (
+                "hold_back",
+                |it, value| it.hold_back = value,
+                &[(Duration::from_millis(7_500), Duration::from_millis(7_500) + NANO)],
+            ),
             ("drain_timeout", |it, value| it.drain_timeout = Some(value), &[(LONGEST, LONGEST + NANO)]),
         ];
         for (field, set, limits) in fields {

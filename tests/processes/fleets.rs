@@ -76,7 +76,7 @@ fn fleet_beside_client_go_obeys_requests_one_at_a_time() {
 #[test]
 fn preferred_zone_leads_while_one_of_its_candidates_is_alive() {
     let Some(cluster) = Cluster::real("preferred_zone") else { return };
-    let flags = ["--lease-duration=2s", "--renew-deadline=1500ms", "--retry-period=200ms", "--no-client-go-peers"];
+    let flags = ["--lease-duration=3s", "--renew-deadline=1500ms", "--retry-period=200ms", "--no-client-go-peers"];
     let flags = flags.into_iter().chain(["--heartbeat=10ms"]).collect::<Vec<_>>();
     let stage = Stage::new(cluster.kubeconfig("candidate"), &cluster.lease, &flags);
     let delay = format!("--hold-back={DELAY}s");

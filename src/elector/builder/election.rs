@@ -131,7 +131,9 @@ impl LeaderElectorBuilder {
     /// a lease that does not exist, or to a record with the own identity that
     /// [`reclaim_own_identity`](Self::reclaim_own_identity) takes over.
     ///
-    /// The value is at most the lease duration, 15 s by default.
+    /// The value is at most half of the lease duration, 7.5 s by default. A candidate that is
+    /// [asked to step down](Self::accept_requests) stands aside for at most one lease duration. After a longer delay, the
+    /// same candidate would lead again.
     ///
     /// Defaults to 0.
     ///

@@ -19,7 +19,7 @@ const EDITED: &str = "edited";
 pub fn hold_backs(settings: &[(Duration, Duration, Duration)], random: &mut fastrand::Rng) -> Vec<Duration> {
     let odds = [0, 0, 0, 1, 3][random.usize(..5)];
     let delay = |(lease, ..): &(Duration, _, _)| {
-        let longest = [SECOND / 2, lease.as_nanos() as Nanos][random.usize(..2)];
+        let longest = [SECOND / 2, lease.as_nanos() as Nanos / 2][random.usize(..2)];
         let delay = Duration::from_nanos(random.u64(MILLI..=longest));
         if random.u8(..3) < odds { delay } else { Duration::ZERO }
     };
