@@ -1,5 +1,6 @@
 //! `leasehold where` and `leasehold step-down`, which send a few requests about a leader.
 
+use std::cell::OnceCell;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::thread::sleep;
@@ -61,14 +62,20 @@ pub fn print_address(arguments: &LeaderArgs) -> Result<u8, Failure> {
 pub fn request_step_down(arguments: &LeaderArgs) -> Result<u8, Failure> {
     let lease = LeaseInStore::open(arguments, "request a step-down of", "end the process of the leader instead")?;
     // After a conflict with a renewal, or without an answer, the next attempt reads the record again.
-    let holder = lease.with_leader(|holder, observed| {
+    let first = OnceCell::new();
+    let text = lease.with_leader(|holder, observed| {
+        // A later holder is not asked, because the first one may have handed over after an unanswered request.
+        let asked = first.get_or_init(|| holder.clone());
+        if *asked != holder {
+            return Ok(format!("{asked} no longer holds {}, held by {holder}", lease.name()));
+        }
         let mut notes = observed.notes.clone();
         if notes.step_down.replace(holder.clone()).as_ref() != Some(&holder) {
             lease.store.update(lease.key, &observed, observed.record.with_notes(&notes), &lease.call)?;
         }
-        Ok(holder)
+        Ok(format!("asked {holder} to step down from {}", lease.name()))
     })?;
-    print(format_args!("asked {holder} to step down from {}", lease.name()))
+    print(text)
 }
 
 fn print(line: impl Display) -> Result<u8, Failure> {

@@ -55,7 +55,8 @@ enum CliCommand {
     /// it accepts requests (`leasehold run --accept-requests`), and otherwise ignores the request. The command cannot
     /// detect a crashed holder.
     ///
-    /// Exit codes: 0 if the request is written; 1 if the record has no holder; 125 for errors.
+    /// Exit codes: 0 if the request is written, or if the holder has changed after a failed attempt; 1 if the record
+    /// has no holder; 125 for errors.
     StepDown(Box<leader::LeaderArgs>),
 }
 

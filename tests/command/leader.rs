@@ -278,6 +278,27 @@ fn request_is_written_once_and_repeated_after_conflicts() {
 }
 
 #[test]
+fn holder_after_an_unanswered_request_is_not_asked() {
+    let cluster = Cluster::in_memory("requested-without-answer");
+    let server = cluster.in_memory_server().expect("it is");
+    create_with_note(&cluster, "a", "host:1");
+    server.fault(Fault::drop_after().verb(Verb::Update).user("candidate").first(1));
+    // The second read waits until another candidate leads.
+    let read = server.fault(Fault::hang().verb(Verb::Get).user("candidate").skip(1).first(1));
+    let run = start_in(&cluster, &["step-down", "--lease", &cluster.lease]);
+    assert!(read.wait_for_hits(1, SOON));
+    assert_eq!(annotation(&cluster, STEP_DOWN).as_deref(), Some("a"));
+    cluster.edit(|lease| {
+        lease["spec"]["holderIdentity"] = json!("b");
+        drop(lease["metadata"]["annotations"].as_object_mut().expect("notes").remove(STEP_DOWN));
+    });
+    read.release();
+    let ended = run.end();
+    assert!(ended.code == Some(0) && ended.out.starts_with("a no longer holds "), "{ended:?}");
+    assert_eq!(annotation(&cluster, STEP_DOWN), None);
+}
+
+#[test]
 fn failing_store_is_error_125_within_the_timeout() {
     let cluster = Cluster::in_memory("asked-in-vain");
     let server = cluster.in_memory_server().expect("it is");
