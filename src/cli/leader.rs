@@ -18,8 +18,11 @@ use leasehold::util::one_line::OneLine;
 #[derive(Debug, Args)]
 pub struct LeaderArgs {
     /// Lease whose leader is looked up
-    #[arg(long, value_name = "NAME")]
-    lease: String,
+    #[arg(value_name = "LEASE", required_unless_present = "named")]
+    lease: Option<String>,
+    /// Lease whose leader is looked up, as in `run`
+    #[arg(long = "lease", id = "named", value_name = "NAME", conflicts_with = "lease")]
+    named: Option<String>,
     /// Time limit, with repeated attempts if the store fails
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, default_value = "10s")]
     timeout: Duration,
@@ -92,9 +95,10 @@ impl<'a> LeaseInStore<'a> {
     /// error for a store without notes has the remedy `instead`.
     fn open(arguments: &'a LeaderArgs, act: &str, instead: &str) -> Result<Self, Failure> {
         let (store, _) = arguments.follow.open().map_err(|error| failed(error.to_string()))?;
-        check_name(&*store, &arguments.lease).map_err(failed)?;
+        let key = arguments.named.as_ref().or(arguments.lease.as_ref()).map_or("", |name| name);
+        check_name(&*store, key).map_err(failed)?;
         let call = CallContext::new(arguments.timeout, CancelToken::new());
-        let lease = Self { store, key: &arguments.lease, call };
+        let lease = Self { store, key, call };
         match lease.store.keeps_notes() {
             true => Ok(lease),
             false => Err(failed(format!("cannot {act} {}: this needs a cluster or etcd; {instead}", lease.name()))),

@@ -347,11 +347,12 @@ fn invalid_flags_and_stores_without_notes_are_error_125() {
     assert_eq!(arena.run(&["--identity=a", "--", "true"]).end().code, Some(0));
     for (flags, code, says) in [
         (&["step-down", "--lease=jobs"][..], 125, "this needs a cluster or etcd; end the process of the leader"),
-        (&["where", "--lease=jobs"], 125, "this needs a cluster or etcd; `leasehold wait` prints the identity"),
+        (&["where", "jobs"], 125, "this needs a cluster or etcd; `leasehold wait` prints the identity"),
         (&["wait"], 125, "<LEASE>"),
         (&["wait", "jobs", "--lease=jobs"], 125, "cannot be used with"),
         (&["observe", "jobs", "--lease=jobs"], 125, "cannot be used with"),
-        (&["step-down"], 125, "--lease <NAME>"),
+        (&["step-down"], 125, "<LEASE>"),
+        (&["step-down", "jobs", "--lease=jobs"], 125, "cannot be used with"),
         (&["where", "--lease=jobs", "--timeout=0s"], 125, "give a duration above zero"),
         (&["step-down", "--lease=jobs", "--lock-type=leases"], 125, "cannot be used with"),
     ] {
