@@ -209,9 +209,8 @@ impl StatusServer {
             body["fencing_token"] = term.fencing_token().into();
             body["seconds_left"] = term.kept_for().as_secs_f64().into();
         }
-        let mut text = body.to_string();
-        let _ = writeln!(text);
-        HttpAnswer { status: if is_leader { OK } else { UNAVAILABLE }, content_type: "application/json", body: text }
+        let status = if is_leader { OK } else { UNAVAILABLE };
+        HttpAnswer { status, content_type: "application/json", body: format!("{body}\n") }
     }
 }
 
