@@ -197,20 +197,10 @@ pub fn by_flags(error: &(dyn std::error::Error + 'static)) -> String {
     if !error.is::<ConfigError>() && !matches!(error.downcast_ref(), Some(leasehold::Error::Config(_))) {
         return text;
     }
-    let names = [
-        "lease_duration",
-        "renew_deadline",
-        "retry_period",
-        "renew_interval",
-        "release_timeout",
-        "hold_back",
-        "identity is",
-        "advertise is",
-        "no_client_go_peers(true)",
-        "accept_requests",
-    ];
+    let names = "lease_duration, renew_deadline, retry_period, renew_interval, release_timeout, hold_back, identity is, \
+                 advertise is, no_client_go_peers(true), accept_requests";
     let flag = |name: &str| format!("--{}", name.trim_end_matches("(true)").replace('_', "-"));
-    let text = names.into_iter().fold(text, |text, name| text.replace(name, &flag(name)));
+    let text = names.split(", ").fold(text, |text, name| text.replace(name, &flag(name)));
     match text.split_once("identity(") {
         Some((rule, identity)) => format!("{rule}--identity={}", identity.trim_end_matches(')')),
         None => text,

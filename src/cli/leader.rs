@@ -66,19 +66,16 @@ pub fn request_step_down(arguments: &LeaderArgs) -> Result<u8, Failure> {
     let lease = LeaseInStore::open(arguments, "request a step-down of", "end the process of the leader instead")?;
     // After a conflict with a renewal, or without an answer, the next attempt reads the record again.
     let first = OnceCell::new();
-    let text = lease.with_leader(|holder, observed| {
+    let asked = lease.with_leader(|holder, observed| {
         // A later holder is not asked, because the first one may have handed over after an unanswered request.
         let asked = first.get_or_init(|| holder.clone());
-        if *asked != holder {
-            return Ok(format!("{asked} no longer holds {}, held by {holder}", lease.name()));
-        }
         let mut notes = observed.notes.clone();
-        if notes.step_down.replace(holder.clone()).as_ref() != Some(&holder) {
+        if *asked == holder && notes.step_down.replace(holder.clone()).as_ref() != Some(&holder) {
             lease.store.update(lease.key, &observed, observed.record.with_notes(&notes), &lease.call)?;
         }
-        Ok(format!("asked {holder} to step down from {}", lease.name()))
+        Ok(asked.clone())
     })?;
-    print(text)
+    print(format_args!("asked {asked} to step down from {}", lease.name()))
 }
 
 fn print(line: impl Display) -> Result<u8, Failure> {

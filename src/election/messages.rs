@@ -114,6 +114,9 @@ pub enum ElectionEvent {
     StepDownRequested,
     /// A request to step down names this candidate, which does not accept requests. Reported once.
     StepDownIgnored,
+    /// A request to step down comes too early, and has no effect before this pause. Reported once for each request with
+    /// an effect.
+    StepDownDeferred(Duration),
     /// The watch misses changes and must be restarted.
     WatchStale,
 }

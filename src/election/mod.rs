@@ -72,10 +72,12 @@ pub struct Election {
     barred: bool,
     /// `true` while an acquisition that took longer than the progress timeout is released.
     gives_back: bool,
-    /// The time of the last accepted request to step down.
-    requested_at: Option<Moment>,
-    /// `true` after the election reported that it ignores requests.
-    has_ignored_request: bool,
+    /// The time from which the election accepts a request to step down.
+    accepts_from: Moment,
+    /// The time for which a term ignores requests. Zero if another candidate has led since the last accepted request.
+    request_pause: Duration,
+    /// `true` after the election reported that it ignores or defers a request.
+    has_reported_request: bool,
     events: VecDeque<ElectionEvent>,
 }
 
@@ -116,6 +118,8 @@ struct CurrentTerm {
     /// The send time of the newest applied write, plus the renew deadline.
     covered_until: Moment,
     renew_at: Moment,
+    /// The number of renewals that were sent since the last applied write.
+    attempts: u32,
     phase: TermPhase,
 }
 
@@ -177,8 +181,9 @@ impl Election {
             close_deadline: None,
             barred: false,
             gives_back: false,
-            requested_at: None,
-            has_ignored_request: false,
+            accepts_from: Moment::from_nanos(0),
+            request_pause: Duration::ZERO,
+            has_reported_request: false,
             events: VecDeque::new(),
         }
     }
@@ -458,11 +463,16 @@ impl Election {
     /// Renews the lease by one update of the last own version (rule 4).
     fn renew(&mut self, now: Now) -> Step {
         let Some((_, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
-        let (Phase::Leading(term), ObservedState::Record(known)) = (&self.phase, &self.observed) else {
+        let third_at = now.local + self.retry_delay(now.local).min(self.settings.renew_interval);
+        let (Phase::Leading(term), ObservedState::Record(known)) = (&mut self.phase, &self.observed) else {
             return self.observe(now.local);
         };
+        // After a conflict with an edit of other fields, the second attempt follows at once, and a third attempt waits.
+        term.renew_at = if term.attempts > 0 { third_at } else { term.renew_at };
+        term.attempts += 1;
         let (base, acquisition) = (known.observed.clone(), term.acquisition);
-        let record = self.held(Some(&base), term.acquire_time.clone(), renew_time, term.transitions);
+        let (acquire_time, transitions) = (term.acquire_time.clone(), term.transitions);
+        let record = self.held(Some(&base), acquire_time, renew_time, transitions);
         self.write(now.local, Some(base), record, acquisition)
     }
 

@@ -7,6 +7,9 @@ use crate::election::stop_reason::StopReason;
 use crate::store::record::RecordNotes;
 use crate::util::clock::Moment;
 
+/// The longest time for which a term ignores requests, in lease durations.
+const MAX_PAUSE: u32 = 60;
+
 impl Election {
     /// Returns the notes of a write.
     ///
@@ -42,33 +45,32 @@ impl Election {
         }
     }
 
-    /// Returns `true` while the guard of a term exists that a request has ended.
-    pub fn drains_for_request(&self) -> bool {
-        let Phase::Leading(term) = &self.phase else { return false };
-        term.deadline.was_ended() && term.deadline.reason() == StopReason::Requested
-    }
-
     /// Ends the term if a request names this candidate.
     ///
-    /// The candidate accepts one request per lease duration, so that a client that repeats the request cannot keep the
-    /// lease without a leader.
+    /// The candidate accepts one request per lease duration. If no other candidate has led since, the next term ignores
+    /// requests, and longer each time. A client that repeats the request therefore cannot keep the lease without a
+    /// leader.
     pub(super) fn notice_request(&mut self, now: Moment) {
         let Some(known) = self.observed.known().filter(|known| known.holder == Holder::Ourselves) else { return };
         if known.observed.notes.step_down.as_ref() != Some(&self.settings.identity) {
             return;
         }
-        if !self.settings.accepts_requests {
-            if !std::mem::replace(&mut self.has_ignored_request, true) {
-                self.events.push_back(ElectionEvent::StepDownIgnored);
+        let is_valid = matches!(&self.phase, Phase::Leading(term) if term.phase == TermPhase::Valid && term.deadline.is_valid(now));
+        let report = match self.settings.accepts_requests {
+            false => ElectionEvent::StepDownIgnored,
+            true if !is_valid => return,
+            true if now < self.accepts_from => ElectionEvent::StepDownDeferred(self.accepts_from.since(now)),
+            true => {
+                let lease_duration = self.settings.lease_duration;
+                self.accepts_from = now + lease_duration;
+                self.request_pause = (self.request_pause * 2).clamp(lease_duration, lease_duration * MAX_PAUSE);
+                self.has_reported_request = false;
+                self.drain(now, StopReason::Requested, DrainLimit::Bounded.limit(&self.settings));
+                return self.events.push_back(ElectionEvent::StepDownRequested);
             }
-            return;
-        }
-        let is_valid = matches!(&self.phase, Phase::Leading(term) if term.phase == TermPhase::Valid);
-        let is_early = self.requested_at.is_some_and(|at| now < at + self.settings.lease_duration);
-        if is_valid && !is_early {
-            self.requested_at = Some(now);
-            self.drain(now, StopReason::Requested, DrainLimit::Bounded.limit(&self.settings));
-            self.events.push_back(ElectionEvent::StepDownRequested);
+        };
+        if !std::mem::replace(&mut self.has_reported_request, true) {
+            self.events.push_back(report);
         }
     }
 }

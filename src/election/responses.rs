@@ -1,5 +1,7 @@
 //! The evaluation of answers and events: the rules 'In-doubt writes' and 'Order'.
 
+use std::time::Duration;
+
 use super::in_doubt::{InDoubtWrite, WriteProgress};
 use super::messages::{ElectionEvent, ReadContext, StoreResponse};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
@@ -122,7 +124,7 @@ impl Election {
             create.progress = WriteProgress::Landed;
         }
 
-        let was_unsettled = std::mem::take(&mut self.schedule.must_read);
+        self.schedule.must_read = false;
         self.schedule.write_at = now;
         self.open.retain(|write| write.base == 0 || write.base >= observed.version);
 
@@ -132,11 +134,6 @@ impl Election {
         } else if same_record {
             if let ObservedState::Record(known) = &mut self.observed {
                 known.observed = observed;
-            }
-            // The last renewal failed because another client changed other fields of the object. The election renews
-            // again at once.
-            if let (Phase::Leading(term), true) = (&mut self.phase, was_unsettled) {
-                term.renew_at = now;
             }
         } else if is_ours && has_our_identity {
             self.see(observed, received_at, Holder::Ourselves);
@@ -173,6 +170,9 @@ impl Election {
     fn see(&mut self, observed: VersionedRecord, changed_at: Moment, holder: Holder) {
         self.observed = ObservedState::Record(ObservedRecord { observed, changed_at, holder });
         self.abandon_attempt();
+        if holder == Holder::Other {
+            self.request_pause = Duration::ZERO;
+        }
         if holder != Holder::Ourselves {
             self.given_back(changed_at);
         }
@@ -203,6 +203,7 @@ impl Election {
             Phase::Leading(term) => {
                 term.covered_until = term.covered_until.max(valid_until);
                 term.renew_at = renew_at;
+                term.attempts = 0;
                 if term.deadline.was_ended() {
                     term.deadline.keep(valid_until);
                 }
@@ -231,8 +232,10 @@ impl Election {
                     progress,
                     covered_until: valid_until,
                     renew_at,
+                    attempts: 0,
                     phase: TermPhase::Valid,
                 });
+                self.accepts_from = self.accepts_from.max(now + self.request_pause);
                 // With a distant store, the watch event of the winning write may arrive after the answer. The next read
                 // therefore waits.
                 let pause = self.retry_delay(now).min(MENTIONED_WITHIN);
@@ -322,10 +325,7 @@ impl Election {
         match &mut self.phase {
             // A leader needs no read after an in-doubt renewal, because the next renewal also settles the in-doubt
             // renewal.
-            Phase::Leading(term) if term.phase != TermPhase::Lost => {
-                term.renew_at = self.schedule.write_at;
-                self.schedule.must_read |= moved;
-            }
+            Phase::Leading(term) if term.phase != TermPhase::Lost && !moved => term.renew_at = self.schedule.write_at,
             _ => self.schedule.must_read = true,
         }
         if self.schedule.must_read {

@@ -149,9 +149,9 @@ impl Config {
             require(timeout > retry_period, "probe_timeout", show(timeout), rule)?;
         }
         let lease_duration = published(lease_duration);
+        let lease = shown(lease_duration, self.lease_duration);
         let rule = format_args!(
-            "must be at most half of lease_duration ({}), so that a request to step down moves the lease",
-            shown(lease_duration, self.lease_duration)
+            "must be at most half of lease_duration ({lease}), so that a request to step down moves the lease"
         );
         require(self.hold_back <= lease_duration / 2, "hold_back", show(self.hold_back), rule)?;
         require(

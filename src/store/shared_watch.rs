@@ -26,6 +26,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// After this time, the connection of the watch is regarded as dead.
 const LATE: Duration = Duration::from_secs(5);
 
+/// The shortest time between two bookmarks that only show contact with the server.
+const CONTACT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The shortest watch of all keys after which the next one resumes without the electors.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -117,13 +120,20 @@ struct CollectionWatch {
     is_open: bool,
     /// The time since which an event is missing, or `None` if none is known to be missing.
     owed_since: Option<Instant>,
+    /// The time at which the watches of one key last learned of the contact with the server.
+    contact_at: Instant,
 }
 
 struct KeyWatch {
     key: Box<str>,
     wake: Sender<()>,
-    end: Sender<Result<(), StoreError>>,
+    /// Receives a value after contact with the server, even if the record has not changed.
+    contact: Sender<()>,
+    end: Sender<WatchEnd>,
 }
+
+/// The end of the watch of all keys, and the newest state of one key at that time.
+type WatchEnd = (Option<Arc<KeyState>>, Result<(), StoreError>);
 
 /// A state of a record, and the cursor of a watch that has reported the state.
 struct KeyState {
@@ -148,9 +158,7 @@ impl KeyState {
             Some(observed) => Some(WatchEvent::Changed { key: key.into(), observed: observed.clone() }),
             None => {
                 let reported = last.map_or(0, |last| last.version);
-                // A read does not return the version of a deletion. The deletion has at least the next version.
-                let version = self.version.max(reported + u64::from(known.is_some()));
-                (version > reported).then(|| WatchEvent::Deleted { key: key.into(), version })
+                (self.version > reported).then(|| WatchEvent::Deleted { key: key.into(), version: self.version })
             }
         }
     }
@@ -188,7 +196,13 @@ impl<S: Store> SharedWatch<S> {
                 hub.states.clear();
             }
             let (mut from, cancel) = (hub.cursor.clone(), CancelToken::new());
-            let collection = CollectionWatch { id, cancel: cancel.clone(), is_open: false, owed_since: None };
+            let collection = CollectionWatch {
+                id,
+                cancel: cancel.clone(),
+                is_open: false,
+                owed_since: None,
+                contact_at: Instant::now(),
+            };
             let shared = Self { store: Arc::clone(&self.store), hub: Arc::clone(&self.hub) };
             let run = move || {
                 let mut on_event = |event| shared.on_event(id, event);
@@ -221,10 +235,11 @@ impl<S: Store> SharedWatch<S> {
         let mut hub = self.hub.lock();
         // The watch was removed already if the watch of all keys has ended.
         let Some(KeyWatch { key, .. }) = hub.watches.remove(&id) else { return };
-        if hub.watches.values().all(|watch| watch.key != key) {
+        // After the last watch, the state stays, because the next watch may resume.
+        let unused = if hub.watches.is_empty() { hub.collection.take() } else { None };
+        if unused.is_none() && hub.watches.values().all(|watch| watch.key != key) {
             hub.states.remove(&key);
         }
-        let unused = if hub.watches.is_empty() { hub.collection.take() } else { None };
         drop(hub);
         if let Some(unused) = unused {
             let _ = caught(|| unused.cancel.cancel());
@@ -243,7 +258,8 @@ impl<S: Store> SharedWatch<S> {
         let watches = std::mem::take(&mut hub.watches);
         hub.states.retain(|key, _| watches.values().any(|watch| watch.key == *key));
         for watch in watches.values() {
-            let _ = watch.end.try_send(result.clone());
+            let newest = hub.states.get(&watch.key).cloned().flatten();
+            let _ = watch.end.try_send((newest, result.clone()));
             let _ = watch.wake.try_send(());
         }
     }
@@ -253,6 +269,12 @@ impl<S: Store> SharedWatch<S> {
         let hub = &mut *guard;
         let Some(collection) = hub.collection.as_mut().filter(|it| it.id == id) else { return };
         collection.owed_since = None;
+        if collection.contact_at.elapsed() >= CONTACT_INTERVAL {
+            collection.contact_at = Instant::now();
+            for watch in hub.watches.values() {
+                let _ = (watch.contact.try_send(()), watch.wake.try_send(()));
+            }
+        }
         match event {
             WatchEvent::Opened => {
                 collection.is_open = true;
@@ -332,27 +354,34 @@ impl<S: Store> Store for SharedWatch<S> {
     ) -> Result<(), StoreError> {
         let WatchScope::Key(key) = scope else { return self.store.watch(scope, from, cancel, on_event) };
         check_watch(cancel)?;
+        let expired = |cause| {
+            let message = format!("cannot resume the watch of {}: {cause}", self.describe(key));
+            Err(StoreError::new(StoreErrorKind::Expired, message))
+        };
         let mut last = from.and_then(Cursor::get::<Arc<KeyState>>).cloned();
         if from.is_some() && last.is_none() {
-            let message = format!("cannot watch {}: the cursor is from another store", self.describe(key));
-            return Err(StoreError::new(StoreErrorKind::Expired, message));
+            return expired("the cursor is from another store");
         }
         let ((wake, woken), (end, ended)) = (channel::bounded(1), channel::bounded(1));
+        let (contact, contacted) = channel::bounded(1);
         let wake_cancelled = wake.clone();
         let _hook = cancel.on_cancel(move || _ = wake_cancelled.try_send(()));
-        let (id, reports_current) = self.join(KeyWatch { key: key.into(), wake, end }, from.is_some())?;
+        let (id, reports_current) = self.join(KeyWatch { key: key.into(), wake, contact, end }, from.is_some())?;
         let _joined = OnDrop(|| self.leave(id));
-        let mut is_open = false;
+        let (mut is_open, mut end) = (false, None);
         loop {
             check_watch(cancel)?;
-            if let Ok(ended) = ended.try_recv() {
-                return ended;
-            }
-            let state = self.state(key);
+            end = end.or_else(|| ended.try_recv().ok());
+            let state = match &end {
+                Some((newest, _)) => is_open.then(|| newest.clone()),
+                None => self.state(key),
+            };
             if let Some(state) = state.as_ref().filter(|_| !is_open) {
-                let must_read = if from.is_some() { state.is_none() } else { !reports_current };
-                if must_read {
-                    self.read(key, state.as_ref(), cancel)?;
+                match from {
+                    // A read does not return the version of a deletion.
+                    Some(_) if state.is_none() => return expired("the record may have been deleted"),
+                    None if !reports_current => self.read(key, state.as_ref(), cancel)?,
+                    _ => {}
                 }
                 is_open = true;
                 on_event(WatchEvent::Opened);
@@ -360,15 +389,21 @@ impl<S: Store> Store for SharedWatch<S> {
             }
             match state.flatten().and_then(|state| Some((state.after(last.as_deref(), key)?, state))) {
                 Some((event, state)) => {
-                    let version = if let WatchEvent::Deleted { version, .. } = event { version } else { state.version };
-                    let reported = Arc::new(KeyState { version, observed: state.observed.clone() });
-                    last = Some(Arc::clone(&reported));
+                    last = Some(Arc::clone(&state));
                     on_event(event);
                     check_watch(cancel)?;
-                    on_event(WatchEvent::Bookmark(Cursor::new(reported)));
+                    on_event(WatchEvent::Bookmark(Cursor::new(state)));
                 }
-                // `recv` cannot fail, because the hook owns a sender.
-                None => drop(woken.recv()),
+                None => {
+                    if let Some((_, ended)) = end {
+                        return ended;
+                    }
+                    if let (true, Ok(()), Some(last)) = (is_open, contacted.try_recv(), &last) {
+                        on_event(WatchEvent::Bookmark(Cursor::new(Arc::clone(last))));
+                    }
+                    // `recv` cannot fail, because the hook owns a sender.
+                    let _ = woken.recv();
+                }
             }
         }
     }
@@ -398,7 +433,8 @@ mod tests {
     fn watched() -> SharedWatch<MemoryStore> {
         let shared = SharedWatch::new(MemoryStore::new());
         let ((wake, _), (end, _)) = (channel::bounded(1), channel::bounded(1));
-        let (id, reports_current) = shared.join(KeyWatch { key: JOBS.into(), wake, end }, false).unwrap();
+        let (id, reports_current) =
+            shared.join(KeyWatch { key: JOBS.into(), wake, contact: channel::bounded(1).0, end }, false).unwrap();
         assert!(reports_current);
         shared.on_event(id, WatchEvent::Opened);
         shared
@@ -451,7 +487,6 @@ mod tests {
         assert_eq!(deleted(&absent(0), None), None, "a record that never existed");
         assert_eq!(deleted(&absent(9), None), Some(9));
         assert_eq!(deleted(&absent(9), Some(&present(7))), Some(9));
-        assert_eq!(deleted(&absent(0), Some(&present(7))), Some(8), "found by a read, at an unknown version");
         assert_eq!(deleted(&absent(8), Some(&absent(8))), None);
         assert_eq!(deleted(&absent(0), Some(&absent(8))), None);
     }

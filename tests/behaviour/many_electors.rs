@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use leasehold::testing::Verb;
 use leasehold::{
     CancelToken, Cursor, Error, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, SharedWatch, Store, StoreError,
-    StoreErrorKind, WatchEvent, WatchScope, release_all,
+    StoreErrorKind, VersionedRecord, WatchEvent, WatchScope, release_all,
 };
 use parking_lot::Mutex;
 
@@ -189,6 +189,8 @@ impl Watching {
         let version = match self.next() {
             WatchEvent::Changed { observed, .. } => observed.version as i64,
             WatchEvent::Deleted { version, .. } => -(version as i64),
+            // Shows contact with the server.
+            WatchEvent::Bookmark(_) => return self.change(),
             other => panic!("{other:?}"),
         };
         let WatchEvent::Bookmark(cursor) = self.next() else { panic!("a bookmark") };
@@ -281,17 +283,67 @@ fn failure_ends_all_watches_and_one_restart_serves_them() {
     assert!(all.iter().all(|it| it.events.is_empty()), "other records have not changed");
     assert_eq!((shared.reads(), &shared.control.started.lock()[..]), (reads, &[false, true][..]));
 
-    // A watch of all keys that cannot resume misses deletions, so a watch with a cursor reads.
+    // A watch of all keys that cannot resume misses deletions, and a read does not return the version of a deletion.
     shared.fail(StoreErrorKind::Expired);
     assert!(all.into_iter().all(|it| it.ended() == StoreErrorKind::Expired));
     assert!(shared.memory.delete("3"));
-    let resumed = watch(Some(&cursors[3]), &keys[3]);
-    assert!(resumed.change().0 < -4, "the fourth write created this record");
     let other = watch(None, &keys[4]);
     assert!(other.change().0 > 0);
+    let resumed = shared.watch(&keys[3], Some(&cursors[3]));
+    wait_until("the end", || resumed.ended.is_finished());
+    assert_eq!(resumed.ended(), StoreErrorKind::Expired);
     assert_eq!(shared.control.started.lock()[2..], [false]);
-    assert_eq!([resumed.end(), other.end()], [StoreErrorKind::Interrupted; 2]);
+    assert_eq!(other.end(), StoreErrorKind::Interrupted);
     assert_eq!(shared.watch("3", Some(&Cursor::new(7_u64))).ended(), StoreErrorKind::Expired);
+}
+
+/// Starts a watch of "jobs" on a shared watch that reports the record and then runs `script`.
+fn scripted(
+    script: impl Fn(VersionedRecord, &CancelToken, &mut dyn FnMut(WatchEvent)) + Send + Sync + 'static,
+) -> Watching {
+    let shared = Collection::new();
+    let (memory, first) = (Arc::clone(&shared.memory), shared.write("jobs"));
+    let store = Wrapped::watching(Arc::clone(&shared.memory), move |_, cancel, on_event| {
+        let observed = memory.get("jobs", &call()).expect("an answer").expect("a record");
+        on_event(WatchEvent::Opened);
+        on_event(WatchEvent::Changed { key: "jobs".into(), observed: observed.clone() });
+        script(observed, cancel, on_event);
+        Err(StoreError::new(StoreErrorKind::Unavailable, "as planned"))
+    });
+    let watch = Collection { store: Arc::new(SharedWatch::new(store)), ..shared }.watch("jobs", None).opened();
+    watch.assert_changed(first);
+    watch
+}
+
+/// A server may send a release and close the connection in the same packet.
+#[test]
+fn event_before_the_end_of_the_watch_is_delivered() {
+    for _ in 0..50 {
+        let (go, goes) = bounded::<()>(1);
+        let watch = scripted(move |mut observed, _, on_event| {
+            let _ = goes.recv_timeout(SOON);
+            observed.version += 1;
+            on_event(WatchEvent::Changed { key: "jobs".into(), observed });
+        });
+        go.send(()).expect("a watch");
+        assert!(watch.change().0 > 1);
+        assert_eq!(watch.ended(), StoreErrorKind::Unavailable);
+    }
+}
+
+/// Bookmarks are the only sign of contact if no record changes.
+#[test]
+fn bookmarks_of_the_shared_watch_are_passed_on() {
+    let watch = scripted(|_, cancel, on_event| {
+        while !cancel.is_cancelled() {
+            on_event(WatchEvent::Bookmark(Cursor::new(1_u64)));
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert!(matches!(watch.next(), WatchEvent::Bookmark(_)));
+    thread::sleep(A_WHILE);
+    assert!(watch.events.len() < 2, "not each bookmark wakes each watch");
+    watch.end();
 }
 
 /// Without this, a connection that is broken without an error would leave all electors without events.

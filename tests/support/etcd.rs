@@ -136,6 +136,17 @@ impl Etcd {
         self.post("/v3/kv/put", &json!({ "key": base64(key), "value": base64(value) }));
     }
 
+    /// Replaces the value of a key, without losing a write of another client.
+    pub fn edit(&self, key: &str, change: impl Fn(String) -> String) {
+        let body = |old: &str, new: &str| {
+            let put = json!({ "requestPut": { "key": base64(key), "value": base64(new) } });
+            let compare = json!({ "key": base64(key), "target": "VALUE", "value": base64(old) });
+            json!({ "compare": [compare], "success": [put] })
+        };
+        let edit = |old: String| self.post("/v3/kv/txn", &body(&old, &change(old.clone())));
+        while edit(self.value(key).expect("a value"))["succeeded"] != true {}
+    }
+
     /// Returns the value of a key.
     pub fn value(&self, key: &str) -> Option<String> {
         let answer = self.post("/v3/kv/range", &json!({ "key": base64(key) }));

@@ -97,7 +97,7 @@ pub fn plain(event: &LeaseEvent) -> String {
 mod tests {
     use std::time::SystemTime;
 
-    use super::super::super::follow::leases::{Leases, Observation, Update, Which};
+    use super::super::super::follow::leases::{Leases, Update, Which};
     use super::*;
     use leasehold::util::clock::{Moment, Now};
 
@@ -108,7 +108,8 @@ mod tests {
             Now { local: Moment::from_nanos(0) + local, wall: SystemTime::UNIX_EPOCH + local }
         };
         let key = Box::from("jo\nbs");
-        let observed = Observation { record, version: 7, address: Some("host\u{1b}:1".into()) };
+        let mut observed = leasehold::VersionedRecord::new(record, 7, leasehold::StoreData::none());
+        observed.notes.address = Some("host\u{1b}:1".into());
         let mut events = leases.apply(Update::Changed { key, observed }, at(1));
         events.extend(leases.expire(at(60)));
         events.extend(leases.apply(Update::Deleted { key: "jo\nbs".into(), version: 8 }, at(61)));

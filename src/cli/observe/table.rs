@@ -159,9 +159,9 @@ fn without_fraction(time: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{LeaderElectionRecord, MicroTime};
+    use leasehold::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
 
-    use super::super::super::follow::leases::{Leases, Observation, Update, Which};
+    use super::super::super::follow::leases::{Leases, Update, Which};
     use super::*;
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
         let at =
             |millis| Now { local: Moment::from_nanos(millis * 1_000_000), wall: std::time::SystemTime::UNIX_EPOCH };
         let mut changed = |key: &str, record, millis| {
-            let observed = Observation { record, version: millis, address: None };
+            let observed = VersionedRecord::new(record, millis, StoreData::none());
             leases.apply(Update::Changed { key: key.into(), observed }, at(millis));
         };
         let record = |holder: &str, seconds| LeaderElectionRecord {

@@ -127,16 +127,9 @@ struct CommandTerm<'a> {
 /// If [`TermOutcome::is_gone`] is `true`, the caller may drop the guard.
 pub fn lead(guard: &LeaderGuard, means: &mut Means, watchdog: Option<Watchdog>) -> TermOutcome {
     let outcome = TermOutcome { why: None, told: None, end: None, is_gone: false };
-    let mut term = CommandTerm {
-        means,
-        watchdog,
-        guard,
-        is_of_group: false,
-        outcome,
-        drain_ticks: never(),
-        killing_since: None,
-        kill_ordered_at: None,
-    };
+    let (is_of_group, drain_ticks, killing_since, kill_ordered_at) = (false, never(), None, None);
+    let mut term =
+        CommandTerm { means, watchdog, guard, is_of_group, outcome, drain_ticks, killing_since, kill_ordered_at };
     if let Err(Lost(why)) = term.run() {
         log::error!(target: COMMAND, "guardian lost, killing it and the command: {why}");
         // Without the guardian, no process ends the command in time, so the term must not be extended.

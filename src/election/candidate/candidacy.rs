@@ -67,10 +67,8 @@ impl Candidacy {
     pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
         self.now = now;
         // The time aside starts with the release, because the work may drain for longer than a lease duration.
-        if let Sessions::One(session) = &self.records
-            && session.drains_for_request()
-        {
-            self.fitness.step_aside(now);
+        if let Input::GuardGone { .. } | Input::NotTaken = input {
+            self.fitness.guard_gone(now);
         }
         // The probe timeout may have passed before this event.
         self.judge_fitness(now);
@@ -87,7 +85,7 @@ impl Candidacy {
         // Requests are for candidates on one record.
         if let Sessions::One(session) = &mut self.records {
             let is_changed = if session.take_request() {
-                self.fitness.step_aside(now);
+                self.fitness.step_aside();
                 true
             } else {
                 session.other_holder().is_some() && self.fitness.another_leads()

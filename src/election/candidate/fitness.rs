@@ -6,6 +6,9 @@ use crate::election::settings::Settings;
 use crate::util::backoff::Backoff;
 use crate::util::clock::Moment;
 
+/// The end of the time aside while the requested term drains.
+const AFTER_THE_DRAIN: Moment = Moment::from_nanos(u64::MAX);
+
 /// The source of a fitness report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FitnessSource {
@@ -93,9 +96,15 @@ impl FitnessPolicy {
         }
     }
 
-    /// Makes the candidate unfit for a lease duration, because it was asked to step down.
-    pub(crate) fn step_aside(&mut self, now: Moment) {
-        self.aside_until = Some(now + self.lease_duration);
+    /// Makes the candidate unfit until a lease duration after [`guard_gone`](Self::guard_gone), because it was asked to
+    /// step down.
+    pub(crate) fn step_aside(&mut self) {
+        self.aside_until = Some(AFTER_THE_DRAIN);
+    }
+
+    /// Notes that the guard of the term was dropped.
+    pub(crate) fn guard_gone(&mut self, now: Moment) {
+        self.aside_until = self.aside_until.map(|_| now + self.lease_duration);
     }
 
     /// Ends the effect of a request to step down. Returns `false` if no request had an effect.
@@ -270,8 +279,9 @@ mod tests {
     fn requested_candidate_returns_without_a_delay() {
         let mut asked = fitness(false, false);
         for another_leads in [false, true, false] {
-            asked.step_aside(at(0));
+            asked.step_aside();
             assert_eq!(asked.change(at(0)), Some(FitnessChange::Aside(Duration::from_secs(15))));
+            asked.guard_gone(at(0));
             assert_eq!((asked.change(at(14)), asked.may_acquire()), (None, false));
             assert_eq!(asked.changes_at(), Some(at(15)));
             if another_leads {
@@ -288,7 +298,8 @@ mod tests {
         let mut asked = fitness(false, true);
         asked.said(at(0), FitnessSource::Program, true);
         asked.change(at(0));
-        asked.step_aside(at(1));
+        asked.step_aside();
+        asked.guard_gone(at(1));
         assert_eq!(asked.change(at(1)), Some(FitnessChange::Aside(Duration::from_secs(15))));
         asked.said(at(2), FitnessSource::Program, false);
         assert_eq!(asked.change(at(2)), None, "already unfit");

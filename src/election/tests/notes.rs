@@ -135,34 +135,94 @@ fn request_without_acceptance_is_reported_once() {
     assert!(deadline.is_valid(scenario.now));
 }
 
-#[test]
-fn repeated_request_ends_one_term_per_lease_duration() {
-    let (mut scenario, _, record) = Scenario::leading_with(accepting);
-    let requested_at = scenario.now;
-    scenario.requested_of(ME, &record, 11);
-    scenario.guard_gone();
-    scenario.write_succeeds(12);
-    scenario.election.campaign(false);
-    let acquired = scenario.write();
-    let mut record = scenario.applied(&acquired, 13);
-    let (deadline, _) = scenario.elected();
-    let mut version = 13;
-    while deadline.is_valid(scenario.now) {
-        version += 1;
-        scenario.requested_of(ME, &record, version);
-        if !deadline.is_valid(scenario.now) {
-            break;
-        }
-        scenario.wait_out();
-        if let Step::Send(request) = scenario.next() {
-            let write = Write::of(request);
+impl Scenario {
+    /// Repeats the request until the term ends. Returns the time until then, and the number of reports of a deferral.
+    fn requested_until_the_end(&mut self, deadline: &Deadline, mut record: LeaderElectionRecord) -> (Duration, usize) {
+        let (since, mut version) = (self.now, self.election.newest);
+        loop {
             version += 1;
-            record = scenario.applied(&write, version);
+            self.requested_of(ME, &record, version);
+            if !deadline.is_valid(self.now) {
+                let events = self.events();
+                assert!(events.iter().any(|it| matches!(it, ElectionEvent::StepDownRequested)), "{events:?}");
+                let deferred = events.iter().filter(|it| matches!(it, ElectionEvent::StepDownDeferred(_)));
+                return (self.now.since(since), deferred.count());
+            }
+            self.wait_out();
+            if let Step::Send(request) = self.next() {
+                let write = Write::of(request);
+                version += 1;
+                record = self.applied(&write, version);
+            }
         }
     }
-    let after = scenario.now.since(requested_at);
-    assert!((secs(15)..secs(18)).contains(&after), "{after:?}");
-    assert_eq!(scenario.lost(), Some(StopReason::Requested));
+
+    /// Drops the guard, releases the lease, and wins the next term.
+    fn leads_again(&mut self) -> (Arc<Deadline>, LeaderElectionRecord) {
+        self.guard_gone();
+        self.write_succeeds(self.election.newest + 1);
+        self.election.campaign(false);
+        let acquired = self.write();
+        let record = self.applied(&acquired, self.election.newest + 1);
+        (self.elected().0, record)
+    }
+}
+
+/// A tool that restores a request forever must not keep the lease without a leader.
+#[test]
+fn restored_request_is_deferred_longer_each_time() {
+    let (mut scenario, mut deadline, mut record) = Scenario::leading_with(accepting);
+    for (least, is_deferred) in [(0, 0), (15, 1), (30, 1), (60, 1)] {
+        let (led, deferred) = scenario.requested_until_the_end(&deadline, record);
+        assert!((secs(least)..secs(least + 3)).contains(&led), "{led:?}, not {least} s");
+        assert_eq!(deferred, is_deferred, "one report");
+        // The work drains.
+        scenario.advance(secs(7));
+        (deadline, record) = scenario.leads_again();
+    }
+    // After another candidate has led, a request has its effect at once.
+    scenario.hears(held_by(OTHER, 15), scenario.election.newest + 1);
+    scenario.guard_gone();
+    scenario.advance(secs(900));
+    scenario.hears(held_by("", 1), scenario.election.newest + 1);
+    scenario.election.campaign(false);
+    let acquired = scenario.next_write(&held_by("", 1), scenario.election.newest);
+    let record = scenario.applied(&acquired, scenario.election.newest + 1);
+    let (deadline, _) = scenario.elected();
+    assert_eq!(scenario.requested_until_the_end(&deadline, record), (Duration::ZERO, 0));
+}
+
+#[test]
+fn request_to_an_expired_term_has_no_effect() {
+    let (mut scenario, _, record) = Scenario::leading_with(accepting);
+    scenario.advance(secs(10));
+    scenario.requested_of(ME, &record, 11);
+    scenario.next();
+    let events = scenario.events();
+    assert!(matches!(events[..], [ElectionEvent::TermEnded(StopReason::Expired)]), "{events:?}");
+}
+
+/// If a client edits the object before each renewal arrives, no renewal succeeds.
+#[test]
+fn second_conflict_of_a_renewal_is_not_repeated_at_once() {
+    let (mut scenario, deadline, record) = Scenario::leading_with(accepting);
+    scenario.election.watch_opened(scenario.now, true);
+    let (mut version, mut writes, since) = (11, 0, scenario.now);
+    scenario.requested_of(OTHER, &record, version);
+    while deadline.is_valid(scenario.now) {
+        if let Some(request) = scenario.request_before(scenario.now + millis(10))
+            && let Some(write) = scenario.answers_read(request, Some((&record, version)))
+        {
+            writes += 1;
+            version += 1;
+            scenario.requested_of(OTHER, &record, version);
+            scenario.fails(write.id, StoreErrorKind::Conflict);
+            version += 1;
+            scenario.requested_of(OTHER, &record, version);
+        }
+    }
+    assert!(scenario.now.since(since) >= secs(10));
+    assert!((5..15).contains(&writes), "{writes} writes in the last 10 s of a term");
 }
 
 /// A client that edits the notes every 10 ms causes no more than one write per renewal interval.

@@ -467,6 +467,7 @@ impl Candidate {
                 | ElectionEvent::Predecessor
                 | ElectionEvent::Leader(_)
                 | ElectionEvent::StepDownIgnored
+                | ElectionEvent::StepDownDeferred(_)
                 | ElectionEvent::RoundOver => {}
             }
         }

@@ -51,6 +51,8 @@ pub struct Node {
     pub is_aside: bool,
     /// `true` if the node last reported another holder.
     pub is_led_by_another: bool,
+    /// `true` after an obeyed request, until another candidate leads.
+    pub awaits_successor: bool,
     pub steps_in_second: (Nanos, u32),
     pub requests: Requests,
     /// On a network without faults, the time by which an ended term must be released.

@@ -142,6 +142,7 @@ impl World {
             return Err(format!("{} obeys a request that it must ignore", node.identity).into());
         }
         node.requested = Some((now, node.records[0].known.0));
+        node.awaits_successor = true;
         self.count.fault("terms ended by a request");
         if self.handing_over.is_some() {
             // The user drops the guard at once.
@@ -152,7 +153,7 @@ impl World {
 
     /// Returns `true` if the node obeys a request at once.
     pub fn obeys_promptly(&self, node: &Node) -> bool {
-        let rests = node.obeyed_recently(node.clock.local(self.truth));
+        let rests = node.awaits_successor || node.obeyed_recently(node.clock.local(self.truth));
         node.settings.accepts_requests && !rests && node.records[0].hears_promptly(self.truth, self.stores[0].version())
     }
 
@@ -160,6 +161,7 @@ impl World {
     pub fn may_report(&mut self, index: usize, leader: Option<&LeaderInfo>) -> Result<(), Violation> {
         let node = &mut self.nodes[index];
         node.is_led_by_another = leader.is_some_and(|leader| leader.identity != node.identity);
+        node.awaits_successor &= !node.is_led_by_another;
         let Some(LeaderInfo { identity, address: Some(reported) }) = leader else { return Ok(()) };
         match self.plan.suite.meddles() || *reported == address(identity) || reported == EDITED {
             true => Ok(()),

@@ -83,6 +83,7 @@ impl World {
             requested: None,
             is_aside: false,
             is_led_by_another: false,
+            awaits_successor: false,
             steps_in_second: (0, 0),
             release_by: None,
             had_turn: false,

@@ -5,18 +5,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::LeaderElectionRecord;
+use leasehold::{LeaderElectionRecord, VersionedRecord};
 
 use leasehold::util::clock::{Moment, Now};
 use serde::Serialize;
-
-/// A record with its version and the address of its holder.
-#[derive(Debug, Clone)]
-pub struct Observation {
-    pub record: LeaderElectionRecord,
-    pub version: u64,
-    pub address: Option<String>,
-}
 
 /// An update from the store about the followed leases.
 #[derive(Debug)]
@@ -31,11 +23,11 @@ pub enum Update {
     /// The result of a linearizable read.
     Read {
         key: Box<str>,
-        found: Option<Observation>,
+        found: Option<VersionedRecord>,
     },
     Changed {
         key: Box<str>,
-        observed: Observation,
+        observed: VersionedRecord,
     },
     Deleted {
         key: Box<str>,
@@ -200,8 +192,8 @@ impl Leases {
         })
     }
 
-    fn stands(&mut self, key: Box<str>, observed: Observation, at: Now) -> Option<LeaseEvent> {
-        let Observation { record, version, address } = observed;
+    fn stands(&mut self, key: Box<str>, observed: VersionedRecord, at: Now) -> Option<LeaseEvent> {
+        let (record, version, address) = (observed.record, observed.version, observed.notes.address);
         let has_fields = record != LeaderElectionRecord { uid: record.uid.clone(), ..LeaderElectionRecord::default() };
         if self.of == Which::AllRecords && !has_fields {
             return self.is_gone(key, Some(version), at);

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use leasehold::MicroTime;
+use leasehold::{MicroTime, StoreData};
 
 use super::EventKind::*;
 use super::*;
@@ -29,13 +29,16 @@ fn free() -> LeaderElectionRecord {
     LeaderElectionRecord { holder_identity: Some(String::new()), ..held("", 1, 0) }
 }
 
+fn observed((record, version): (LeaderElectionRecord, u64)) -> VersionedRecord {
+    VersionedRecord::new(record, version, StoreData::none())
+}
+
 fn changed(record: LeaderElectionRecord, version: u64) -> Update {
-    Update::Changed { key: "jobs".into(), observed: Observation { record, version, address: None } }
+    Update::Changed { key: "jobs".into(), observed: observed((record, version)) }
 }
 
 fn read(found: Option<(LeaderElectionRecord, u64)>) -> Update {
-    let found = found.map(|(record, version)| Observation { record, version, address: None });
-    Update::Read { key: "jobs".into(), found }
+    Update::Read { key: "jobs".into(), found: found.map(observed) }
 }
 
 fn opened(from_scratch: bool) -> Update {
@@ -74,7 +77,8 @@ fn terms_renewals_releases_and_deletions_are_reported_once() {
 fn changed_address_is_an_event_and_not_a_renewal() {
     let mut leases = Leases::new(Which::Named);
     let mut tell = |record, version, address: Option<&str>, seconds| {
-        let observed = Observation { record, version, address: address.map(str::to_owned) };
+        let mut observed = observed((record, version));
+        observed.notes.address = address.map(str::to_owned);
         let events = leases.apply(Update::Changed { key: "jobs".into(), observed }, at(seconds));
         events
             .into_iter()
@@ -138,7 +142,7 @@ fn records_of_others_may_lack_fields() {
         leases.apply(changed(record, 3), at(2));
         assert_eq!(leases.next_expiry(), None);
     }
-    let observed = Observation { record: LeaderElectionRecord::default(), version: 1, address: None };
+    let observed = observed((LeaderElectionRecord::default(), 1));
     let other = Update::Changed { key: "other".into(), observed };
     assert_eq!(said(&leases.apply(other, at(3))), [(Unheld, None, None)]);
 }
@@ -146,7 +150,7 @@ fn records_of_others_may_lack_fields() {
 #[test]
 fn deleted_leases_are_forgotten_after_a_watch_restart_too() {
     let mut leases = Leases::new(Which::All);
-    let observed = |key: &str, version| Observation { record: held(key, 0, version), version, address: None };
+    let observed = |key: &str, version| observed((held(key, 0, version), version));
     let told = |key: &str, version| Update::Changed { key: key.into(), observed: observed(key, version) };
     leases.apply(opened(true), at(0));
     for key in ["a", "b", "c"] {

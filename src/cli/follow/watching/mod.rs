@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use leasehold::{
-    CallContext, CancelToken, Cursor, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
+    CallContext, CancelToken, Cursor, Store, StoreData, StoreError, StoreErrorKind, VersionedRecord, WatchEvent,
+    WatchScope,
 };
 use log::Level;
 use parking_lot::Mutex;
 
-use super::leases::{Observation, Update};
+use super::leases::Update;
 use leasehold::util::backoff::Backoff;
 use leasehold::util::clock::Now;
 
@@ -151,13 +152,13 @@ impl FollowThread {
                 // absence.
                 if let Some(key) = key {
                     let call = CallContext::new(READ_TIMEOUT, cancel.clone());
-                    let found = self.store.get(&key, &call).map_err(Stop::Failed)?.map(observation);
+                    let found = self.store.get(&key, &call).map_err(Stop::Failed)?.map(without_data);
                     self.tell(Update::Read { key, found })?;
                 }
                 self.has_worked = true;
             }
             WatchEvent::Changed { key, observed } => {
-                self.tell(Update::Changed { key, observed: observation(observed) })?;
+                self.tell(Update::Changed { key, observed: without_data(observed) })?;
             }
             WatchEvent::Deleted { key, version } => self.tell(Update::Deleted { key, version })?,
             WatchEvent::Bookmark(cursor) => {
@@ -219,8 +220,9 @@ impl FollowThread {
 }
 
 /// Drops the data of the store, which may be large.
-fn observation(observed: VersionedRecord) -> Observation {
-    Observation { record: observed.record, version: observed.version, address: observed.notes.address }
+fn without_data(mut observed: VersionedRecord) -> VersionedRecord {
+    observed.data = StoreData::none();
+    observed
 }
 
 #[cfg(test)]

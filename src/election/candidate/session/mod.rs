@@ -314,11 +314,6 @@ impl Session {
         self.leader.as_deref().filter(|leader| leader.identity != self.settings.identity)
     }
 
-    /// Returns `true` while the guard of a term exists that a request has ended, unless another candidate leads.
-    pub(super) fn drains_for_request(&self) -> bool {
-        self.election.drains_for_request() && self.other_holder().is_none()
-    }
-
     fn cancel_at(&mut self, at: Moment, behind: Behind) {
         self.effects.extend(self.in_flight.map(|(request, _)| Effect::CancelAt(request, at, behind)));
     }
@@ -395,6 +390,11 @@ impl Session {
                 }
                 ElectionEvent::StepDownIgnored => {
                     let line = "request to step down ignored: accept_requests is not set";
+                    Effect::Log(Notice::new(Level::Info, line))
+                }
+                ElectionEvent::StepDownDeferred(pause) => {
+                    let pause = humantime::format_duration(Duration::from_secs(pause.as_secs_f64().ceil() as u64));
+                    let line = format!("request to step down deferred for {pause}");
                     Effect::Log(Notice::new(Level::Info, line))
                 }
                 ElectionEvent::RoundOver => {

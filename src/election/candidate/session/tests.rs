@@ -534,8 +534,8 @@ fn flapping_probe_is_logged_at_warn_once_a_minute() {
     assert_eq!(warned, 2);
 }
 
-#[test]
-fn requested_candidate_stays_aside_after_a_long_drain() {
+/// Returns a leader whose term a request has just ended. The drain timeout is 60 s.
+fn requested() -> Scenario {
     let drain_timeout = Some(Duration::from_secs(60));
     let mut scenario = Scenario::with(Config { accepts_requests: true, drain_timeout, ..Config::default() });
     scenario.handle(Input::Campaign { id: 5, once: false });
@@ -543,6 +543,24 @@ fn requested_candidate_stays_aside_after_a_long_drain() {
     won.notes.step_down = won.record.holder().map(str::to_owned);
     scenario.handle(Input::Response(id, StoreResponse::Written(won)));
     assert_eq!(scenario.count("TermEnded(Requested)"), 1);
+    scenario
+}
+
+#[test]
+fn requested_candidate_waits_only_until_another_has_led() {
+    let mut scenario = requested();
+    // Another candidate leads and releases during the drain, because the renewals were lost.
+    scenario.hears_of_another(20);
+    assert_eq!(scenario.count("Fitness { is_fit: true"), 1);
+    let free = VersionedRecord::new(LeaderElectionRecord::default(), 21, StoreData::none());
+    scenario.handle(Input::Watched { received_at: scenario.now, change: Change::Written(free) });
+    scenario.handle(Input::GuardGone { at: scenario.now });
+    assert_eq!(scenario.count("Fitness"), 0, "the request is over");
+}
+
+#[test]
+fn requested_candidate_stays_aside_after_a_long_drain() {
+    let mut scenario = requested();
     let began = scenario.now;
     while scenario.now.since(began) < Duration::from_secs(30) {
         let renewal = scenario.request();
@@ -550,6 +568,7 @@ fn requested_candidate_stays_aside_after_a_long_drain() {
         let written = VersionedRecord::new(record, base.version + 1, StoreData::none());
         scenario.handle(Input::Response(renewal.id, StoreResponse::Written(written)));
     }
+    assert_eq!(scenario.count("Fitness"), 0, "no change while the work drains");
     let released_at = scenario.now;
     scenario.handle(Input::GuardGone { at: released_at });
     let (id, released) = scenario.releases();
