@@ -468,8 +468,10 @@ impl Election {
             return self.observe(now.local);
         };
         // After a conflict with an edit of other fields, the second attempt follows at once, and a third attempt waits.
-        term.renew_at = if term.attempts > 0 { third_at } else { term.renew_at };
         term.attempts += 1;
+        if term.attempts > 1 {
+            term.renew_at = third_at;
+        }
         let (base, acquisition) = (known.observed.clone(), term.acquisition);
         let (acquire_time, transitions) = (term.acquire_time.clone(), term.transitions);
         let record = self.held(Some(&base), acquire_time, renew_time, transitions);

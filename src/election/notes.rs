@@ -1,7 +1,7 @@
 //! The notes beside a record: the rules 'Address' and 'Requests'.
 
 use super::messages::{ElectionEvent, LeaderInfo, Operation};
-use super::{Election, Holder, Phase, TermPhase};
+use super::{Election, Holder, Phase};
 use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
 use crate::store::record::RecordNotes;
@@ -55,7 +55,7 @@ impl Election {
         if known.observed.notes.step_down.as_ref() != Some(&self.settings.identity) {
             return;
         }
-        let is_valid = matches!(&self.phase, Phase::Leading(term) if term.phase == TermPhase::Valid && term.deadline.is_valid(now));
+        let is_valid = matches!(&self.phase, Phase::Leading(term) if term.deadline.is_valid(now));
         let report = match self.settings.accepts_requests {
             false => ElectionEvent::StepDownIgnored,
             true if !is_valid => return,

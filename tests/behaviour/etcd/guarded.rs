@@ -90,9 +90,9 @@ fn unguardable_transaction_is_refused() {
 fn term_that_only_a_watch_of_all_keys_reports_guards() {
     let Some((_, [store, other])) = stores("guarded-watch/") else { return };
     assert!(store.get("jobs", &call()).expect("an answer").is_none());
-    watching(&store, |told| {
+    watching(&store, |events| {
         let guard = elector(&other, "a").block_until_leader().expect("a term");
-        assert_eq!(next_change(told), ("jobs".to_owned(), Some("a".to_owned())));
+        assert_eq!(next_change(events), ("jobs".to_owned(), Some("a".to_owned())));
         store.guarded_txn(&guard, &[put("guarded-watch-data", "a")], &call()).expect("a write");
     });
 }
