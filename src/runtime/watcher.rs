@@ -161,7 +161,7 @@ impl WatchThread {
                 WatchEvent::Changed { observed, .. } => tell(Change::Written(observed)),
                 WatchEvent::Deleted { version, .. } => tell(Change::Deleted { version }),
                 WatchEvent::Bookmark(cursor) => plan.bookmark(cursor),
-                WatchEvent::Opened => {}
+                WatchEvent::Opened | WatchEvent::Synced => {}
             }
             // Logged after the event was sent, because a logger may hang.
             if let Some(notice) = notice {

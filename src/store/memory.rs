@@ -59,8 +59,9 @@ struct MemoryState {
 }
 
 struct MemoryWatch {
-    /// The watched key. `None` means all keys.
-    key: Option<Box<str>>,
+    /// The watched key or prefix.
+    text: Box<str>,
+    is_one: bool,
     /// A channel for one version: the last one before the changes that the watch has missed.
     behind: Sender<u64>,
 }
@@ -98,6 +99,12 @@ impl MemoryStore {
     }
 }
 
+impl MemoryWatch {
+    fn scope(&self) -> WatchScope<'_> {
+        if self.is_one { WatchScope::Key(&self.text) } else { WatchScope::Prefix(&self.text) }
+    }
+}
+
 impl MemoryState {
     fn write(&mut self, key: &str, record: LeaderElectionRecord) -> VersionedRecord {
         self.version += 1;
@@ -109,7 +116,7 @@ impl MemoryState {
 
     /// Adds the last write to `changes` and wakes the watches of `key`.
     fn note(&mut self, key: &str, change: WatchEvent) {
-        for watch in self.watches.values().filter(|watch| watch.key.as_deref().is_none_or(|its| its == key)) {
+        for watch in self.watches.values().filter(|watch| watch.scope().includes(key)) {
             // A full channel contains an earlier version. The watch reads all changes after that version, including
             // this write.
             let _ = watch.behind.try_send(self.version - 1);
@@ -193,16 +200,16 @@ impl Store for MemoryStore {
                 Some(version) => state.after(*version, scope)?,
                 None => state.all(scope),
             };
-            let key = if let WatchScope::Key(key) = scope { Some(key.into()) } else { None };
             state.last_watch += 1;
             let id = state.last_watch;
-            state.watches.insert(id, MemoryWatch { key, behind });
+            state.watches.insert(id, MemoryWatch { text: scope.text().into(), is_one: scope.is_one(), behind });
             (changes, state.version, id)
         };
         let _registered = OnDrop(|| drop(self.state.lock().watches.remove(&id)));
         on_event(WatchEvent::Opened);
+        let mut synced = Some(WatchEvent::Synced);
         loop {
-            for change in changes {
+            for change in changes.into_iter().chain(synced.take()) {
                 check_watch(cancel)?;
                 on_event(change);
             }

@@ -158,9 +158,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reports every change in `scope` after `from`, until the watch ends.
     ///
-    /// Without `from`, the watch first reports the current records. The method sends [`WatchEvent::Opened`] once no
-    /// later change can be missed. The method returns `Ok` if the store ends the watch normally, and returns soon after
-    /// `cancel`.
+    /// Without `from`, the watch first reports the current records, and then sends [`WatchEvent::Synced`]. The method
+    /// sends [`WatchEvent::Opened`] once no later change can be missed. The method returns `Ok` if the store ends the
+    /// watch normally, and returns soon after `cancel`.
+    ///
+    /// If the store cannot read a record, the watch of its key fails. A watch of a prefix or of all keys should skip the
+    /// record, because the record must not hide the other records.
     ///
     /// Events may arrive late, repeatedly and out of order. Safety does not depend on events. A late or lost event only
     /// delays the elector's reaction to a change. While `on_event` runs, the store must not hold a lock that its

@@ -36,7 +36,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 ///
 /// Each elector watches its record. On most stores, each of these watches is a connection. If many electors of one
 /// process share a `SharedWatch`, they need one connection for all watches. Put the store in an `Arc` to share the
-/// store. Other calls go to the wrapped store directly, and so does a watch of [`WatchScope::All`].
+/// store. Other calls go to the wrapped store directly, and so does a watch of
+/// [`WatchScope::Prefix`] or [`WatchScope::All`].
 ///
 /// - The first watch of a key starts the watch of all keys on a thread of its own. The last one ends it.
 /// - If the watch of all keys fails, every watch of a key ends with the same error. The first elector that watches
@@ -52,8 +53,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 ///
 /// # Access rights
 ///
-/// In Kubernetes, the role must grant the verb `watch` on `leases` without `resourceNames`. Without this right,
-/// electors poll. In etcd, the user must be allowed to read the whole prefix.
+/// In Kubernetes, the role must grant the verbs `list` and `watch` on `leases` without `resourceNames`. Without these
+/// rights, electors poll. In etcd, the user must be allowed to read the whole prefix.
 ///
 /// # Examples
 ///
@@ -280,6 +281,7 @@ impl<S: Store> SharedWatch<S> {
                 collection.is_open = true;
                 hub.watches.values().for_each(|watch| _ = watch.wake.try_send(()));
             }
+            WatchEvent::Synced => {}
             WatchEvent::Bookmark(cursor) => hub.cursor = Some(cursor),
             WatchEvent::Changed { key, observed } => {
                 hub.learn(&key, KeyState { version: observed.version, observed: Some(observed) }, None);

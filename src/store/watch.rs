@@ -16,16 +16,20 @@ use crate::util::cancel::CancelToken;
 /// fn includes(scope: WatchScope<'_>, key: &str) -> bool {
 ///     match scope {
 ///         WatchScope::Key(wanted) => wanted == key,
+///         WatchScope::Prefix(prefix) => key.starts_with(prefix),
 ///         _ => true,
 ///     }
 /// }
 /// assert!(includes(WatchScope::All, "jobs") && !includes(WatchScope::Key("mail"), "jobs"));
+/// assert!(includes(WatchScope::Prefix("jo"), "jobs") && !includes(WatchScope::Prefix("jobs-"), "jobs"));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchScope<'a> {
     /// The record of this key.
     Key(&'a str),
+    /// The records whose keys start with this text.
+    Prefix(&'a str),
     /// The records of all keys.
     All,
 }
@@ -65,6 +69,12 @@ pub enum WatchEvent {
         /// The version of the write that deleted the record.
         version: u64,
     },
+    /// The end of the records that existed when the watch opened.
+    ///
+    /// Every such record has been reported as changed, except records that were deleted in the meantime. A watch of
+    /// [`WatchScope::Prefix`] or [`WatchScope::All`] without a cursor sends this event exactly once. Any other watch
+    /// sends this event at most once, and may omit it.
+    Synced,
     /// A position up to which every change has been reported.
     Bookmark(Cursor),
 }
@@ -85,10 +95,23 @@ pub enum WatchEvent {
 #[derive(Clone)]
 pub struct Cursor(StoreData);
 
-impl WatchScope<'_> {
+impl<'a> WatchScope<'a> {
     /// Returns `true` if the watch reports the changes of `key`.
     pub(crate) fn includes(self, key: &str) -> bool {
-        self == WatchScope::All || self == WatchScope::Key(key)
+        if self.is_one() { self.text() == key } else { key.starts_with(self.text()) }
+    }
+
+    /// Returns `true` if the scope is one key.
+    pub(crate) fn is_one(self) -> bool {
+        matches!(self, WatchScope::Key(_))
+    }
+
+    /// Returns the key, or the prefix that all keys in the scope share.
+    pub(crate) fn text(self) -> &'a str {
+        match self {
+            WatchScope::Key(text) | WatchScope::Prefix(text) => text,
+            WatchScope::All => "",
+        }
     }
 }
 
@@ -98,7 +121,7 @@ impl WatchEvent {
         match self {
             Self::Changed { key, observed } => Some((key, observed.version)),
             Self::Deleted { key, version } => Some((key, *version)),
-            Self::Opened | Self::Bookmark(_) => None,
+            Self::Opened | Self::Synced | Self::Bookmark(_) => None,
         }
     }
 }

@@ -23,6 +23,8 @@ use crate::util::log_fields::STORE;
 use crate::util::names::{check_name, check_namespace};
 use crate::util::panics::log_line;
 
+mod list;
+
 /// Minimum duration of a watch.
 ///
 /// A random part of the same length is added, so that the watches of many candidates do not end together.
@@ -101,14 +103,6 @@ pub struct ObjectStore<C> {
     namespace: String,
     metadata: Metadata,
     codec: PhantomData<fn() -> C>,
-}
-
-/// The content of one line of a watch.
-struct WatchLine {
-    version: Option<u64>,
-    /// `true` if the line may report an object that existed when the watch opened.
-    is_initial: bool,
-    event: Option<WatchEvent>,
 }
 
 impl<C: Codec> ObjectStore<C> {
@@ -192,6 +186,7 @@ impl<C: Codec> ObjectStore<C> {
     fn describe_scope(&self, scope: WatchScope<'_>) -> String {
         match scope {
             WatchScope::Key(key) => self.describe(key),
+            WatchScope::Prefix(prefix) => format!("{} {prefix}* in {}", C::RESOURCE, self.namespace),
             WatchScope::All => format!("{} in {}", C::RESOURCE, self.namespace),
         }
     }
@@ -247,8 +242,22 @@ impl<C: Codec> ObjectStore<C> {
         Ok(VersionedRecord { notes, ..VersionedRecord::new(record, version, StoreData::new(object)) })
     }
 
-    /// Parses one line of a watch.
-    fn event(&self, scope: WatchScope<'_>, line: &[u8]) -> Result<WatchLine, StoreError> {
+    /// Returns the event for a present object.
+    ///
+    /// Returns `None` for an invalid object in a watch of several objects, because the object must not hide the others.
+    fn changed(&self, scope: WatchScope<'_>, key: &str, object: Value) -> Result<Option<WatchEvent>, StoreError> {
+        match self.parse(key, object) {
+            Ok(observed) => Ok(Some(WatchEvent::Changed { key: key.into(), observed })),
+            Err(error) if scope.is_one() => Err(error),
+            Err(error) => {
+                log_line!(debug, target: STORE, "{error}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Parses one line of a watch into the version of the line and the event, if any.
+    fn event(&self, scope: WatchScope<'_>, line: &[u8]) -> Result<(Option<u64>, Option<WatchEvent>), StoreError> {
         let malformed = |what: &str| {
             let message = format!("cannot watch {}: invalid event: {what}", self.describe_scope(scope));
             StoreError::new(StoreErrorKind::Malformed, message)
@@ -256,36 +265,23 @@ impl<C: Codec> ObjectStore<C> {
         let mut event = read(line).map_err(|what| malformed(&what))?;
         let object = event.get_mut("object").map(Value::take).ok_or_else(|| malformed("no object"))?;
         let version = resource_version(&object);
-        let name = object["metadata"]["name"].as_str();
-        let is_asked_for = name.is_some_and(|name| scope.includes(name));
-        let is_initial = event["type"] == "ADDED";
+        let key = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let event = match event["type"].as_str() {
             Some("BOOKMARK") => {
                 version.ok_or_else(|| malformed("bookmark without a version"))?;
                 None
             }
             Some("ERROR") => return Err(self.watch_ended(scope, &object)),
-            // A proxy, or a server that ignores selectors, may send objects that were not requested.
-            Some(_) if !is_asked_for => return Ok(WatchLine { version: None, is_initial: true, event: None }),
+            // A server cannot select by prefix. A proxy, or a server that ignores selectors, may send other objects.
+            Some(_) if key.is_empty() || !scope.includes(&key) => return Ok((None, None)),
             Some("DELETED") => {
                 let version = version.ok_or_else(|| malformed("deletion without a version"))?;
-                Some(WatchEvent::Deleted { key: name.unwrap_or_default().into(), version })
+                Some(WatchEvent::Deleted { key: key.into(), version })
             }
-            Some("ADDED" | "MODIFIED") => {
-                let key: Box<str> = name.unwrap_or_default().into();
-                match (self.parse(&key, object), scope) {
-                    (Ok(observed), _) => Some(WatchEvent::Changed { key, observed }),
-                    (Err(error), WatchScope::Key(_)) => return Err(error),
-                    // An invalid object must not end the watch of all objects.
-                    (Err(error), WatchScope::All) => {
-                        log_line!(debug, target: STORE, "{error}");
-                        None
-                    }
-                }
-            }
+            Some("ADDED" | "MODIFIED") => self.changed(scope, &key, object)?,
             _ => return Err(malformed("unknown type")),
         };
-        Ok(WatchLine { version, is_initial, event })
+        Ok((version, event))
     }
 
     /// Returns the error that the server sent as an event of a watch.
@@ -321,7 +317,7 @@ impl<C: Codec> ObjectStore<C> {
                 "; grant the verb `{verb}` on the resource `{}` of the API group `{}` in the namespace `{namespace}`{}",
                 C::RESOURCE,
                 if C::GROUP.is_empty() { "\"\"" } else { C::GROUP },
-                if scope == WatchScope::All { " without `resourceNames`" } else { "" }
+                if scope.is_one() { "" } else { " without `resourceNames`" }
             ),
             Some(it) if it.code == 404 => {
                 format!("; check that the namespace `{namespace}` exists and that the URL is an API server's")
@@ -380,13 +376,12 @@ impl<C: Codec> Store for ObjectStore<C> {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        let selector = match scope {
-            WatchScope::Key(key) => Some(format!("metadata.name={key}")),
-            WatchScope::All => None,
-        };
+        let selector = scope.is_one().then(|| format!("metadata.name={}", scope.text()));
         let seconds = (WATCH_LASTS.as_secs() + fastrand::u64(..WATCH_LASTS.as_secs())).to_string();
         let mut after = from.and_then(Cursor::get::<u64>).copied();
-        let mut is_in_order = after.is_some() || scope != WatchScope::All;
+        let is_listed = after.is_none() && !scope.is_one();
+        let list = is_listed.then(|| self.list(scope, cancel)).transpose()?;
+        after = after.or(list.as_ref().map(|list| list.version));
         let from = after.map(|version| version.to_string());
         let mut query = vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds.as_str())];
         query.extend(selector.as_deref().map(|selector| ("fieldSelector", selector)));
@@ -396,15 +391,17 @@ impl<C: Codec> Store for ObjectStore<C> {
         let explain = |error| check_watch(cancel).err().unwrap_or_else(|| self.explain("watch", scope, error));
         let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
         on_event(WatchEvent::Opened);
+        if let Some(list) = list {
+            let version = list.version;
+            self.deliver(list, on_event)?;
+            on_event(WatchEvent::Bookmark(Cursor::new(version)));
+        }
         while let Some(line) = stream.next_line().map_err(explain)? {
-            let WatchLine { version, is_initial, event } = self.event(scope, &line)?;
+            let (version, event) = self.event(scope, &line)?;
             if let Some(event) = event {
                 on_event(event);
             }
-            // The server first sends the existing objects as added, ordered by name and not by version. Any other line
-            // follows this part.
-            is_in_order |= !is_initial;
-            if let Some(version) = version.filter(|_| is_in_order) {
+            if let Some(version) = version {
                 let newest = *after.insert(after.map_or(version, |after| after.max(version)));
                 on_event(WatchEvent::Bookmark(Cursor::new(newest)));
             }

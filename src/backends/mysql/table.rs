@@ -67,7 +67,8 @@ impl MySqlTable {
         let place = |error: &Error| self.explain(operation, &self.describe(scope), error);
         let which = match scope {
             WatchScope::Key(key) => format!("r.name = {}", text(Some(key))),
-            WatchScope::All => "1 = 1".to_owned(),
+            // No key contains the byte FF, because keys are UTF-8.
+            _ => format!("r.name BETWEEN {0} AND CONCAT({0}, X'FF')", text(Some(scope.text()))),
         };
         // The statement returns a row even without a record, because the row reports whether the server is read-only.
         let select = format!(

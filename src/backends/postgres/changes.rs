@@ -128,31 +128,28 @@ impl TableWatch<'_> {
         // Any record may have changed after a silence (no payload) or a truncation (an empty payload), or if the
         // connection has dropped payloads.
         let is_any = payloads.is_empty() || and_others || payloads.contains("");
-        match self.scope {
-            WatchScope::Key(key) if !is_any && !payloads.contains(key) => {}
-            WatchScope::All if !is_any && payloads.len() <= ONE_BY_ONE => {
-                for key in payloads {
-                    match self.read_one(Some(&mut *listener), &key)?.remove(&key) {
-                        Some(observed) => current.insert(key, observed),
-                        None => current.remove(&key),
-                    };
-                }
-            }
-            _ => *current = self.read(Some(listener))?,
+        let changed: Vec<_> = payloads.into_iter().filter(|key| self.scope.includes(key)).collect();
+        if is_any || changed.len() > ONE_BY_ONE {
+            *current = self.read(Some(listener))?;
+            return Ok(());
+        }
+        for key in changed {
+            match self.select(Some(&mut *listener), table::SELECT_ONE, &key)?.remove(&key) {
+                Some(observed) => current.insert(key, observed),
+                None => current.remove(&key),
+            };
         }
         Ok(())
     }
 
     /// Reads all records in scope.
     fn read(&self, listener: Option<&mut PostgresConnection>) -> Result<Records, Error> {
-        match self.scope {
-            WatchScope::Key(key) => self.read_one(listener, key),
-            WatchScope::All => self.run(listener, Statement { sql: table::SELECT_ALL, parameters: &[] }, table::read),
-        }
+        let sql = if self.scope.is_one() { table::SELECT_ONE } else { table::SELECT_PREFIX };
+        self.select(listener, sql, self.scope.text())
     }
 
-    fn read_one(&self, listener: Option<&mut PostgresConnection>, key: &str) -> Result<Records, Error> {
-        self.run(listener, Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] }, table::read)
+    fn select(&self, listener: Option<&mut PostgresConnection>, sql: &str, text: &str) -> Result<Records, Error> {
+        self.run(listener, Statement { sql, parameters: &[Some(text)] }, table::read)
     }
 
     /// Runs a statement on `listener`, or on another connection if there is no listener.

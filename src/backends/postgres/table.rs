@@ -40,7 +40,8 @@ macro_rules! select {
 }
 
 pub(super) const SELECT_ONE: &str = select!("l.key = $1");
-pub(super) const SELECT_ALL: &str = select!("true");
+/// A query for the records with a prefix. The first comparison uses the index.
+pub(super) const SELECT_PREFIX: &str = select!("l.key >= $1 AND left(l.key, length($1)) = $1");
 
 /// An insert under a lock, so that a later row of the same key has a greater generation.
 ///

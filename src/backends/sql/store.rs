@@ -66,6 +66,7 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
         match scope {
             WatchScope::Key("") => self.name(),
             WatchScope::Key(key) => format!("{key} in {}", self.name()),
+            WatchScope::Prefix(prefix) => format!("records {prefix}* in {}", self.name()),
             WatchScope::All => format!("all records in {}", self.name()),
         }
     }

@@ -42,7 +42,7 @@ impl WatchDiff {
         }
         let changes = changes(&self.records, current);
         if is_first || !changes.is_empty() {
-            for change in changes {
+            for change in changes.into_iter().chain(is_first.then_some(WatchEvent::Synced)) {
                 check_watch(cancel)?;
                 on_event(change);
             }

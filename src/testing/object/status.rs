@@ -137,6 +137,12 @@ impl StatusObject {
         StatusObject::new(410, "Expired", message)
     }
 
+    /// Returns the response 410 to a list from a token whose state the server no longer has.
+    pub fn expired_token() -> StatusObject {
+        let message = "The provided continue parameter is too old to display a consistent list result.";
+        StatusObject::new(410, "Expired", message)
+    }
+
     pub fn body_too_large(limit: usize) -> StatusObject {
         let message = format!("Request entity too large: limit is {limit}");
         StatusObject::new(413, "RequestEntityTooLarge", message)

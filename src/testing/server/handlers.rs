@@ -98,11 +98,19 @@ fn get(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject>
 
 fn list(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject> {
     let filter = filter(call)?;
-    let (objects, revision) = {
-        let store = server.store.lock();
-        (store.list(&filter), store.state.revision)
+    let limit = match call.query.get("limit") {
+        "" | "0" => usize::MAX,
+        text => text
+            .parse()
+            .map_err(|_| StatusObject::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?,
     };
-    let items = objects
+    let page = server.store.lock().page(&filter, limit, call.query.get("continue"))?;
+    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if !page.token.is_empty() {
+        metadata["continue"] = json!(page.token);
+    }
+    let items = page
+        .objects
         .iter()
         .map(|object| {
             let mut item = validate::present(call.api, object);
@@ -117,7 +125,7 @@ fn list(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject
     Ok(json!({
         "kind": format!("{}List", call.api.kind),
         "apiVersion": call.api.api_version(),
-        "metadata": {"resourceVersion": revision.to_string()},
+        "metadata": metadata,
         "items": items,
     }))
 }

@@ -124,7 +124,7 @@ pub(crate) fn field_selector(call: &ResourceCall) -> Result<(Option<String>, Opt
 
 /// Returns an error if the query has a parameter that this server does not support.
 pub(crate) fn check_supported(call: &ResourceCall) -> Result<(), StatusObject> {
-    for parameter in ["labelSelector", "dryRun", "continue"] {
+    for parameter in ["labelSelector", "dryRun"] {
         if !call.query.get(parameter).is_empty() {
             return Err(StatusObject::bad_request(format!("the testing server does not support {parameter}")));
         }

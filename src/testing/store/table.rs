@@ -2,7 +2,7 @@
 //!
 //! This module does not depend on HTTP. Other modules convert refusals to responses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,6 +17,9 @@ use crate::testing::store::history::{ChangeKind, History, ObjectChange, Subscrip
 
 /// The first revision. A real cluster writes to etcd during its start, so clients never see a low revision.
 const FIRST_REVISION: u64 = 1000;
+
+/// The maximum number of started lists whose rest the store keeps.
+const MAX_LISTS: usize = 100;
 
 /// The preconditions of a DELETE.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +50,18 @@ pub struct Snapshot {
 pub(crate) struct ObjectTable {
     pub state: Snapshot,
     pub history: History,
+    /// The rests of lists, oldest first.
+    rests: VecDeque<ListPage>,
+}
+
+/// A page of a list, or the rest of a list.
+#[derive(Clone)]
+pub(crate) struct ListPage {
+    pub objects: Vec<Arc<Value>>,
+    /// The revision of all pages of the list.
+    pub revision: u64,
+    /// The token of the rest that follows. In a rest, the token of the rest itself.
+    pub token: String,
 }
 
 impl Snapshot {
@@ -70,6 +85,7 @@ impl ObjectTable {
         ObjectTable {
             state: Snapshot { revision: FIRST_REVISION, objects: BTreeMap::new(), namespaces },
             history: History::new(FIRST_REVISION, history_limit),
+            rests: VecDeque::new(),
         }
     }
 
@@ -79,6 +95,27 @@ impl ObjectTable {
 
     pub fn list(&self, filter: &Filter) -> Vec<Arc<Value>> {
         self.matching(filter).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// Returns at most `limit` objects, from the start or from the rest with the token.
+    pub fn page(&mut self, filter: &Filter, limit: usize, token: &str) -> Result<ListPage, StatusObject> {
+        let mut page = match token {
+            "" => ListPage { objects: self.list(filter), revision: self.state.revision, token: String::new() },
+            token => {
+                let rest = self.rests.iter().find(|rest| rest.token == token).cloned();
+                rest.ok_or_else(StatusObject::expired_token)?
+            }
+        };
+        let objects = page.objects.split_off(limit.min(page.objects.len()));
+        page.token.clear();
+        if !objects.is_empty() {
+            page.token = random_uid();
+            self.rests.push_back(ListPage { objects, revision: page.revision, token: page.token.clone() });
+            if self.rests.len() > MAX_LISTS {
+                self.rests.pop_front();
+            }
+        }
+        Ok(page)
     }
 
     pub fn create(&mut self, api: &Api, key: ObjectKey, object: Value) -> Result<Arc<Value>, StatusObject> {
@@ -197,6 +234,7 @@ impl ObjectTable {
 
     pub fn compact(&mut self) {
         self.history.compact(self.state.revision);
+        self.rests.clear();
     }
 
     pub fn restore(&mut self, snapshot: &Snapshot) {

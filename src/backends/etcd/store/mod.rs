@@ -110,7 +110,7 @@ impl EtcdStore {
     fn describe_scope(&self, scope: WatchScope<'_>) -> String {
         match scope {
             WatchScope::Key(key) => self.describe(key),
-            WatchScope::All => format!("etcd keys below {}", self.prefix),
+            _ => format!("etcd keys below {}{}", self.prefix, scope.text()),
         }
     }
 
@@ -194,7 +194,7 @@ impl EtcdStore {
 
     /// Converts an event of a watch.
     ///
-    /// Returns `None` if the key is outside `scope`, or if a watch of all keys receives an invalid value.
+    /// Returns `None` if the key is outside `scope`, or if a watch of several keys receives an invalid value.
     fn event(&self, scope: WatchScope<'_>, event: EtcdEvent) -> Result<Option<WatchEvent>, StoreError> {
         let EtcdEvent { kv, is_deletion } = event;
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&self.prefix));
@@ -207,9 +207,8 @@ impl EtcdStore {
         }
         match self.observe(&boxed, kv) {
             Ok(observed) => Ok(Some(WatchEvent::Changed { key: boxed, observed })),
-            // A watch of all keys skips an invalid value, because the value must not hide the other records. No
-            // candidate campaigns on such a watch.
-            Err(error) if scope == WatchScope::All => {
+            // No candidate campaigns on a watch of several keys.
+            Err(error) if !scope.is_one() => {
                 log_line!(debug, target: STORE, "{error}");
                 Ok(None)
             }
@@ -259,14 +258,14 @@ impl Store for EtcdStore {
     ) -> Result<(), StoreError> {
         let what = self.describe_scope(scope);
         let place = |error: &Error| check_watch(cancel).err().unwrap_or_else(|| explain("watch", &what, error));
-        let path = self.path(if let WatchScope::Key(key) = scope { key } else { "" });
-        let keys = if scope == WatchScope::All { Keys::Prefix(&path) } else { Keys::One(&path) };
+        let path = self.path(scope.text());
+        let keys = if scope.is_one() { Keys::One(&path) } else { Keys::Prefix(&path) };
         let call = CallContext::new(OPENING, cancel.clone());
-        let (mut after, present) = match from.and_then(Cursor::get::<u64>) {
-            Some(after) => (*after, Vec::new()),
+        let (mut after, present, mut synced) = match from.and_then(Cursor::get::<u64>) {
+            Some(after) => (*after, Vec::new(), None),
             None => {
                 let found = self.range("watch", &what, keys, &call)?;
-                (found.revision, found.kvs)
+                (found.revision, found.kvs, Some(WatchEvent::Synced))
             }
         };
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
@@ -287,6 +286,7 @@ impl Store for EtcdStore {
                     on_event(event);
                 }
             }
+            synced.take().into_iter().for_each(&mut *on_event);
             on_event(WatchEvent::Bookmark(Cursor::new(after)));
             match watch.next().map_err(|error| place(&error))? {
                 Some(next) => events = next,

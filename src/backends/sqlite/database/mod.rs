@@ -260,12 +260,10 @@ fn create_table(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 fn select(connection: &Connection, scope: WatchScope<'_>) -> rusqlite::Result<Records> {
-    match scope {
-        WatchScope::All => connection.prepare_cached(SELECT)?.query_map([], observed)?.collect(),
-        WatchScope::Key(key) => {
-            connection.prepare_cached(&format!("{SELECT} WHERE key = ?1"))?.query_map([key], observed)?.collect()
-        }
-    }
+    // The first comparison of a prefix uses the index.
+    let condition = if scope.is_one() { "key = ?1" } else { "key >= ?1 AND substr(key, 1, length(?1)) = ?1" };
+    let mut statement = connection.prepare_cached(&format!("{SELECT} WHERE {condition}"))?;
+    statement.query_map([scope.text()], observed)?.collect()
 }
 
 fn observed(row: &Row<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
