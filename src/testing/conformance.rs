@@ -66,6 +66,7 @@
 //! });
 //! ```
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -90,8 +91,8 @@ pub struct Table {
 }
 
 /// The names of all checks.
-pub const CHECKS: [&str; 17] = {
-    let mut names = [""; 17];
+pub const CHECKS: [&str; 18] = {
+    let mut names = [""; 18];
     let mut index = 0;
     while index < names.len() {
         names[index] = ALL[index].0;
@@ -102,7 +103,7 @@ pub const CHECKS: [&str; 17] = {
 
 type Check = (&'static str, fn(&Table));
 
-const ALL: [Check; 17] = [
+const ALL: [Check; 18] = [
     ("written_record_is_read", written_record_is_read),
     ("any_record_round_trips", any_record_round_trips),
     ("existing_record_is_not_created", existing_record_is_not_created),
@@ -117,6 +118,7 @@ const ALL: [Check; 17] = [
     ("watch_delivers_existing_and_later_changes", watch_delivers_existing_and_later_changes),
     ("watch_resumes_after_its_cursor", watch_resumes_after_its_cursor),
     ("watch_of_all_delivers_all_keys", watch_of_all_delivers_all_keys),
+    ("watch_of_prefix_delivers_only_its_keys", watch_of_prefix_delivers_only_its_keys),
     ("watch_cancelled_before_its_start_ends", watch_cancelled_before_its_start_ends),
     ("electors_take_turns", electors_take_turns),
     ("deletion_ends_a_term", deletion_ends_a_term),
@@ -276,6 +278,30 @@ fn next(events: &Receiver<WatchEvent>) -> (String, Option<VersionedRecord>, u64)
             }
             WatchEvent::Deleted { key, version } => return (key.into(), None, version),
             _ => {}
+        }
+    }
+}
+
+/// Returns the keys and versions of the records that a watch delivers before `Synced`.
+fn existing(events: &Receiver<WatchEvent>) -> BTreeMap<String, u64> {
+    let mut existing = BTreeMap::new();
+    loop {
+        match events.recv_timeout(SOON).expect("an event") {
+            WatchEvent::Changed { key, observed } => _ = existing.insert(key.into(), observed.version),
+            WatchEvent::Synced => return existing,
+            event => panic!("{event:?} before `Synced`"),
+        }
+    }
+}
+
+/// Returns the key of the next change after `Synced`, and `true` if the record was deleted.
+fn later(events: &Receiver<WatchEvent>) -> (String, bool) {
+    loop {
+        match events.recv_timeout(SOON).expect("an event") {
+            WatchEvent::Changed { key, .. } => return (key.into(), false),
+            WatchEvent::Deleted { key, .. } => return (key.into(), true),
+            WatchEvent::Bookmark(_) => {}
+            event => panic!("{event:?} after `Synced`"),
         }
     }
 }
@@ -514,13 +540,29 @@ fn watch_of_all_delivers_all_keys(table: &Table) {
     let other = format!("{}-other", table.key);
     table.create(&table.key, &held_by("a")).expect("a record");
     table.watching(WatchScope::All, None, |events| {
-        table.create(&other, &held_by("b")).expect("another record");
         // A shared server also delivers records of other users.
-        let mut wanted = vec![other.clone(), table.key.clone()];
-        while !wanted.is_empty() {
-            let (key, _, _) = next(events);
-            wanted.retain(|it| *it != key);
-        }
+        assert!(existing(events).contains_key(&table.key), "`Synced` precedes an existing record");
+        table.create(&other, &held_by("b")).expect("another record");
+        while later(events).0 != other {}
+    });
+}
+
+/// Writes many records, because a store may read the records in pages.
+fn watch_of_prefix_delivers_only_its_keys(table: &Table) {
+    let (prefix, sibling) = (format!("{}-1", table.key), format!("{}-2", table.key));
+    let create = |key: &str| table.create(key, &held_by("a")).expect("a record");
+    let keys = (0..150).map(|number| format!("{prefix}-{number}"));
+    let expected: BTreeMap<_, _> = keys.map(|key| (key.clone(), create(&key).version)).collect();
+    let base = create(&sibling);
+    table.watching(WatchScope::Prefix(&prefix), None, |events| {
+        assert_eq!(existing(events), expected);
+        table.store.update(&sibling, &base, held_by("b").as_write(), &call()).expect("an update");
+        create(&table.key);
+        create(&prefix);
+        assert_eq!(later(events), (prefix.clone(), false));
+        (table.delete)(&sibling);
+        (table.delete)(&prefix);
+        assert_eq!(later(events), (prefix.clone(), true));
     });
 }
 

@@ -6,19 +6,24 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::kubernetes::{Method, Request};
+use leasehold::kubernetes::{Client, Method, Request};
 use leasehold::testing::conformance::{self, CHECKS, Table};
-use leasehold::{CallContext, CancelToken, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, SharedWatch, Store};
+use leasehold::testing::{Resource, User, Verb};
+use leasehold::{
+    CallContext, CancelToken, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, SharedWatch, Store, StoreErrorKind,
+    WatchScope,
+};
 use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::on_both_servers;
 use crate::support::SOON;
-use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::cluster::{Cluster, NAMESPACE, Server, client_of, request};
 use crate::support::kind::Kind;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, InEtcd, InSql, RealStore};
+use crate::support::stores::{at_last, call};
 
 /// Returns a table whose objects of this kind an administrator deletes.
 fn of(cluster: &Cluster, kind: Kind, store: impl Store + 'static, key: &str) -> Table {
@@ -103,12 +108,64 @@ on_every_store!(
     watch_delivers_existing_and_later_changes,
     watch_resumes_after_its_cursor,
     watch_of_all_delivers_all_keys,
+    watch_of_prefix_delivers_only_its_keys,
     watch_cancelled_before_its_start_ends,
     electors_take_turns,
     deletion_ends_a_term,
 );
 
-on_both_servers!(an_update_keeps_what_others_have_put_there, one_client_serves_many_leases, leases_with_a_shared_watch);
+on_both_servers!(
+    an_update_keeps_what_others_have_put_there,
+    one_client_serves_many_leases,
+    leases_with_a_shared_watch,
+    watch_of_prefix_needs_list_and_watch,
+);
+
+/// Returns a client of the user `watcher`, who has the rights for a watch of a prefix and for writes.
+fn watcher(cluster: &Cluster) -> Client {
+    let server = match cluster.server() {
+        Server::InMemory { server, .. } => server,
+        Server::Real(_) => {
+            let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}");
+            let admin = cluster.client("admin");
+            let create = |resource: &str, mut object: serde_json::Value| {
+                object["metadata"] = json!({ "name": "watcher" });
+                request(&admin, Method::Post, &format!("{rbac}/{resource}"), Some(&object)).expect("it is created");
+            };
+            let verbs = ["get", "list", "watch", "create", "update"];
+            let rule = json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs });
+            create("roles", json!({ "rules": [rule] }));
+            let group = "rbac.authorization.k8s.io";
+            create(
+                "rolebindings",
+                json!({
+                    "roleRef": { "apiGroup": group, "kind": "Role", "name": "watcher" },
+                    "subjects": [{ "apiGroup": group, "kind": "User", "name": "watcher" }],
+                }),
+            );
+            let admin = std::fs::read_to_string(cluster.kubeconfig("admin-impersonating-candidate"));
+            return client_of(&admin.expect("a kubeconfig").replace("as: candidate", "as: watcher"));
+        }
+    };
+    let verbs = [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Update];
+    let user = User::new("watcher", "watcher-token");
+    server.set_user(verbs.into_iter().fold(user, |user, verb| user.grant(verb, Resource::Leases)));
+    client_of(&server.kubeconfig("watcher"))
+}
+
+fn watch_of_prefix_needs_list_and_watch(cluster: &Cluster) {
+    let store = Kind::Lease.store(watcher(cluster));
+    // The server learns of a new role after a moment.
+    at_last("the role", || store.get(&cluster.lease, &call()));
+    let table = of(cluster, Kind::Lease, store, &cluster.lease);
+    conformance::check_one("watch_of_prefix_delivers_only_its_keys", &table.delivers_every_change());
+    let store = Kind::Lease.store(cluster.client("candidate"));
+    let refused = store.watch(WatchScope::Prefix("jobs"), None, &CancelToken::new(), &mut |event| panic!("{event:?}"));
+    let refused = refused.expect_err("a refusal");
+    assert_eq!(refused.kind(), StoreErrorKind::Forbidden);
+    let advice = refused.to_string();
+    assert!(advice.contains("grant the verb `list`") && advice.ends_with(" without `resourceNames`"), "{advice}");
+}
 
 /// Runs all checks on leases whose watches share one watch of all leases.
 fn leases_with_a_shared_watch(cluster: &Cluster) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::testing::{Fault, Resource};
+use leasehold::testing::{Fault, Resource, User, Verb};
 use leasehold::{LeaderElector, SqliteStore, Store};
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -158,7 +158,8 @@ fn observe_follows_all_leases_of_a_namespace_and_reconnects() {
     let cluster = Cluster::in_memory("observed");
     let server = cluster.in_memory_server().expect("it is");
     cluster.create(json!({ "holderIdentity": "somebody\n\u{1b}[2J", "renewTime": null }));
-    let mut observing = observe_in(&cluster, "candidate", &["--json"]);
+    server.set_user(User::nobody().grant(Verb::List, Resource::Leases).grant(Verb::Watch, Resource::Leases));
+    let mut observing = observe_in(&cluster, "nobody", &["--json"]);
     let first = observing.event(&cluster.lease, "new_leader");
     assert_eq!(first["holder"], "somebody\n\u{1b}[2J");
     for field in ["transitions", "acquire_time", "renew_time", "lease_duration_seconds", "seconds_left"] {

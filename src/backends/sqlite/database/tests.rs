@@ -169,7 +169,7 @@ fn unreported_record_is_deleted_when_its_file_is() {
     assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::NotFound);
     let is_of_first_row = |version: u64| sql::parts(version).0 == 1;
     assert!(
-        matches!(&told[..], [WatchEvent::Opened, WatchEvent::Bookmark(_), WatchEvent::Deleted { key, version }]
+        matches!(&told[..], [WatchEvent::Opened, WatchEvent::Synced, WatchEvent::Bookmark(_), WatchEvent::Deleted { key, version }]
             if **key == *"jobs" && is_of_first_row(*version)),
         "{told:?}"
     );

@@ -507,6 +507,6 @@ fn watch_ends_with_the_read_error_and_reports_lost_rows() {
     let ended =
         server.store().watch(WatchScope::Key("jobs"), None, &CancelToken::new(), &mut |event| events.push(event));
     assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::NotFound);
-    use WatchEvent::{Bookmark, Changed, Deleted, Opened};
-    assert!(matches!(&events[..], [Opened, Changed { .. }, Bookmark(_), Deleted { .. }]), "{events:?}");
+    use WatchEvent::{Bookmark, Changed, Deleted, Opened, Synced};
+    assert!(matches!(&events[..], [Opened, Changed { .. }, Synced, Bookmark(_), Deleted { .. }]), "{events:?}");
 }

@@ -152,7 +152,7 @@ fn read_without_settings_is_repeated_on_a_given_connection_too() {
             _ => said.answer(&[row(&RECORD), row(&other)]),
         }
     });
-    let all = [Statement { sql: table::SELECT_ALL, parameters: &[] }];
+    let all = [Statement { sql: table::SELECT_PREFIX, parameters: &[Some("")] }];
     for on_its_own in [false, true] {
         let store = server.store();
         store.0.table.client.set_has_sessions(true);
