@@ -36,10 +36,10 @@
 //!
 //! # Limitations
 //!
-//! Not supported: discovery, `labelSelector`, `dryRun`, paging, all forms of PATCH, `managedFields`, finalizers, owner
-//! references and garbage collection, protobuf, custom resources. PATCH returns 405; `labelSelector`, `dryRun` and
-//! `continue` return 400 instead of being ignored. GET and LIST always return the newest state, even if the request
-//! names an older `resourceVersion`. To edit an object as an operator would, use [`ApiServer::edit`].
+//! Not supported: discovery, `labelSelector`, `dryRun`, all forms of PATCH, `managedFields`, finalizers, owner
+//! references and garbage collection, protobuf, custom resources. PATCH returns 405; `labelSelector` and `dryRun`
+//! return 400 instead of being ignored. GET and LIST always return the newest state, even if the request names an older
+//! `resourceVersion`. The further pages of a LIST return the state of the first page. To edit an object as an operator would, use [`ApiServer::edit`].
 
 pub mod conformance;
 #[cfg(feature = "testing")]

@@ -86,6 +86,13 @@ pub trait Codec: Send + Sync + 'static {
 /// Use one of the aliases [`LeaseStore`](crate::LeaseStore), [`ConfigMapStore`](crate::ConfigMapStore) and
 /// [`EndpointsStore`](crate::EndpointsStore).
 ///
+/// # Watches
+///
+/// A watch of a prefix or of all keys first lists all objects of the kind in the namespace, because an API server cannot
+/// select by prefix. The list has pages of at most 500 objects, and smaller pages if a page would exceed the 4 MiB of
+/// the client. The role must grant the verbs `list` and `watch` without `resourceNames`. A watch of one key needs no
+/// list and does not send [`WatchEvent::Synced`](crate::WatchEvent::Synced).
+///
 /// # Examples
 ///
 /// ```no_run

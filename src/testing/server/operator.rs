@@ -108,7 +108,8 @@ impl ApiServer {
 
     /// Removes all changes from the history.
     ///
-    /// A watch that resumes from before the current revision is [expired](crate::testing::ExpiredWatch).
+    /// A watch that resumes from before the current revision is [expired](crate::testing::ExpiredWatch). The server
+    /// answers the next page of a started list with 410.
     pub fn compact(&self) {
         self.server.store.lock().compact();
     }

@@ -165,6 +165,7 @@ impl FollowThread {
                 self.from = Some(cursor);
                 self.tell(Update::ToldAll { key: self.key.clone() })?;
             }
+            // A bookmark follows `Synced`.
             _ => {}
         }
         Ok(())
