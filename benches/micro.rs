@@ -10,8 +10,8 @@ use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
 use leasehold::util::clock::{Moment, Now};
 use leasehold::{
-    CallContext, CancelToken, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseStore, MemoryStore, Observer,
-    Store, StoreData, VersionedRecord,
+    CallContext, CancelToken, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseGroup, LeaseStore, MemoryStore,
+    Observer, Store, StoreData, VersionedRecord,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,10 +28,11 @@ const SAMPLE: Duration = Duration::from_micros(50);
 /// A benchmark, called with its name.
 type Bench = fn(&str);
 
-const BENCHES: [(&str, Bench); 12] = [
+const BENCHES: [(&str, Bench); 13] = [
     ("clock_read", clock_read),
     ("is_leader", |name| is_leader(name, None)),
     ("is_leader, with progress", |name| is_leader(name, Some(LONG))),
+    ("is_owned", is_owned),
     ("progress", |name| progress(name, 0)),
     ("progress, of 8 handles", |name| progress(name, 8)),
     ("one_renewal_of_the_core", one_renewal_of_the_core),
@@ -102,6 +103,18 @@ fn is_leader(name: &str, within: Option<Duration>) {
     measure(name, CALLS, || {
         for _ in 0..CALLS {
             black_box(black_box(&guard).is_leader());
+        }
+    });
+}
+
+fn is_owned(name: &str) {
+    let builder = LeaseGroup::builder("jobs").shards(1);
+    let group = builder.slot(|slot| slot.lease_duration(Duration::from_secs(2))).start_on(MemoryStore::new());
+    let shards = group.expect("a group").shards().expect("a member");
+    let shard = shards.recv().expect("a shard");
+    measure(name, CALLS, || {
+        for _ in 0..CALLS {
+            black_box(black_box(&shard).is_owned());
         }
     });
 }

@@ -32,6 +32,7 @@
 //! | accept requests to step down | [`accept_requests`](LeaderElectorBuilder::accept_requests) |
 //! | prefer some candidates | [`hold_back`](LeaderElectorBuilder::hold_back) |
 //! | run many electors in one process | [`SharedWatch`], [`release_all`] |
+//! | divide shards over processes | [`LeaseGroup`], [`Shards`], [`Shard`] |
 //! | observe the election | [`Transitions`], [`Status`], [`Observer`] |
 //! | write callbacks in the style of client-go | [`Callbacks`] |
 //! | elect without Kubernetes | [`open_store`], [`MemoryStore`], [`Store`] |
@@ -122,6 +123,7 @@ mod elector;
 #[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod group;
 mod leadership;
 #[cfg(feature = "_tls")]
 #[cfg_attr(
@@ -158,6 +160,7 @@ pub use backends::postgres::{config::PostgresConfig, store::PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use backends::sqlite::store::SqliteStore;
 pub use crossbeam_channel;
+pub use election::group::OwnershipEnd;
 pub use election::settings::Settings;
 pub use election::stop_reason::StopReason;
 pub use elector::builder::LeaderElectorBuilder;
@@ -169,6 +172,10 @@ pub use elector::open_store::open_store;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub use elector::open_store::{PasswordSource, STORE_URLS, open_store_with};
+pub use group::builder::LeaseGroupBuilder;
+pub use group::lease_group::{LeaseGroup, Shards};
+pub use group::shard::Shard;
+pub use group::status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
 pub use leadership::campaign::Campaign;
 pub use leadership::error::Error;
 pub use leadership::fitness::Fitness;

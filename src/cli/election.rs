@@ -51,7 +51,7 @@ pub type Error = Box<dyn std::error::Error>;
 pub struct ElectionArgs {
     /// Lease to campaign for
     #[arg(long, value_name = "NAME")]
-    pub lease: String,
+    pub lease: Option<String>,
     #[command(flatten)]
     pub place: PlaceArgs,
     /// Object that holds the record in a cluster [default: leases]
@@ -99,12 +99,12 @@ pub struct ElectionArgs {
 }
 
 impl ElectionArgs {
+    /// Returns the builder of an elector for the lease, or for a slot of a group.
     pub fn builder(&self) -> LeaderElectorBuilder {
-        let builder = LeaderElector::builder(&self.lease)
+        let builder = LeaderElector::builder(self.lease.as_deref().unwrap_or("slot"))
             .no_client_go_peers(self.no_client_go_peers)
             .accept_requests(self.accept_requests);
         let builder = self.advertise.iter().fold(builder, LeaderElectorBuilder::advertise);
-        let builder = self.place.namespace.iter().fold(builder, LeaderElectorBuilder::namespace);
         let builder = self.lock_type.into_iter().fold(builder, LeaderElectorBuilder::resource_lock);
         let builder = self.identity.iter().fold(builder, LeaderElectorBuilder::identity);
         let builder = self.lease_duration.into_iter().fold(builder, LeaderElectorBuilder::lease_duration);
@@ -198,7 +198,7 @@ pub fn by_flags(error: &(dyn std::error::Error + 'static)) -> String {
         return text;
     }
     let names = "lease_duration, renew_deadline, retry_period, renew_interval, release_timeout, hold_back, identity is, \
-                 advertise is, no_client_go_peers(true), accept_requests";
+                 advertise is, no_client_go_peers(true), accept_requests, shards is, max_members is";
     let flag = |name: &str| format!("--{}", name.trim_end_matches("(true)").replace('_', "-"));
     let text = names.split(", ").fold(text, |text, name| text.replace(name, &flag(name)));
     match text.split_once("identity(") {

@@ -20,6 +20,7 @@ pub mod candidate;
 pub mod deadline;
 pub mod drain;
 mod ending;
+pub mod group;
 mod in_doubt;
 mod messages;
 mod notes;

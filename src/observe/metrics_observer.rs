@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
+use crate::election::group::OwnershipEnd;
 use crate::election::stop_reason::StopReason;
 use crate::observe::observer::{Observer, RequestOutcome};
 
@@ -12,6 +13,9 @@ use crate::observe::observer::{Observer, RequestOutcome};
 /// Each metric has the label `name`. Metric names are the same as in
 /// [`Status::write_prometheus`](crate::Status::write_prometheus), but only metrics that change with events exist. If
 /// the observer misses an event, a gauge may be stale. The gauges of the status are always exact.
+///
+/// In a [group](crate::LeaseGroup), the observer also reports the number of owned shards as `leasehold_shards_owned`,
+/// and the number of lost shards as `leasehold_shards_lost_total`.
 ///
 /// Install the recorder before [`new`](Self::new), which describes the metrics and sets the gauges of a standby.
 ///
@@ -44,6 +48,8 @@ impl MetricsObserver {
         describe_counter!("leasehold_requests_total", "Requests to the store.");
         describe_counter!("leasehold_request_failures_total", "Failed requests to the store. A conflict is normal.");
         describe_counter!("leasehold_watches_opened_total", "Watches opened.");
+        describe_gauge!("leasehold_shards_owned", "Shards of a group that this process owns.");
+        describe_counter!("leasehold_shards_lost_total", "Ownerships of shards ended before the worker returned.");
         describe_histogram!("leasehold_renewal_duration_seconds", Unit::Seconds, "Durations of renewals.");
         gauge!("leader_election_master_status", "name" => observer.name()).set(0.0);
         gauge!("leasehold_watch_up", "name" => observer.name()).set(0.0);
@@ -91,6 +97,17 @@ impl Observer for MetricsObserver {
 
     fn on_watch_lost(&self) {
         gauge!("leasehold_watch_up", "name" => self.name()).set(0.0);
+    }
+
+    fn on_shard_started(&self, _: usize, _: u64) {
+        gauge!("leasehold_shards_owned", "name" => self.name()).increment(1.0);
+    }
+
+    fn on_shard_ended(&self, _: usize, reason: OwnershipEnd) {
+        gauge!("leasehold_shards_owned", "name" => self.name()).decrement(1.0);
+        if reason != OwnershipEnd::Returned {
+            counter!("leasehold_shards_lost_total", "name" => self.name()).increment(1);
+        }
     }
 
     fn on_fitness(&self, is_fit: bool) {
@@ -224,5 +241,13 @@ mod tests {
         let gauges = ["leader_election_master_status", "leasehold_fit", "leasehold_watch_up"];
         assert_eq!(gauges.map(|gauge| said.0.lock()[&format!("{gauge} name=jobs")]), [0.0; 3]);
         assert_eq!(said.0.lock()["leasehold_terms_lost_total name=jobs"], 1.0);
+        metrics::with_local_recorder(&said, || {
+            (0..4).for_each(|shard| observer.on_shard_started(shard, 7));
+            observer.on_shard_ended(0, OwnershipEnd::Returned);
+            observer.on_shard_ended(1, OwnershipEnd::DrainTimeout);
+            observer.on_shard_ended(2, OwnershipEnd::WatchLost);
+        });
+        assert_eq!(said.0.lock()["leasehold_shards_owned name=jobs"], 1.0);
+        assert_eq!(said.0.lock()["leasehold_shards_lost_total name=jobs"], 2.0);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::election::group::OwnershipEnd;
 use crate::election::stop_reason::StopReason;
 use crate::leadership::term::Term;
 use crate::store::{StoreErrorKind, StoreOperation};
@@ -10,7 +11,8 @@ use crate::util::sync::Arc;
 /// An observer of an elector, for metrics, events or the program's own records.
 ///
 /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer) adds an observer. The methods are called
-/// in order on a thread of the observer, and may block.
+/// in order on a thread of the observer, and may block. In a [group](crate::LeaseGroup), two threads call the observer:
+/// one reports the slot, and one reports the shards and the group's own requests and watch.
 ///
 /// No request waits for an observer. A report may therefore concern a term that has already ended. Check the guard to
 /// find out whether the term is valid.
@@ -65,6 +67,12 @@ pub trait Observer: Send + Sync + 'static {
     /// Called when a watch has ended or was refused.
     fn on_watch_lost(&self) {}
 
+    /// Called when this process has started to own a shard of a [group](crate::LeaseGroup).
+    fn on_shard_started(&self, shard: usize, fencing_token: u64) {}
+
+    /// Called when this process no longer owns a shard of a group, with the reason.
+    fn on_shard_ended(&self, shard: usize, reason: OwnershipEnd) {}
+
     /// Called when this candidate has become fit to lead, or unfit.
     fn on_fitness(&self, is_fit: bool) {}
 }
@@ -112,6 +120,8 @@ pub(crate) enum Fact {
     Request(RequestOutcome),
     WatchOpened,
     WatchLost,
+    ShardStarted(usize, u64),
+    ShardEnded(usize, OwnershipEnd),
     Fitness {
         is_fit: bool,
         /// The time before a fit candidate may acquire.
@@ -138,6 +148,8 @@ impl Fact {
             Self::Request(outcome) => observer.on_request(outcome),
             Self::WatchOpened => observer.on_watch_opened(),
             Self::WatchLost => observer.on_watch_lost(),
+            Self::ShardStarted(shard, fencing_token) => observer.on_shard_started(*shard, *fencing_token),
+            Self::ShardEnded(shard, reason) => observer.on_shard_ended(*shard, *reason),
             Self::Fitness { is_fit, .. } => observer.on_fitness(*is_fit),
         }
     }

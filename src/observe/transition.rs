@@ -85,23 +85,23 @@ pub enum Transition {
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Transitions {
-    receiver: Receiver<Transition>,
+pub struct Transitions<T = Transition> {
+    receiver: Receiver<T>,
     _subscribed: Arc<()>,
 }
 
-impl Deref for Transitions {
-    type Target = Receiver<Transition>;
+impl<T> Deref for Transitions<T> {
+    type Target = Receiver<T>;
 
-    fn deref(&self) -> &Receiver<Transition> {
+    fn deref(&self) -> &Receiver<T> {
         &self.receiver
     }
 }
 
-impl Iterator for Transitions {
-    type Item = Transition;
+impl<T: 'static> Iterator for Transitions<T> {
+    type Item = T;
 
-    fn next(&mut self) -> Option<Transition> {
+    fn next(&mut self) -> Option<T> {
         self.receiver.recv().ok()
     }
 }
@@ -115,9 +115,19 @@ struct SubscriptionsState {
     /// The holder in the record, until its lease expires.
     leader: Option<LeaderInfo>,
     leading: Option<u64>,
-    /// Each sender has a `Weak` that no longer upgrades once its subscription is dropped.
-    subscribers: Vec<(Weak<()>, Sender<Transition>)>,
+    subscribers: Subscribers<Transition>,
     closed: bool,
+}
+
+/// The subscribers to transitions.
+///
+/// Each sender has a `Weak` that no longer upgrades once its subscription is dropped.
+pub(crate) struct Subscribers<T>(Vec<(Weak<()>, Sender<T>)>);
+
+impl<T> Default for Subscribers<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
 }
 
 impl LeaderInfo {
@@ -129,20 +139,12 @@ impl LeaderInfo {
 impl Subscriptions {
     /// Creates a subscription that starts with the present state.
     pub(crate) fn subscribe(&self) -> Transitions {
-        let (sender, receiver) = channel::unbounded();
         let mut state = self.0.lock();
+        // The present state is sent under the same lock, so that no transition is missed or repeated.
         let leader = state.leader.clone().map(LeaderInfo::into_transition);
         let leading = state.leading.map(|fencing_token| Transition::StartedLeading { fencing_token });
-        for transition in leader.into_iter().chain(leading) {
-            let _ = sender.send(transition);
-        }
-        let subscribed = Arc::new(());
-        // While there are no transitions, only this call removes dropped subscriptions.
-        state.forget_dropped();
-        if !state.closed {
-            state.subscribers.push((Arc::downgrade(&subscribed), sender));
-        }
-        Transitions { receiver, _subscribed: subscribed }
+        let is_open = !state.closed;
+        state.subscribers.subscribe(leader.into_iter().chain(leading), is_open)
     }
 
     /// Notes that the record names another holder or none, that the holder has another address, or that the lease has
@@ -154,8 +156,8 @@ impl Subscriptions {
         let previous = std::mem::replace(&mut state.leader, leader.clone());
         let is_another = !LeaderInfo::is_same_holder(leader.as_ref(), previous.as_ref());
         match (leader, previous) {
-            (Some(leader), _) => state.publish(leader.into_transition()),
-            (None, Some(previous)) => state.publish(Transition::NoLeader { previous: previous.identity }),
+            (Some(leader), _) => state.subscribers.publish(&leader.into_transition()),
+            (None, Some(previous)) => state.subscribers.publish(&Transition::NoLeader { previous: previous.identity }),
             (None, None) => {}
         }
         is_another
@@ -164,7 +166,7 @@ impl Subscriptions {
     pub(crate) fn started(&self, fencing_token: u64) {
         let mut state = self.0.lock();
         state.leading = Some(fencing_token);
-        state.publish(Transition::StartedLeading { fencing_token });
+        state.subscribers.publish(&Transition::StartedLeading { fencing_token });
     }
 
     /// Publishes the end of the term.
@@ -174,7 +176,7 @@ impl Subscriptions {
         let mut state = self.0.lock();
         let is_news = state.leading.take().is_some();
         if is_news {
-            state.publish(Transition::StoppedLeading { reason });
+            state.subscribers.publish(&Transition::StoppedLeading { reason });
         }
         is_news
     }
@@ -183,20 +185,35 @@ impl Subscriptions {
     pub(crate) fn close(&self) {
         let mut state = self.0.lock();
         state.closed = true;
-        state.subscribers.clear();
+        state.subscribers = Subscribers::default();
     }
 }
 
-impl SubscriptionsState {
-    fn publish(&mut self, transition: Transition) {
+impl<T: Clone + 'static> Subscribers<T> {
+    /// Returns a subscription that starts with the transitions `present`, and is disconnected unless `is_open`.
+    pub(crate) fn subscribe(&mut self, present: impl IntoIterator<Item = T>, is_open: bool) -> Transitions<T> {
+        let (sender, receiver) = channel::unbounded();
+        for transition in present {
+            let _ = sender.send(transition);
+        }
+        let subscribed = Arc::new(());
+        // While there are no transitions, only this call removes dropped subscriptions.
         self.forget_dropped();
-        for (_, subscriber) in &self.subscribers {
+        if is_open {
+            self.0.push((Arc::downgrade(&subscribed), sender));
+        }
+        Transitions { receiver, _subscribed: subscribed }
+    }
+
+    pub(crate) fn publish(&mut self, transition: &T) {
+        self.forget_dropped();
+        for (_, subscriber) in &self.0 {
             let _ = subscriber.send(transition.clone());
         }
     }
 
     fn forget_dropped(&mut self) {
-        self.subscribers.retain(|(subscribed, _)| subscribed.strong_count() > 0);
+        self.0.retain(|(subscribed, _)| subscribed.strong_count() > 0);
     }
 }
 
@@ -254,8 +271,8 @@ mod tests {
     fn dropped_subscriptions_are_forgotten() {
         let subscriptions = Subscriptions::default();
         (0..10).for_each(|_| drop(subscriptions.subscribe()));
-        assert_eq!(subscriptions.0.lock().subscribers.len(), 1, "until the next subscription");
+        assert_eq!(subscriptions.0.lock().subscribers.0.len(), 1, "until the next subscription");
         subscriptions.started(1);
-        assert!(subscriptions.0.lock().subscribers.is_empty());
+        assert!(subscriptions.0.lock().subscribers.0.is_empty());
     }
 }

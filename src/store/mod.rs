@@ -165,8 +165,9 @@ pub trait Store: Send + Sync + 'static {
     /// If the store cannot read a record, the watch of its key fails. A watch of a prefix or of all keys should skip the
     /// record, because the record must not hide the other records.
     ///
-    /// Events may arrive late, repeatedly and out of order. Safety does not depend on events. A late or lost event only
-    /// delays the elector's reaction to a change. While `on_event` runs, the store must not hold a lock that its
+    /// Events may arrive late, repeatedly and out of order. The safety of an election does not depend on events. A late
+    /// or lost event only delays the elector's reaction to a change. In a [group](crate::LeaseGroup), no shard has two
+    /// owners after a deletion if the watch reports the deletion before later changes of other records. While `on_event` runs, the store must not hold a lock that its
     /// requests need, because `on_event` may block for a moment.
     ///
     /// A store without watches keeps this default implementation, and electors poll that store.

@@ -15,6 +15,7 @@ mod etcd;
 mod events;
 mod far;
 mod faults;
+mod groups;
 mod guard_api;
 mod lease_store;
 mod many_electors;

@@ -1,4 +1,4 @@
-//! Tests of the manifests and the image in `deploy/command`, also on a real kube-apiserver.
+//! Tests of the manifests in `deploy/command` and `deploy/group`, and of the image, also on a real kube-apiserver.
 
 use std::fs;
 use std::process::Stdio;
@@ -37,9 +37,38 @@ fn command_deployment_works_with_its_rights() {
 }
 
 #[test]
+fn group_deployment_works_with_its_rights() {
+    let Some(cluster) = Cluster::real("deploy-group") else { return };
+    let (admin, manifests) = (cluster.client("admin"), Manifests::of("group"));
+    apply(&admin, "deploy-group", manifests.objects());
+    let kubeconfig = kubeconfig_of("shard-worker", &cluster, &admin, "deploy-group");
+    let container = manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"]["containers"][0].clone();
+    let arguments = container["args"].as_array().expect("arguments").iter().map(|it| it.as_str().expect("a word"));
+    // The commands start one lease duration after the first replica.
+    let arguments =
+        arguments.flat_map(|word| if word == "run" { vec![word, "--lease-duration=4s"] } else { vec![word] });
+    let mut command = leasehold();
+    command.args(arguments).env("KUBECONFIG", kubeconfig.path()).stdin(Stdio::null());
+    let run = Run::of(&mut command);
+    (0..16).for_each(|shard| run.wait_for_out(&format!("shard {shard}, token ")));
+    let ended = run.terminates_with(143);
+    let path = "/apis/coordination.k8s.io/v1/namespaces/deploy-group/leases";
+    let leases = request(&admin, Method::Get, path, None).expect("the leases");
+    let leases = leases["items"].as_array().expect("leases").iter();
+    let slots = leases.filter(|lease| lease["metadata"]["name"].as_str().expect("a name").contains("-member-"));
+    let holders: Vec<_> = slots.map(|lease| lease["spec"]["holderIdentity"].clone()).collect();
+    assert_eq!(holders, [""], "the slot is released");
+    assert!(!ended.errors.contains("WARN"), "its rights are enough: {}", ended.errors);
+}
+
+#[test]
 fn command_image_matches_the_user_of_the_manifests() {
     let manifests = Manifests::of("command");
-    let user = manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"]["securityContext"]["runAsUser"].clone();
+    let user_of = |manifests: &Manifests| {
+        manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"]["securityContext"]["runAsUser"].clone()
+    };
+    let user = user_of(&manifests);
+    assert_eq!(user, user_of(&Manifests::of("group")));
     let image = fs::read_to_string(manifests.path("Dockerfile")).expect("a Dockerfile");
     let (build, last) = image.rsplit_once("\nFROM ").expect("stages");
     assert!(build.contains("--features cli --bin leasehold"), "{build}");

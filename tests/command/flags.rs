@@ -66,6 +66,12 @@ fn invalid_flags_are_one_line_and_exit_code_125() {
     for (flags, says) in [
         (&["run", "--lease=jobs"][..], "<COMMAND>"),
         (&["run", "true"], "--lease <NAME>"),
+        (&["run", "--group=jobs", "--lease=jobs", "--", "true"], "cannot be used with"),
+        (&["run", "--group=jobs", "--http=:0", "--", "true"], "cannot be used with"),
+        (&["run", "--lease=jobs", "--shards=3", "--", "true"], "cannot be used with"),
+        (&["run", "--group=jobs", "--shards=0", "--store=sqlite:///x", "--", "true"], "--shards is 0"),
+        (&["run", "--group=jobs", "--max-members=65", "--store=sqlite:///x", "--", "true"], "--max-members is 65"),
+        (&["observe", "--group=jobs", "jobs"], "cannot be used with"),
         (&["walk"], "walk"),
         // A misspelled flag must not be run as a program.
         (&["run", "--lease=jobs", "--stop-timeuot=1s", "true"], "'--stop-timeuot'"),

@@ -4,6 +4,7 @@ mod deploy;
 mod duties;
 mod faults;
 mod flags;
+mod groups;
 mod leader;
 mod run;
 mod sessions;

@@ -13,11 +13,13 @@ use crate::support::process::{example, mono};
 use crate::support::wait_until;
 
 #[test]
-fn the_base_names_all_of_its_files() {
-    let base = Manifests::of("base");
-    let files = fs::read_dir(base.path("")).expect("a directory").map(|file| file.expect("a file").file_name());
-    let there: BTreeSet<_> = files.map(|file| file.into_string().expect("a name")).collect();
-    assert_eq!(there, base.resources().into_iter().chain(["kustomization.yaml".to_owned()]).collect());
+fn kustomizations_name_all_of_their_files() {
+    for manifests in ["base", "group"].map(Manifests::of) {
+        let files =
+            fs::read_dir(manifests.path("")).expect("a directory").map(|file| file.expect("a file").file_name());
+        let there: BTreeSet<_> = files.map(|file| file.into_string().expect("a name")).collect();
+        assert_eq!(there, manifests.resources().into_iter().chain(["kustomization.yaml".to_owned()]).collect());
+    }
 }
 
 #[test]

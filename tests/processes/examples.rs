@@ -51,6 +51,16 @@ fn quickstart_on_a_server_reports_terms_and_no_password() {
 }
 
 #[test]
+fn sharded_workers_share_again_after_each_departure() {
+    let printed = output_of("sharded_workers");
+    let shares: Vec<_> = printed.lines().filter_map(|line| line.split_once("shares: ")).map(|it| it.1).collect();
+    assert_eq!(shares, ["anna 2, boris 2, clara 2", "anna 0, boris 3, clara 3", "anna 0, boris 0, clara 6"]);
+    let leaves = printed.find("anna   leaves").unwrap_or_else(|| panic!("{printed}"));
+    let works = printed.rfind("works on shard").unwrap_or_else(|| panic!("{printed}"));
+    assert!(printed.ends_with("clara  has left\n") && leaves < works, "{printed}");
+}
+
+#[test]
 fn fenced_writes_refuses_a_leader_paused_before_its_write() {
     let printed = output_of("fenced_writes");
     let refused = printed.find("its write is refused: token").unwrap_or_else(|| panic!("{printed}"));

@@ -7,6 +7,7 @@ mod client_go_interop;
 mod deploy;
 mod examples;
 mod fleets;
+mod groups;
 mod leader_election;
 mod observe;
 mod programs;

@@ -17,7 +17,6 @@ use crate::support::{skip, wait_until};
 
 on_both_servers! {
     job_runners_hand_over_on_sigterm,
-    shards_are_shared_equally_among_live_members,
     a_leader_whose_work_hangs_ends_and_another_leads,
     programs_in_c_and_python_lead_and_release,
 }
@@ -67,20 +66,6 @@ fn job_runners_hand_over_on_sigterm(cluster: &Cluster) {
     wait_until("the other leads", || leads(other));
     runners[other].signal(Signal::TERM);
     assert!(runners[other].status().success(), "{}", runners[other].errors());
-}
-
-fn shards_are_shared_equally_among_live_members(cluster: &Cluster) {
-    let programs = ["", ""].map(|_| program("shards", &["4", "2"], cluster));
-    // The number of shards that a program leads now.
-    let share = |program: &Run| {
-        let printed = program.out();
-        printed.matches("leads shard").count() - printed.matches("gives up shard").count()
-    };
-    wait_until("each has its half", || programs.each_ref().map(share) == [2, 2]);
-    let [first, second] = programs;
-    first.terminates_with(0);
-    wait_until("the other has them all", || share(&second) == 4);
-    second.terminates_with(0);
 }
 
 fn a_leader_whose_work_hangs_ends_and_another_leads(cluster: &Cluster) {

@@ -9,7 +9,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// The folders of `src`, from the lowest layer to the highest.
 ///
 /// A folder imports only from itself and from lower layers.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "util",       // clock, locks, cancellation, text
     "store",      // the trait, its types, the record, the store in memory
     "election",   // the protocol, without threads and I/O
@@ -19,6 +19,7 @@ const LAYERS: [&str; 12] = [
     "net",        // sockets, TLS, HTTP
     "backends",   // a folder for each store, without imports from another store
     "elector",    // the builder and the elector
+    "group",      // groups, which divide shards over processes
     "testing",    // the API server in memory, and the conformance suite
     "fuzzing",    // fuzz targets
     "cli",        // the command, which uses the public API and `util`

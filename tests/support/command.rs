@@ -65,6 +65,20 @@ impl Arena {
         Self { place, flags: flags.iter().map(|&flag| flag.to_owned()).collect(), scratch, stamps, mark }
     }
 
+    /// Makes the processes divide the shards of a group, instead of competing for the lease.
+    pub fn of_a_group(mut self) -> Self {
+        let lease = self.place[0].to_str().and_then(|flag| flag.strip_prefix("--lease=")).expect("a lease");
+        self.place[0] = format!("--group={lease}").into();
+        self
+    }
+
+    /// Starts `leasehold observe` for the lease or the group.
+    pub fn observe(&self, flags: &[&str]) -> Run {
+        let mut command = leasehold();
+        self.mark(&mut command);
+        Run::of(command.arg("observe").args(&self.place).args(flags).stdin(Stdio::null()))
+    }
+
     /// Makes the commands write their stamps into the file `stamps` of another arena.
     pub fn with_stamps(mut self, stamps: &Path) -> Self {
         stamps.clone_into(&mut self.stamps);

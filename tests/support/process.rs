@@ -29,6 +29,8 @@ pub struct Line {
     pub leader: Option<String>,
     pub address: Option<String>,
     pub reason: Option<String>,
+    /// The shard of a member of a group.
+    pub shard: Option<usize>,
 }
 
 impl Line {
@@ -114,6 +116,13 @@ impl Stage {
     /// Returns all lines that the candidates have printed so far.
     pub fn lines(&self) -> Vec<Line> {
         self.said.lines.lock().clone()
+    }
+
+    /// Returns the lines with a stamp after `mono`, apart from lines that arrived very late.
+    pub fn lines_since(&self, mono: f64) -> Vec<Line> {
+        let lines = self.said.lines.lock();
+        let recent = lines.iter().rev().take_while(|line| line.mono > mono - 5.0);
+        recent.filter(|line| line.mono > mono).cloned().collect()
     }
 
     /// Returns the number of lines received so far.
@@ -291,7 +300,10 @@ fn built_example(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| target.to_owned(), PathBuf::from);
     let profile_dir = target.join(profile_dir.file_name().expect("a profile"));
     let program = profile_dir.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    let source = format!("examples/{name}.rs");
+    let source = match name {
+        "group_member" => "benches/groups/member.rs".to_owned(),
+        _ => format!("examples/{name}.rs"),
+    };
     let sources = ["src", &source, "examples/shared", "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
     let built = std::fs::metadata(&program).and_then(|program| program.modified()).ok();
     if built < sources.into_iter().max() {

@@ -51,7 +51,7 @@ pub fn json(event: &LeaseEvent) -> String {
 }
 
 /// Escapes the invisible characters of a JSON text. The value of the JSON stays the same.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for one in text.chars() {
         match is_seen(one) {

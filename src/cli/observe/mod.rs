@@ -1,5 +1,6 @@
 //! `leasehold observe`: shows leaders and the time left of their leases.
 
+mod group;
 mod lines;
 mod table;
 
@@ -7,7 +8,10 @@ use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use clap::Args;
+use crossbeam_channel::RecvTimeoutError;
+use leasehold::LeaseGroup;
 
+use super::election::by_flags;
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::{check_stdout, write_stdout};
 use crate::log::COMMAND;
@@ -22,6 +26,8 @@ use table::LeaseTable;
 /// Time left is counted by the local clock: a lease has expired if its record has not changed for the published lease
 /// duration. The age of a record that is seen for the first time is unknown, so its time starts then. Times in records
 /// are shown unchanged.
+///
+/// With --group, the output is the state of the group, and one line per change of a member or an owner.
 ///
 /// A store that fails is tried again forever, with messages on stderr.
 #[derive(Debug, Args)]
@@ -41,6 +47,10 @@ versions of acquisitions), transitions, acquire_time, renew_time, lease_duration
 renewals (number of renewals observed by this command), seconds_left (until expiry by the local clock; null without a holder or a valid lease
 duration).
 
+Fields of --group --json: time, group, event (member_joined, member_left, new_owner, no_owner), slot (of the member, or null),
+shard (or null), identity (the member in the slot, or the owner of the shard; null without one), previous_identity (null without one). The
+first lines are the present members and owners.
+
 Exit codes: 0 when stdout is closed; 125 for permanent errors.")]
 pub struct ObserveArgs {
     /// Leases to show [default: all]
@@ -49,6 +59,12 @@ pub struct ObserveArgs {
     /// Lease to show, as in `run`; may be repeated
     #[arg(long, value_name = "NAME", conflicts_with = "leases")]
     lease: Vec<String>,
+    /// Group to show, instead of leases
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["leases", "lease", "lock_type"])]
+    group: Option<String>,
+    /// Number of shards of the group, as in `run`
+    #[arg(long, value_name = "NUMBER", requires = "group", default_value_t = 16)]
+    shards: usize,
     #[command(flatten)]
     follow: FollowArgs,
     /// Print each change as a line of JSON, even in a terminal
@@ -59,13 +75,17 @@ pub struct ObserveArgs {
 /// The interval at which an unchanged table is redrawn, and a closed stdout is detected.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Shows leases until stdout is closed, and returns the exit code.
+/// Shows leases or a group until stdout is closed, and returns the exit code.
 ///
 /// # Errors
 ///
 /// Returns an error that a retry cannot repair.
 pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
+    if let Some(name) = &arguments.group {
+        let group = LeaseGroup::builder(name).shards(arguments.shards).start_on(store);
+        return follow_group(&group.map_err(|error| by_flags(&error))?, arguments.json);
+    }
     let names = if arguments.lease.is_empty() { &arguments.leases } else { &arguments.lease };
     let mut follower = Follower::start(store, names, which)?;
     let mut table = LeaseTable::in_terminal().filter(|_| !arguments.json);
@@ -76,13 +96,38 @@ pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
             Some(table) => draw(table, &heard, &follower),
             None => print(&heard, arguments.json),
         };
-        match shown {
-            Ok(()) => {}
-            // The reader has closed stdout.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(0),
-            Err(error) => return Err(format!("cannot write to stdout: {error}")),
+        if let Some(ended) = end_of_stdout(shown) {
+            return ended;
         }
     }
+}
+
+fn follow_group(group: &LeaseGroup, is_json: bool) -> Result<u8, String> {
+    let (transitions, mut shown) = (group.transitions(), None);
+    loop {
+        let status = group.status();
+        // An incomplete listing does not show which records were deleted.
+        let written = match status.is_current {
+            true => group::show(shown.as_ref(), &status, is_json),
+            false => check_stdout(),
+        };
+        if let Some(ended) = end_of_stdout(written) {
+            return ended;
+        }
+        shown = Some(status).filter(|status| status.is_current).or(shown);
+        // A change of a member causes no transition, so the status is also compared regularly.
+        if transitions.recv_timeout(TICK) == Err(RecvTimeoutError::Disconnected) {
+            return Err(group.shards().map_or_else(|error| error.to_string(), |_| "the group has ended".to_owned()));
+        }
+    }
+}
+
+/// Returns the exit code or the error, if stdout cannot be written.
+fn end_of_stdout(written: io::Result<()>) -> Option<Result<u8, String>> {
+    let error = written.err()?;
+    // The reader has closed stdout.
+    let is_closed = error.kind() == ErrorKind::BrokenPipe;
+    Some(if is_closed { Ok(0) } else { Err(format!("cannot write to stdout: {error}")) })
 }
 
 fn draw(table: &mut LeaseTable, heard: &Heard, follower: &Follower) -> io::Result<()> {

@@ -12,6 +12,7 @@ mod http;
 mod messages;
 mod probe;
 mod progress;
+mod shards;
 mod signals;
 mod supervisor;
 mod term;
@@ -22,9 +23,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use crossbeam_channel::{Sender, bounded};
-use leasehold::{Fitness, Observer};
+use leasehold::{Fitness, LeaderElectorBuilder, LeaseGroup, Observer};
 use rustix::process::{getpid, set_child_subreaper};
 
 use super::election::{ElectionArgs, by_flags, duration, positive_duration};
@@ -33,6 +34,7 @@ use guardian::{Guarded, Guardian};
 use http::Listen;
 use probe::{Judge, Probe};
 use progress::ProgressSource;
+use shards::ShardMeans;
 use supervisor::{OnLoss, Plan, Supervisor};
 use term::Means;
 use times::Times;
@@ -52,10 +54,26 @@ use leasehold::util::backoff::Backoff;
 /// longer than --wait, the probe fails, or --hold-back has not passed; 124 if the command was stopped because the term
 /// ended, with --on-loss exit; 125 for errors of leasehold; 126 if the command cannot be executed; 127 if the command is
 /// not found.
+///
+/// With --group, the replicas divide shards, and each replica runs one command for each of its shards. LEASEHOLD_SHARD
+/// contains the number of the shard, from 0, and LEASEHOLD_LEASE the name of its record. A command receives SIGTERM
+/// before its shard moves. A command that ends by itself runs again after a pause that doubles from 1s to 60s. After
+/// SIGTERM, `leasehold run` exits with 143.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("elected").required(true).args(["lease", "group"]))]
 pub struct RunArgs {
     #[command(flatten)]
     election: ElectionArgs,
+    /// Group of replicas that divide shards, instead of a lease
+    #[arg(long, value_name = "NAME", help_heading = "Group", conflicts_with_all = ["lock_type", "hold_back", "advertise",
+        "accept_requests", "wait", "restart", "on_loss", "probe", "progress", "http"])]
+    group: Option<String>,
+    /// Number of shards of the group, the same on every replica
+    #[arg(long, value_name = "NUMBER", conflicts_with = "lease", default_value_t = 16, help_heading = "Group")]
+    shards: usize,
+    /// Number of replicas that may own shards; the others wait as spares
+    #[arg(long, value_name = "NUMBER", conflicts_with = "lease", default_value_t = 16, help_heading = "Group")]
+    max_members: usize,
     /// Time from SIGTERM to SIGKILL if the command is stopped
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s", help_heading = "Ending")]
     stop_timeout: Duration,
@@ -125,13 +143,18 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let RunArgs { election, stop_timeout, loss_grace, kill_margin, restart, on_loss, command, .. } = arguments;
     command::check(&command[0])?;
     let mut builder = election.builder();
-    let settings = builder.validate().map_err(failed)?;
+    let mut settings = builder.validate().map_err(failed)?;
+    if arguments.group.is_some() {
+        // A shard is owned for at most two thirds of a lease duration after the last renewal.
+        settings.renew_deadline = settings.renew_deadline.min(settings.lease_duration * 2 / 3);
+    }
     // A random identity is fixed here, because the elector and the command must use the same identity.
     builder = builder.identity(&settings.identity);
     let drain_timeout = settings.drain_timeout.unwrap_or(settings.renew_deadline);
+    // After a request, the lease is renewed until the stopped command has ended. A shard is owned until then.
+    let longest_drain = stop_timeout.saturating_add(drain_timeout).min(LONGEST_DRAIN);
     if election.accept_requests {
-        // After a request, the lease is renewed until the stopped command has ended.
-        builder = builder.drain_timeout(stop_timeout.saturating_add(drain_timeout).min(LONGEST_DRAIN));
+        builder = builder.drain_timeout(longest_drain);
     }
     let times = Times::new(stop_timeout, loss_grace, kill_margin, &settings).map_err(failed)?;
     let mut judge = None;
@@ -151,8 +174,16 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     // As a subreaper, this process adopts the orphans of the guardian.
     set_child_subreaper(Some(getpid())).map_err(failed)?;
     let signals = signals::take().map_err(failed)?;
-    let environment = [("LEASEHOLD_LEASE", election.lease.clone()), ("LEASEHOLD_IDENTITY", settings.identity)];
-    let guarded = Guarded { arguments: command, environment };
+    if let Some(name) = arguments.group {
+        let group = LeaseGroup::builder(name).shards(arguments.shards).max_members(arguments.max_members);
+        let group = group.drain_timeout(longest_drain).slot(|_| builder);
+        let means = ShardMeans { arguments: command, signals, times, settings, drain_timeout };
+        return shards::run(group, &election.place, means).map_err(failed);
+    }
+    let builder = election.place.namespace.iter().fold(builder, LeaderElectorBuilder::namespace);
+    let environment =
+        [("LEASEHOLD_LEASE", election.lease.unwrap_or_default()), ("LEASEHOLD_IDENTITY", settings.identity)];
+    let guarded = Guarded { arguments: command, environment: environment.into() };
     let guardian = Guardian::start(&guarded).map_err(|error| failed(format!("cannot start the guardian: {error}")))?;
     let place = election.place.open(election.lock_type, true).map_err(failed)?;
     let (renewed, renewals) = bounded(1);
@@ -173,8 +204,8 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let judge = judge.map(|(probe, fitness)| Judge::start(probe, settings.retry_period, fitness)).transpose();
     let judge = judge.map_err(failed)?;
     let plan = Plan { guarded, restart, on_loss, progress, wait: arguments.wait };
-    let retry_period = settings.retry_period;
-    let means = Means { guardian, signals, renewals, judge, times, retry_period, drain_timeout };
+    let (command, retry_period) = ("command".to_owned(), settings.retry_period);
+    let means = Means { guardian, signals, renewals, judge, times, command, retry_period, drain_timeout };
     Supervisor { plan, elector, means, work, backoff: Backoff::default() }.run().map_err(failed)
 }
 

@@ -15,7 +15,7 @@ use super::messages::{GuardianReport, OrderKind, signal_name};
 use super::probe::Judge;
 use super::progress::{ProgressSource, Watchdog};
 use super::signals::{self, Caught};
-use super::term::{self, Means, TICKS, TermOutcome, Why, between_ticks};
+use super::term::{self, Means, TICKS, TermOutcome, Why, WorkRight, between_ticks};
 use crate::election::Error;
 use crate::log::COMMAND;
 use leasehold::util::backoff::Backoff;
@@ -211,7 +211,7 @@ impl Supervisor {
         let progress = self.plan.progress.as_ref();
         let watchdog = progress.map(|(source, within)| Watchdog::start(source, *within)).transpose()?;
         self.work.begins(guard.leadership());
-        let outcome = term::lead(guard, &mut self.means, watchdog);
+        let outcome = term::lead(WorkRight::Lease(guard), &mut self.means, watchdog);
         self.work.ended(outcome.end.filter(|_| outcome.why.is_none()));
         match (&outcome.why, &outcome.end) {
             (None, Some(end)) => {

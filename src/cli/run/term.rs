@@ -1,14 +1,15 @@
-//! One term: the command runs while its lease is held.
+//! One term: the command runs while its lease is held, or while its shard is owned.
 //!
-//! The lease is released when no process of the command is left.
+//! The lease is released, or the shard moves, when no process of the command is left.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, after, never, select, tick};
-use leasehold::{LeaderGuard, StopReason};
+use leasehold::{LeaderGuard, Shard, StopReason};
 use log::Level;
 use rustix::process::getpgrp;
 use rustix::termios::{isatty, tcgetpgrp};
@@ -27,9 +28,13 @@ pub struct Means {
     pub guardian: Guardian,
     pub signals: Receiver<Caught>,
     /// One message per renewal of the lease.
+    ///
+    /// Without messages, only the regular checks extend the term.
     pub renewals: Receiver<()>,
     pub judge: Option<Judge>,
     pub times: Times,
+    /// The name of the command in log lines.
+    pub command: String,
     pub retry_period: Duration,
     /// The time to wait for the end of killed processes.
     pub drain_timeout: Duration,
@@ -44,6 +49,10 @@ pub enum Why {
     NotRenewed,
     /// The term has ended.
     Lost(StopReason),
+    /// The shard is to move, or this process leaves the group.
+    ShardWanted,
+    /// This process no longer owns the shard.
+    ShardLost,
     /// The probe has failed.
     Unfit,
     /// The command made no progress. The text names the missing sign and the timeout.
@@ -60,10 +69,53 @@ impl fmt::Display for Why {
             Self::Told(signal) => write!(f, "received {}", signal_name(*signal)),
             Self::NotRenewed => f.write_str("the lease could not be renewed"),
             Self::Lost(reason) => write!(f, "{reason}"),
+            Self::ShardWanted => f.write_str("the shard is to move"),
+            Self::ShardLost => f.write_str("the shard is no longer owned"),
             Self::Unfit => f.write_str("this replica is unfit to lead"),
             Self::NoProgress(what) => write!(f, "no progress: {what}"),
             Self::GuardianLost(why) => write!(f, "guardian lost: {why}"),
             Self::NotStarted { error, .. } => write!(f, "cannot be started: {error}"),
+        }
+    }
+}
+
+/// The right under which a command runs.
+#[derive(Clone, Copy)]
+pub enum WorkRight<'a> {
+    Lease(&'a LeaderGuard),
+    Shard(&'a Shard),
+}
+
+impl WorkRight<'_> {
+    /// Returns how long the lease is kept, or the shard is owned, without another renewal.
+    fn kept_for(self) -> Duration {
+        match self {
+            Self::Lease(guard) => guard.leadership().kept_for(),
+            Self::Shard(shard) => shard.remaining(),
+        }
+    }
+
+    fn fencing_token(self) -> u64 {
+        match self {
+            Self::Lease(guard) => guard.fencing_token(),
+            Self::Shard(shard) => shard.fencing_token(),
+        }
+    }
+
+    /// Returns a channel that disconnects when the command must end.
+    fn ended(&self) -> &Receiver<Infallible> {
+        match self {
+            Self::Lease(guard) => guard.ended(),
+            Self::Shard(shard) => shard.wanted(),
+        }
+    }
+
+    /// Ends the term of a lease, so that the lease is not renewed for a command without a guardian.
+    ///
+    /// The other shards need the slot of the process, so a shard has no such step.
+    fn step_down(self) {
+        if let Self::Lease(guard) = self {
+            guard.step_down_within(Duration::ZERO);
         }
     }
 }
@@ -92,7 +144,7 @@ pub fn between_ticks(retry_period: Duration) -> Duration {
     (retry_period / TICKS).max(Duration::from_millis(250))
 }
 
-/// The interval between checks of the lease after a request has ended the term.
+/// The interval between checks of the lease while the command of an ended term drains.
 const BETWEEN_DRAIN_TICKS: Duration = Duration::from_millis(50);
 
 /// The time in which the guardian must start to kill the command.
@@ -112,11 +164,11 @@ fn group_of_terminal() -> Option<i32> {
 struct CommandTerm<'a> {
     means: &'a mut Means,
     watchdog: Option<Watchdog>,
-    guard: &'a LeaderGuard,
+    right: WorkRight<'a>,
     /// `true` if the command receives the signals that the terminal sends to the process group.
     is_of_group: bool,
     outcome: TermOutcome,
-    /// Fires often after a request has ended the term, because a lost lease then causes no event.
+    /// Fires often while the command of an ended term drains, because a lost lease then causes no event.
     drain_ticks: Receiver<Instant>,
     killing_since: Option<Instant>,
     kill_ordered_at: Option<Instant>,
@@ -124,22 +176,22 @@ struct CommandTerm<'a> {
 
 /// Runs the command during the term.
 ///
-/// If [`TermOutcome::is_gone`] is `true`, the caller may drop the guard.
-pub fn lead(guard: &LeaderGuard, means: &mut Means, watchdog: Option<Watchdog>) -> TermOutcome {
+/// If [`TermOutcome::is_gone`] is `true`, the caller may release the lease or the shard.
+pub fn lead(right: WorkRight<'_>, means: &mut Means, watchdog: Option<Watchdog>) -> TermOutcome {
     let outcome = TermOutcome { why: None, told: None, end: None, is_gone: false };
     let (is_of_group, drain_ticks, killing_since, kill_ordered_at) = (false, never(), None, None);
     let mut term =
-        CommandTerm { means, watchdog, guard, is_of_group, outcome, drain_ticks, killing_since, kill_ordered_at };
+        CommandTerm { means, watchdog, right, is_of_group, outcome, drain_ticks, killing_since, kill_ordered_at };
     if let Err(Lost(why)) = term.run() {
-        log::error!(target: COMMAND, "guardian lost, killing it and the command: {why}");
+        log::error!(target: COMMAND, "guardian lost, killing it and the {}: {why}", term.means.command);
         // Without the guardian, no process ends the command in time, so the term must not be extended.
-        guard.step_down_within(Duration::ZERO);
+        right.step_down();
         let reason = Why::GuardianLost(why);
         term.outcome.why.get_or_insert(reason);
         term.outcome.is_gone = term.means.guardian.kill(term.means.drain_timeout);
     }
     if !term.outcome.is_gone {
-        guard.step_down_within(Duration::ZERO);
+        right.step_down();
     }
     term.outcome
 }
@@ -148,7 +200,7 @@ impl CommandTerm<'_> {
     fn run(&mut self) -> Result<(), Lost> {
         self.start()?;
         let ticks = tick(between_ticks(self.means.retry_period));
-        let (reports, ended) = (self.means.guardian.reports.clone(), self.guard.ended().clone());
+        let (reports, ended) = (self.means.guardian.reports.clone(), self.right.ended().clone());
         let mut ended = &ended;
         let over = never();
         let mut verdicts = self.means.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone());
@@ -184,7 +236,7 @@ impl CommandTerm<'_> {
                     }
                 }
                 recv(self.drain_ticks) -> _ => {
-                    if self.kill_ordered_at.is_none() && self.guard.leadership().kept_for().is_zero() {
+                    if self.kill_ordered_at.is_none() && self.right.kept_for().is_zero() {
                         self.kill(Why::NotRenewed)?;
                     }
                 }
@@ -198,14 +250,16 @@ impl CommandTerm<'_> {
     }
 
     fn start(&mut self) -> Result<(), Lost> {
-        let group = group_of_terminal();
+        // The commands of several shards cannot share the terminal.
+        let has_terminal = matches!(self.right, WorkRight::Lease(_));
+        let group = group_of_terminal().filter(|_| has_terminal);
         self.is_of_group = group.is_some();
         let valid_until = self.valid_until();
         let mut environment = self.watchdog.as_ref().map_or_else(Vec::new, |watchdog| watchdog.environment.clone());
-        environment.push(("LEASEHOLD_FENCING_TOKEN".to_owned(), Some(self.guard.fencing_token().to_string())));
+        environment.push(("LEASEHOLD_FENCING_TOKEN".to_owned(), Some(self.right.fencing_token().to_string())));
         let what = OrderKind::Start { times: self.means.times, valid_until, group, environment };
         let stdin = io::stdin();
-        self.means.guardian.order_with(what, Some(stdin.as_fd()))
+        self.means.guardian.order_with(what, has_terminal.then(|| stdin.as_fd()))
     }
 
     /// Returns the time until which the lease is kept in boot time, never too late.
@@ -213,13 +267,13 @@ impl CommandTerm<'_> {
     /// The clock is read before the remaining time, so a delay between the two makes the result earlier.
     fn valid_until(&self) -> Duration {
         let now = boot_time();
-        now + self.guard.leadership().kept_for()
+        now + self.right.kept_for()
     }
 
     fn extend(&mut self) -> Result<(), Lost> {
         let until = self.valid_until();
         // After the loss of the lease, the order only checks that the guardian still answers.
-        let is_kept = !self.guard.leadership().kept_for().is_zero();
+        let is_kept = !self.right.kept_for().is_zero();
         self.means.guardian.order(if is_kept { OrderKind::Valid { until } } else { OrderKind::Ping })
     }
 
@@ -227,14 +281,16 @@ impl CommandTerm<'_> {
     fn hear(&mut self, report: GuardianReport) -> Result<bool, Lost> {
         match report {
             GuardianReport::Acknowledged(number) => self.means.guardian.acknowledged(number),
-            GuardianReport::Started { pid } => log::info!(target: COMMAND, "command started as process {pid}"),
+            GuardianReport::Started { pid } => {
+                log::info!(target: COMMAND, "{} started as process {pid}", self.means.command);
+            }
             GuardianReport::NotStarted { code, error } => {
                 self.outcome.why = Some(Why::NotStarted { code, error });
                 self.outcome.is_gone = true;
                 return Ok(true);
             }
             GuardianReport::Terminated => {
-                log::warn!(target: COMMAND, "lease not renewed, command received SIGTERM");
+                log::warn!(target: COMMAND, "lease not renewed, {} received SIGTERM", self.means.command);
                 self.outcome.why.get_or_insert(Why::NotRenewed);
             }
             GuardianReport::Killing { processes } => {
@@ -246,11 +302,11 @@ impl CommandTerm<'_> {
                 match &self.outcome.why {
                     _ if processes == 0 => {}
                     None => {
-                        log::info!(target: COMMAND, "killed {processes} processes that the command left behind")
+                        log::info!(target: COMMAND, "killed {processes} processes that the {} left behind", self.means.command);
                     }
                     Some(_) if self.kill_ordered_at.is_some() => {}
                     Some(_) => {
-                        log::warn!(target: COMMAND, "killed {processes} processes that did not exit in time")
+                        log::warn!(target: COMMAND, "killed {processes} processes that did not exit in time: {}", self.means.command);
                     }
                 }
             }
@@ -265,16 +321,22 @@ impl CommandTerm<'_> {
         Ok(false)
     }
 
-    /// Kills the command, because the term has ended. After a request, stops the command first.
+    /// Kills the command, because the term has ended. After a request, or if a shard is to move, stops the command first.
     fn lose(&mut self) -> Result<(), Lost> {
-        let reason = self.guard.check().err().map_or(StopReason::SteppedDown, |ended| ended.reason);
-        match reason {
-            // The lease is renewed while the command ends.
-            StopReason::Requested => {
-                self.drain_ticks = tick(BETWEEN_DRAIN_TICKS);
-                self.stop(Why::Lost(reason), false)
+        let why = match self.right {
+            WorkRight::Lease(guard) => {
+                Why::Lost(guard.check().err().map_or(StopReason::SteppedDown, |ended| ended.reason))
             }
-            reason => self.kill(Why::Lost(reason)),
+            WorkRight::Shard(shard) if shard.is_owned() => Why::ShardWanted,
+            WorkRight::Shard(_) => Why::ShardLost,
+        };
+        match why {
+            // The lease is renewed while the command ends.
+            Why::Lost(StopReason::Requested) | Why::ShardWanted => {
+                self.drain_ticks = tick(BETWEEN_DRAIN_TICKS);
+                self.stop(why, false)
+            }
+            why => self.kill(why),
         }
     }
 
@@ -286,9 +348,9 @@ impl CommandTerm<'_> {
     fn stop(&mut self, why: Why, is_told: bool) -> Result<(), Lost> {
         if self.outcome.why.is_none() {
             let stop_timeout = humantime::format_duration(self.means.times.stop_timeout);
-            let is_asked_for = matches!(why, Why::Told(_) | Why::Lost(StopReason::Requested));
+            let is_asked_for = matches!(why, Why::Told(_) | Why::Lost(StopReason::Requested) | Why::ShardWanted);
             let level = if is_asked_for { Level::Info } else { Level::Warn };
-            log::log!(target: COMMAND, level, "stopping the command (SIGKILL in {stop_timeout}): {why}");
+            log::log!(target: COMMAND, level, "stopping the {} (SIGKILL in {stop_timeout}): {why}", self.means.command);
             self.outcome.why = Some(why);
             return self.means.guardian.order(OrderKind::Stop { is_told });
         }
@@ -296,7 +358,7 @@ impl CommandTerm<'_> {
     }
 
     fn kill(&mut self, why: Why) -> Result<(), Lost> {
-        log::warn!(target: COMMAND, "killing the command: {why}");
+        log::warn!(target: COMMAND, "killing the {}: {why}", self.means.command);
         self.outcome.why.get_or_insert(why);
         self.kill_ordered_at = Some(Instant::now());
         self.means.guardian.order(OrderKind::Kill)
@@ -326,7 +388,8 @@ impl CommandTerm<'_> {
         if is_stuck {
             log::error!(
                 target: COMMAND,
-                "some processes of the command cannot be killed: letting the lease expire; do not clear the lease while they run"
+                "some processes of the {} cannot be killed: letting the lease expire; do not clear the lease while they run",
+                self.means.command
             );
         }
         Ok(is_stuck)
@@ -334,7 +397,7 @@ impl CommandTerm<'_> {
 
     /// Returns a channel that fires if the guardian has not started to kill the command in time.
     fn too_late(&self) -> Receiver<Instant> {
-        let kept = self.guard.leadership().kept_for();
+        let kept = self.right.kept_for();
         match (self.killing_since, self.kill_ordered_at) {
             (Some(_), _) => never(),
             (None, Some(at)) => crossbeam_channel::at(at + AT_ONCE),
@@ -361,8 +424,7 @@ impl CommandTerm<'_> {
             }
         }
         // A renewal may have extended the term during the wait.
-        let is_late =
-            self.kill_ordered_at.is_some() || self.guard.leadership().kept_for() <= self.means.times.kill_margin / 2;
+        let is_late = self.kill_ordered_at.is_some() || self.right.kept_for() <= self.means.times.kill_margin / 2;
         match self.killing_since {
             None if is_late => Err(Lost("did not end the command in time".to_owned())),
             _ => Ok(false),

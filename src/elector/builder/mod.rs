@@ -104,6 +104,15 @@ impl LeaderElectorBuilder {
         }
     }
 
+    /// Sets the name of the Lease.
+    pub(crate) fn named(self, name: String) -> Self {
+        Self { name, ..self }
+    }
+
+    pub(crate) fn observers(&self) -> &[Arc<dyn Observer>] {
+        &self.asking.observers
+    }
+
     /// Sets the namespace of the Lease.
     ///
     /// Defaults to the namespace of the kubeconfig context, then of the pod, then `default`.

@@ -250,6 +250,10 @@ impl LeaderGuard {
         ProgressHandle::new(Arc::clone(&self.term))
     }
 
+    pub(crate) fn term(&self) -> &Arc<Term> {
+        &self.term
+    }
+
     /// Steps down with the limit that applies after a panic.
     fn step_down_after_panic(&self) {
         self.link.step_down(&self.term, DrainLimit::Bounded);

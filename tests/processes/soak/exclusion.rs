@@ -15,6 +15,7 @@ fn leading(identity: &str, token: u64, mono: f64) -> Line {
         leader: None,
         address: None,
         reason: None,
+        shard: None,
     }
 }
 

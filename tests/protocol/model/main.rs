@@ -19,6 +19,7 @@ mod candidate;
 mod candidates;
 mod clock;
 mod coverage;
+mod groups;
 mod normal;
 mod records;
 mod scope;

@@ -77,11 +77,15 @@ pub struct Limits {
 impl Scope {
     /// Extends the search by `MODEL_DEPTH` ticks.
     pub fn deepened(mut self) -> Self {
-        if let Ok(text) = env::var("MODEL_DEPTH") {
-            self.ticks += text.parse::<u8>().unwrap_or_else(|_| panic!("MODEL_DEPTH is no number of ticks: {text}"));
-        }
+        self.ticks += deeper();
         self
     }
+}
+
+/// Returns the number of ticks in `MODEL_DEPTH`.
+pub fn deeper() -> u8 {
+    let text = env::var("MODEL_DEPTH").unwrap_or_else(|_| "0".into());
+    text.parse().unwrap_or_else(|_| panic!("MODEL_DEPTH is no number of ticks: {text}"))
 }
 
 pub fn settings(identity: &str, index: usize, scope: &Scope) -> Settings {

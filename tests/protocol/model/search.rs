@@ -1,7 +1,7 @@
 //! Breadth-first search through all reachable states.
 
 use std::collections::{HashSet, VecDeque};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 use std::io::{Write, stdout};
 use std::time::Instant;
 
@@ -20,11 +20,59 @@ pub struct Violation {
     pub how: String,
 }
 
+/// A world that a search explores.
+pub trait Space {
+    type State: Copy + Hash;
+    type Action: Copy;
+
+    /// Lists the actions that are possible in `state`.
+    fn actions(&mut self, state: &Self::State, actions: &mut Vec<Self::Action>);
+
+    /// Performs an action, or returns the rule that it breaks.
+    fn step(&mut self, state: &Self::State, action: Self::Action) -> Result<Self::State, String>;
+
+    /// Checks a new state.
+    fn inspect(&mut self, _: &Self::State, _fingerprint: u64) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Describes a path from the beginning.
+    fn tell(&mut self, path: &[Self::Action]) -> String;
+
+    /// Describes the search.
+    fn describe(&self) -> String;
+}
+
+impl Space for World {
+    type State = State;
+    type Action = Action;
+
+    fn actions(&mut self, state: &State, actions: &mut Vec<Action>) {
+        World::actions(self, state, actions);
+    }
+
+    fn step(&mut self, state: &State, action: Action) -> Result<State, String> {
+        World::step(self, state, action)
+    }
+
+    fn tell(&mut self, path: &[Action]) -> String {
+        tell(self, path)
+    }
+
+    fn describe(&self) -> String {
+        let (scope, candidates) = (&self.scope, self.candidates.len());
+        let (name, ticks) = (scope.name, scope.ticks);
+        let count = scope.rates.len();
+        format!("{name}: {count} candidates, {ticks} ticks, {candidates} states of single candidates; {}", self.covered)
+    }
+}
+
 /// Searches all of `scope`, and panics if a rule breaks or a `wanted` event never happens.
 pub fn hold(scope: Scope, wanted: &[Coverage]) {
     let scope = scope.deepened();
     let mut world = World::new(&scope);
-    if let Some(Violation { what, how }) = search(&mut world) {
+    let beginning = world.beginning();
+    if let Err(Violation { what, how }) = search(&mut world, beginning) {
         panic!("{}: {what}\n{how}", scope.name);
     }
     let missing = world.covered.missing(wanted);
@@ -34,23 +82,26 @@ pub fn hold(scope: Scope, wanted: &[Coverage]) {
 /// Searches `scope`, and panics unless a rule breaks whose message contains `expected`.
 pub fn break_down(scope: Scope, expected: &str) {
     let mut world = World::new(&scope);
-    let Some(violation) = search(&mut world) else { panic!("{}: nothing breaks: the checks see nothing", scope.name) };
+    let beginning = world.beginning();
+    let Err(violation) = search(&mut world, beginning) else {
+        panic!("{}: nothing breaks: the checks see nothing", scope.name)
+    };
     assert!(violation.what.contains(expected), "{}: {}\n{}", scope.name, violation.what, violation.how);
 }
 
 /// Returns a hash of `state` with 64 bits.
 ///
 /// Among ten million states, the chance that two share a hash is below one in a hundred thousand.
-fn fingerprint(state: &State) -> u64 {
+fn fingerprint(state: &impl Hash) -> u64 {
     FixedState::default().hash_one(state)
 }
 
-fn search(world: &mut World) -> Option<Violation> {
+/// Searches all states from `beginning` on, and returns their number or a shortest path to a violation.
+pub fn search<S: Space>(space: &mut S, beginning: S::State) -> Result<usize, Violation> {
     let began = Instant::now();
-    let beginning = world.beginning();
     let mut seen = HashSet::<u64, FixedState>::default();
     // Each entry belongs to one state: the number of the previous state, and the action after it.
-    let mut trail = vec![(0_u32, Action::Tick)];
+    let mut trail = vec![(0_u32, None)];
     let mut frontier = VecDeque::from([(beginning, 0_u32, 0_u16)]);
     seen.insert(fingerprint(&beginning));
     let (mut steps, mut depth) = (0_u64, 0);
@@ -58,16 +109,23 @@ fn search(world: &mut World) -> Option<Violation> {
     let mut violation = None;
     'search: while let Some((state, number, length)) = frontier.pop_front() {
         depth = length;
-        world.actions(&state, &mut actions);
+        space.actions(&state, &mut actions);
         for action in &actions {
             steps += 1;
-            match world.step(&state, *action) {
-                Ok(next) => {
-                    if seen.insert(fingerprint(&next)) {
-                        frontier.push_back((next, trail.len() as u32, length + 1));
-                        trail.push((number, *action));
-                    }
+            let next = space.step(&state, *action).and_then(|next| {
+                let fingerprint = fingerprint(&next);
+                let is_new = seen.insert(fingerprint);
+                if is_new {
+                    space.inspect(&next, fingerprint)?;
                 }
+                Ok(is_new.then_some(next))
+            });
+            match next {
+                Ok(Some(next)) => {
+                    frontier.push_back((next, trail.len() as u32, length + 1));
+                    trail.push((number, Some(*action)));
+                }
+                Ok(None) => {}
                 Err(what) => {
                     violation = Some((what, number, *action));
                     break 'search;
@@ -78,26 +136,21 @@ fn search(world: &mut World) -> Option<Violation> {
     // The test harness captures `println!`, but not a direct write to stdout. The figures must appear in every run.
     let _ = writeln!(
         stdout(),
-        "model: {}: {} candidates, {} ticks, {} states ({} of single candidates), {steps} actions, depth {depth}, {:.1?}, {} violations; {}",
-        world.scope.name,
-        world.scope.rates.len(),
-        world.scope.ticks,
+        "model: {} states, {steps} actions, depth {depth}, {:.1?}, {} violations; {}",
         seen.len(),
-        world.candidates.len(),
         began.elapsed(),
         u8::from(violation.is_some()),
-        world.covered,
+        space.describe(),
     );
-    let (what, mut number, last) = violation?;
+    let Some((what, mut number, last)) = violation else { return Ok(seen.len()) };
     let mut path = vec![last];
-    while number != 0 {
-        let (before, action) = trail[number as usize];
+    while let (before, Some(action)) = trail[number as usize] {
         path.push(action);
         number = before;
     }
     path.reverse();
-    let how = tell(world, &path);
-    Some(Violation { what, how })
+    let how = space.tell(&path);
+    Err(Violation { what, how })
 }
 
 /// Describes `path`, with one line for each action and its effects.

@@ -49,6 +49,32 @@ const FAULTS_ON_TWO: [&str; 8] = [
     "withdrawals",
 ];
 
+/// The events that must occur in the suite of groups.
+const FAULTS_OF_GROUPS: [&str; 22] = [
+    "answers late",
+    "changed records",
+    "crashes",
+    "cuts",
+    "deletions",
+    "drain timeouts",
+    "edits of metadata",
+    "ended terms",
+    "events doubled",
+    "events late",
+    "foreign texts",
+    "leaves",
+    "lost watches",
+    "pauses",
+    "repairs",
+    "requests late",
+    "restored stores",
+    "returns",
+    "watches broken",
+    "watches reopened",
+    "watches silent",
+    "workers that return by themselves",
+];
+
 #[derive(Debug, Clone, Default)]
 pub struct Count {
     /// Events that were carried out, except timers that had become obsolete.
@@ -66,6 +92,8 @@ pub struct Count {
     pub slowest_recovery: Nanos,
     pub truth: Nanos,
     faults: BTreeMap<&'static str, u64>,
+    /// The longest times until a group recovered, in lease durations.
+    slowest: BTreeMap<&'static str, f64>,
 }
 
 impl Count {
@@ -77,6 +105,9 @@ impl Count {
     ///
     /// Without these events, the suite tests less than it should.
     pub fn missing(&self, suite: Suite) -> Vec<&'static str> {
+        if suite == Suite::Groups {
+            return FAULTS_OF_GROUPS.into_iter().filter(|kind| !self.faults.contains_key(kind)).collect();
+        }
         if suite.is_on_two() {
             let on_one = if suite == Suite::WithMultiLock { "terms of client-go" } else { "terms on one" };
             let all = FAULTS_ON_TWO.into_iter().chain([on_one]);
@@ -97,6 +128,12 @@ impl Count {
         *self.faults.entry(kind).or_default() += 1;
     }
 
+    /// Notes how long a group needed to recover, in lease durations.
+    pub fn slowest(&mut self, what: &'static str, time: f64) {
+        let slowest = self.slowest.entry(what).or_default();
+        *slowest = slowest.max(time);
+    }
+
     pub fn add(&mut self, other: &Count) {
         self.steps += other.steps;
         self.candidates += other.candidates;
@@ -110,6 +147,7 @@ impl Count {
         for (kind, count) in &other.faults {
             *self.faults.entry(kind).or_default() += count;
         }
+        other.slowest.iter().for_each(|(what, time)| self.slowest(what, *time));
     }
 }
 
@@ -131,6 +169,9 @@ impl fmt::Display for Count {
             seconds(self.slowest_recovery)
         )?;
         let faults: Vec<_> = self.faults.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        if !self.slowest.is_empty() {
+            writeln!(f, "  recovery in lease durations after the last fault: {:.2?}", self.slowest)?;
+        }
         write!(f, "  faults: {}", faults.join(", "))
     }
 }

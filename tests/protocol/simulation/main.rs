@@ -15,6 +15,7 @@ mod clock;
 mod count;
 mod driver;
 mod faults;
+mod groups;
 mod liveness;
 mod network;
 mod node;
@@ -100,4 +101,10 @@ fn candidates_on_both_exclude_those_on_a_multi_lock() {
 #[test]
 fn candidates_on_two_objects_apart_are_caught() {
     suite::expect_overlap(Suite::Apart, "candidates_on_two_objects_apart_are_caught", 100);
+}
+
+/// No shard of a group has two owners at the same time, and the group divides all shards again after the faults.
+#[test]
+fn shards_have_one_owner() {
+    suite::run(Suite::Groups, "shards_have_one_owner", 400);
 }

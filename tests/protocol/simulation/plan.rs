@@ -34,6 +34,8 @@ pub enum Suite {
     WithMultiLock,
     /// Candidates on only one of two objects, which therefore do not exclude each other.
     Apart,
+    /// Processes that divide the shards of a group.
+    Groups,
 }
 
 /// The records for which a candidate competes.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use std::{env, thread};
 
 use crate::count::Count;
+use crate::groups;
 use crate::plan::{Suite, Violation};
 use crate::world::World;
 
@@ -29,7 +30,7 @@ const ENOUGH: usize = 5;
 /// Runs `seeds` seeds, or the seeds that the environment variables select.
 pub fn run(suite: Suite, test: &str, seeds: u64) {
     if let Some(seed) = number("SIM_SEED") {
-        let outcome = World::new(suite, seed, true).run();
+        let outcome = simulate(suite, seed, true, &mut Count::default());
         assert!(outcome.is_ok(), "seed {seed}: {}", outcome.unwrap_err().what);
         return;
     }
@@ -45,7 +46,7 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
             if seed >= seeds {
                 break;
             }
-            if let Err(violation) = simulate(suite, seed, &mut count) {
+            if let Err(violation) = simulate(suite, seed, false, &mut count) {
                 let failed = &mut total.lock().unwrap().1;
                 failed.push((seed, violation.what));
                 if failed.len() >= ENOUGH {
@@ -87,14 +88,17 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
 /// Runs up to `seeds` seeds, and panics unless one of them has two leaders at the same time.
 pub fn expect_overlap(suite: Suite, test: &str, seeds: u64) {
     let mut count = Count::default();
-    let found =
-        (0..seeds).find(|seed| matches!(simulate(suite, *seed, &mut count), Err(violation) if violation.overlap));
+    let found = (0..seeds)
+        .find(|seed| matches!(simulate(suite, *seed, false, &mut count), Err(violation) if violation.overlap));
     report(&format!("{test}: two leaders at a time in seed {found:?}, as there must be, after {} steps", count.steps));
     assert!(found.is_some(), "{seeds} seeds, and never two leaders: the checks see nothing");
 }
 
-fn simulate(suite: Suite, seed: u64, total: &mut Count) -> Result<(), Violation> {
-    let mut world = World::new(suite, seed, false);
+fn simulate(suite: Suite, seed: u64, traced: bool, total: &mut Count) -> Result<(), Violation> {
+    if suite == Suite::Groups {
+        return groups::simulate(seed, traced, total);
+    }
+    let mut world = World::new(suite, seed, traced);
     let outcome = world.run();
     total.add(&world.count);
     outcome

@@ -30,7 +30,7 @@ const ROUND: Duration = Duration::from_millis(1);
 pub struct Guarded {
     pub arguments: Vec<OsString>,
     /// The variables that are added to the environment of this process.
-    pub environment: [(&'static str, String); 2],
+    pub environment: Vec<(&'static str, String)>,
 }
 
 /// A handle of the guardian process.
@@ -57,7 +57,7 @@ pub struct Lost(pub String);
 impl Guardian {
     /// Starts a guardian for a command.
     ///
-    /// Must run on the main thread, because only the children of the main thread are found.
+    /// The calling thread must drop the handle. A guardian that outlives its thread would look like an adopted orphan.
     pub fn start(guarded: &Guarded) -> io::Result<Self> {
         let (link, theirs) = GuardianLink::pair()?;
         let process = Command::new("/proc/self/exe")

@@ -1,0 +1,144 @@
+//! `leasehold run --group`: runs one command for each owned shard.
+//!
+//! Each command has its own guardian, which finds all processes of its command and of no other command.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
+use leasehold::{LeaseGroupBuilder, Settings, Shard};
+use parking_lot::Mutex;
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+
+use super::command::by_signal;
+use super::descendants;
+use super::guardian::{Guarded, Guardian};
+use super::messages::signal_name;
+use super::signals::Caught;
+use super::term::{self, Means, WorkRight};
+use super::times::Times;
+use crate::election::{Error, PlaceArgs, RecordPlace};
+use crate::log::COMMAND;
+
+/// The parts of the supervisor that the commands of all shards use.
+pub struct ShardMeans {
+    /// The command and its arguments.
+    pub arguments: Vec<OsString>,
+    pub signals: Receiver<Caught>,
+    pub times: Times,
+    pub settings: Settings,
+    /// The time to wait for the end of killed processes.
+    pub drain_timeout: Duration,
+}
+
+/// The part of the supervisor that runs on the threads of the shards.
+struct ShardCommands {
+    name: String,
+    means: ShardMeans,
+    /// Receives the signal that ends this process, or the error.
+    told: Sender<Result<i32, String>>,
+    /// Pass signals on to the running commands.
+    listeners: Mutex<Vec<Sender<Caught>>>,
+}
+
+/// Runs one command for each owned shard, until a signal ends this process.
+///
+/// Returns the exit code.
+///
+/// # Errors
+///
+/// Returns an error if the group cannot be started or has ended, or if a process of a command cannot be killed.
+pub fn run(builder: LeaseGroupBuilder, place: &PlaceArgs, means: ShardMeans) -> Result<u8, Error> {
+    let group = match place.open(None, true)? {
+        RecordPlace::Cluster(client) => {
+            place.namespace.iter().fold(builder, LeaseGroupBuilder::namespace).start_with_client(*client)?
+        }
+        RecordPlace::Store(store) => builder.start_on(store)?,
+    };
+    let signals = means.signals.clone();
+    let ((stop, stopped), (done, left), (told, orders)) = (bounded::<()>(0), bounded(1), unbounded());
+    let (name, listeners) = (group.name().to_owned(), Mutex::default());
+    let commands = Arc::new(ShardCommands { name, means, told, listeners });
+    // If a process of a command cannot be killed, this process exits without the end of the thread. The shards then
+    // move when the slot expires.
+    thread::Builder::new().name("group".into()).spawn({
+        let commands = Arc::clone(&commands);
+        move || done.send(group.run_until(&stopped, |shard| commands.run(shard)))
+    })?;
+    let (mut stop, mut code) = (Some(stop), by_signal(SIGTERM));
+    loop {
+        let signal = select! {
+            recv(left) -> left => return left?.map(|()| code).map_err(Error::from),
+            recv(orders) -> order => order??,
+            recv(signals) -> caught => match commands.pass_on(caught?) {
+                Some(signal) => signal,
+                None => continue,
+            },
+        };
+        if stop.is_some() {
+            log::info!(target: COMMAND, "received {}, leaving the group", signal_name(signal));
+            (stop, code) = (None, by_signal(signal));
+        }
+    }
+}
+
+impl ShardCommands {
+    /// Passes a signal on to the running commands. Returns the signal if it ends this process.
+    fn pass_on(&self, caught: Caught) -> Option<i32> {
+        match caught.signal {
+            SIGTERM | SIGINT => return Some(caught.signal),
+            SIGCHLD => descendants::reap(&descendants::own().unwrap_or_default()),
+            _ => {}
+        }
+        let mut listeners = self.listeners.lock();
+        listeners.retain(|listener| listener.send(caught).is_ok());
+        (listeners.is_empty() && caught.ends_us()).then_some(caught.signal)
+    }
+
+    /// Runs the command of the shard once, until no process of the command is left.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the command was not started, failed, or lost its guardian.
+    fn run(&self, shard: &Shard) -> Result<(), String> {
+        let ShardMeans { arguments, times, settings, drain_timeout, .. } = &self.means;
+        let index = shard.index();
+        let environment = vec![
+            ("LEASEHOLD_LEASE", format!("{}-shard-{index:03}", self.name)),
+            ("LEASEHOLD_SHARD", index.to_string()),
+            ("LEASEHOLD_IDENTITY", settings.identity.clone()),
+        ];
+        let guarded = Guarded { arguments: arguments.clone(), environment };
+        let guardian = Guardian::start(&guarded).map_err(|error| format!("cannot start the guardian: {error}"))?;
+        let (listener, signals) = unbounded();
+        self.listeners.lock().push(listener);
+        let mut means = Means {
+            guardian,
+            signals,
+            renewals: never(),
+            judge: None,
+            times: *times,
+            command: format!("command of shard {index}"),
+            retry_period: settings.retry_period,
+            drain_timeout: *drain_timeout,
+        };
+        let outcome = term::lead(WorkRight::Shard(shard), &mut means, None);
+        if !outcome.is_gone {
+            let error = "some processes of the command cannot be killed: check their wait state and their user";
+            let _ = self.told.send(Err(format!("shard {index}: {error}")));
+            // The shard is not dropped, because a remaining process acts as if the shard were owned.
+            loop {
+                thread::park();
+            }
+        }
+        outcome.told.into_iter().for_each(|signal| drop(self.told.send(Ok(signal))));
+        match (outcome.why, outcome.end) {
+            (None, Some(end)) if end.exit_code() == 0 => Ok(()),
+            (None, Some(end)) => Err(format!("command ended {end}")),
+            (Some(why), _) => Err(format!("command was stopped: {why}")),
+            (None, None) => Err("command lost".to_owned()),
+        }
+    }
+}

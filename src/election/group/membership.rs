@@ -1,0 +1,110 @@
+//! The membership of this process: the campaign for a slot, the term, and its end.
+
+use super::assign::weight;
+use super::{Group, GroupEffect, Membership, OwnershipEnd, Timer};
+use crate::election::deadline::Deadline;
+use crate::util::clock::Moment;
+use crate::util::sync::Arc;
+
+impl Group {
+    /// Makes this process campaign for a slot, now and after each end of its term.
+    pub fn join(&mut self) {
+        self.wants = true;
+        self.is_spare = false;
+    }
+
+    /// Makes this process give up its slot once all workers have returned.
+    pub fn leave(&mut self, now: Moment) {
+        self.wants = false;
+        if let Some(member) = &mut self.member {
+            member.is_leaving = true;
+            (0..self.shards.len()).for_each(|shard| self.want(now, shard));
+        }
+    }
+
+    /// Handles a won term of a slot.
+    ///
+    /// Returns `false` if the term must be released, because its name is unknown. `token` is the fencing token of the term.
+    pub fn joined(&mut self, now: Moment, slot: usize, token: u64, deadline: Arc<Deadline>) -> bool {
+        self.campaign = None;
+        // A restored store uses versions again.
+        let observed = self.own_writes.iter().rev().find(|write| write.version == token && write.name.slot == slot);
+        let Some(name) = observed.map(|write| write.name.clone()) else {
+            self.slots[slot].campaign_at = now + self.settings.retry_period;
+            return false;
+        };
+        self.member = Some(Membership { name, deadline, joined_at: now, is_leaving: !self.wants, may_leave: false });
+        self.advance(now);
+        (self.is_dirty, self.is_spare) = (true, false);
+        true
+    }
+
+    /// Handles a campaign that another process won.
+    pub fn not_joined(&mut self, now: Moment, slot: usize) {
+        self.campaign = None;
+        self.slots[slot].campaign_at = now + self.settings.retry_period;
+    }
+
+    /// Handles a campaign that failed. Another slot would fail, too.
+    pub fn cannot_join(&mut self, now: Moment) {
+        self.campaign = None;
+        self.slots.iter_mut().for_each(|row| row.campaign_at = now + self.settings.retry_period);
+    }
+
+    /// Handles the release of the slot, or its loss.
+    pub fn left(&mut self, now: Moment) {
+        self.end_all(now, OwnershipEnd::TermEnded);
+        self.member = None;
+        for row in &mut self.shards {
+            (row.is_spent, row.is_given) = (false, false);
+        }
+        self.own_writes.clear();
+        self.is_dirty = true;
+    }
+
+    /// Ends all ownership if the term of this process has ended.
+    pub(super) fn check_term(&mut self, timer: &mut Timer) {
+        let Some(member) = &self.member else { return };
+        if timer.is_due(timer.now + member.deadline.remaining(timer.now)) {
+            self.end_all(timer.now, OwnershipEnd::TermEnded);
+        }
+    }
+
+    /// Campaigns for a free slot, or gives up the slot.
+    pub(super) fn join_or_leave(&mut self, timer: &mut Timer) {
+        if self.member.is_some() {
+            return self.allow_leaving(timer);
+        }
+        if !self.wants || self.campaign.is_some() || !self.view.is_listed {
+            return;
+        }
+        let free: Vec<_> = (0..self.settings.max_members).filter(|slot| self.member(*slot).is_none()).collect();
+        if free.is_empty() && !std::mem::replace(&mut self.is_spare, true) {
+            self.effects.push_back(GroupEffect::Spare);
+        }
+        // Processes that start at the same time begin with different slots.
+        let own = self.settings.identity.bytes().fold(0, |hash: usize, byte| hash.wrapping_mul(31) + usize::from(byte));
+        let due = free.into_iter().filter(|slot| timer.is_due(self.slots[*slot].campaign_at));
+        if let Some(slot) = due.max_by_key(|slot| weight(*slot, own)) {
+            self.campaign = Some(slot);
+            self.effects.push_back(GroupEffect::Campaign(slot));
+        }
+    }
+
+    /// Allows the release of the slot once no worker needs the term.
+    ///
+    /// A worker that ignores the end of its ownership delays the release by at most one lease duration.
+    fn allow_leaving(&mut self, timer: &mut Timer) {
+        let Some(member) = self.member.as_ref().filter(|member| !member.may_leave) else { return };
+        if !member.is_leaving && member.deadline.is_valid(timer.now) {
+            return;
+        }
+        let lease_duration = self.settings.lease_duration;
+        let mut has_returned = |ended_at: Option<Moment>| ended_at.is_some_and(|at| timer.is_due(at + lease_duration));
+        let all_returned = self.shards.iter().all(|row| row.work.is_none_or(|work| has_returned(work.ended_at)));
+        if all_returned {
+            self.effects.push_back(GroupEffect::MayLeave);
+            self.member.iter_mut().for_each(|member| member.may_leave = true);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The requests of a group: one at a time, the most urgent first.
+
+use super::row::Row;
+use super::term_name::ShardOwner;
+use super::{Group, GroupEffect, GroupInFlight, GroupKey, GroupOperation, GroupRequest, GroupResponse, Timer};
+use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
+use crate::store::{StoreError, StoreErrorKind};
+use crate::util::clock::{Moment, Now};
+
+impl Group {
+    /// Handles the response to the request `id`.
+    pub fn on_response(&mut self, now: Moment, id: u64, response: GroupResponse) {
+        let Some(GroupInFlight { key, is_read, watch, sent_at, .. }) = self.in_flight.take_if(|sent| sent.id == id)
+        else {
+            return;
+        };
+        // A response to a request of an earlier watch is older than the listing, which may have found a deletion.
+        let is_current = watch == self.view.number;
+        match response {
+            GroupResponse::Failed(error) => self.failed(now, key, is_read, error),
+            _ if !is_current => {}
+            GroupResponse::Read(None) => self.learn_absence(now, key),
+            GroupResponse::Read(Some(seen)) => self.learn(now, key, (seen.version, Some(seen)), Some(sent_at)),
+            GroupResponse::Written(seen) => {
+                self.learn(now, key, (seen.version, Some(seen)), None);
+                if let GroupKey::Shard(shard) = key {
+                    let row = &mut self.shards[shard];
+                    row.is_given = row.owner == Some(ShardOwner::Released);
+                }
+            }
+        }
+        if let GroupKey::Slot(slot) = key
+            && is_current
+            && !self.row(key).must_read
+        {
+            self.slots[slot].read = id;
+        }
+    }
+
+    fn failed(&mut self, now: Moment, key: GroupKey, is_read: bool, error: StoreError) {
+        let retry_period = self.settings.retry_period;
+        let lease_duration = self.settings.lease_duration;
+        let row = self.row(key);
+        row.must_read = true;
+        if error.kind().is_beaten() {
+            // The watch usually reports the newer version before the read is due.
+            row.retry_at = now + retry_period / 8;
+            return;
+        }
+        if error.kind() == StoreErrorKind::Malformed && is_read {
+            row.retry_at = now + lease_duration;
+            let text = error.to_string();
+            if row.fault.replace(text.clone()).is_none()
+                && let GroupKey::Shard(shard) = key
+            {
+                self.effects.push_back(GroupEffect::Damaged(shard, text));
+            }
+            return;
+        }
+        self.paused_until = now + error.retry_after().unwrap_or_default().max(retry_period);
+        self.effects.push_back(GroupEffect::Failed(key, error));
+    }
+
+    /// Returns the next request, if one is due and none is in flight.
+    pub(super) fn request(&mut self, timer: &mut Timer, now: Now) -> Option<GroupRequest> {
+        if self.in_flight.is_some() || !timer.is_due(self.paused_until) || !(self.wants || self.member.is_some()) {
+            return None;
+        }
+        let (key, operation) = self
+            .release(timer, now)
+            .or_else(|| self.take(timer, now))
+            .or_else(|| self.read(timer))
+            .or_else(|| self.retire(timer, now))
+            .or_else(|| self.create(timer, now))?;
+        self.last_request += 1;
+        let (id, is_read) = (self.last_request, matches!(operation, GroupOperation::Get));
+        self.in_flight = Some(GroupInFlight { id, key, is_read, watch: self.view.number, sent_at: now.local });
+        Some(GroupRequest { id, key, operation, timeout: self.settings.lease_duration / 3 })
+    }
+
+    /// Empties a shard record after the last worker has returned.
+    fn release(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
+        // The release of the slot frees all shards with one write.
+        if !self.is_valid(timer.now) || self.member.as_ref()?.is_leaving {
+            return None;
+        }
+        let lease_duration = self.settings.lease_duration;
+        let shard = (0..self.shards.len()).find(|shard| {
+            let row = &self.shards[*shard];
+            let has_returned =
+                row.work.is_none_or(|work| work.ended_at.is_some_and(|at| timer.is_due(at + lease_duration)));
+            row.is_spent && has_returned && self.is_ours(*shard) && row.row.is_ready(timer)
+        })?;
+        self.write(now, shard, |base| LeaderElectionRecord { holder_identity: Some(String::new()), ..base })
+    }
+
+    /// Takes a free shard that belongs to this member.
+    fn take(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
+        if !self.may_own(timer.now) {
+            return None;
+        }
+        let name = self.member.as_ref()?.name.clone();
+        let shard = (0..self.shards.len()).find(|shard| {
+            let row = &self.shards[*shard];
+            let is_confirmed = match &row.owner {
+                Some(ShardOwner::Term(term, _)) => self.slots[term.slot].read > row.seen_after,
+                _ => true,
+            };
+            self.targets[*shard] == Some(name.slot)
+                && row.work.is_none()
+                && is_confirmed
+                && row.row.is_ready(timer)
+                && self.free_from(*shard).is_some_and(|at| timer.is_due(at))
+        })?;
+        let holder = name.to_holder(&self.settings.identity);
+        self.write(now, shard, |base| LeaderElectionRecord {
+            holder_identity: Some(holder),
+            acquire_time: Some(MicroTime::from_text(name.acquire_time)),
+            lease_transitions: Some(base.lease_transitions.unwrap_or(0).max(0).saturating_add(1)),
+            ..base
+        })
+    }
+
+    /// Reads a record whose state is in doubt, or a slot whose term seems to be over.
+    fn read(&mut self, timer: &mut Timer) -> Option<(GroupKey, GroupOperation)> {
+        if !self.view.is_listed {
+            return None;
+        }
+        let own = self.own_slot();
+        let named = (0..self.shards.len()).filter(|shard| own.is_some() && self.targets[*shard] == own);
+        let in_doubt = named.filter_map(|shard| match &self.shards[shard].owner {
+            Some(ShardOwner::Term(name, _)) if !self.is_current(name) => {
+                Some((name.slot, self.shards[shard].seen_after))
+            }
+            _ => None,
+        });
+        let unread = in_doubt
+            .filter(|(slot, seen_after)| self.slots[*slot].read <= *seen_after)
+            .map(|(slot, _)| GroupKey::Slot(slot))
+            .find(|key| timer.is_due(self.row_of(*key).retry_at));
+        let keys = (0..self.slots.len()).map(GroupKey::Slot).chain((0..self.shards.len()).map(GroupKey::Shard));
+        let mut must_read = keys.filter(|key| self.row_of(*key).must_read);
+        let key = unread.or_else(|| must_read.find(|key| timer.is_due(self.row_of(*key).retry_at)))?;
+        Some((key, GroupOperation::Get))
+    }
+
+    /// Empties the record of an expired slot.
+    fn retire(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
+        let (lease_duration, own) = (self.settings.lease_duration, self.own_slot());
+        let slot = (0..self.slots.len()).find(|slot| {
+            let row = &self.slots[*slot];
+            let has_expired = row.expires_at(lease_duration).is_some_and(|at| timer.is_due(at));
+            has_expired && self.view.is_listed && own != Some(*slot) && row.row.is_ready(timer)
+        })?;
+        let base = self.slots[slot].row.seen.clone()?;
+        let renew_time = Some(self.stamp(now, &base));
+        let record = LeaderElectionRecord {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            renew_time,
+            ..base.record.clone()
+        };
+        Some((GroupKey::Slot(slot), GroupOperation::Update(base, record)))
+    }
+
+    /// Creates a missing shard record without an owner.
+    ///
+    /// A creation cannot compare with an earlier record. If a creation named an owner and arrived late, the shard could
+    /// have two owners.
+    fn create(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
+        if !self.may_own(timer.now) {
+            return None;
+        }
+        let shard = (0..self.shards.len()).find(|shard| {
+            let row = &self.shards[*shard].row;
+            let from = if self.targets[*shard] == self.own_slot() {
+                row.since
+            } else {
+                row.since + self.settings.retry_period
+            };
+            row.seen.is_none() && row.is_ready(timer) && timer.is_due(from)
+        })?;
+        let record = LeaderElectionRecord {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(i32::MAX),
+            renew_time: Some(MicroTime::from_unix_micros(unix_micros(now.wall))),
+            lease_transitions: Some(0),
+            ..LeaderElectionRecord::default()
+        };
+        Some((GroupKey::Shard(shard), GroupOperation::Create(record)))
+    }
+
+    /// Returns an update of a shard record.
+    ///
+    /// The record has the longest lease duration, so that an ordinary candidate never takes over.
+    fn write(
+        &mut self,
+        now: Now,
+        shard: usize,
+        change: impl FnOnce(LeaderElectionRecord) -> LeaderElectionRecord,
+    ) -> Option<(GroupKey, GroupOperation)> {
+        let base = self.shards[shard].row.seen.clone()?;
+        let renew_time = Some(self.stamp(now, &base));
+        let record = change(base.record.clone());
+        let record = LeaderElectionRecord { lease_duration_seconds: Some(i32::MAX), renew_time, ..record };
+        Some((GroupKey::Shard(shard), GroupOperation::Update(base, record)))
+    }
+
+    /// Returns a `renewTime` that differs from the time in the record, so that every write changes the version.
+    pub(super) fn stamp(&mut self, now: Now, base: &VersionedRecord) -> MicroTime {
+        self.last_stamp = unix_micros(now.wall).max(self.last_stamp + 1);
+        let time = MicroTime::from_unix_micros(self.last_stamp);
+        match base.record.renew_time.as_ref() == Some(&time) {
+            true => self.stamp(now, base),
+            false => time,
+        }
+    }
+
+    pub(super) fn row(&mut self, key: GroupKey) -> &mut Row {
+        match key {
+            GroupKey::Slot(slot) => &mut self.slots[slot].row,
+            GroupKey::Shard(shard) => &mut self.shards[shard].row,
+        }
+    }
+
+    fn row_of(&self, key: GroupKey) -> &Row {
+        match key {
+            GroupKey::Slot(slot) => &self.slots[slot].row,
+            GroupKey::Shard(shard) => &self.shards[shard].row,
+        }
+    }
+}
+
+impl Row {
+    /// Returns `true` if the next write may be sent.
+    fn is_ready(&self, timer: &mut Timer) -> bool {
+        !self.must_read && timer.is_due(self.retry_at)
+    }
+}

@@ -1,0 +1,211 @@
+//! The view of all records, and the time for which ownership may rely on the view.
+
+use super::row::{Learned, View};
+use super::term_name::{ShardOwner, TermName};
+use super::{Group, GroupEffect, GroupKey, OwnWrite, OwnershipEnd, Timer};
+use crate::store::record::VersionedRecord;
+use crate::util::clock::Moment;
+
+/// The number of own observations that the group remembers.
+const OWN_WRITES: usize = 16;
+
+impl Group {
+    /// Handles the start of a watch whose request was sent at `sent_at`.
+    ///
+    /// The watch lists all records before the driver calls [`listed`](Self::listed).
+    pub fn watch_opened(&mut self, now: Moment, sent_at: Moment) {
+        let View { number, as_of, settled_at, .. } = self.view;
+        self.slots.iter_mut().for_each(|slot| slot.reported = 0);
+        self.view = View {
+            number: number + 1,
+            is_open: true,
+            is_listed: false,
+            opened_at: sent_at,
+            as_of,
+            heard_at: now,
+            settled_at,
+        };
+    }
+
+    /// Handles a changed or deleted record. A deletion has no record.
+    pub fn watched(&mut self, now: Moment, key: GroupKey, version: u64, seen: Option<VersionedRecord>) {
+        self.view.heard_at = now;
+        self.learn(now, key, (version, seen), None);
+        // The listing does not report all earlier changes before its end.
+        if let GroupKey::Slot(slot) = key
+            && self.view.is_listed
+        {
+            let reported = &mut self.slots[slot].reported;
+            *reported = version.max(*reported);
+            self.advance(now);
+        }
+    }
+
+    /// Handles a report that the watch is alive and has delivered every earlier event.
+    pub fn heard(&mut self, now: Moment) {
+        self.view.heard_at = now;
+    }
+
+    /// Handles the end of the listing: the watch has reported every record that exists.
+    pub fn listed(&mut self, now: Moment) {
+        if !self.view.is_open {
+            return;
+        }
+        for slot in 0..self.slots.len() {
+            self.confirm_absence(now, GroupKey::Slot(slot));
+        }
+        for shard in 0..self.shards.len() {
+            self.confirm_absence(now, GroupKey::Shard(shard));
+        }
+        self.view.is_listed = true;
+        self.view.as_of = self.view.as_of.max(self.view.opened_at);
+        self.is_dirty = true;
+    }
+
+    /// Handles the end of the watch.
+    pub fn watch_ended(&mut self) {
+        self.view.is_open = false;
+        self.view.is_listed = false;
+    }
+
+    /// Handles an observation of a slot with this process's identity by the elector of the slot.
+    ///
+    /// `sent_at` is the send time of a write.
+    pub fn own_slot_observed(&mut self, now: Moment, slot: usize, sent_at: Option<Moment>, observed: &VersionedRecord) {
+        // Only the name of a new term can come from a read or an event.
+        if sent_at.is_none() && self.member.is_some() {
+            return;
+        }
+        let Some(name) = TermName::of_slot(slot, &observed.record) else { return };
+        if self.own_writes.len() == OWN_WRITES {
+            self.own_writes.pop_front();
+        }
+        self.own_writes.push_back(OwnWrite { version: observed.version, name, sent_at });
+        self.advance(now);
+    }
+
+    /// Returns the moment until which ownership may rely on the view.
+    ///
+    /// The view is relied on for two thirds of a lease duration. Other members take a shard whose record was deleted one lease duration after they see the deletion.
+    pub fn valid_until(&self) -> Moment {
+        self.view.as_of + self.settings.lease_duration * 2 / 3
+    }
+
+    /// Moves `as_of` to the send time of the newest own write that the watch has reported.
+    pub(super) fn advance(&mut self, now: Moment) {
+        // A late report does not revive the ownership.
+        if self.member.is_some() && now >= self.valid_until() {
+            self.end_all(now, OwnershipEnd::WatchLost);
+        }
+        let Some(member) = &self.member else { return };
+        let reported = self
+            .own_writes
+            .iter()
+            .filter(|write| write.name == member.name && write.version <= self.slots[member.name.slot].reported)
+            .filter_map(|write| write.sent_at);
+        self.view.as_of = reported.max().unwrap_or_default().max(self.view.as_of);
+    }
+
+    /// Ends all ownership if the view is no longer current, and reopens a silent watch.
+    pub(super) fn check_view(&mut self, timer: &mut Timer) {
+        let lease_duration = self.settings.lease_duration;
+        if self.member.is_some() && timer.is_due(self.valid_until()) {
+            self.end_all(timer.now, OwnershipEnd::WatchLost);
+        }
+        if !self.view.is_open {
+            return;
+        }
+        let reopen_at = match &self.member {
+            Some(member) if self.view.is_listed => member.joined_at.max(self.view.as_of) + lease_duration / 3,
+            _ => self.view.heard_at + lease_duration,
+        };
+        if timer.is_due(reopen_at) {
+            self.watch_ended();
+            self.effects.push_back(GroupEffect::Reopen);
+        }
+    }
+
+    fn confirm_absence(&mut self, now: Moment, key: GroupKey) {
+        let number = self.view.number;
+        if self.row(key).watch != number {
+            let learned = self.row(key).learn_absence(now, number);
+            self.after(now, key, learned);
+        }
+    }
+
+    /// Learns the content of a record from this watch or from a response to a request of its time.
+    pub(super) fn learn(
+        &mut self,
+        now: Moment,
+        key: GroupKey,
+        content: (u64, Option<VersionedRecord>),
+        asked_at: Option<Moment>,
+    ) {
+        let View { number, is_listed, opened_at, .. } = self.view;
+        let listed_at = (!is_listed).then_some(opened_at);
+        let learned = self.row(key).learn(now, number, content, asked_at, listed_at);
+        self.after(now, key, learned);
+    }
+
+    pub(super) fn learn_absence(&mut self, now: Moment, key: GroupKey) {
+        let number = self.view.number;
+        let learned = self.row(key).learn_absence(now, number);
+        self.after(now, key, learned);
+    }
+
+    /// Updates what depends on a changed row.
+    fn after(&mut self, now: Moment, key: GroupKey, learned: Learned) {
+        if learned == Learned::Nothing {
+            return;
+        }
+        self.is_dirty = true;
+        if learned == Learned::Restored {
+            // The members that lost their terms by the restore notice the loss within a lease duration.
+            self.view.settled_at = now + self.settings.lease_duration;
+            self.slots.iter_mut().for_each(|slot| slot.read = 0);
+            if self.view.is_listed {
+                self.watch_ended();
+                self.effects.push_back(GroupEffect::Reopen);
+            }
+        }
+        match key {
+            GroupKey::Slot(slot) => {
+                let row = &mut self.slots[slot];
+                if row.row.since == now {
+                    row.idle = row.idle.filter(|_| row.term(slot).is_some());
+                }
+            }
+            GroupKey::Shard(shard) => self.after_shard(now, shard),
+        }
+    }
+
+    fn after_shard(&mut self, now: Moment, shard: usize) {
+        let before = self.owner(shard).map(Box::from);
+        let row = &mut self.shards[shard];
+        let owner = row.row.seen.as_ref().map(|seen| ShardOwner::of(&seen.record));
+        if row.owner == owner {
+            return;
+        }
+        (row.is_given, row.seen_after) = (false, self.last_request);
+        match &owner {
+            Some(ShardOwner::Foreign) => {
+                let text = "the record names a holder that is not a member of a group".to_owned();
+                self.effects.push_back(GroupEffect::Damaged(shard, text));
+            }
+            Some(ShardOwner::Term(name, _)) => {
+                let slot = &mut self.slots[name.slot];
+                (slot.took_at, slot.idle) = (now, None);
+            }
+            _ => {}
+        }
+        self.shards[shard].owner = owner;
+        if !self.is_ours(shard) {
+            self.end(now, shard, OwnershipEnd::RecordChanged);
+            self.shards[shard].is_spent = false;
+        }
+        let after = self.owner(shard).map(Box::from);
+        if before != after {
+            self.effects.push_back(GroupEffect::Owner(shard, after));
+        }
+    }
+}

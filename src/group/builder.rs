@@ -1,0 +1,204 @@
+//! The builder of a group.
+
+use std::fmt;
+use std::time::Duration;
+
+use humantime::format_duration as show;
+
+#[cfg(feature = "kubernetes")]
+use crate::backends::kubernetes::client::{Client, ClientConfig};
+#[cfg(feature = "kubernetes")]
+use crate::backends::kubernetes::lease::LeaseStore;
+use crate::election::group::{GroupSettings, MAX_MEMBERS, MAX_SHARDS};
+use crate::elector::builder::LeaderElectorBuilder;
+use crate::elector::leader_elector::LeaderElector;
+use crate::group::core::GroupCore;
+use crate::group::lease_group::LeaseGroup;
+use crate::group::member::DEFAULT_MEMBERS;
+use crate::group::threads;
+use crate::leadership::error::Error;
+use crate::runtime::observing::Observing;
+use crate::store::Store;
+use crate::util::config_error::require;
+use crate::util::log_fields::LogFields;
+use crate::util::sync::Arc;
+
+/// The settings of a group before its start, created by [`LeaseGroup::builder`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::{LeaseGroup, MemoryStore};
+///
+/// let group = LeaseGroup::builder("ingest")
+///     .shards(64)
+///     .drain_timeout(Duration::from_secs(10))
+///     .slot(|slot| slot.identity("worker-1"))
+///     .start_on(MemoryStore::new())?;
+/// assert_eq!(group.identity(), "worker-1");
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "nothing happens before `start`"]
+pub struct LeaseGroupBuilder {
+    name: String,
+    namespace: Option<String>,
+    shards: usize,
+    max_members: usize,
+    drain_timeout: Duration,
+    slot: LeaderElectorBuilder,
+}
+
+impl LeaseGroup {
+    /// Returns a builder for the group `name`.
+    ///
+    /// The name is the start of the names of all records. On Kubernetes, the names of the records must be DNS-1123
+    /// subdomains.
+    pub fn builder(name: impl Into<String>) -> LeaseGroupBuilder {
+        let name = name.into();
+        LeaseGroupBuilder {
+            slot: LeaderElector::builder(name.clone()),
+            name,
+            namespace: None,
+            shards: 16,
+            max_members: DEFAULT_MEMBERS,
+            drain_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+impl LeaseGroupBuilder {
+    /// Sets the number of shards, from 1 to 1,024.
+    ///
+    /// The number is a part of the group. A group with another number of shards needs another name.
+    ///
+    /// Defaults to 16.
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// Sets the number of slots for which this process campaigns, from 1 to 64.
+    ///
+    /// A process that finds no free slot is a spare, and becomes a member once a slot is free. Each member needs one
+    /// write per renew interval, so a SQL store should have at most 16 members.
+    ///
+    /// Defaults to 16.
+    pub fn max_members(mut self, max_members: usize) -> Self {
+        self.max_members = max_members;
+        self
+    }
+
+    /// Sets the time that a worker has to return after [`is_wanted`](crate::Shard::is_wanted).
+    ///
+    /// After this time, the process no longer owns the shard. Another member takes the shard once the worker has
+    /// returned, or one lease duration later.
+    ///
+    /// Defaults to 20 s.
+    pub fn drain_timeout(mut self, drain_timeout: Duration) -> Self {
+        self.drain_timeout = drain_timeout;
+        self
+    }
+
+    /// Sets the Kubernetes namespace of the records.
+    ///
+    /// Defaults to the namespace of the client.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Changes the settings of the member's slot, such as the identity and the durations.
+    ///
+    /// All members must have the same lease duration. The renew interval must be at most one sixth of the lease
+    /// duration. A progress timeout is not possible. Observers also receive
+    /// [`on_shard_started`](crate::Observer::on_shard_started) and
+    /// [`on_shard_ended`](crate::Observer::on_shard_ended). The drain timeout of the slot has no effect on shards.
+    ///
+    /// Defaults to the values of [`LeaderElectorBuilder`].
+    pub fn slot(mut self, change: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder) -> Self {
+        self.slot = change(self.slot);
+        self
+    }
+
+    /// Starts the group with the cluster that [`ClientConfig::infer`] finds.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Config`] if a setting breaks a rule.
+    /// - Returns [`Error::Cluster`] if no cluster is found, or if its description is malformed.
+    /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
+    #[cfg(feature = "kubernetes")]
+    pub fn start(self) -> Result<LeaseGroup, Error> {
+        let client = Client::new(ClientConfig::infer()?)?;
+        self.start_with_client(client)
+    }
+
+    /// Starts the group with a client of the program.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Config`] if a setting breaks a rule.
+    /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
+    #[cfg(feature = "kubernetes")]
+    pub fn start_with_client(mut self, client: Client) -> Result<LeaseGroup, Error> {
+        let namespace = self.namespace.take().unwrap_or_else(|| client.default_namespace().to_owned());
+        self.start_on(LeaseStore::new(client, &namespace)?)
+    }
+
+    /// Starts the group on a store, which must have watches.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Config`] if a setting breaks a rule.
+    /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
+    pub fn start_on(self, store: impl Store) -> Result<LeaseGroup, Error> {
+        let Self { name, namespace, shards, max_members, drain_timeout, slot } = self;
+        let settings = slot.validate()?;
+        let rule = "cannot be combined with start_on; set the namespace in the store";
+        require(
+            namespace.is_none(),
+            "namespace",
+            format_args!("{:?}", namespace.as_deref().unwrap_or_default()),
+            rule,
+        )?;
+        require((1..=MAX_SHARDS).contains(&shards), "shards", shards, format_args!("must be 1 to {MAX_SHARDS}"))?;
+        let rule = format_args!("must be 1 to {MAX_MEMBERS}");
+        require((1..=MAX_MEMBERS).contains(&max_members), "max_members", max_members, rule)?;
+        let lease_duration = settings.lease_duration;
+        let shown = show(lease_duration);
+        let rule = format_args!("must be at most one sixth of lease_duration ({shown}) in a group");
+        require(settings.renew_interval <= lease_duration / 6, "renew_interval", show(settings.renew_interval), rule)?;
+        let progress_timeout = settings.progress_timeout.unwrap_or_default();
+        let rule = "must not be set in a group, because the work of a slot reports no progress";
+        require(settings.progress_timeout.is_none(), "progress_timeout", show(progress_timeout), rule)?;
+        let fields = LogFields::new(format!("group {name}"), &settings.identity);
+        let observing = |observer: &_| Observing::spawn(Arc::clone(observer), fields.clone());
+        let observers = slot.observers().iter().map(observing).collect::<Result<_, _>>().map_err(Error::Thread)?;
+        let slot = slot.identity(settings.identity.clone());
+        let settings = GroupSettings {
+            shards,
+            max_members,
+            identity: settings.identity,
+            lease_duration,
+            retry_period: settings.retry_period,
+            drain_timeout,
+        };
+        let (core, lines) = GroupCore::new(name, settings, Arc::new(store), observers);
+        core.check_keys()?;
+        threads::spawn(&core, lines).map_err(Error::Thread)?;
+        Ok(LeaseGroup::new(core, slot))
+    }
+}
+
+impl fmt::Debug for LeaseGroupBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseGroupBuilder")
+            .field("name", &self.name)
+            .field("shards", &self.shards)
+            .field("max_members", &self.max_members)
+            .field("slot", &self.slot)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,461 @@
+//! The state that the threads of a group share.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use log::Level;
+
+use crate::election::deadline::Deadline;
+use crate::election::group::{Group, GroupEffect, GroupKey, GroupSettings, GroupStep, MAX_MEMBERS, OwnershipEnd};
+use crate::group::shard::{Ownership, ReturnShard, Shard};
+use crate::group::status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
+use crate::leadership::error::Error;
+use crate::leadership::term::Term;
+use crate::observe::observer::{Fact, RequestOutcome};
+use crate::observe::transition::{Subscribers, Transitions};
+use crate::runtime::observing::Observing;
+use crate::store::record::VersionedRecord;
+use crate::store::{Store, StoreError, StoreOperation};
+use crate::util::cancel::CancelToken;
+use crate::util::clock;
+use crate::util::clock::{Moment, Now};
+use crate::util::config_error::ConfigError;
+use crate::util::log_fields::{LogFields, log_with};
+use crate::util::panics::caught;
+use crate::util::sync::channel;
+use crate::util::sync::channel::{Receiver, Sender};
+use crate::util::sync::{Arc, AtomicU64, Mutex, Ordering};
+
+/// The number of log lines that may wait for a logger. Later lines are dropped.
+const MAX_LINES: usize = 4 * 1024;
+
+/// The state that the threads of a group share.
+pub(super) struct GroupCore {
+    pub(super) name: String,
+    pub(super) settings: Arc<GroupSettings>,
+    pub(super) store: Arc<dyn Store>,
+    /// Wakes the request thread.
+    pub(super) woken: Receiver<()>,
+    /// Disconnects at the end of the group.
+    pub(super) ended: Receiver<Infallible>,
+    state: Mutex<GroupState>,
+    /// The moment until which ownership may rely on the watch, in nanoseconds.
+    valid_until: Arc<AtomicU64>,
+    lines: Sender<GroupLine>,
+}
+
+struct GroupState {
+    group: Group,
+    wake: Sender<()>,
+    /// `None` after the end of the group.
+    end: Option<Sender<Infallible>>,
+    /// The error that ended the group.
+    failure: Option<StoreError>,
+    /// `true` after a failed request, so that one outage is logged once.
+    is_failing: bool,
+    participation: Option<Participation>,
+    ownerships: Vec<Option<Arc<Ownership>>>,
+    watch: CancelToken,
+    request: CancelToken,
+    subscribers: Subscribers<GroupTransition>,
+    observers: Vec<Observing>,
+    deferred: Vec<GroupDeferred>,
+}
+
+/// Ends the group when the last value is dropped.
+pub(super) struct GroupHandle {
+    pub(super) core: Arc<GroupCore>,
+}
+
+/// A command to the member thread.
+pub(super) enum MemberCommand {
+    /// Campaign once for this slot.
+    Campaign(usize),
+    /// Release the slot.
+    Release,
+    /// End the participation once all workers have returned.
+    Leave,
+}
+
+/// The part of a process that is a member, or wants to be.
+struct Participation {
+    shards: Sender<Shard>,
+    commands: Sender<MemberCommand>,
+    term: Option<Arc<Term>>,
+}
+
+/// Work that must not run under the lock, because it may call code of a store or of the user.
+enum GroupDeferred {
+    Cancel(CancelToken),
+    Deliver(Sender<Shard>, Shard),
+}
+
+/// A log line of a group.
+pub(super) struct GroupLine {
+    pub(super) level: Level,
+    pub(super) fencing_token: Option<u64>,
+    pub(super) text: String,
+}
+
+impl GroupLine {
+    pub(super) fn log(&self, fields: &LogFields) {
+        let fields = LogFields { fencing_token: self.fencing_token, ..fields.clone() };
+        log_with!(self.level, fields; "{}", self.text);
+    }
+}
+
+impl GroupCore {
+    pub(super) fn new(
+        name: String,
+        settings: GroupSettings,
+        store: Arc<dyn Store>,
+        observers: Vec<Observing>,
+    ) -> (Arc<Self>, Receiver<GroupLine>) {
+        let settings = Arc::new(settings);
+        let ((wake, woken), (end, ended)) = (channel::bounded(1), channel::bounded(0));
+        let (lines, logged) = channel::bounded(MAX_LINES);
+        let state = GroupState {
+            group: Group::new(Arc::clone(&settings)),
+            wake,
+            end: Some(end),
+            failure: None,
+            is_failing: false,
+            participation: None,
+            ownerships: vec![None; settings.shards],
+            watch: CancelToken::new(),
+            request: CancelToken::new(),
+            subscribers: Subscribers::default(),
+            observers,
+            deferred: Vec::new(),
+        };
+        let core =
+            Self { name, settings, store, woken, ended, state: Mutex::new(state), valid_until: Arc::default(), lines };
+        (Arc::new(core), logged)
+    }
+
+    /// Returns the key of a record of the group.
+    pub(super) fn key(&self, key: GroupKey) -> String {
+        match key {
+            GroupKey::Slot(slot) => format!("{}-member-{slot:02}", self.name),
+            GroupKey::Shard(shard) => format!("{}-shard-{shard:03}", self.name),
+        }
+    }
+
+    /// Returns the record that `key` names, or `None` for another record.
+    pub(super) fn parse(&self, key: &str) -> Option<GroupKey> {
+        let rest = key.strip_prefix(&self.name)?;
+        let number = |prefix: &str| rest.strip_prefix(prefix)?.parse().ok();
+        let parsed = match number("-member-") {
+            Some(slot) => GroupKey::Slot(slot),
+            None => GroupKey::Shard(number("-shard-")?),
+        };
+        let is_known = match parsed {
+            GroupKey::Slot(slot) => slot < MAX_MEMBERS,
+            GroupKey::Shard(shard) => shard < self.settings.shards,
+        };
+        (is_known && self.key(parsed) == key).then_some(parsed)
+    }
+
+    /// Changes the group, carries out the effects, and wakes the request thread.
+    pub(super) fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Group, Moment) -> T) -> T {
+        self.with(|state| {
+            let done = change(&mut state.group, clock::now());
+            self.act(state);
+            let _ = state.wake.try_send(());
+            done
+        })
+    }
+
+    /// Returns the next step, or `None` after the end of the group, and the cancellation of a request.
+    pub(super) fn next(self: &Arc<Self>) -> Option<(GroupStep, CancelToken)> {
+        self.with(|state| {
+            loop {
+                let step = state.group.next(Now::read());
+                if !self.act(state) || matches!(step, GroupStep::Send(_)) {
+                    state.request = CancelToken::new();
+                    return state.end.is_some().then(|| (step, state.request.clone()));
+                }
+            }
+        })
+    }
+
+    /// Returns the cancellation of the next watch, or `None` after the end of the group.
+    pub(super) fn watch(self: &Arc<Self>) -> Option<CancelToken> {
+        self.with(|state| {
+            let now = clock::now();
+            state.group.watch_opened(now, now);
+            state.watch = CancelToken::new();
+            state.end.is_some().then(|| state.watch.clone())
+        })
+    }
+
+    fn with<T>(self: &Arc<Self>, work: impl FnOnce(&mut GroupState) -> T) -> T {
+        let mut state = self.state.lock();
+        let done = work(&mut state);
+        self.valid_until.store(state.group.valid_until().as_nanos(), Ordering::SeqCst);
+        let deferred = std::mem::take(&mut state.deferred);
+        drop(state);
+        for deferred in deferred {
+            match deferred {
+                // A hook of the store may panic, and the caller may be a drop.
+                GroupDeferred::Cancel(cancel) => drop(caught(|| cancel.cancel())),
+                // If the receiver is gone, the shard is dropped here.
+                GroupDeferred::Deliver(shards, shard) => drop(shards.send(shard)),
+            }
+        }
+        done
+    }
+
+    /// Carries out the effects of the group. Returns `true` if there was an effect.
+    fn act(self: &Arc<Self>, state: &mut GroupState) -> bool {
+        let mut has_acted = false;
+        while let Some(effect) = state.group.effect() {
+            has_acted = true;
+            match effect {
+                GroupEffect::Started(shard, fencing_token) => self.started(state, shard, fencing_token),
+                GroupEffect::Wanted(shard) => state.ownerships[shard].iter().for_each(|ownership| ownership.want()),
+                GroupEffect::Ended(shard, reason) => self.ended(state, shard, reason),
+                GroupEffect::Owner(shard, Some(identity)) => {
+                    state.subscribers.publish(&GroupTransition::NewOwner { shard, identity: identity.into() });
+                }
+                GroupEffect::Owner(shard, None) => state.subscribers.publish(&GroupTransition::NoOwner { shard }),
+                GroupEffect::Damaged(shard, fault) => {
+                    let record = self.store.describe(&self.key(GroupKey::Shard(shard)));
+                    self.log(Level::Error, format!("{record} is left alone: {fault}; delete or repair the record"));
+                }
+                GroupEffect::Campaign(slot) => state.command(MemberCommand::Campaign(slot)),
+                GroupEffect::MayLeave => state.command(MemberCommand::Release),
+                GroupEffect::Spare => {
+                    let slots = self.settings.max_members;
+                    self.log(Level::Info, format!("waiting as a spare: all {slots} slots are taken"));
+                }
+                GroupEffect::Reopen => state.deferred.push(GroupDeferred::Cancel(state.watch.clone())),
+                GroupEffect::Failed(..) if std::mem::replace(&mut state.is_failing, true) => {}
+                GroupEffect::Failed(key, error) => {
+                    let record = self.store.describe(&self.key(key));
+                    self.log(Level::Warn, format!("request for {record} failed, retrying: {error}"));
+                }
+            }
+        }
+        has_acted
+    }
+
+    fn started(self: &Arc<Self>, state: &mut GroupState, shard: usize, fencing_token: u64) {
+        let Some(Participation { term: Some(term), shards, .. }) = &state.participation else { return };
+        let ownership = Ownership::new(shard, fencing_token, Arc::clone(term), Arc::clone(&self.valid_until));
+        let ownership = Arc::new(ownership);
+        let delivered = Shard::new(Arc::clone(&ownership), Arc::clone(self) as Arc<dyn ReturnShard>);
+        state.deferred.push(GroupDeferred::Deliver(shards.clone(), delivered));
+        state.ownerships[shard] = Some(ownership);
+        state.observe(&Fact::ShardStarted(shard, fencing_token));
+        state.subscribers.publish(&GroupTransition::ShardStarted { shard, fencing_token });
+        let text = format!("started owning shard {shard}, fencing token {fencing_token}");
+        self.line(GroupLine { level: Level::Info, fencing_token: Some(fencing_token), text });
+    }
+
+    fn ended(&self, state: &mut GroupState, shard: usize, reason: OwnershipEnd) {
+        state.ownerships[shard].take().iter().for_each(|ownership| ownership.end());
+        state.observe(&Fact::ShardEnded(shard, reason));
+        state.subscribers.publish(&GroupTransition::ShardEnded { shard, reason });
+        let level = if reason == OwnershipEnd::Returned { Level::Info } else { Level::Warn };
+        self.log(level, format!("stopped owning shard {shard}: {reason}"));
+    }
+
+    /// Makes the process leave. A hanging request must not delay the release.
+    pub(super) fn leave(self: &Arc<Self>) {
+        self.with(|state| state.deferred.push(GroupDeferred::Cancel(state.request.clone())));
+        self.change(|group, now| group.leave(now));
+    }
+
+    /// Starts a participation.
+    pub(super) fn participate(
+        self: &Arc<Self>,
+        shards: Sender<Shard>,
+        commands: Sender<MemberCommand>,
+    ) -> Result<(), Error> {
+        self.end().map_or(Ok(()), Err)?;
+        self.with(|state| {
+            if state.participation.is_some() {
+                return Err(Error::Busy);
+            }
+            state.participation = Some(Participation { shards, commands, term: None });
+            Ok(())
+        })?;
+        self.change(|group, _| group.join());
+        Ok(())
+    }
+
+    /// Ends the participation after its slot was released.
+    pub(super) fn stop_participating(self: &Arc<Self>) {
+        self.with(|state| state.participation = None);
+    }
+
+    /// Handles a won term. Returns `false` if the term must be released.
+    pub(super) fn joined(self: &Arc<Self>, slot: usize, term: &Arc<Term>) -> bool {
+        self.with(|state| {
+            state.participation.iter_mut().for_each(|it| it.term = Some(Arc::clone(term)));
+        });
+        let deadline: Arc<Deadline> = Arc::clone(&term.deadline);
+        let has_joined = self.change(|group, now| group.joined(now, slot, term.fencing_token(), deadline));
+        if has_joined {
+            self.log(Level::Info, format!("joined as member {slot}"));
+        }
+        has_joined
+    }
+
+    /// Returns the error if the group has ended.
+    pub(super) fn end(&self) -> Option<Error> {
+        let state = self.state.lock();
+        state.end.is_none().then(|| state.failure.clone().map_or(Error::Stopped, Error::Store))
+    }
+
+    /// Returns an error if the names of the records are not valid in the store.
+    pub(super) fn check_keys(&self) -> Result<(), ConfigError> {
+        self.store.check_key(&self.key(GroupKey::Slot(MAX_MEMBERS - 1)))?;
+        self.store.check_key(&self.key(GroupKey::Shard(self.settings.shards - 1)))
+    }
+
+    /// Handles the end of the listing.
+    pub(super) fn listed(self: &Arc<Self>) {
+        self.change(|group, now| group.listed(now));
+        self.with(|state| state.observe(&Fact::WatchOpened));
+    }
+
+    /// Handles the end of the watch.
+    pub(super) fn watch_ended(self: &Arc<Self>, was_listed: bool) {
+        self.change(|group, _| group.watch_ended());
+        if was_listed {
+            self.with(|state| state.observe(&Fact::WatchLost));
+        }
+    }
+
+    /// Reports the outcome of a request to the observers.
+    pub(super) fn answered(self: &Arc<Self>, operation: StoreOperation, latency: Duration, error: Option<&StoreError>) {
+        let outcome = RequestOutcome { operation, latency, failure: error.map(StoreError::kind), is_slow_path: false };
+        self.with(|state| {
+            state.is_failing &= error.is_some();
+            state.observe(&Fact::Request(outcome));
+        });
+    }
+
+    /// Ends the group and all ownership.
+    pub(super) fn close(self: &Arc<Self>, failure: Option<StoreError>) {
+        self.with(|state| {
+            state.end = None;
+            let _ = state.wake.try_send(());
+            state.failure = state.failure.take().or(failure);
+            for shard in 0..state.ownerships.len() {
+                if state.ownerships[shard].is_some() {
+                    self.ended(state, shard, OwnershipEnd::TermEnded);
+                }
+            }
+            state.participation = None;
+            state.observers.clear();
+            state.subscribers = Subscribers::default();
+            state.deferred.push(GroupDeferred::Cancel(state.watch.clone()));
+            state.deferred.push(GroupDeferred::Cancel(state.request.clone()));
+        });
+    }
+
+    pub(super) fn transitions(&self) -> Transitions<GroupTransition> {
+        let mut state = self.state.lock();
+        let owner = |shard| Some((shard, state.group.owner(shard)?.to_owned()));
+        let owners = (0..self.settings.shards).filter_map(owner);
+        let present: Vec<_> = owners.map(|(shard, identity)| GroupTransition::NewOwner { shard, identity }).collect();
+        let is_open = state.end.is_some();
+        state.subscribers.subscribe(present, is_open)
+    }
+
+    pub(super) fn owner(&self, shard: usize) -> Option<String> {
+        self.state.lock().group.owner(shard).map(str::to_owned)
+    }
+
+    pub(super) fn status(&self) -> GroupStatus {
+        let group = &self.state.lock().group;
+        let member = |slot| Some(GroupMember { slot, identity: group.member(slot)?.to_owned() });
+        let shard = |index| ShardStatus {
+            index,
+            owner: group.owner(index).map(str::to_owned),
+            fault: group.fault(index).map(str::to_owned),
+        };
+        GroupStatus {
+            name: self.name.clone(),
+            identity: self.settings.identity.clone(),
+            own_slot: group.own_slot(),
+            is_current: group.is_listed(),
+            members: (0..MAX_MEMBERS).filter_map(member).collect(),
+            shards: (0..self.settings.shards).map(shard).collect(),
+        }
+    }
+
+    /// Passes an observation of the own slot to the group.
+    pub(super) fn own_slot_observed(self: &Arc<Self>, slot: usize, sent_at: Option<Moment>, seen: &VersionedRecord) {
+        if seen.record.holder() == Some(&*self.settings.identity) {
+            self.change(|group, now| group.own_slot_observed(now, slot, sent_at, seen));
+        }
+    }
+
+    pub(super) fn log(&self, level: Level, text: String) {
+        self.line(GroupLine { level, fencing_token: None, text });
+    }
+
+    fn line(&self, line: GroupLine) {
+        let _ = self.lines.try_send(line);
+    }
+}
+
+impl ReturnShard for GroupCore {
+    fn return_shard(self: Arc<Self>, shard: usize) {
+        self.change(|group, now| group.returned(now, shard));
+    }
+}
+
+impl Drop for GroupHandle {
+    fn drop(&mut self) {
+        self.core.close(None);
+    }
+}
+
+impl GroupState {
+    fn command(&self, command: MemberCommand) {
+        if let Some(participation) = &self.participation {
+            let _ = participation.commands.send(command);
+        }
+    }
+
+    fn observe(&self, fact: &Fact) {
+        self.observers.iter().for_each(|observer| observer.tell(fact));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+
+    #[test]
+    fn only_names_of_the_group_are_keys() {
+        let settings = GroupSettings {
+            shards: 1_001,
+            max_members: 16,
+            identity: "a".to_owned(),
+            lease_duration: Duration::from_secs(15),
+            retry_period: Duration::from_secs(2),
+            drain_timeout: Duration::from_secs(20),
+        };
+        let (core, _) = GroupCore::new("ingest".to_owned(), settings, Arc::new(MemoryStore::new()), Vec::new());
+        for key in [GroupKey::Slot(0), GroupKey::Slot(63), GroupKey::Shard(7), GroupKey::Shard(1_000)] {
+            assert_eq!(core.parse(&core.key(key)), Some(key));
+        }
+        for key in [
+            "ingest-member-64",
+            "ingest-member-1",
+            "ingest-shard-1001",
+            "ingest-shard-07",
+            "ingest-shard-+07",
+            "other-shard-007",
+        ] {
+            assert_eq!(core.parse(key), None, "{key}");
+        }
+    }
+}

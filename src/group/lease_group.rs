@@ -1,0 +1,302 @@
+//! A group: a division of shards over the processes that take part.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use log::Level;
+
+use crate::election::group::assign;
+use crate::elector::builder::LeaderElectorBuilder;
+use crate::group::core::{GroupCore, GroupHandle, MemberCommand};
+use crate::group::member::MemberThread;
+use crate::group::shard::Shard;
+use crate::group::status::{GroupStatus, GroupTransition};
+use crate::leadership::error::Error;
+use crate::observe::transition::Transitions;
+use crate::util::backoff::Backoff;
+use crate::util::clock;
+use crate::util::sync::channel;
+use crate::util::sync::channel::{Receiver, Sender, select};
+use crate::util::sync::{Arc, thread};
+
+/// The first pause after a worker has returned, failed or panicked.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause. A worker that has run for this time starts again with the first pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A division of shards over processes, in which each shard has at most one owner.
+///
+/// A started group only observes. [`run_until`](Self::run_until) and [`shards`](Self::shards) make this process a
+/// member. Each member holds a slot, which is an ordinary lease, and owns about the same number of shards. All processes
+/// of a group must use the same name, number of shards and lease duration.
+///
+/// The records are `NAME-member-00`, … and `NAME-shard-000`, …. On Kubernetes, a member needs the verbs `get`, `list`,
+/// `watch`, `create` and `update` for Leases. A shard starts one lease duration after its record was created. [GUIDE.md] has a recipe, and [GROUPS.md] the rules.
+///
+/// All methods may be called from any thread. Dropping the last value of a group stops its threads.
+///
+/// [GUIDE.md]: https://docs.rs/crate/leasehold/latest/source/docs/GUIDE.md
+/// [GROUPS.md]: https://docs.rs/crate/leasehold/latest/source/docs/internals/GROUPS.md
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::{LeaseGroup, Shard, crossbeam_channel};
+///
+/// let (_stop, stopped) = crossbeam_channel::bounded::<()>(0);
+/// let group = LeaseGroup::builder("ingest").shards(64).start()?;
+/// group.run_until(&stopped, |shard: &Shard| {
+///     while shard.is_owned() && !shard.is_wanted() {
+///         // process one batch of shard.index(), with shard.fencing_token()
+///     }
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub struct LeaseGroup {
+    handle: Arc<GroupHandle>,
+    builder: LeaderElectorBuilder,
+}
+
+/// The shards of this process, created by [`LeaseGroup::shards`].
+///
+/// The value dereferences to a channel that delivers each [`Shard`] that this process starts to own. Dropping the value
+/// makes the process leave the group once all its [`Shard`] values are dropped, and does not block.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::{LeaseGroup, MemoryStore};
+///
+/// let builder = LeaseGroup::builder("ingest").shards(2);
+/// let group = builder.slot(|slot| slot.lease_duration(Duration::from_secs(2))).start_on(MemoryStore::new())?;
+/// let shards = group.shards()?;
+/// let shard = shards.recv().expect("the group has not ended");
+/// assert!(shard.is_owned());
+/// drop(shard);
+/// shards.leave()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[must_use = "the process leaves the group when the value is dropped"]
+pub struct Shards {
+    owned: Receiver<Shard>,
+    commands: Sender<MemberCommand>,
+    left: Receiver<Infallible>,
+    handle: Arc<GroupHandle>,
+}
+
+impl LeaseGroup {
+    pub(super) fn new(core: Arc<GroupCore>, builder: LeaderElectorBuilder) -> Self {
+        Self { handle: Arc::new(GroupHandle { core }), builder }
+    }
+
+    /// Returns the name of the group.
+    pub fn name(&self) -> &str {
+        &self.core().name
+    }
+
+    /// Returns the identity of this process.
+    pub fn identity(&self) -> &str {
+        &self.core().settings.identity
+    }
+
+    /// Runs `work` for each owned shard until `stop` receives a message or disconnects.
+    ///
+    /// This method makes the process a member, and runs one thread for each owned shard. `work` must return soon after
+    /// [`Shard::is_wanted`] returns `true` or [`Shard::is_owned`] returns `false`. If `work` returns earlier, fails or
+    /// panics, the shard does not move, and `work` runs again after a pause. The pause is 1 s, and doubles up to one
+    /// minute.
+    ///
+    /// After `stop`, all workers drain together for at most the [drain
+    /// timeout](crate::LeaseGroupBuilder::drain_timeout). Then one write releases all shards. The method
+    /// returns after the last worker has returned.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Busy`] if this group value already takes part.
+    /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
+    /// - Returns [`Error::Store`] if the store has no watches.
+    /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
+    ///
+    /// If the store refuses requests, for example because a right is missing, the group logs the error and retries.
+    pub fn run_until<T, E: fmt::Display>(
+        &self,
+        stop: &Receiver<T>,
+        work: impl Fn(&Shard) -> Result<(), E> + Sync,
+    ) -> Result<(), Error> {
+        let shards = self.shards()?;
+        let (core, work) = (self.core(), &work);
+        thread::scope(|scope| {
+            loop {
+                select! {
+                    recv(stop) -> _ => break,
+                    recv(shards.owned) -> shard => {
+                        let Ok(shard) = shard else { break };
+                        let name = format!("shard-{}", shard.index());
+                        let run = move || run_again(core, &shard, work);
+                        if let Err(error) = thread::Builder::new().name(name).spawn_scoped(scope, run) {
+                            core.log(Level::Error, format!("cannot start a thread for a shard: {error}"));
+                        }
+                    }
+                }
+            }
+            shards.leave()
+        })
+    }
+
+    /// Makes this process a member, and returns its shards.
+    ///
+    /// Use this method for threads of your own. [`run_until`](Self::run_until) runs one thread for each shard.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Busy`] if this group value already takes part.
+    /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
+    /// - Returns [`Error::Store`] if the store has no watches.
+    /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
+    pub fn shards(&self) -> Result<Shards, Error> {
+        let ((delivered, owned), (commands, received)) = (channel::unbounded(), channel::unbounded());
+        let (leaving, left) = channel::bounded(0);
+        self.core().participate(delivered, commands.clone())?;
+        let (handle, builder) = (Arc::clone(&self.handle), self.builder.clone());
+        let member = MemberThread { handle, builder, commands: received, left: leaving };
+        let spawned = thread::Builder::new().name("leasehold-member".into()).spawn(move || member.run());
+        if let Err(error) = spawned {
+            self.core().stop_participating();
+            return Err(Error::Thread(error));
+        }
+        Ok(Shards { owned, commands, left, handle: Arc::clone(&self.handle) })
+    }
+
+    /// Returns the identity of the member that owns the shard, as last observed, without I/O.
+    ///
+    /// The result may be out of date. Returns `None` without an owner, and for a number that is not a shard.
+    pub fn owner(&self, shard: usize) -> Option<String> {
+        self.core().owner(shard)
+    }
+
+    /// Returns the shard of a key, which is a stable hash modulo the number of shards.
+    ///
+    /// The hash is FNV-1a with 64 bits, mixed by the finalizer of SplitMix64. The result never changes between versions.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{LeaseGroup, MemoryStore};
+    ///
+    /// let group = LeaseGroup::builder("ingest").shards(64).start_on(MemoryStore::new())?;
+    /// assert_eq!(group.shard_of("customer-17"), 7);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn shard_of(&self, key: impl AsRef<[u8]>) -> usize {
+        assign::shard_of(key.as_ref(), self.core().settings.shards)
+    }
+
+    /// Returns the status of the group.
+    pub fn status(&self) -> GroupStatus {
+        self.core().status()
+    }
+
+    /// Returns a new subscription to the changes in the group.
+    ///
+    /// The subscription starts with the present owners.
+    #[must_use = "each call creates a new subscription; call this method once, outside the loop"]
+    pub fn transitions(&self) -> Transitions<GroupTransition> {
+        self.core().transitions()
+    }
+
+    fn core(&self) -> &Arc<GroupCore> {
+        &self.handle.core
+    }
+}
+
+impl Shards {
+    /// Makes the process leave the group, and blocks until its slot is released.
+    ///
+    /// All workers drain together. Every [`Shard`] must be dropped by another thread. A shard that is not dropped within
+    /// the [drain timeout](crate::LeaseGroupBuilder::drain_timeout) delays the release by one lease duration.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Store`] if the store has no watches.
+    /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
+    pub fn leave(self) -> Result<(), Error> {
+        self.start_leaving();
+        loop {
+            select! {
+                recv(self.owned) -> shard => if shard.is_err() { break },
+                recv(self.left) -> _ => break,
+            }
+        }
+        let _ = self.left.recv();
+        match self.handle.core.end() {
+            Some(end) => Err(end),
+            None => Ok(()),
+        }
+    }
+
+    fn start_leaving(&self) {
+        let _ = self.commands.send(MemberCommand::Leave);
+    }
+}
+
+impl Deref for Shards {
+    type Target = Receiver<Shard>;
+
+    fn deref(&self) -> &Receiver<Shard> {
+        &self.owned
+    }
+}
+
+impl Drop for Shards {
+    fn drop(&mut self) {
+        self.start_leaving();
+    }
+}
+
+/// Runs the work of a shard again and again, until the shard is wanted or no longer owned.
+fn run_again<E: fmt::Display>(core: &GroupCore, shard: &Shard, work: impl Fn(&Shard) -> Result<(), E>) {
+    let mut backoff = Backoff::default();
+    loop {
+        let began_at = clock::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(shard)));
+        if shard.is_wanted() || !shard.is_owned() {
+            return;
+        }
+        if clock::now().since(began_at) >= LONGEST_PAUSE {
+            backoff.reset();
+        }
+        let pause = backoff.pause(FIRST_PAUSE, LONGEST_PAUSE);
+        let index = shard.index();
+        let (level, text) = match outcome {
+            Ok(Ok(())) => (Level::Info, format!("worker of shard {index} returned")),
+            Ok(Err(error)) => (Level::Error, format!("worker of shard {index} failed: {error}")),
+            Err(_) => (Level::Error, format!("worker of shard {index} panicked")),
+        };
+        core.log(level, format!("{text}; running the worker again in {}", humantime::format_duration(pause)));
+        let _ = shard.wanted().recv_timeout(pause);
+        if shard.is_wanted() || !shard.is_owned() {
+            return;
+        }
+    }
+}
+
+impl fmt::Debug for LeaseGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseGroup")
+            .field("name", &self.name())
+            .field("identity", &self.identity())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Shards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shards").field("undelivered", &self.owned.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,151 @@
+//! The thread that campaigns for the slot of this process, and holds the slot.
+
+use std::convert::Infallible;
+
+use log::Level;
+
+use crate::election::group::{GroupKey, MAX_MEMBERS};
+use crate::elector::builder::LeaderElectorBuilder;
+use crate::elector::leader_elector::LeaderElector;
+use crate::group::core::{GroupCore, GroupHandle, MemberCommand};
+use crate::leadership::error::Error;
+use crate::leadership::guard::LeaderGuard;
+use crate::store::record::{RecordWrite, VersionedRecord};
+use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_descriptions};
+use crate::util::cancel::CancelToken;
+use crate::util::clock;
+use crate::util::config_error::ConfigError;
+use crate::util::sync::Arc;
+use crate::util::sync::channel::{Receiver, Sender, never, select};
+
+pub(super) struct MemberThread {
+    pub(super) handle: Arc<GroupHandle>,
+    pub(super) builder: LeaderElectorBuilder,
+    pub(super) commands: Receiver<MemberCommand>,
+    /// Dropped after the release, to report the end of the participation.
+    pub(super) left: Sender<Infallible>,
+}
+
+/// The store of a slot's elector, which reports observations of the slot to the group.
+struct SlotStore {
+    core: Arc<GroupCore>,
+    slot: usize,
+}
+
+impl MemberThread {
+    pub(super) fn run(self) {
+        let core = &self.handle.core;
+        let (mut held, mut ended, mut is_leaving) = (None, never(), false);
+        loop {
+            select! {
+                recv(self.commands) -> command => match command {
+                    Ok(MemberCommand::Campaign(slot)) => {
+                        held = self.campaign(slot);
+                        ended = held.as_ref().map_or_else(never, |(guard, _): &(LeaderGuard, _)| guard.ended().clone());
+                    }
+                    Ok(MemberCommand::Release) => {
+                        ended = never();
+                        // The guard is dropped before its elector.
+                        drop(held.take());
+                        core.change(|group, now| group.left(now));
+                        core.log(Level::Info, "left the group".to_owned());
+                    }
+                    Ok(MemberCommand::Leave) => {
+                        is_leaving = true;
+                        core.leave();
+                    }
+                    Err(_) => break,
+                },
+                // The group notices the end of the term, and sends `Release` once all workers have returned.
+                recv(ended) -> _ => {
+                    ended = never();
+                    core.change(|_, _| ());
+                }
+            }
+            if is_leaving && held.is_none() {
+                break;
+            }
+        }
+        drop(held);
+        core.stop_participating();
+        drop(self.left);
+    }
+
+    fn campaign(&self, slot: usize) -> Option<(LeaderGuard, LeaderElector)> {
+        let core = &self.handle.core;
+        let builder = self.builder.clone().named(core.key(GroupKey::Slot(slot)));
+        let campaign = || {
+            let elector = builder.start_on(SlotStore { core: Arc::clone(core), slot })?;
+            Ok::<_, Error>((elector.try_acquire()?, elector))
+        };
+        match campaign() {
+            Ok((Some(guard), elector)) => core.joined(slot, guard.term()).then_some((guard, elector)),
+            Ok((None, _)) => {
+                core.change(|group, now| group.not_joined(now, slot));
+                None
+            }
+            Err(error) => {
+                // The elector logs that the process is unfit.
+                let is_unfit = matches!(error, Error::Unfit);
+                let level = if is_unfit { Level::Debug } else { Level::Warn };
+                core.log(level, format!("cannot campaign for slot {slot}, retrying: {error}"));
+                core.change(|group, now| group.cannot_join(now));
+                None
+            }
+        }
+    }
+}
+
+impl SlotStore {
+    fn written(
+        &self,
+        write: impl FnOnce() -> Result<VersionedRecord, StoreError>,
+    ) -> Result<VersionedRecord, StoreError> {
+        let sent_at = clock::now();
+        let written = write()?;
+        self.core.own_slot_observed(self.slot, Some(sent_at), &written);
+        Ok(written)
+    }
+}
+
+impl Store for SlotStore {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
+        let seen = self.core.store.get(key, call)?;
+        seen.iter().for_each(|seen| self.core.own_slot_observed(self.slot, None, seen));
+        Ok(seen)
+    }
+
+    fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
+        self.written(|| self.core.store.create(key, write, call))
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &VersionedRecord,
+        write: RecordWrite<'_>,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
+        self.written(|| self.core.store.update(key, base, write, call))
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &CancelToken,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        self.core.store.watch(scope, from, cancel, &mut |event| {
+            if let WatchEvent::Changed { observed, .. } = &event {
+                self.core.own_slot_observed(self.slot, None, observed);
+            }
+            on_event(event);
+        })
+    }
+
+    delegate_descriptions!(self => self.core.store);
+}
+
+/// The number of slots for which a process campaigns by default.
+pub(super) const DEFAULT_MEMBERS: usize = MAX_MEMBERS / 4;

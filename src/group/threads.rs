@@ -1,0 +1,107 @@
+//! The threads of a group: one for requests, one for the watch, and one for log lines.
+
+use std::io;
+use std::time::Duration;
+
+use log::Level;
+
+use crate::election::group::{GroupOperation, GroupRequest, GroupResponse, GroupStep};
+use crate::group::core::{GroupCore, GroupLine};
+use crate::leadership::handle::as_runtime;
+use crate::store::entry::Entry;
+use crate::store::{CallContext, MAX_VERSION, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
+use crate::util::backoff::Backoff;
+use crate::util::cancel::CancelToken;
+use crate::util::clock;
+use crate::util::log_fields::LogFields;
+use crate::util::on_drop::OnDrop;
+use crate::util::sync::channel::{Receiver, RecvTimeoutError};
+use crate::util::sync::{Arc, thread};
+
+/// Starts the threads, which run until the end of the group.
+pub(super) fn spawn(core: &Arc<GroupCore>, lines: Receiver<GroupLine>) -> io::Result<()> {
+    let fields = LogFields::new(format!("group {}", core.name), &core.settings.identity);
+    let log = move || lines.iter().for_each(|line| line.log(&fields));
+    thread::Builder::new().name("leasehold-log".into()).spawn(log)?;
+    let runs = [drive, watch] as [fn(&Arc<GroupCore>); 2];
+    for (run, name) in runs.into_iter().zip(["leasehold-group", "leasehold-shards"]) {
+        let core = Arc::clone(core);
+        let run = move || {
+            let _as_runtime = as_runtime();
+            // A panic of the store ends the group.
+            let _end = OnDrop(|| core.close(None));
+            run(&core);
+        };
+        thread::Builder::new().name(name.into()).spawn(run)?;
+    }
+    Ok(())
+}
+
+fn drive(core: &Arc<GroupCore>) {
+    while let Some((step, cancel)) = core.next() {
+        match step {
+            GroupStep::Send(request) => send(core, request, cancel),
+            GroupStep::Wait(until) => drop(core.woken.recv_timeout(until.since(clock::now()))),
+        }
+    }
+}
+
+fn send(core: &Arc<GroupCore>, GroupRequest { id, key, operation, timeout }: GroupRequest, cancel: CancelToken) {
+    let entry = Entry::new(Arc::clone(&core.store), &core.key(key));
+    let (call, sent_at) = (CallContext::new(timeout, cancel), clock::now());
+    let (operation, response) = match operation {
+        GroupOperation::Get => (StoreOperation::Get, entry.get(&call).map(GroupResponse::Read)),
+        GroupOperation::Create(record) => {
+            (StoreOperation::Create, entry.create(record.as_write(), &call).map(GroupResponse::Written))
+        }
+        GroupOperation::Update(base, record) => {
+            (StoreOperation::Update, entry.update(&base, record.as_write(), &call).map(GroupResponse::Written))
+        }
+    };
+    core.answered(operation, clock::now().since(sent_at), response.as_ref().err());
+    let response = response.unwrap_or_else(GroupResponse::Failed);
+    core.change(|group, now| group.on_response(now, id, response));
+}
+
+/// Keeps a watch of all records open.
+fn watch(core: &Arc<GroupCore>) {
+    let (mut backoff, retry_period) = (Backoff::default(), core.settings.retry_period);
+    let prefix = format!("{}-", core.name);
+    while let Some(cancel) = core.watch() {
+        let mut is_listed = false;
+        let ended = core.store.watch(WatchScope::Prefix(&prefix), None, &cancel, &mut |event| {
+            is_listed |= matches!(event, WatchEvent::Synced);
+            watched(core, event);
+        });
+        core.watch_ended(is_listed);
+        if is_listed {
+            backoff.reset();
+        }
+        match ended {
+            Err(error) if error.kind() == StoreErrorKind::Unsupported => return core.close(Some(error)),
+            Err(error) if !cancel.is_cancelled() && backoff.is_reset() => {
+                core.log(Level::Warn, format!("watch failed, opening another one: {error}"));
+            }
+            _ => {}
+        }
+        let pause = backoff.pause(retry_period / 8, retry_period * 4).min(Duration::from_secs(60));
+        if core.ended.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
+    }
+}
+
+fn watched(core: &Arc<GroupCore>, event: WatchEvent) {
+    let (key, version, seen) = match event {
+        WatchEvent::Synced => return core.listed(),
+        WatchEvent::Changed { key, observed } => (key, observed.version, Some(observed)),
+        WatchEvent::Deleted { key, version } => (key, version, None),
+        WatchEvent::Opened | WatchEvent::Bookmark(_) => return core.change(|group, now| group.heard(now)),
+    };
+    // An elector rejects the version of a record, too.
+    if let Some(key) = core.parse(&key)
+        && (1..=MAX_VERSION).contains(&version)
+    {
+        core.change(|group, now| group.watched(now, key, version, seen));
+    }
+}

@@ -1,0 +1,355 @@
+//! Groups on both servers, on every other store and in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, bounded};
+use leasehold::kubernetes::Method;
+use leasehold::{
+    Error, GroupTransition, LeaseGroup, LeaseStore, MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreErrorKind,
+};
+use parking_lot::Mutex;
+
+use crate::on_both_servers;
+use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::kind::Kind;
+use crate::support::mariadb::MariaDb;
+use crate::support::postgres::Postgres;
+use crate::support::real_store::{File, InEtcd, InSql, RealStore};
+use crate::support::stores::{Wrapped, call};
+use crate::support::{A_WHILE, SOON, wait_until, wait_within};
+
+const SHARDS: usize = 9;
+
+/// The processes of a group, and the owner of each shard according to the workers.
+struct Group<'a> {
+    name: &'a str,
+    open: &'a dyn Fn() -> Arc<dyn Store>,
+    /// Deletes a record like an operator. `None` on a store without deletions.
+    delete: Option<&'a dyn Fn(&str)>,
+    shards: usize,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// The identity and the token of the worker of each shard.
+    working: BTreeMap<usize, (String, u64)>,
+    /// The last token of each shard.
+    tokens: BTreeMap<usize, u64>,
+    faults: Vec<String>,
+}
+
+/// A process that runs one worker for each owned shard.
+struct Process {
+    stop: Sender<()>,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+impl Group<'_> {
+    fn group(&self, identity: &str) -> LeaseGroup {
+        let builder = LeaseGroup::builder(self.name).shards(self.shards).drain_timeout(Duration::from_secs(5));
+        let slot = builder.slot(|slot| {
+            let slot = slot.identity(identity).no_client_go_peers(true).lease_duration(Duration::from_secs(3));
+            slot.renew_deadline(Duration::from_secs(2)).retry_period(Duration::from_millis(300))
+        });
+        slot.start_on((self.open)()).expect("a group")
+    }
+
+    fn start(&self, identity: &str) -> Process {
+        let (group, seen, (stop, stopped)) = (self.group(identity), Arc::clone(&self.seen), bounded(0));
+        let thread = thread::spawn(move || group.run_until(&stopped, |shard| work(group.identity(), &seen, shard)));
+        Process { stop, thread }
+    }
+
+    /// Waits until these processes own all shards, in equal shares.
+    fn wait_for_shares(&self, identities: &[&str]) {
+        wait_within(SOON * 2, "all shards are shared", || {
+            let working = &self.seen.lock().working;
+            let share = |identity: &&str| working.values().filter(|(owner, _)| owner == identity).count();
+            let shares: Vec<_> = identities.iter().map(share).collect();
+            shares.iter().sum::<usize>() == self.shards
+                && shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1
+        });
+    }
+
+    fn check(&self) {
+        assert_eq!(self.seen.lock().faults, Vec::<String>::new());
+    }
+}
+
+impl Process {
+    fn stop(self) {
+        drop(self.stop);
+        self.thread.join().expect("no panic").expect("the group has not ended");
+    }
+}
+
+/// A worker that notes when another worker of the same shard owns the shard, too.
+fn work(identity: &str, seen: &Mutex<Seen>, shard: &Shard) -> Result<(), String> {
+    let (index, token) = (shard.index(), shard.fencing_token());
+    {
+        let seen = &mut *seen.lock();
+        if let Some(other) = seen.working.insert(index, (identity.to_owned(), token)) {
+            seen.faults.push(format!("{identity} owns shard {index} with token {token} beside {other:?}"));
+        }
+        let last = seen.tokens.insert(index, token);
+        if last.is_some_and(|last| last >= token) {
+            seen.faults.push(format!("token {token} of shard {index} follows {last:?}"));
+        }
+    }
+    while shard.is_owned() && !shard.is_wanted() {
+        let _ = shard.wanted().recv_timeout(Duration::from_millis(20));
+    }
+    let seen = &mut *seen.lock();
+    seen.working.remove(&index);
+    Ok(())
+}
+
+fn on_place(name: &str, open: &dyn Fn() -> Arc<dyn Store>, delete: Option<&dyn Fn(&str)>, test: impl Fn(&Group<'_>)) {
+    let group = Group { name, open, delete, shards: SHARDS, seen: Arc::default() };
+    test(&group);
+    group.check();
+}
+
+macro_rules! on_every_store {
+    ($($test:ident),* $(,)?) => {
+        on_both_servers! { $($test),* }
+
+        $(fn $test(cluster: &Cluster) {
+            let open = || Arc::new(LeaseStore::new(cluster.client("admin"), NAMESPACE).expect("a store")) as Arc<dyn Store>;
+            let delete = |key: &str| {
+                let path = format!("{}/{key}", Kind::Lease.collection());
+                request(&cluster.client("admin"), Method::Delete, &path, None).expect("a deletion");
+            };
+            on_place(&cluster.lease, &open, Some(&delete), scenarios::$test);
+        })*
+
+        on_every_store!(sqlite File: $($test),*);
+        on_every_store!(postgres InSql<Postgres>: $($test),*);
+        on_every_store!(mysql InSql<MariaDb>: $($test),*);
+        on_every_store!(etcd InEtcd: $($test),*);
+
+        mod memory {
+            use super::*;
+
+            $(#[test]
+            fn $test() {
+                let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+                on_place("jobs", &|| Arc::clone(&store), None, scenarios::$test);
+            })*
+        }
+    };
+    ($module:ident $place:ty: $($test:ident),*) => {
+        mod $module {
+            use super::*;
+
+            $(#[test]
+            fn $test() {
+                if let Some(place) = <$place as RealStore>::shared(concat!("groups_", stringify!($test))) {
+                    on_place("jobs", &|| Arc::from(place.store()), Some(&|key| place.delete(key)), scenarios::$test);
+                }
+            })*
+        }
+    };
+}
+
+on_every_store! {
+    shards_are_shared_and_move_with_their_members,
+    foreign_and_deleted_records_recover,
+}
+
+mod scenarios {
+    use super::*;
+
+    pub(super) fn shards_are_shared_and_move_with_their_members(group: &Group<'_>) {
+        let (a, b) = (group.start("a"), group.start("b"));
+        group.wait_for_shares(&["a", "b"]);
+        let c = group.start("c");
+        group.wait_for_shares(&["a", "b", "c"]);
+        let observer = group.group("observer");
+        wait_until("the owners are observed", || observer.status().shards.iter().all(|shard| shard.owner.is_some()));
+        assert_eq!(observer.status().members.len(), 3);
+        assert_eq!(observer.status().own_slot, None);
+        a.stop();
+        group.wait_for_shares(&["b", "c"]);
+        b.stop();
+        c.stop();
+        assert!(group.seen.lock().working.is_empty());
+        wait_until("no member is left", || observer.status().members.is_empty());
+    }
+
+    pub(super) fn foreign_and_deleted_records_recover(group: &Group<'_>) {
+        let (a, b) = (group.start("a"), group.start("b"));
+        group.wait_for_shares(&["a", "b"]);
+        let store = (group.open)();
+        let key = format!("{}-shard-003", group.name);
+        let edited = store.get(&key, &call()).expect("an answer").expect("a record");
+        let mut foreign = edited.record.clone();
+        foreign.holder_identity = Some("another program".to_owned());
+        let edited = store.update(&key, &edited, foreign.as_write(), &call()).expect("an edit");
+        let observer = group.group("observer");
+        wait_until("the fault is reported", || observer.status().shards[3].fault.is_some());
+        wait_until("the owner has stopped", || !group.seen.lock().working.contains_key(&3));
+        thread::sleep(A_WHILE);
+        let now = store.get(&key, &call()).expect("an answer").expect("a record");
+        assert_eq!(now.version, edited.version, "the record is left alone");
+        foreign.holder_identity = Some(String::new());
+        store.update(&key, &edited, foreign.as_write(), &call()).expect("an edit");
+        group.wait_for_shares(&["a", "b"]);
+        if let Some(delete) = group.delete {
+            let token = |shard| group.seen.lock().tokens[&shard];
+            let tokens = [token(0), token(3)];
+            delete(&format!("{}-shard-000", group.name));
+            delete(&key);
+            wait_within(SOON, "the shards have new owners", || token(0) > tokens[0] && token(3) > tokens[1]);
+            let slot = observer.status().members[0].slot;
+            delete(&format!("{}-member-{slot:02}", group.name));
+            wait_until("the member has lost its term", || group.seen.lock().working.len() < SHARDS);
+            group.wait_for_shares(&["a", "b"]);
+        }
+        a.stop();
+        b.stop();
+    }
+}
+
+fn in_memory(shards: usize, test: impl Fn(&Group<'_>)) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let group = Group { name: "jobs", open: &|| Arc::clone(&store), delete: None, shards, seen: Arc::default() };
+    test(&group);
+    group.check();
+}
+
+#[test]
+fn worker_that_fails_or_panics_runs_again_and_keeps_its_shard() {
+    in_memory(1, |place| {
+        let (runs, (stop, stopped)) = (Mutex::new(Vec::new()), bounded::<()>(0));
+        let (runs, group) = (&runs, &place.group("a"));
+        thread::scope(|scope| {
+            let worker = |shard: &Shard| -> Result<(), &str> {
+                runs.lock().push(shard.fencing_token());
+                let count = runs.lock().len();
+                match count {
+                    1 => Err("made up"),
+                    2 => panic!("made up"),
+                    _ => {
+                        let _ = shard.wanted().recv();
+                        Ok(())
+                    }
+                }
+            };
+            let running = scope.spawn(move || group.run_until(&stopped, worker));
+            wait_until("the worker has run three times", || runs.lock().len() == 3);
+            assert!(matches!(group.shards(), Err(Error::Busy)));
+            drop(stop);
+            running.join().expect("no panic").expect("an end");
+        });
+        let tokens = runs.lock().clone();
+        assert!(tokens.iter().all(|token| *token == tokens[0]), "one ownership: {tokens:?}");
+    });
+}
+
+#[test]
+fn worker_that_ignores_its_end_delays_the_next_owner() {
+    in_memory(1, |place| {
+        let group = place.group("a");
+        let shards = group.shards().expect("a member");
+        let stubborn = shards.recv_timeout(SOON).expect("a shard");
+        let other = place.start("b");
+        let leaving = thread::spawn(move || shards.leave());
+        wait_until("the shard is wanted", || stubborn.is_wanted());
+        assert!(stubborn.ended().recv_timeout(SOON).is_err());
+        assert!(!stubborn.is_owned() && stubborn.remaining().is_zero());
+        place.wait_for_shares(&["b"]);
+        leaving.join().expect("no panic").expect("a release");
+        drop(stubborn);
+        other.stop();
+    });
+}
+
+#[test]
+fn dropped_shard_moves_to_another_member() {
+    in_memory(2, |place| {
+        let group = place.group("a");
+        let shards = group.shards().expect("a member");
+        let (first, second) =
+            (shards.recv_timeout(SOON).expect("a shard"), shards.recv_timeout(SOON).expect("a shard"));
+        assert_ne!(first.index(), second.index());
+        let other = place.start("b");
+        wait_until("one shard is wanted", || first.is_wanted() || second.is_wanted());
+        let (moves, stays) = if first.is_wanted() { (first, second) } else { (second, first) };
+        assert!(moves.is_owned(), "until it is dropped");
+        let index = moves.index();
+        drop(moves);
+        wait_until("the other member owns the shard", || group.owner(index).as_deref() == Some("b"));
+        assert!(stays.is_owned() && !stays.is_wanted());
+        drop((stays, shards));
+        place.wait_for_shares(&["b"]);
+        other.stop();
+    });
+}
+
+#[test]
+fn observers_and_transitions_report_shards() {
+    #[derive(Clone, Default)]
+    struct Facts(Arc<Mutex<Vec<String>>>);
+
+    impl Observer for Facts {
+        fn on_shard_started(&self, shard: usize, _: u64) {
+            self.0.lock().push(format!("started {shard}"));
+        }
+        fn on_shard_ended(&self, shard: usize, reason: OwnershipEnd) {
+            self.0.lock().push(format!("ended {shard}: {reason}"));
+        }
+    }
+
+    let facts = Facts::default();
+    let builder = LeaseGroup::builder("jobs").shards(1);
+    let builder = builder.slot(|slot| slot.lease_duration(Duration::from_secs(3)).observer(facts.clone()));
+    let group = builder.start_on(MemoryStore::new()).expect("a group");
+    let transitions = group.transitions();
+    let shards = group.shards().expect("a member");
+    let shard = shards.recv_timeout(SOON).expect("a shard");
+    let token = shard.fencing_token();
+    drop(shard);
+    shards.leave().expect("a release");
+    wait_until("the facts arrive", || facts.0.lock().len() >= 2);
+    assert_eq!(facts.0.lock()[..2], ["started 0", "ended 0: the worker returned"]);
+    let identity = group.identity().to_owned();
+    let expected = [
+        GroupTransition::NewOwner { shard: 0, identity },
+        GroupTransition::ShardStarted { shard: 0, fencing_token: token },
+        GroupTransition::ShardEnded { shard: 0, reason: OwnershipEnd::Returned },
+    ];
+    let told: Vec<_> = transitions.try_iter().take(3).collect();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn store_without_watches_ends_the_group() {
+    let store = Wrapped::without_watch(Arc::new(MemoryStore::new()));
+    let group = LeaseGroup::builder("jobs").start_on(store).expect("a group");
+    let (_stop, stopped) = bounded::<()>(0);
+    let error = group.run_until(&stopped, |_| Ok::<_, Error>(())).expect_err("no watches");
+    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Unsupported), "{error}");
+}
+
+#[test]
+fn settings_of_a_group_are_checked() {
+    let builder = || LeaseGroup::builder("jobs");
+    for (builder, field) in [
+        (builder().shards(0), "shards"),
+        (builder().shards(1025), "shards"),
+        (builder().max_members(0), "max_members"),
+        (builder().max_members(65), "max_members"),
+        (builder().namespace("shop"), "namespace"),
+        (builder().slot(|slot| slot.renew_interval(Duration::from_secs(3))), "renew_interval"),
+        (builder().slot(|slot| slot.progress_timeout(Duration::from_secs(60))), "progress_timeout"),
+        (builder().slot(|slot| slot.identity("")), "identity"),
+    ] {
+        let Err(Error::Config(error)) = builder.start_on(MemoryStore::new()) else { panic!("{field}") };
+        assert_eq!(error.field(), field);
+    }
+}

@@ -1,0 +1,347 @@
+//! The simulated threads of a process: the driver of the group, the elector of the slot, and the workers.
+
+use leasehold::election::candidate::session::{Effect, Input, Session};
+use leasehold::election::group::{
+    GroupEffect, GroupKey, GroupOperation, GroupRequest, GroupResponse, GroupStep, OwnershipEnd,
+};
+use leasehold::election::{Operation, Step, StoreResponse};
+use leasehold::{StoreError, StoreErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::process::{Elector, Worker};
+use super::store::GroupCall;
+use super::world::{Answer, Sender, Sent, What, World};
+use crate::clock::{MILLI, Nanos, SECOND};
+use crate::network::Fate;
+use crate::plan::{Odds, Violation};
+use crate::trace::trace;
+
+/// The most turns of a thread at one time.
+const MOST_TURNS: u32 = 500;
+
+impl World {
+    /// Runs the thread of the group until the thread waits.
+    pub fn drive(&mut self, index: usize) -> Result<(), Violation> {
+        for _ in 0..MOST_TURNS {
+            let node = &mut self.nodes[index];
+            let now = node.clock.now(self.truth);
+            let step = node.group.next(now);
+            let mut has_acted = false;
+            while let Some(effect) = self.nodes[index].group.effect() {
+                has_acted = true;
+                trace!(self, "{} wants {effect:?}", self.nodes[index].identity);
+                self.obey(index, effect)?;
+            }
+            match step {
+                GroupStep::Send(request) => self.send_group(index, request)?,
+                GroupStep::Wait(_) if has_acted => {}
+                GroupStep::Wait(until) if until <= now.local => {}
+                GroupStep::Wait(until) => {
+                    let node = &mut self.nodes[index];
+                    node.wake += 1;
+                    let (at, wake) = (node.clock.when(until), node.wake);
+                    self.push(at, self.to(index), What::Wake(wake));
+                    return Ok(());
+                }
+            }
+        }
+        Err(format!("{} spins", self.nodes[index].identity).into())
+    }
+
+    fn obey(&mut self, index: usize, effect: GroupEffect) -> Result<(), Violation> {
+        let (truth, to) = (self.truth, self.to(index));
+        match effect {
+            GroupEffect::Started(shard, token) => {
+                self.moves(index, shard)?;
+                self.started(index, shard, token)?;
+                let worker = self.worker(token);
+                let is_calm = truth >= self.plan.heal_at;
+                if self.plan.has_bad_workers && !is_calm && self.random.u8(..4) == 0 {
+                    self.count.fault("workers that return by themselves");
+                    let after = if self.random.bool() { 0 } else { self.random.u64(..2 * self.plan.lease) };
+                    self.push((truth + after).min(self.plan.heal_at), to, What::Returns(shard, token));
+                }
+                let node = &mut self.nodes[index];
+                node.owned |= 1 << shard;
+                if node.workers.insert(shard, worker).is_some() {
+                    return Err(format!("{} starts a second worker of {shard}", node.identity).into());
+                }
+            }
+            GroupEffect::Wanted(shard) => {
+                self.moves(index, shard)?;
+                let node = &mut self.nodes[index];
+                let Some(worker) = node.workers.get_mut(&shard) else {
+                    return Err(format!("{} wants a shard back that has no worker", node.identity).into());
+                };
+                worker.is_wanted = true;
+                let wanted = node.workers.values().filter(|worker| worker.is_wanted).count();
+                if node.wants && wanted > (node.owned.count_ones() as usize / 8).max(1) {
+                    return Err(format!("{} asks for {wanted} of {:b}", node.identity, node.owned).into());
+                }
+                let worker = node.workers[&shard];
+                self.push(truth + worker.delay, to, What::Returns(shard, worker.token));
+            }
+            GroupEffect::Ended(shard, reason) => {
+                self.moves(index, shard)?;
+                self.count.fault(match reason {
+                    OwnershipEnd::Returned => "returns",
+                    OwnershipEnd::DrainTimeout => "drain timeouts",
+                    OwnershipEnd::TermEnded => "ended terms",
+                    OwnershipEnd::WatchLost => "lost watches",
+                    _ => "changed records",
+                });
+                let node = &mut self.nodes[index];
+                node.owned &= !(1 << shard);
+                if let Some(worker) = node.workers.get(&shard) {
+                    let after = if worker.is_stubborn { worker.delay } else { self.random.u64(..200 * MILLI) };
+                    let token = worker.token;
+                    self.push(truth + after, to, What::Returns(shard, token));
+                }
+            }
+            GroupEffect::Campaign(slot) => self.campaign(index, slot)?,
+            GroupEffect::MayLeave => {
+                let is_early = self.random.bool();
+                let node = &mut self.nodes[index];
+                let now = node.clock.local(truth);
+                let Some(elector) = &mut node.elector else {
+                    return Err(format!("{} leaves without a slot", node.identity).into());
+                };
+                elector.session.handle(now, Input::GuardGone { at: now });
+                elector.session.handle(now, Input::Close);
+                elector.is_leaving = !is_early;
+                if is_early {
+                    node.deadline = None;
+                    node.group.left(now);
+                }
+                self.drive_slot(index)?;
+            }
+            GroupEffect::Reopen => {
+                self.count.fault("watches reopened");
+                self.open(index, false);
+            }
+            GroupEffect::Owner(..) | GroupEffect::Damaged(..) | GroupEffect::Spare | GroupEffect::Failed(..) => {}
+        }
+        Ok(())
+    }
+
+    fn worker(&mut self, token: u64) -> Worker {
+        let (drain, lease) = (self.plan.drain_timeout.as_nanos() as Nanos, self.plan.lease);
+        let is_bad = self.plan.has_bad_workers && self.truth < self.plan.heal_at && self.random.u8(..3) == 0;
+        let delay = match self.random.u8(..3) {
+            _ if !is_bad => self.random.u64(..200 * MILLI).min(drain / 2),
+            0 => self.random.u64(..drain),
+            1 => self.random.u64(..drain + lease),
+            _ => drain + self.random.u64(..2 * lease),
+        };
+        Worker { token, is_wanted: false, delay, is_stubborn: is_bad }
+    }
+
+    pub fn returns(&mut self, index: usize, shard: usize, token: u64) -> Result<(), Violation> {
+        let node = &mut self.nodes[index];
+        if node.workers.get(&shard).is_none_or(|worker| worker.token != token) {
+            return Ok(());
+        }
+        node.workers.remove(&shard);
+        node.owned &= !(1 << shard);
+        let now = node.clock.local(self.truth);
+        trace!(self, "the worker of {shard} at {} returns", self.nodes[index].identity);
+        self.nodes[index].group.returned(now, shard);
+        self.drive(index)
+    }
+
+    // ---- the elector of the slot ----
+
+    fn campaign(&mut self, index: usize, slot: usize) -> Result<(), Violation> {
+        self.serials += 1;
+        let (serial, seed) = (self.serials, self.random.u64(..));
+        let node = &mut self.nodes[index];
+        let now = node.clock.local(self.truth);
+        if node.elector.is_some() {
+            node.group.not_joined(now, slot);
+            return Ok(());
+        }
+        let mut session = Session::new(Arc::new(self.plan.slot_settings(&node.identity)), seed);
+        session.handle(now, Input::Campaign { id: 1, once: true });
+        let (in_flight, is_campaign, is_leaving) = (None, true, false);
+        node.elector = Some(Elector { serial, slot, session, in_flight, wake: 0, is_campaign, is_leaving });
+        self.drive_slot(index)
+    }
+
+    /// Runs the thread of the slot's elector until the thread waits.
+    pub fn drive_slot(&mut self, index: usize) -> Result<(), Violation> {
+        for _ in 0..MOST_TURNS {
+            let has_acted = self.listen(index);
+            let node = &mut self.nodes[index];
+            let now = node.clock.now(self.truth);
+            let Some(elector) = node.elector.as_mut().filter(|elector| elector.in_flight.is_none()) else {
+                return Ok(());
+            };
+            match elector.session.next(now) {
+                Step::Send(request) => {
+                    elector.in_flight = Some((request.id, now.local));
+                    let (sender, key) = (Sender::Slot(elector.serial), GroupKey::Slot(elector.slot));
+                    let call = match request.operation {
+                        Operation::Get(context) => GroupCall::Get(Some(context)),
+                        Operation::Create(record) => GroupCall::Create(record),
+                        Operation::Update(base, record) => GroupCall::Update(base.version, base.record.uid, record),
+                    };
+                    self.listen(index);
+                    self.send(index, sender, request.id, key, call, request.timeout);
+                    return Ok(());
+                }
+                Step::Wait(until) if has_acted || until <= now.local => {}
+                Step::Wait(until) => {
+                    elector.wake += 1;
+                    let (serial, wake) = (elector.serial, elector.wake);
+                    let at = node.clock.when(until);
+                    self.push(at, self.to(index), What::SlotWake(serial, wake));
+                    if self.listen(index) {
+                        continue;
+                    }
+                    return Ok(());
+                }
+                Step::Finished => {
+                    let (slot, is_campaign, is_leaving) = (elector.slot, elector.is_campaign, elector.is_leaving);
+                    node.elector = None;
+                    if is_campaign {
+                        node.group.not_joined(now.local, slot);
+                    }
+                    if is_leaving {
+                        node.deadline = None;
+                        node.group.left(now.local);
+                    }
+                    return self.wake(index);
+                }
+            }
+        }
+        Err(format!("the elector of {} spins", self.nodes[index].identity).into())
+    }
+
+    /// Wakes the thread of the group.
+    fn wake(&mut self, index: usize) -> Result<(), Violation> {
+        let node = &mut self.nodes[index];
+        node.wake += 1;
+        let wake = node.wake;
+        self.push(self.truth, self.to(index), What::Wake(wake));
+        Ok(())
+    }
+
+    /// Carries out the effects of the slot's session, and returns `true` if there were any.
+    fn listen(&mut self, index: usize) -> bool {
+        let mut has_acted = false;
+        let (truth, to) = (self.truth, self.to(index));
+        loop {
+            let node = &mut self.nodes[index];
+            let now = node.clock.local(truth);
+            let Some(elector) = &mut node.elector else { return has_acted };
+            let Some(effect) = elector.session.effect() else { return has_acted };
+            has_acted = true;
+            let (serial, slot) = (elector.serial, elector.slot);
+            trace!(self, "the elector of slot {slot} at {} wants {effect:?}", self.nodes[index].identity);
+            let node = &mut self.nodes[index];
+            let Some(elector) = &mut node.elector else { return has_acted };
+            match effect {
+                Effect::Offer { deadline, fencing_token, .. } => {
+                    let is_campaign = std::mem::take(&mut elector.is_campaign);
+                    if is_campaign && node.group.joined(now, slot, fencing_token, Arc::clone(&deadline)) {
+                        self.count.terms += 1;
+                        node.deadline = Some(deadline);
+                    } else {
+                        elector.session.handle(now, Input::NotTaken);
+                        elector.session.handle(now, Input::Close);
+                    }
+                }
+                Effect::RoundOver { .. } | Effect::Refuse { .. } | Effect::NotFit { .. } => {
+                    elector.session.handle(now, Input::Close);
+                }
+                Effect::CancelAt(id, at, _) => {
+                    let failed = Answer::Failed(StoreError::new(StoreErrorKind::Interrupted, "canceled"));
+                    let at = node.clock.when(at);
+                    self.push(at, to, What::Answer(Sender::Slot(serial), id, Box::new(failed)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    // ---- requests ----
+
+    fn send_group(&mut self, index: usize, request: GroupRequest) -> Result<(), Violation> {
+        let GroupRequest { id, key, operation, timeout } = request;
+        let call = match operation {
+            GroupOperation::Get => GroupCall::Get(None),
+            GroupOperation::Create(record) => GroupCall::Create(record),
+            GroupOperation::Update(base, record) => GroupCall::Update(base.version, base.record.uid, record),
+        };
+        self.writes(index, &call)?;
+        self.nodes[index].in_flight = Some((id, key));
+        self.send(index, Sender::Group, id, key, call, timeout);
+        Ok(())
+    }
+
+    fn send(&mut self, index: usize, sender: Sender, id: u64, key: GroupKey, call: GroupCall, timeout: Duration) {
+        self.count.requests += 1;
+        let (truth, to) = (self.truth, self.to(index));
+        let is_calm = truth >= self.plan.heal_at;
+        let node = &self.nodes[index];
+        let times_out = node.clock.when(node.clock.local(truth) + timeout).max(truth + 1);
+        let cut = node.cut.filter(|(_, until)| *until > truth).map(|(cut, _)| cut);
+        let none = Odds::default();
+        let odds = if is_calm { &none } else { &self.plan.odds };
+        let fate = Fate::draw(&mut self.random, odds, cut, times_out - truth);
+        fate.faults.iter().for_each(|kind| self.count.fault(kind));
+        trace!(self, "{} sends {sender:?} {id} {key:?} {call:?}: {fate:?}", self.nodes[index].identity);
+        let failed = |kind| Box::new(Answer::Failed(StoreError::new(kind, "no answer")));
+        self.push(times_out, to, What::Answer(sender, id, failed(StoreErrorKind::Timeout)));
+        let last = (self.plan.heal_at + SECOND).max(truth + 100 * MILLI);
+        for arrival in fate.arrivals {
+            let sent =
+                Sent { sender, id, key, call: call.clone(), answers: fate.answers.clone(), restores: self.restores.0 };
+            self.push((truth + arrival).min(last), to, What::Arrives(Box::new(sent)));
+        }
+        if let Some((error, delay)) = fate.error {
+            self.push(truth + delay, to, What::Answer(sender, id, Box::new(Answer::Failed(error))));
+        }
+    }
+
+    pub fn answer(&mut self, index: usize, sender: Sender, id: u64, answer: Answer) -> Result<(), Violation> {
+        let node = &mut self.nodes[index];
+        let now = node.clock.local(self.truth);
+        if let Answer::Read(_, Some(seen)) | Answer::Written(seen) = &answer {
+            node.knows = node.knows.max(seen.version);
+        }
+        if sender == Sender::Group {
+            if node.in_flight.take_if(|(sent, _)| *sent == id).is_none() {
+                return Ok(());
+            }
+            let response = match answer {
+                Answer::Read(_, seen) => GroupResponse::Read(seen),
+                Answer::Written(seen) => GroupResponse::Written(seen),
+                Answer::Failed(error) => GroupResponse::Failed(error),
+            };
+            node.group.on_response(now, id, response);
+            return self.drive(index);
+        }
+        let Some(elector) = &mut node.elector else { return Ok(()) };
+        let in_flight = elector.in_flight.take_if(|(sent, _)| sender == Sender::Slot(elector.serial) && *sent == id);
+        let Some((_, sent_at)) = in_flight else { return Ok(()) };
+        let response = match answer {
+            Answer::Read(context, seen) => {
+                if let Some(seen) = seen.as_ref().filter(|seen| seen.record.holder() == Some(&node.identity)) {
+                    node.group.own_slot_observed(now, elector.slot, None, seen);
+                }
+                let Some(context) = context else { return Ok(()) };
+                StoreResponse::Read(context, seen)
+            }
+            Answer::Written(seen) => {
+                node.group.own_slot_observed(now, elector.slot, Some(sent_at), &seen);
+                StoreResponse::Written(seen)
+            }
+            Answer::Failed(error) => StoreResponse::Failed(error),
+        };
+        elector.session.handle(now, Input::Response(id, response));
+        self.drive_slot(index)?;
+        self.drive(index)
+    }
+}
