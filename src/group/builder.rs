@@ -14,7 +14,6 @@ use crate::elector::builder::LeaderElectorBuilder;
 use crate::elector::leader_elector::LeaderElector;
 use crate::group::core::GroupCore;
 use crate::group::lease_group::LeaseGroup;
-use crate::group::member::DEFAULT_MEMBERS;
 use crate::group::threads;
 use crate::leadership::error::Error;
 use crate::runtime::observing::Observing;
@@ -62,7 +61,7 @@ impl LeaseGroup {
             name,
             namespace: None,
             shards: 16,
-            max_members: DEFAULT_MEMBERS,
+            max_members: 16,
             drain_timeout: Duration::from_secs(20),
         }
     }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use log::Level;
 
-use crate::election::group::{GroupKey, MAX_MEMBERS};
+use crate::election::group::GroupKey;
 use crate::elector::builder::LeaderElectorBuilder;
 use crate::elector::leader_elector::LeaderElector;
 use crate::group::core::{GroupCore, GroupHandle, MemberCommand};
@@ -146,6 +146,3 @@ impl Store for SlotStore {
 
     delegate_descriptions!(self => self.core.store);
 }
-
-/// The number of slots for which a process campaigns by default.
-pub(super) const DEFAULT_MEMBERS: usize = MAX_MEMBERS / 4;

@@ -38,7 +38,7 @@ struct ShardCommands {
     name: String,
     means: ShardMeans,
     /// Receives the signal that ends this process, or the error.
-    told: Sender<Result<i32, String>>,
+    orders: Sender<Result<i32, String>>,
     /// Pass signals on to the running commands.
     listeners: Mutex<Vec<Sender<Caught>>>,
 }
@@ -58,9 +58,9 @@ pub fn run(builder: LeaseGroupBuilder, place: &PlaceArgs, means: ShardMeans) -> 
         RecordPlace::Store(store) => builder.start_on(store)?,
     };
     let signals = means.signals.clone();
-    let ((stop, stopped), (done, left), (told, orders)) = (bounded::<()>(0), bounded(1), unbounded());
+    let ((stop, stopped), (done, left), (order, orders)) = (bounded::<()>(0), bounded(1), unbounded());
     let (name, listeners) = (group.name().to_owned(), Mutex::default());
-    let commands = Arc::new(ShardCommands { name, means, told, listeners });
+    let commands = Arc::new(ShardCommands { name, means, orders: order, listeners });
     // If a process of a command cannot be killed, this process exits without the end of the thread. The shards then
     // move when the slot expires.
     thread::Builder::new().name("group".into()).spawn({
@@ -127,13 +127,13 @@ impl ShardCommands {
         let outcome = term::lead(WorkRight::Shard(shard), &mut means, None);
         if !outcome.is_gone {
             let error = "some processes of the command cannot be killed: check their wait state and their user";
-            let _ = self.told.send(Err(format!("shard {index}: {error}")));
+            let _ = self.orders.send(Err(format!("shard {index}: {error}")));
             // The shard is not dropped, because a remaining process acts as if the shard were owned.
             loop {
                 thread::park();
             }
         }
-        outcome.told.into_iter().for_each(|signal| drop(self.told.send(Ok(signal))));
+        outcome.told.into_iter().for_each(|signal| drop(self.orders.send(Ok(signal))));
         match (outcome.why, outcome.end) {
             (None, Some(end)) if end.exit_code() == 0 => Ok(()),
             (None, Some(end)) => Err(format!("command ended {end}")),

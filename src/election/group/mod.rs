@@ -30,6 +30,9 @@ use term_name::{ShardOwner, TermName};
 /// The largest number of shards.
 pub const MAX_SHARDS: usize = 1024;
 
+/// The fault of a foreign record.
+const FOREIGN: &str = "the record names a holder that is not a member of a group";
+
 /// The settings of a group.
 #[derive(Debug, Clone)]
 pub struct GroupSettings {
@@ -289,7 +292,7 @@ impl Group {
     pub fn fault(&self, shard: usize) -> Option<&str> {
         let row = self.shards.get(shard)?;
         match row.owner {
-            Some(ShardOwner::Foreign) => Some("the record names a holder that is not a member of a group"),
+            Some(ShardOwner::Foreign) => Some(FOREIGN),
             _ => row.row.fault.as_deref(),
         }
     }

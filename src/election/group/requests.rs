@@ -183,7 +183,7 @@ impl Group {
         let record = LeaderElectionRecord {
             holder_identity: Some(String::new()),
             lease_duration_seconds: Some(i32::MAX),
-            renew_time: Some(MicroTime::from_unix_micros(unix_micros(now.wall))),
+            renew_time: Some(MicroTime::from(now.wall)),
             lease_transitions: Some(0),
             ..LeaderElectionRecord::default()
         };

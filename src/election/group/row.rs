@@ -26,7 +26,7 @@ pub(super) struct Row {
     pub(super) retry_at: Moment,
     /// `true` after a failed request, if the record must be read before the next write.
     pub(super) must_read: bool,
-    /// The reason why the last request failed.
+    /// The reason why the last read could not use the record.
     pub(super) fault: Option<String>,
 }
 

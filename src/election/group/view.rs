@@ -2,7 +2,7 @@
 
 use super::row::{Learned, View};
 use super::term_name::{ShardOwner, TermName};
-use super::{Group, GroupEffect, GroupKey, OwnWrite, OwnershipEnd, Timer};
+use super::{FOREIGN, Group, GroupEffect, GroupKey, OwnWrite, OwnershipEnd, Timer};
 use crate::store::record::VersionedRecord;
 use crate::util::clock::Moment;
 
@@ -128,8 +128,7 @@ impl Group {
     fn confirm_absence(&mut self, now: Moment, key: GroupKey) {
         let number = self.view.number;
         if self.row(key).watch != number {
-            let learned = self.row(key).learn_absence(now, number);
-            self.after(now, key, learned);
+            self.learn_absence(now, key);
         }
     }
 
@@ -189,8 +188,7 @@ impl Group {
         (row.is_given, row.seen_after) = (false, self.last_request);
         match &owner {
             Some(ShardOwner::Foreign) => {
-                let text = "the record names a holder that is not a member of a group".to_owned();
-                self.effects.push_back(GroupEffect::Damaged(shard, text));
+                self.effects.push_back(GroupEffect::Damaged(shard, FOREIGN.to_owned()));
             }
             Some(ShardOwner::Term(name, _)) => {
                 let slot = &mut self.slots[name.slot];
