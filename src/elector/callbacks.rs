@@ -5,8 +5,7 @@ use crate::elector::leader_elector::LeaderElector;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::observe::transition::Transition;
-use crate::util::sync::channel;
-use crate::util::sync::channel::Receiver;
+use crate::util::sync::channel::{self, Receiver};
 use crate::util::sync::{Instant, Mutex};
 
 /// Callbacks for changes of leadership, used by [`LeaderElector::run`].

@@ -23,8 +23,7 @@ use crate::runtime::state::{Asked, SharedParts};
 use crate::store::entry::Entry;
 use crate::util::config_error::random_seed;
 use crate::util::log_fields::LogFields;
-use crate::util::sync::channel;
-use crate::util::sync::channel::Sender;
+use crate::util::sync::channel::{self, Sender};
 use crate::util::sync::{Arc, Instant};
 
 /// A candidate for one lease, which runs on its own threads.

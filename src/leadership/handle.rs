@@ -12,13 +12,11 @@ use crate::election::drain::DrainLimit;
 use crate::leadership::error::Error;
 use crate::leadership::term::Term;
 use crate::util::cancel::CancelToken;
-use crate::util::clock;
-use crate::util::clock::Moment;
+use crate::util::clock::{self, Moment};
 use crate::util::log_fields::LogFields;
 use crate::util::on_drop::OnDrop;
 use crate::util::panics::caught;
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
+use crate::util::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{AtomicBool, Instant, OnceLock, Ordering, Weak, thread_local};
 
 /// The time that a release waits for its log line.

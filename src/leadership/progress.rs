@@ -4,8 +4,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::leadership::term::{Stamp, Term};
-use crate::util::clock;
-use crate::util::clock::Moment;
+use crate::util::clock::{self, Moment};
 use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 
 /// A handle by which one of several workers reports progress.

@@ -7,10 +7,8 @@ use std::time::Duration;
 use crate::election::deadline::Deadline;
 use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
-use crate::util::clock;
-use crate::util::clock::Moment;
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, Sender};
+use crate::util::clock::{self, Moment};
+use crate::util::sync::channel::{self, Receiver, Sender};
 use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 
 /// The error of [`LeaderGuard::check`](crate::LeaderGuard::check): the term has ended.

@@ -10,8 +10,7 @@ use crate::leadership::term::Term;
 use crate::observe::observer::Fact;
 use crate::observe::status::{Counters, Status};
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};
-use crate::util::clock;
-use crate::util::clock::Moment;
+use crate::util::clock::{self, Moment};
 use crate::util::sync::{Arc, Mutex};
 
 /// The observations of an elector's threads.

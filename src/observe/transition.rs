@@ -4,8 +4,7 @@ use std::ops::Deref;
 
 use crate::election::LeaderInfo;
 use crate::election::stop_reason::StopReason;
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, Sender};
+use crate::util::sync::channel::{self, Receiver, Sender};
 use crate::util::sync::{Arc, Mutex, Weak};
 
 /// A change of leadership, as one elector observed it.

@@ -19,8 +19,7 @@ use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::log_fields::LogFields;
 use crate::util::panics::caught;
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, Sender};
+use crate::util::sync::channel::{self, Receiver, Sender};
 use crate::util::sync::{Arc, Mutex, thread};
 
 /// The stack size of a thread. The deepest stack is a TLS handshake.

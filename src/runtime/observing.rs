@@ -7,8 +7,7 @@ use log::Level;
 use crate::observe::observer::{Fact, Observer};
 use crate::util::log_fields::{LogFields, log_with};
 use crate::util::panics::caught;
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, Sender, TrySendError};
+use crate::util::sync::channel::{self, Receiver, Sender, TrySendError};
 use crate::util::sync::{Arc, AtomicU64, Ordering, thread};
 
 /// The maximum number of queued facts for a slow observer. Later facts are dropped.

@@ -11,8 +11,7 @@ use crate::election::candidate::session::Input;
 use crate::leadership::handle::{Command, Link};
 use crate::util::log_fields::log_with;
 use crate::util::panics::caught;
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
+use crate::util::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{Arc, AtomicU64, Instant, Mutex, Ordering, thread, unlock_fair};
 
 /// A probe that the electors of a builder and of its clones share. One run answers all electors that waited for the

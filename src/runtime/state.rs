@@ -27,8 +27,7 @@ use crate::runtime::lines::{Item, Lines};
 use crate::runtime::observing::Observing;
 use crate::store::{StoreError, StoreOperation};
 use crate::util::cancel::CancelToken;
-use crate::util::clock;
-use crate::util::clock::{Moment, Now};
+use crate::util::clock::{self, Moment, Now};
 use crate::util::sync::Arc;
 use crate::util::sync::channel::{Receiver, Sender};
 

@@ -15,8 +15,7 @@ use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::config_error::random_seed;
 use crate::util::log_fields::LogFields;
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
+use crate::util::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{Arc, Instant, Mutex, thread};
 
 /// The stack size of the thread. The deepest stack is a TLS handshake.

@@ -7,8 +7,7 @@ use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::Link;
 use crate::util::log_fields::log_with;
 use crate::util::panics::caught;
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, Sender};
+use crate::util::sync::channel::{self, Receiver, Sender};
 use crate::util::sync::{Arc, thread};
 
 pub(crate) mod slot;

@@ -11,8 +11,7 @@ use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::{Command, Link};
 use crate::util::panics::caught;
 use crate::util::sync::Mutex;
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, Sender};
+use crate::util::sync::channel::{self, Receiver, Sender};
 
 pub(crate) type Won = Result<LeaderGuard, Error>;
 

@@ -12,8 +12,7 @@ use crate::leadership::progress::ProgressHandle;
 use crate::leadership::term::{Term, TermEnded};
 use crate::util::clock;
 use crate::util::log_fields::log_with;
-use crate::util::sync::channel;
-use crate::util::sync::channel::Receiver;
+use crate::util::sync::channel::{self, Receiver};
 use crate::util::sync::{Arc, thread};
 
 mod scope;

@@ -6,8 +6,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::leadership::error::Error;
 use crate::leadership::guard::{LeaderGuard, Leadership};
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, TryRecvError};
+use crate::util::sync::channel::{self, Receiver, TryRecvError};
 
 /// A thread that owns the guard and runs the work, created by [`LeaderGuard::spawn`].
 ///

@@ -13,8 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{CertificateError, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
 use super::error::{Error, NetErrorKind};
-use crate::util::clock;
-use crate::util::clock::Moment;
+use crate::util::clock::{self, Moment};
 
 #[cfg(feature = "_server")]
 pub(crate) mod config;
