@@ -13,15 +13,11 @@ use crate::util::cancel::{CancelHook, CancelToken};
 /// Ends the I/O of one call. An interrupt is final. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Interrupter {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
     /// A channel that disconnects when the trigger is dropped.
     ///
     /// The disconnection wakes every `select!` on the channel.
     signal: Receiver<Infallible>,
-    state: Mutex<InterruptState>,
+    state: Arc<Mutex<InterruptState>>,
 }
 
 struct InterruptState {
@@ -39,12 +35,8 @@ impl Interrupter {
     /// Creates an interrupter that is not interrupted.
     pub(crate) fn new() -> Self {
         let (trigger, signal) = bounded(0);
-        Interrupter {
-            inner: Arc::new(Inner {
-                signal,
-                state: Mutex::new(InterruptState { trigger: Some(trigger), connections: Vec::new() }),
-            }),
-        }
+        let state = InterruptState { trigger: Some(trigger), connections: Vec::new() };
+        Interrupter { signal, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Creates an interrupter that `cancel` triggers until the returned hook is dropped.
@@ -60,7 +52,7 @@ impl Interrupter {
     /// Ends all current and later I/O of the registered connections. Never blocks on the network.
     pub(crate) fn interrupt(&self) {
         let connections = {
-            let mut state = self.inner.state.lock();
+            let mut state = self.state.lock();
             state.trigger = None;
             std::mem::take(&mut state.connections)
         };
@@ -72,12 +64,12 @@ impl Interrupter {
 
     /// Returns `true` if [`interrupt`](Interrupter::interrupt) was called.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.inner.signal.try_recv() == Err(TryRecvError::Disconnected)
+        self.signal.try_recv() == Err(TryRecvError::Disconnected)
     }
 
     /// Returns a channel for `select!` that yields no message and disconnects on the interrupt.
     pub(crate) fn signal(&self) -> &Receiver<Infallible> {
-        &self.inner.signal
+        &self.signal
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -91,7 +83,7 @@ impl Interrupter {
     ///
     /// Returns an error if the interrupt has already happened.
     pub(crate) fn register<T: Shutdown>(&self, connection: &Arc<T>) -> Result<(), Error> {
-        let mut state = self.inner.state.lock();
+        let mut state = self.state.lock();
         if state.trigger.is_none() {
             return Err(interrupted());
         }

@@ -32,17 +32,11 @@ pub(crate) struct Socket {
 /// The `TcpStream` may hold a Unix socket, because the system calls used here work on every stream socket.
 struct SocketStream(TcpStream);
 
-/// A stream whose reads and writes end at a deadline, even if bytes keep arriving slowly.
-#[derive(Clone, Copy)]
-struct Timed<'a> {
-    stream: &'a SocketStream,
-    deadline: Instant,
-}
-
-/// A socket with its TLS sessions, and the deadline of an operation.
+/// A socket with its TLS sessions, whose reads and writes end at a deadline, even if bytes keep arriving slowly.
 pub(crate) struct TimedSocket<'a> {
     sessions: &'a mut [ClientConnection],
-    below: Timed<'a>,
+    stream: &'a SocketStream,
+    deadline: Instant,
 }
 
 impl Socket {
@@ -97,7 +91,7 @@ impl Socket {
     }
 
     pub(crate) fn until(&mut self, deadline: Instant) -> TimedSocket<'_> {
-        TimedSocket { sessions: &mut self.sessions, below: Timed { stream: &self.stream, deadline } }
+        TimedSocket { sessions: &mut self.sessions, stream: &self.stream, deadline }
     }
 
     pub(crate) fn write_all(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
@@ -181,83 +175,53 @@ fn connect_unix(path: &Path) -> io::Result<TcpStream> {
     std::os::unix::net::UnixStream::connect(path).map(|stream| TcpStream::from(std::os::fd::OwnedFd::from(stream)))
 }
 
-impl Read for TimedSocket<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Self { sessions, below } = self;
-        match sessions.split_last_mut() {
-            None => below.read(buffer),
-            Some((session, sessions)) => {
-                rustls::Stream::new(session, &mut TimedSocket { sessions, below: *below }).read(buffer)
+impl TimedSocket<'_> {
+    /// Returns the innermost TLS session, and the socket without this session.
+    fn session(&mut self) -> Option<(&mut ClientConnection, TimedSocket<'_>)> {
+        let (session, sessions) = self.sessions.split_last_mut()?;
+        Some((session, TimedSocket { sessions, stream: self.stream, deadline: self.deadline }))
+    }
+
+    /// Repeats a system call with the remaining time as its timeout until the deadline.
+    ///
+    /// A signal or the timeout of the socket may end a system call early.
+    fn repeat(&self, mut run: impl FnMut(&TcpStream, Option<Duration>) -> io::Result<usize>) -> io::Result<usize> {
+        use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(TimedOut.into());
+            }
+            match run(&self.stream.0, Some(left)) {
+                Err(e) if matches!(e.kind(), Interrupted | WouldBlock | TimedOut) => {}
+                other => return other,
             }
         }
+    }
+}
+
+impl Read for TimedSocket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some((session, mut below)) = self.session() {
+            return rustls::Stream::new(session, &mut below).read(buffer);
+        }
+        self.repeat(|mut stream, left| stream.set_read_timeout(left).and_then(|()| stream.read(buffer)))
     }
 }
 
 impl Write for TimedSocket<'_> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let Self { sessions, below } = self;
-        match sessions.split_last_mut() {
-            None => below.write(buffer),
-            Some((session, sessions)) => {
-                rustls::Stream::new(session, &mut TimedSocket { sessions, below: *below }).write(buffer)
-            }
+        if let Some((session, mut below)) = self.session() {
+            return rustls::Stream::new(session, &mut below).write(buffer);
         }
+        self.repeat(|mut stream, left| stream.set_write_timeout(left).and_then(|()| stream.write(buffer)))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let Self { sessions, below } = self;
-        match sessions.split_last_mut() {
-            None => below.flush(),
-            Some((session, sessions)) => {
-                rustls::Stream::new(session, &mut TimedSocket { sessions, below: *below }).flush()
-            }
+        match self.session() {
+            Some((session, mut below)) => rustls::Stream::new(session, &mut below).flush(),
+            None => Ok(()),
         }
-    }
-}
-
-impl Timed<'_> {
-    fn left(&self) -> io::Result<Option<Duration>> {
-        match self.deadline.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
-            left => Ok(Some(left)),
-        }
-    }
-}
-
-/// Returns `true` if the read or write must be repeated until the deadline.
-///
-/// A signal or the timeout of the socket may end a system call early.
-fn is_unfinished(e: &io::Error) -> bool {
-    matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let left = self.left()?;
-            let mut stream = &self.stream.0;
-            match stream.set_read_timeout(left).and_then(|()| stream.read(buffer)) {
-                Err(e) if is_unfinished(&e) => {}
-                other => return other,
-            }
-        }
-    }
-}
-
-impl Write for Timed<'_> {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        loop {
-            let left = self.left()?;
-            let mut stream = &self.stream.0;
-            match stream.set_write_timeout(left).and_then(|()| stream.write(buffer)) {
-                Err(e) if is_unfinished(&e) => {}
-                other => return other,
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -220,10 +220,6 @@ impl Identity {
             Error::config("client certificate", rule)
         })
     }
-
-    fn of(source: &IdentitySource) -> Result<Self, Error> {
-        Self::from_sources(&source.chain, &source.key)
-    }
 }
 
 impl fmt::Debug for Identity {

@@ -75,45 +75,36 @@ pub(crate) fn may_sign(certificate: &[u8]) -> bool {
 ///
 /// Returns `None` if the bytes are not a certificate of version 3.
 fn is_authority(certificate: &[u8]) -> Option<bool> {
-    let mut signed = Der(Der(certificate).take(SEQUENCE)?);
-    let mut fields = Der(signed.take(SEQUENCE)?);
+    let Some(mut value) = extension(&mut fields(certificate)?, BASIC_CONSTRAINTS)? else { return Some(false) };
+    let first = value.enter(SEQUENCE)?.next();
+    Some(first.is_some_and(|(tag, content)| tag == BOOLEAN && content != [0]))
+}
+
+/// Returns the fields after the version of a certificate.
+fn fields(certificate: &[u8]) -> Option<Der<'_>> {
+    let mut fields = Der(certificate).enter(SEQUENCE)?.enter(SEQUENCE)?;
     fields.take(VERSION)?;
-    while !fields.0.is_empty() {
-        if let (EXTENSIONS, extensions) = fields.next()? {
-            let Some(value) = extension(extensions, BASIC_CONSTRAINTS)? else { return Some(false) };
-            let first = Der(Der(value).take(SEQUENCE)?).next();
-            return Some(first.is_some_and(|(tag, content)| tag == BOOLEAN && content != [0]));
-        }
-    }
-    Some(false)
+    Some(fields)
 }
 
 impl Terms {
     fn of(certificate: &[u8]) -> Option<Self> {
-        let mut signed = Der(Der(certificate).take(SEQUENCE)?);
-        let mut fields = Der(signed.take(SEQUENCE)?);
-        fields.take(VERSION)?;
+        let mut fields = fields(certificate)?;
         fields.take(INTEGER)?;
         let _algorithm = fields.take(SEQUENCE)?;
         let _issuer = fields.take(SEQUENCE)?;
-        let mut validity = Der(fields.take(SEQUENCE)?);
+        let mut validity = fields.enter(SEQUENCE)?;
         let (not_before, not_after) = (validity.take_time()?, validity.take_time()?);
-        let mut for_servers = None;
-        while !fields.0.is_empty() {
-            if let (EXTENSIONS, extensions) = fields.next()? {
-                for_servers = for_servers_of(extensions)?;
-            }
-        }
-        Some(Terms { not_before, not_after, for_servers })
+        Some(Terms { not_before, not_after, for_servers: for_servers_of(&mut fields)? })
     }
 }
 
 /// Returns `true` if the purposes among the extensions include the use by a server.
 ///
-/// Returns `None` if the bytes are not a list of extensions, and `Some(None)` for a list without purposes.
-fn for_servers_of(extensions: &[u8]) -> Option<Option<bool>> {
-    let Some(value) = extension(extensions, EXTENDED_KEY_USAGE)? else { return Some(None) };
-    let mut purposes = Der(Der(value).take(SEQUENCE)?);
+/// Returns `None` if the extensions are unreadable, and `Some(None)` for extensions without purposes.
+fn for_servers_of(fields: &mut Der<'_>) -> Option<Option<bool>> {
+    let Some(mut value) = extension(fields, EXTENDED_KEY_USAGE)? else { return Some(None) };
+    let mut purposes = value.enter(SEQUENCE)?;
     let mut found = false;
     while !purposes.0.is_empty() {
         let purpose = purposes.take(OBJECT_IDENTIFIER)?;
@@ -124,18 +115,21 @@ fn for_servers_of(extensions: &[u8]) -> Option<Option<bool>> {
 
 /// Returns the value of the extension `wanted`.
 ///
-/// Returns `None` if the bytes are not a list of extensions, and `Some(None)` for a list without the extension.
-fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>> {
-    let mut extensions = Der(Der(extensions).take(SEQUENCE)?);
-    while !extensions.0.is_empty() {
-        let mut extension = Der(extensions.take(SEQUENCE)?);
-        if extension.take(OBJECT_IDENTIFIER)? != wanted {
-            continue;
-        }
-        // A `critical` flag may precede the value.
-        loop {
-            if let (OCTET_STRING, value) = extension.next()? {
-                return Some(Some(value));
+/// Returns `None` if the fields are unreadable, and `Some(None)` if the extension is absent.
+fn extension<'a>(fields: &mut Der<'a>, wanted: &[u8]) -> Option<Option<Der<'a>>> {
+    while !fields.0.is_empty() {
+        let (EXTENSIONS, extensions) = fields.next()? else { continue };
+        let mut extensions = Der(extensions).enter(SEQUENCE)?;
+        while !extensions.0.is_empty() {
+            let mut extension = extensions.enter(SEQUENCE)?;
+            if extension.take(OBJECT_IDENTIFIER)? != wanted {
+                continue;
+            }
+            // A `critical` flag may precede the value.
+            loop {
+                if let (OCTET_STRING, value) = extension.next()? {
+                    return Some(Some(Der(value)));
+                }
             }
         }
     }
@@ -167,6 +161,11 @@ impl<'a> Der<'a> {
     /// Returns the content of the next value if the value has this tag.
     fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.next().filter(|(found, _)| *found == tag).map(|(_, content)| content)
+    }
+
+    /// Returns the values inside the next value if the next value has this tag.
+    fn enter(&mut self, tag: u8) -> Option<Self> {
+        self.take(tag).map(Self)
     }
 
     fn take_time(&mut self) -> Option<Digits> {

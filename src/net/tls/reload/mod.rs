@@ -60,7 +60,8 @@ impl ClientTls {
         let name = settings.name(host)?;
         let now = settings.clock.now();
         let authorities = settings.verifier()?;
-        let identity = settings.identity.as_ref().map(Identity::of).transpose()?;
+        let identity =
+            settings.identity.as_ref().map(|pair| Identity::from_sources(&pair.chain, &pair.key)).transpose()?;
         let config = settings.client_config(&authorities, identity.as_ref())?;
         let current = CurrentTls { authorities: Arc::clone(&authorities), config, version: 0 };
         let ca = settings.ca.iter().cloned().collect();
