@@ -29,7 +29,7 @@ impl Post<'_> {
     /// Sends the request on a new connection. Returns the status code and the body of the answer.
     pub(crate) fn send(self, dialer: &Dialer, interrupter: &Interrupter) -> Result<(u16, Vec<u8>), Error> {
         let Self { endpoint, deadline, .. } = &self;
-        let (stream, mut route) = dialer.dial(&endpoint.host_in_zone(), endpoint.port(), *deadline, interrupter)?;
+        let (stream, mut route) = dialer.dial(&endpoint.host_in_zone(), endpoint.port, *deadline, interrupter)?;
         let mut socket = Socket::tcp(stream);
         socket.use_for(interrupter)?;
         let answer = self.exchange(&mut socket).and_then(|bytes| parse(&bytes));

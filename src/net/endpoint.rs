@@ -14,9 +14,9 @@ use super::percent;
 pub(crate) struct Endpoint {
     scheme: Scheme,
     authority: Authority,
-    host: String,
+    pub(crate) host: String,
     zone: Option<String>,
-    port: u16,
+    pub(crate) port: u16,
     prefix: String,
 }
 
@@ -80,21 +80,12 @@ impl Endpoint {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Returns the host without brackets and zone, for certificates and for other machines.
-    pub(crate) fn host(&self) -> &str {
-        &self.host
-    }
-
     /// Returns the host without brackets but with its zone, for connections from this machine.
     pub(crate) fn host_in_zone(&self) -> String {
         match &self.zone {
             Some(zone) => format!("{}%{zone}", self.host),
             None => self.host.clone(),
         }
-    }
-
-    pub(crate) fn port(&self) -> u16 {
-        self.port
     }
 
     /// Returns `host:port` for a proxy or a log line.
@@ -180,15 +171,15 @@ mod tests {
     #[test]
     fn urls_are_taken_apart() {
         let e = parse("https://[fd00::1]:6443/k8s/clusters/c-1/").unwrap();
-        assert_eq!((e.host(), e.port(), e.is_https()), ("fd00::1", 6443, true));
+        assert_eq!((&*e.host, e.port, e.is_https()), ("fd00::1", 6443, true));
         assert_eq!(e.host_and_port(), "[fd00::1]:6443");
         let uri = e.uri("/api/v1", &[("fieldSelector", "metadata.name=a b&c")]).unwrap();
         assert_eq!(
             uri.to_string(),
             "https://[fd00::1]:6443/k8s/clusters/c-1/api/v1?fieldSelector=metadata.name%3Da%20b%26c"
         );
-        assert_eq!(parse("https://a").unwrap().port(), 443);
-        assert_eq!(parse("https://[::1]").unwrap().port(), 443);
+        assert_eq!(parse("https://a").unwrap().port, 443);
+        assert_eq!(parse("https://[::1]").unwrap().port, 443);
         assert_eq!(parse("http://a/").unwrap().url(), "http://a");
     }
 
@@ -212,7 +203,7 @@ mod tests {
             ("http://[::1%25eth%30.5]", "::1", "::1%eth0.5", 80),
         ] {
             let e = parse(url).unwrap();
-            assert_eq!((e.host(), e.host_in_zone().as_str(), e.port()), (host, zone, port), "{url}");
+            assert_eq!((&*e.host, e.host_in_zone().as_str(), e.port), (host, zone, port), "{url}");
             assert_eq!(e.host_and_port(), format!("[{host}]:{port}"));
             assert!(!e.uri("/api", &[]).unwrap().to_string().contains('%'));
             assert_eq!(parse(&e.url()).unwrap(), e, "{}", e.url());

@@ -197,8 +197,8 @@ impl Connector<()> for HttpConnector {
 
     fn connect(&self, details: &ConnectionDetails, _: Option<()>) -> Result<Option<Self::Out>, ureq::Error> {
         let (began, deadline) = (Instant::now(), self.opening.deadline(details.timeout));
-        let first_hop = self.proxy.as_ref().map_or(&self.target, Proxy::endpoint);
-        let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port(), deadline, &self.call.interrupter());
+        let first_hop = self.proxy.as_ref().map_or(&self.target, |proxy| &proxy.endpoint);
+        let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port, deadline, &self.call.interrupter());
         let (stream, route) = dialed.map_err(|e| wrap(self.at_proxy(e)))?;
         let mut socket = Socket::tcp(stream);
         // The socket is registered before the first byte, so that an interrupt also ends the setup of a tunnel or of

@@ -16,7 +16,7 @@ pub(crate) struct Interrupter {
     /// A channel that disconnects when the trigger is dropped.
     ///
     /// The disconnection wakes every `select!` on the channel.
-    signal: Receiver<Infallible>,
+    pub(crate) signal: Receiver<Infallible>,
     state: Arc<Mutex<InterruptState>>,
 }
 
@@ -65,11 +65,6 @@ impl Interrupter {
     /// Returns `true` if [`interrupt`](Interrupter::interrupt) was called.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.signal.try_recv() == Err(TryRecvError::Disconnected)
-    }
-
-    /// Returns a channel for `select!` that yields no message and disconnects on the interrupt.
-    pub(crate) fn signal(&self) -> &Receiver<Infallible> {
-        &self.signal
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

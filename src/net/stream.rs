@@ -25,7 +25,7 @@ pub(crate) struct LineStream {
     _hook: CancelHook,
     /// `true` if text after the last line end is returned as a line.
     takes_rest: bool,
-    done: bool,
+    pub(crate) done: bool,
 }
 
 impl LineStream {
@@ -44,11 +44,6 @@ impl LineStream {
     pub(crate) fn with_rest(mut self) -> Self {
         self.takes_rest = true;
         self
-    }
-
-    /// Returns `true` if the stream has ended.
-    pub(crate) fn is_done(&self) -> bool {
-        self.done
     }
 
     /// Waits for the next line and returns the line without its line end.

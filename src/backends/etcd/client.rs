@@ -101,7 +101,7 @@ impl EtcdClient {
         config.user.as_ref().map_or(Ok(()), |user| user.password.check(true))?;
         let EtcdConfig { endpoints, tls, user, .. } = config;
         let member = |endpoint: Endpoint| {
-            let client_tls = || ClientTls::new(tls.settings.clone(), endpoint.host());
+            let client_tls = || ClientTls::new(tls.settings.clone(), &endpoint.host);
             let tls = endpoint.is_https().then(client_tls).transpose().map_err(|error| refuse("tls", &error))?;
             Ok(Member { endpoint, tls, idle: Pool::new(MAX_IDLE_AGENTS, MAX_IDLE_DIRECT) })
         };

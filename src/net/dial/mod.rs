@@ -95,7 +95,7 @@ impl Dialer {
                 // The lookup thread panicked and dropped its sender.
                 Err(_) => return Err(Error::new(NetErrorKind::Dns, format!("lookup of {} failed", call.host))),
             },
-            recv(call.interrupter.signal()) -> _ => return Err(interrupted()),
+            recv(call.interrupter.signal) -> _ => return Err(interrupted()),
             default(left) => return Err(call.late(0, None)),
         };
         match addresses.is_empty() {
@@ -158,7 +158,7 @@ impl Dialer {
                     // Unreachable, because `done` is a sender of this channel.
                     Err(_) => break,
                 },
-                recv(call.interrupter.signal()) -> _ => return Err(interrupted()),
+                recv(call.interrupter.signal) -> _ => return Err(interrupted()),
                 default(wait) => {}
             }
         }

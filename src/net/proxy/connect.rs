@@ -62,8 +62,8 @@ fn status_code(answer: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stand_in::StandIn;
     use super::*;
+    use crate::net::tests::stand_in::StandIn;
 
     fn answered(answer: &str, piece: usize) -> Result<(), String> {
         let mut stand = StandIn::new(answer, piece);

@@ -12,8 +12,6 @@ mod connect;
 mod failure;
 mod login;
 mod socks;
-#[cfg(test)]
-mod stand_in;
 
 use login::ProxyLogin;
 
@@ -21,7 +19,7 @@ use login::ProxyLogin;
 #[derive(Clone, Debug)]
 pub(crate) struct Proxy {
     protocol: Protocol,
-    endpoint: Endpoint,
+    pub(crate) endpoint: Endpoint,
     login: Option<ProxyLogin>,
 }
 
@@ -61,10 +59,6 @@ impl Proxy {
         Ok(Proxy { protocol, endpoint, login })
     }
 
-    pub(crate) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
     /// Returns the address of the proxy for errors, without credentials.
     pub(crate) fn place(&self) -> String {
         format!("proxy {}", self.endpoint.host_and_port())
@@ -94,7 +88,7 @@ mod tests {
 
     fn login(url: &str) -> (String, String) {
         let proxy = Proxy::parse(url, "proxy-url").unwrap();
-        assert_eq!(proxy.endpoint().host_and_port(), "proxy:3128");
+        assert_eq!(proxy.endpoint.host_and_port(), "proxy:3128");
         let login = proxy.login.unwrap();
         (String::from_utf8(login.name).unwrap(), String::from_utf8(login.password).unwrap())
     }
@@ -122,7 +116,7 @@ mod tests {
             ("Socks5://[::1]:9", Protocol::Socks5, false, "[::1]:9"),
         ] {
             let proxy = Proxy::parse(url, "proxy-url").unwrap();
-            let found = (proxy.protocol, proxy.endpoint().is_https(), proxy.endpoint().host_and_port());
+            let found = (proxy.protocol, proxy.endpoint.is_https(), proxy.endpoint.host_and_port());
             assert_eq!(found, (protocol, is_tls, to.to_owned()), "{url}");
         }
     }

@@ -49,7 +49,7 @@ pub(crate) fn connect(
         _ => return Err(failed("the proxy chose a login method that was not offered")),
     }
     let mut request = vec![VERSION, CONNECT, 0];
-    match target.host().parse() {
+    match target.host.parse() {
         Ok(IpAddr::V4(ip)) => {
             request.push(IPV4);
             request.extend(ip.octets());
@@ -60,10 +60,10 @@ pub(crate) fn connect(
         }
         Err(_) => {
             request.push(NAME);
-            push(&mut request, target.host().as_bytes())?;
+            push(&mut request, target.host.as_bytes())?;
         }
     }
-    request.extend(target.port().to_be_bytes());
+    request.extend(target.port.to_be_bytes());
     send(proxy, &request)?;
     let [version, reply, _, kind] = receive(proxy)?;
     if version != VERSION {
@@ -141,8 +141,8 @@ fn meaning(reply: u8) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stand_in::StandIn;
     use super::*;
+    use crate::net::tests::stand_in::StandIn;
 
     fn login() -> ProxyLogin {
         ProxyLogin { name: b"me".to_vec(), password: b"hunter2".to_vec() }

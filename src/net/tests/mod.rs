@@ -3,6 +3,8 @@
 pub(crate) mod certificates;
 #[cfg(feature = "_http")]
 mod failures;
+#[cfg(feature = "_http")]
+pub(crate) mod stand_in;
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};

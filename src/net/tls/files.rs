@@ -18,13 +18,13 @@ const AGE: Duration = Duration::from_secs(60);
 #[derive(Clone, PartialEq)]
 pub(crate) struct PemSource {
     file: Option<PathBuf>,
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// A value that is created from files, and replaced when the files have usable new content.
 pub(crate) struct FromFiles<T> {
     sources: Vec<PemSource>,
-    value: T,
+    pub(crate) value: T,
     read_at: Moment,
     /// The content at the last reading, if that content was unusable.
     refused: Option<Reading>,
@@ -57,11 +57,6 @@ impl PemSource {
         Ok(PemSource { file: Some(std::path::absolute(file)?), bytes })
     }
 
-    /// Returns the content of the last reading.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
     /// Returns an error text: the path of the file, if there is a file, and the violated rule.
     pub(crate) fn breaks(&self, rule: &str) -> String {
         match &self.file {
@@ -87,10 +82,6 @@ impl<T> FromFiles<T> {
     /// Creates an instance with a `value` that was created from `sources` at `now`.
     pub(crate) fn new(sources: Vec<PemSource>, value: T, now: Moment) -> Self {
         FromFiles { sources, value, read_at: now, refused: None }
-    }
-
-    pub(crate) fn value(&self) -> &T {
-        &self.value
     }
 
     /// Returns `true` if the files must be read again.
@@ -142,7 +133,7 @@ mod tests {
     use crate::net::tests::Scratch;
 
     fn text(sources: &[PemSource]) -> Result<String, Error> {
-        let text: Vec<_> = sources.iter().map(|source| String::from_utf8_lossy(source.bytes()).into_owned()).collect();
+        let text: Vec<_> = sources.iter().map(|source| String::from_utf8_lossy(&source.bytes).into_owned()).collect();
         match text.concat().contains("bad") {
             true => Err(Error::config("files", sources[0].breaks("is bad"))),
             false => Ok(text.concat()),
@@ -176,7 +167,7 @@ mod tests {
             let ReadOutcome::Refused(why) = files.read_again(at(60), text) else { panic!("{unusable:?}") };
             assert!(why.contains("a.pem"), "{why}");
             assert_eq!(files.read_again(at(120), text), ReadOutcome::StillRefused);
-            assert_eq!(files.value(), "one+");
+            assert_eq!(files.value, "one+");
             assert!(!files.is_due(at(179)));
         }
         // When the file has its old content again, that is not a change. A later failure is reported again.
@@ -186,7 +177,7 @@ mod tests {
         assert!(matches!(files.read_again(at(240), text), ReadOutcome::Refused(_)));
         std::fs::write(&file, "two").unwrap();
         assert_eq!(files.read_again(at(300), text), ReadOutcome::Changed);
-        assert_eq!(files.value(), "two+");
+        assert_eq!(files.value, "two+");
         assert_eq!(files.read_again(at(360), text), ReadOutcome::Unchanged);
     }
 

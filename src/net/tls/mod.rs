@@ -72,7 +72,7 @@ pub(crate) struct TlsParts {
 impl TlsSettings {
     /// Trusts only the authorities in `ca`. An error states the rule that `ca` violates.
     pub(crate) fn trust(&mut self, ca: PemSource) -> Result<(), String> {
-        certificates(ca.bytes()).map_err(|rule| ca.breaks(rule))?;
+        certificates(&ca.bytes).map_err(|rule| ca.breaks(rule))?;
         self.ca = Some(ca);
         Ok(())
     }
@@ -102,7 +102,7 @@ impl TlsSettings {
     pub(crate) fn authorities(&self) -> Result<Option<Vec<CertificateDer<'static>>>, Error> {
         let Some(ca) = &self.ca else { return Ok(None) };
         let rule = |rule| Error::config("certificate-authority", ca.breaks(rule));
-        let mut found = certificates(ca.bytes()).map_err(rule)?;
+        let mut found = certificates(&ca.bytes).map_err(rule)?;
         if self.and_system {
             let system = rustls_native_certs::load_native_certs().certs.into_iter();
             found.extend(system.filter(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok()));
@@ -190,10 +190,10 @@ impl Identity {
     /// Creates an identity from sources. An error names the file of the source.
     pub(crate) fn from_sources(chain: &PemSource, key: &PemSource) -> Result<Self, Error> {
         let certificates =
-            certificates(chain.bytes()).map_err(|rule| Error::config("client certificate", chain.breaks(rule)))?;
-        let parsed = PrivateKeyDer::from_pem_slice(key.bytes()).map_err(|e| {
+            certificates(&chain.bytes).map_err(|rule| Error::config("client certificate", chain.breaks(rule)))?;
+        let parsed = PrivateKeyDer::from_pem_slice(&key.bytes).map_err(|e| {
             let rule = match e {
-                PemError::NoItemsFound if is_encrypted(key.bytes()) => {
+                PemError::NoItemsFound if is_encrypted(&key.bytes) => {
                     "is an encrypted key, which is not supported; store the key decrypted"
                 }
                 PemError::NoItemsFound => "contains no private key in PKCS#8, PKCS#1 or SEC1 form",

@@ -123,14 +123,14 @@ impl Client {
             Some(_) => config.auth.beside_a_certificate(),
             None => config.auth,
         };
-        let https_proxy = config.proxy.as_ref().filter(|proxy| proxy.endpoint().is_https());
+        let https_proxy = config.proxy.as_ref().filter(|proxy| proxy.endpoint.is_https());
         let proxy_tls = https_proxy.map(|proxy| {
-            let tls = ClientTls::new(config.tls.for_proxy(), proxy.endpoint().host());
+            let tls = ClientTls::new(config.tls.for_proxy(), &proxy.endpoint.host);
             tls.map_err(|e| e.during(&proxy.place()))
         });
         let proxy_tls = proxy_tls.transpose()?;
         let is_https = config.endpoint.is_https();
-        let tls = is_https.then(|| ClientTls::new(config.tls, config.endpoint.host())).transpose()?;
+        let tls = is_https.then(|| ClientTls::new(config.tls, &config.endpoint.host)).transpose()?;
         // Adds the proxy, because the same address behind two proxies may be two clusters.
         let source = match &config.proxy {
             Some(proxy) => format!("{}, through {}", config.source, proxy.place()),

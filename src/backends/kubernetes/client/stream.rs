@@ -114,9 +114,6 @@ impl Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream")
-            .field("place", &self.place)
-            .field("done", &self.lines.is_done())
-            .finish_non_exhaustive()
+        f.debug_struct("Stream").field("place", &self.place).field("done", &self.lines.done).finish_non_exhaustive()
     }
 }

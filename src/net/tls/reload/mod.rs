@@ -160,7 +160,7 @@ impl ClientTls {
                 ("CA bundle", files.authorities.read_again(now, make))
             }
             Part::Identity => {
-                let authorities = files.authorities.value();
+                let authorities = &files.authorities.value;
                 let make = |sources: &[PemSource]| {
                     let identity = match sources {
                         [chain, key] => Some(Identity::from_sources(chain, key)?),
@@ -180,10 +180,10 @@ impl ClientTls {
                 log_line!(warn, target: TLS, "tls: reload of the {what} failed, keeping the old {what}: {why}");
             }
             ReadOutcome::Changed => {
-                match self.settings.client_config(files.authorities.value(), files.identity.value().as_ref()) {
+                match self.settings.client_config(&files.authorities.value, files.identity.value.as_ref()) {
                     Ok(config) => {
                         log_line!(info, target: TLS, "tls: reloaded the {what}");
-                        let authorities = Arc::clone(files.authorities.value());
+                        let authorities = Arc::clone(&files.authorities.value);
                         let mut current = self.current.lock();
                         *current = CurrentTls { authorities, config, version: current.version + 1 };
                     }

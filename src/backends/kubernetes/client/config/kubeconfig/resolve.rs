@@ -178,7 +178,7 @@ impl NamedEntry<Cluster> {
             ("server", server.as_ref().map(|server| json!(server.expose()))),
             ("tls-server-name", tls_server_name.as_ref().filter(|name| !name.is_empty()).map(|name| json!(name))),
             ("insecure-skip-tls-verify", self.insecure().then_some(Value::Bool(true))),
-            ("certificate-authority-data", self.ca()?.map(|ca| json!(BASE64_STANDARD.encode(ca.bytes())))),
+            ("certificate-authority-data", self.ca()?.map(|ca| json!(BASE64_STANDARD.encode(&ca.bytes)))),
             ("proxy-url", proxy_url.as_ref().filter(|url| !url.is_empty()).map(|url| json!(url.expose()))),
             ("config", config.map(|extension| extension.extension.clone())),
         ];

@@ -161,7 +161,7 @@ fn certificates_come_from_data_or_files_next_to_the_kubeconfig() {
     // The files are read again when they change.
     let sources = |config: ClientConfig| {
         let (ca, identity) = (config.tls.ca.unwrap(), config.tls.identity.unwrap());
-        assert_eq!([&ca, &identity.chain, &identity.key].map(|it| it.bytes()), [CA, chain, key].map(str::as_bytes));
+        assert_eq!([&ca, &identity.chain, &identity.key].map(|it| &*it.bytes), [CA, chain, key].map(str::as_bytes));
         [ca, identity.chain, identity.key].map(|source| source.name())
     };
     let cluster = "{ server: 'https://a', certificate-authority: ca.pem, tls-server-name: b, proxy-url: 'http://p:1' }";

@@ -8,7 +8,7 @@ use crate::net::endpoint::Endpoint;
 ///
 /// An entry is `*`, an address, a network, a domain with its subdomains, or `.domain` for the subdomains alone.
 pub(super) fn is_exempt(list: &str, target: &Endpoint) -> bool {
-    let host = target.host().trim_end_matches('.').to_ascii_lowercase();
+    let host = target.host.trim_end_matches('.').to_ascii_lowercase();
     let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
     list.split(',').map(str::trim).filter(|e| !e.is_empty()).any(|entry| {
         let entry = entry.to_ascii_lowercase();
@@ -25,7 +25,7 @@ pub(super) fn is_exempt(list: &str, target: &Endpoint) -> bool {
             _ => (entry.as_str(), ""),
         };
         // A port that is not a number matches no target.
-        if !port.is_empty() && port.parse() != Ok(target.port()) {
+        if !port.is_empty() && port.parse() != Ok(target.port) {
             return false;
         }
         let name = name.trim_start_matches('[').trim_end_matches(']');

@@ -147,7 +147,7 @@ impl ExecSource {
         let left = limits.deadline.saturating_duration_since(Instant::now());
         select! {
             recv(run.done) -> _ => {}
-            recv(limits.interrupter.signal()) -> _ => return Err(interrupted().into()),
+            recv(limits.interrupter.signal) -> _ => return Err(interrupted().into()),
             default(left) => {
                 let detail = "did not finish within the timeout of the request; the run continues for later requests";
                 return Err(ClientError::new(ErrorKind::Timeout, detail).at(self.shared.plugin.place()));
@@ -171,7 +171,7 @@ impl ExecSource {
             return Err(self.failed_before(&self.shared.state.lock()));
         }
         select! {
-            recv(limits.interrupter.signal()) -> _ => Err(interrupted().into()),
+            recv(limits.interrupter.signal) -> _ => Err(interrupted().into()),
             default(until.saturating_duration_since(Instant::now())) => Ok(()),
         }
     }
