@@ -141,42 +141,22 @@ impl LeaderElectionConfig {
     /// }
     /// ```
     pub const FLAGS: [LeaderElectionFlag; 8] = [
-        LeaderElectionFlag {
-            name: "leader-elect",
-            value: "BOOL",
-            help: "Elect a leader before work begins [default: true]",
-        },
-        LeaderElectionFlag {
-            name: "leader-elect-lease-duration",
-            value: "DURATION",
-            help: "Time after the last renewal until a standby takes over [default: 15s]",
-        },
-        LeaderElectionFlag {
-            name: "leader-elect-renew-deadline",
-            value: "DURATION",
-            help: "Time without a renewal until the leader stops leading [default: 10s]",
-        },
-        LeaderElectionFlag {
-            name: "leader-elect-retry-period",
-            value: "DURATION",
-            help: "Time between attempts to acquire or to renew [default: 2s]",
-        },
-        LeaderElectionFlag {
-            name: "leader-elect-hold-back",
-            value: "DURATION",
-            help: "Time to leave a free lease to other candidates [default: 0s]",
-        },
-        LeaderElectionFlag {
-            name: "leader-elect-resource-lock",
-            value: "KIND",
-            help: "leases|configmaps|endpoints|configmapsleases|endpointsleases [default: leases]",
-        },
-        LeaderElectionFlag { name: "leader-elect-resource-name", value: "NAME", help: "Name of the object" },
-        LeaderElectionFlag {
-            name: "leader-elect-resource-namespace",
-            value: "NAMESPACE",
-            help: "Namespace of the object [default: from the cluster's configuration]",
-        },
+        flag("leader-elect", "BOOL", "Elect a leader before work begins [default: true]"),
+        time("leader-elect-lease-duration", "Time after the last renewal until a standby takes over [default: 15s]"),
+        time("leader-elect-renew-deadline", "Time without a renewal until the leader stops leading [default: 10s]"),
+        time("leader-elect-retry-period", "Time between attempts to acquire or to renew [default: 2s]"),
+        time("leader-elect-hold-back", "Time to leave a free lease to other candidates [default: 0s]"),
+        flag(
+            "leader-elect-resource-lock",
+            "KIND",
+            "leases|configmaps|endpoints|configmapsleases|endpointsleases [default: leases]",
+        ),
+        flag("leader-elect-resource-name", "NAME", "Name of the object"),
+        flag(
+            "leader-elect-resource-namespace",
+            "NAMESPACE",
+            "Namespace of the object [default: from the cluster's configuration]",
+        ),
     ];
 
     /// Sets a field from the value of a flag, whose name has no leading dashes.
@@ -254,6 +234,14 @@ impl LeaderElectionConfig {
 }
 
 /// Reads `null` like an absent field, as Go does.
+const fn flag(name: &'static str, value: &'static str, help: &'static str) -> LeaderElectionFlag {
+    LeaderElectionFlag { name, value, help }
+}
+
+const fn time(name: &'static str, help: &'static str) -> LeaderElectionFlag {
+    flag(name, "DURATION", help)
+}
+
 fn default_if_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }

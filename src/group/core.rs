@@ -296,7 +296,7 @@ impl GroupCore {
             state.participation.iter_mut().for_each(|it| it.term = Some(Arc::clone(term)));
         });
         let deadline: Arc<Deadline> = Arc::clone(&term.deadline);
-        let has_joined = self.change(|group, now| group.joined(now, slot, term.fencing_token(), deadline));
+        let has_joined = self.change(|group, now| group.joined(now, slot, term.fencing_token, deadline));
         if has_joined {
             self.log(Level::Info, format!("joined as member {slot}"));
         }

@@ -79,7 +79,7 @@ impl MemberThread {
             Ok::<_, Error>((elector.try_acquire()?, elector))
         };
         match campaign() {
-            Ok((Some(guard), elector)) => core.joined(slot, guard.term()).then_some((guard, elector)),
+            Ok((Some(guard), elector)) => core.joined(slot, &guard.term).then_some((guard, elector)),
             Ok((None, _)) => {
                 core.change(|group, now| group.not_joined(now, slot));
                 None

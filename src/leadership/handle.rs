@@ -149,7 +149,7 @@ pub(crate) fn finish(
 /// The connection of a campaign, a guard or a watch to its elector.
 pub(crate) struct Link {
     commands: Sender<Command>,
-    inbox: OnceLock<Weak<dyn Inbox>>,
+    pub(crate) inbox: OnceLock<Weak<dyn Inbox>>,
     release_timeout: Duration,
     busy: AtomicBool,
     /// `true` after the elector was dropped.
@@ -171,11 +171,6 @@ impl Link {
     /// must not lock.
     pub(crate) fn is_forked(&self) -> bool {
         self.process != process::id()
-    }
-
-    /// Sets the inbox, which processes commands at once, even while a request is in flight.
-    pub(crate) fn set_inbox(&self, inbox: Weak<dyn Inbox>) {
-        let _ = self.inbox.set(inbox);
     }
 
     /// Returns the fields of log lines about a campaign, or about a guard with `fencing_token`.

@@ -36,8 +36,8 @@ pub struct TermEnded {
 /// The state of one term that the guard, its views and the elector's thread share.
 pub(crate) struct Term {
     pub(crate) deadline: Arc<Deadline>,
-    fencing_token: u64,
-    ended: Receiver<Infallible>,
+    pub(crate) fencing_token: u64,
+    pub(crate) ended: Receiver<Infallible>,
     /// Dropped at the end of the term, so that `ended` disconnects.
     end: Mutex<Option<Sender<Infallible>>>,
     told: Mutex<StepDownNotice>,
@@ -114,14 +114,6 @@ impl Term {
             return Ok(());
         }
         Err(TermEnded { reason: self.deadline.reason() })
-    }
-
-    pub(crate) fn fencing_token(&self) -> u64 {
-        self.fencing_token
-    }
-
-    pub(crate) fn ended(&self) -> &Receiver<Infallible> {
-        &self.ended
     }
 }
 

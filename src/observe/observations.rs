@@ -233,7 +233,7 @@ impl Observations {
             leader_lease_expired: state.leader_lease_expired(now),
             is_leader: !remaining.is_zero(),
             remaining,
-            fencing_token: state.term.as_ref().map(|term| term.fencing_token()),
+            fencing_token: state.term.as_ref().map(|term| term.fencing_token),
             last_contact: state.oldest_contact().map(|at| now.since(at)),
             last_error,
             failed_write,

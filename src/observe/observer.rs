@@ -141,7 +141,7 @@ impl Fact {
 
     pub(crate) fn tell(&self, observer: &dyn Observer) {
         match self {
-            Self::StartedLeading(term) => observer.on_started_leading(term.fencing_token()),
+            Self::StartedLeading(term) => observer.on_started_leading(term.fencing_token),
             Self::StoppedLeading(reason) => observer.on_stopped_leading(reason),
             Self::NewLeader(leader) => observer.on_new_leader(leader.as_deref()),
             Self::Renewed(latency) => observer.on_renewed(*latency),

@@ -86,7 +86,7 @@ pub(crate) fn drivers(
     }
     let state = Mutex::new(ElectorState::new(candidacy, observers, asked, shared, records.len(), Arc::clone(&lines)));
     let core = Arc::new(Core { commands, state, lines, records });
-    link.set_inbox(Arc::<Core>::downgrade(&core));
+    let _ = link.inbox.set(Arc::<Core>::downgrade(&core));
     let driver = |(entry, side, woken)| Driver { core: Arc::clone(&core), side, entry, woken, has_finished: false };
     Ok(threads.into_iter().map(driver).collect())
 }

@@ -20,19 +20,13 @@ pub(crate) struct Observing {
     missed: Arc<AtomicU64>,
 }
 
-struct ObserverThread {
-    observer: Arc<dyn Observer>,
-    facts: Receiver<Fact>,
-    missed: Arc<AtomicU64>,
-    fields: LogFields,
-}
-
 impl Observing {
     pub(crate) fn spawn(observer: Arc<dyn Observer>, fields: LogFields) -> io::Result<Self> {
         let (sender, facts) = channel::bounded(MAX_BEHIND);
         let missed = Arc::new(AtomicU64::new(0));
-        let told = ObserverThread { observer, facts, missed: Arc::clone(&missed), fields };
-        thread::Builder::new().name("leasehold-observer".into()).spawn(move || told.run())?;
+        let dropped = Arc::clone(&missed);
+        let run = move || run(&*observer, &facts, &dropped, &fields);
+        thread::Builder::new().name("leasehold-observer".into()).spawn(run)?;
         Ok(Self { facts: sender, missed })
     }
 
@@ -43,17 +37,15 @@ impl Observing {
     }
 }
 
-impl ObserverThread {
-    fn run(self) {
-        while let Ok(fact) = self.facts.recv() {
-            if caught(|| fact.tell(&*self.observer)).is_none() {
-                log_with!(Level::Error, self.fields; "observer panicked: no longer calling the observer");
-                return;
-            }
-            let missed = self.missed.swap(0, Ordering::SeqCst);
-            if missed > 0 {
-                log_with!(Level::Warn, self.fields; "observer too slow: {missed} events dropped");
-            }
+fn run(observer: &dyn Observer, facts: &Receiver<Fact>, missed: &AtomicU64, fields: &LogFields) {
+    while let Ok(fact) = facts.recv() {
+        if caught(|| fact.tell(observer)).is_none() {
+            log_with!(Level::Error, *fields; "observer panicked: no longer calling the observer");
+            return;
+        }
+        let missed = missed.swap(0, Ordering::SeqCst);
+        if missed > 0 {
+            log_with!(Level::Warn, *fields; "observer too slow: {missed} events dropped");
         }
     }
 }

@@ -288,10 +288,8 @@ impl ElectorState {
                     // The expired lease may be this candidate's own. The observations keep the leader, so an unhealthy
                     // check stays unhealthy.
                     self.shared.subscriptions.new_leader(None);
-                    self.log(
-                        None,
-                        Notice::of_event(Level::Info, LogEvent::NewLeader(None), "no leader: the lease has expired"),
-                    );
+                    let text = "no leader: the lease has expired";
+                    self.log(None, Notice::of_event(Level::Info, LogEvent::NewLeader(None), text));
                     self.observe(&Fact::new_leader(None));
                 }
                 Effect::WritesRefused(error) => self.shared.observations.write_failed(side, &error),

@@ -82,7 +82,7 @@ pub use worker::Worker;
 /// ```
 #[must_use = "the lease is released when the guard is dropped; bind the guard to a name"]
 pub struct LeaderGuard {
-    term: Arc<Term>,
+    pub(crate) term: Arc<Term>,
     link: Arc<Link>,
     /// `false` once the guard no longer has to release the lease.
     is_held: bool,
@@ -140,7 +140,7 @@ impl LeaderGuard {
     ///
     /// [GUIDE.md]: https://docs.rs/crate/leasehold/latest/source/docs/GUIDE.md
     pub fn fencing_token(&self) -> u64 {
-        self.term.fencing_token()
+        self.term.fencing_token
     }
 
     /// Returns a channel that disconnects at the end of the term.
@@ -165,7 +165,7 @@ impl LeaderGuard {
     /// # }
     /// ```
     pub fn ended(&self) -> &Receiver<Infallible> {
-        self.term.ended()
+        &self.term.ended
     }
 
     /// Returns a view of this term for other threads.
@@ -249,10 +249,6 @@ impl LeaderGuard {
         ProgressHandle::new(Arc::clone(&self.term))
     }
 
-    pub(crate) fn term(&self) -> &Arc<Term> {
-        &self.term
-    }
-
     /// Steps down with the limit that applies after a panic.
     fn step_down_after_panic(&self) {
         self.link.step_down(&self.term, DrainLimit::Bounded);
@@ -324,7 +320,7 @@ impl Drop for LeaderGuard {
         if self.is_held
             && let Err(error) = self.link.release()
         {
-            let fields = self.link.log_fields(Some(self.term.fencing_token()));
+            let fields = self.link.log_fields(Some(self.term.fencing_token));
             let (logging, logged) = channel::bounded::<Infallible>(0);
             let log = move || {
                 log_with!(log::Level::Warn, fields, error = error.to_string().as_str(); "{error}");
@@ -412,14 +408,14 @@ impl Leadership {
 
     /// Returns the fencing token of the term, like [`LeaderGuard::fencing_token`].
     pub fn fencing_token(&self) -> u64 {
-        self.term.fencing_token()
+        self.term.fencing_token
     }
 
     /// Returns a channel that disconnects at the end of the term.
     ///
     /// [`LeaderGuard::ended`](crate::LeaderGuard::ended) has the details.
     pub fn ended(&self) -> &Receiver<Infallible> {
-        self.term.ended()
+        &self.term.ended
     }
 
     /// Reports progress of the work and returns `true` if the term is still valid.
