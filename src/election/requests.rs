@@ -56,13 +56,11 @@ impl Election {
             acquisition,
             progress: WriteProgress::Open,
         });
-        self.send(
-            now,
-            match base {
-                Some(base) => Operation::Update(base, record),
-                None => Operation::Create(record),
-            },
-        )
+        let operation = match base {
+            Some(base) => Operation::Update(base, record),
+            None => Operation::Create(record),
+        };
+        self.send(now, operation)
     }
 
     fn send(&mut self, now: Moment, operation: Operation) -> Step {

@@ -124,18 +124,11 @@ impl Config {
         };
         let deadline = shown(renew_deadline, self.renew_deadline);
         let retry = format!("retry_period ({})", shown(retry_period, self.retry_period));
-        require(
-            renew_deadline < lease_duration,
-            "renew_deadline",
-            &deadline,
-            format_args!("must be less than lease_duration ({})", shown(lease_duration, self.lease_duration)),
-        )?;
-        require(
-            renew_deadline > retry_period.mul_f64(JITTER_FACTOR),
-            "renew_deadline",
-            &deadline,
-            format_args!("must be greater than {JITTER_FACTOR} times {retry}"),
-        )?;
+        let lease = shown(lease_duration, self.lease_duration);
+        let rule = format_args!("must be less than lease_duration ({lease})");
+        require(renew_deadline < lease_duration, "renew_deadline", &deadline, rule)?;
+        let rule = format_args!("must be greater than {JITTER_FACTOR} times {retry}");
+        require(renew_deadline > retry_period.mul_f64(JITTER_FACTOR), "renew_deadline", &deadline, rule)?;
         let rule = format_args!(
             "must be at most half of renew_deadline ({deadline}), so that a failed renewal can be retried"
         );
@@ -154,16 +147,12 @@ impl Config {
             "must be at most half of lease_duration ({lease}), so that a request to step down moves the lease"
         );
         require(self.hold_back <= lease_duration / 2, "hold_back", show(self.hold_back), rule)?;
-        require(
-            self.no_client_go_peers || renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration,
-            "renew_deadline",
-            &deadline,
-            format_args!(
-                "must be at least 1s less than the published lease_duration ({}), because client-go compares \
-                 records in whole seconds; if no candidate runs client-go, no_client_go_peers(true) removes this rule",
-                shown(lease_duration, self.lease_duration)
-            ),
-        )?;
+        let rule = format_args!(
+            "must be at least 1s less than the published lease_duration ({lease}), because client-go compares records in \
+             whole seconds; if no candidate runs client-go, no_client_go_peers(true) removes this rule"
+        );
+        let suits_client_go = renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration;
+        require(self.no_client_go_peers || suits_client_go, "renew_deadline", &deadline, rule)?;
         let identity = self.identity.clone().unwrap_or_else(default_identity);
         require_text("identity", &identity)?;
         self.address.as_ref().map_or(Ok(()), |address| require_text("advertise", address))?;

@@ -142,15 +142,9 @@ impl Pair {
             Input::Lost(reason) => self.tell_both(now, || Input::Lost(reason.clone())),
             Input::NotTaken => self.guard_gone(now, now),
             Input::GuardGone { at } => self.guard_gone(now, at),
-            Input::Response(..)
-            | Input::Cools(_)
-            | Input::WatchOpened { .. }
-            | Input::Watched { .. }
-            | Input::WatchEnded => {
-                // The thread of the other side may handle this input, so `tell` marks the last step of `side` as
-                // outdated.
-                self.tell(now, side, input);
-            }
+            // The thread of the other side may handle a response or the input of a watch, so `tell` marks the last step
+            // of `side` as outdated.
+            input => self.tell(now, side, input),
         }
         self.hear(now);
     }
@@ -411,15 +405,7 @@ impl Pair {
                     }
                 }
                 Effect::CoverLost(reason) => self.cover_lost(now, side, reason),
-                Effect::CancelAt(..)
-                | Effect::Fitness { .. }
-                | Effect::NotFit { .. }
-                | Effect::WritesRefused(_)
-                | Effect::RestartWatch
-                | Effect::IdentityConflict(_)
-                | Effect::Log(_) => {
-                    self.effects.push_back((side, effect));
-                }
+                effect => self.effects.push_back((side, effect)),
             }
         }
     }
