@@ -65,7 +65,6 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
                 }
             }
             Heard::Trouble(level, trouble) => log::log!(target: COMMAND, level, "{trouble}"),
-            Heard::Nothing => {}
         }
         if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
             let by = arguments.holder.as_deref().map_or(String::new(), |holder| format!(" by {holder}"));

@@ -42,7 +42,6 @@ pub enum Heard {
     Events(Vec<LeaseEvent>),
     /// A log line and its level.
     Trouble(Level, String),
-    Nothing,
 }
 
 impl Follower {
@@ -87,7 +86,7 @@ impl Follower {
                 return Err("all watches have ended unexpectedly; report this as a bug in leasehold".to_owned());
             }
         };
-        Ok(if events.is_empty() { Heard::Nothing } else { Heard::Events(events) })
+        Ok(Heard::Events(events))
     }
 
     fn expire(&mut self) -> Vec<LeaseEvent> {

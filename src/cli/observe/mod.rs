@@ -132,7 +132,7 @@ fn end_of_stdout(written: io::Result<()>) -> Option<Result<u8, String>> {
 
 fn draw(table: &mut LeaseTable, heard: &Heard, follower: &Follower) -> io::Result<()> {
     let Heard::Trouble(level, trouble) = heard else {
-        return table.update(matches!(heard, Heard::Nothing), follower, Now::read());
+        return table.update(matches!(heard, Heard::Events(events) if events.is_empty()), follower, Now::read());
     };
     table.clear()?;
     log::log!(target: COMMAND, *level, "{trouble}");
@@ -141,6 +141,7 @@ fn draw(table: &mut LeaseTable, heard: &Heard, follower: &Follower) -> io::Resul
 
 fn print(heard: &Heard, is_json: bool) -> io::Result<()> {
     match heard {
+        Heard::Events(events) if events.is_empty() => check_stdout(),
         Heard::Events(events) => {
             let line = if is_json { lines::json } else { lines::plain };
             write_stdout(&events.iter().map(line).collect::<String>())
@@ -149,6 +150,5 @@ fn print(heard: &Heard, is_json: bool) -> io::Result<()> {
             log::log!(target: COMMAND, *level, "{trouble}");
             Ok(())
         }
-        Heard::Nothing => check_stdout(),
     }
 }

@@ -30,11 +30,8 @@ impl LeaseTable {
     /// Creates a table, or returns `None` if stdout is not a terminal that can redraw lines.
     pub fn in_terminal() -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
-        (io::stdout().is_terminal() && !is_dumb && size().is_some()).then_some(Self {
-            lines: 0,
-            drawn: None,
-            is_old: true,
-        })
+        let table = Self { lines: 0, drawn: None, is_old: true };
+        (io::stdout().is_terminal() && !is_dumb && size().is_some()).then_some(table)
     }
 
     /// Draws the table if `is_quiet` is `true`, or if the last drawing is older than [`BUSY`].

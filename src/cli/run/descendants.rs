@@ -47,7 +47,7 @@ pub fn own() -> io::Result<Vec<Pid>> {
     children_of(getpid(), getpid())
 }
 
-fn children(pid: Pid) -> Vec<Pid> {
+pub fn children(pid: Pid) -> Vec<Pid> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
     let tasks = tasks.into_iter().flatten().flatten();
     let tasks = tasks.filter_map(|task| parse(task.file_name().to_str()?));
@@ -84,11 +84,6 @@ pub fn kill(roots: &[Pid]) -> usize {
         count += 1;
     });
     count
-}
-
-/// Kills all descendants of `pid`, but not `pid` itself.
-pub fn kill_below(pid: Pid) {
-    kill(&children(pid));
 }
 
 /// Reaps each child of this process that has ended.

@@ -112,7 +112,7 @@ fn wait(parent: Pid) -> io::Result<Option<(Begin, Option<OwnedFd>)>> {
     if getppid() != Some(parent) {
         return Ok(None);
     }
-    let told = GuardianLink::new(fcntl_dupfd_cloexec(io::stdin(), 3)?).next::<Begin>()?;
+    let told = GuardianLink(fcntl_dupfd_cloexec(io::stdin(), 3)?).next::<Begin>()?;
     if let Some(group) = told.as_ref().and_then(|(begin, _)| begin.group) {
         setpgid(None, Pid::from_raw(group))?;
     }

@@ -108,13 +108,9 @@ const LONGEST: usize = 16 * 1024;
 ///
 /// The socket carries whole messages. [`send`](Self::send) and [`receive`](Self::receive) never block.
 #[derive(Debug)]
-pub struct GuardianLink(OwnedFd);
+pub struct GuardianLink(pub OwnedFd);
 
 impl GuardianLink {
-    pub fn new(end: OwnedFd) -> Self {
-        Self(end)
-    }
-
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -209,7 +205,7 @@ mod tests {
     #[test]
     fn message_arrives_whole_with_attachment_and_end_is_noticed() {
         let (one, other) = GuardianLink::pair().expect("a pair");
-        let other = GuardianLink::new(other);
+        let other = GuardianLink(other);
         assert!(other.receive::<Order>().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
         one.send(&Order { number: 1, what: OrderKind::Kill }, Some(writer.as_fd())).expect("it fits");

@@ -166,11 +166,8 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
         builder = builder.fitness(&fitness);
         judge = Some((probe, fitness));
     }
-    descendants::check().map_err(|error| {
-        failed(format!(
-            "cannot list child processes in /proc: {error}; mount /proc and use a kernel with CONFIG_PROC_CHILDREN"
-        ))
-    })?;
+    let remedy = "mount /proc and use a kernel with CONFIG_PROC_CHILDREN";
+    descendants::check().map_err(|error| failed(format!("cannot list child processes in /proc: {error}; {remedy}")))?;
     // As a subreaper, this process adopts the orphans of the guardian.
     set_child_subreaper(Some(getpid())).map_err(failed)?;
     let signals = signals::take().map_err(failed)?;

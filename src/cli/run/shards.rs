@@ -126,8 +126,7 @@ impl ShardCommands {
         };
         let outcome = term::lead(WorkRight::Shard(shard), &mut means, None);
         if !outcome.is_gone {
-            let error = "some processes of the command cannot be killed: check their wait state and their user";
-            let _ = self.orders.send(Err(format!("shard {index}: {error}")));
+            let _ = self.orders.send(Err(format!("shard {index}: {}", term::NOT_KILLED)));
             // The shard is not dropped, because a remaining process acts as if the shard were owned.
             loop {
                 thread::park();

@@ -63,9 +63,7 @@ impl Supervisor {
                 // guardian still tries to kill the process.
                 std::mem::forget(guard);
                 std::mem::forget(self.means.guardian);
-                return Err(
-                    "some processes of the command cannot be killed: check their wait state and their user".into()
-                );
+                return Err(term::NOT_KILLED.into());
             }
             self.means.judge.iter_mut().for_each(Judge::tell);
             let is_last = self.is_last(&outcome);

@@ -134,6 +134,9 @@ pub struct TermOutcome {
     pub is_gone: bool,
 }
 
+/// The error after a term whose command cannot be killed.
+pub const NOT_KILLED: &str = "some processes of the command cannot be killed: check their wait state and their user";
+
 /// The number of times that the supervisor checks the guardian in a retry period.
 pub const TICKS: u32 = 4;
 
@@ -399,11 +402,10 @@ impl CommandTerm<'_> {
     fn too_late(&self) -> Receiver<Instant> {
         let kept = self.right.kept_for();
         match (self.killing_since, self.kill_ordered_at) {
-            (Some(_), _) => never(),
             (None, Some(at)) => crossbeam_channel::at(at + AT_ONCE),
             // Half of the kill margin remains for killing the guardian and the command.
             (None, None) if !kept.is_zero() => after(kept.saturating_sub(self.means.times.kill_margin / 2)),
-            (None, None) => never(),
+            _ => never(),
         }
     }
 
@@ -413,14 +415,11 @@ impl CommandTerm<'_> {
     fn end_in_time(&mut self) -> Result<bool, Lost> {
         // If this process was stopped, the reports of the guardian are still unread.
         let until = Instant::now() + self.means.times.kill_margin / 10;
-        while self.killing_since.is_none() {
-            match self.means.guardian.reports.recv_deadline(until) {
-                Ok(report) => {
-                    if self.hear(report)? {
-                        return Ok(true);
-                    }
-                }
-                Err(_) => break,
+        while self.killing_since.is_none()
+            && let Ok(report) = self.means.guardian.reports.recv_deadline(until)
+        {
+            if self.hear(report)? {
+                return Ok(true);
             }
         }
         // A renewal may have extended the term during the wait.

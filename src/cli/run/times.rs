@@ -41,13 +41,10 @@ impl Times {
         let kill_margin = kill_margin.unwrap_or(KILL_MARGIN.min(most / 5));
         let loss_grace = loss_grace.unwrap_or(LOSS_GRACE.min(most.saturating_sub(kill_margin)));
         if loss_grace.saturating_add(kill_margin) > most {
-            let show = humantime::format_duration;
+            let [grace, margin, most] = [loss_grace, kill_margin, most].map(humantime::format_duration);
             return Err(format!(
-                "--loss-grace {} plus --kill-margin {} must be at most {}, half of (renew deadline - retry period); \
-                 decrease either flag, or increase --renew-deadline",
-                show(loss_grace),
-                show(kill_margin),
-                show(most)
+                "--loss-grace {grace} plus --kill-margin {margin} must be at most {most}, half of (renew deadline - retry \
+                 period); decrease either flag, or increase --renew-deadline"
             ));
         }
         Ok(Self { stop_timeout, loss_grace, kill_margin })

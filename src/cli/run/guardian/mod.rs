@@ -132,7 +132,7 @@ impl Guardian {
     /// stopped.
     pub fn kill(&mut self, limit: Duration) -> bool {
         // The guardian is killed last. If this process is killed in between, the guardian still kills the command.
-        descendants::kill_below(Pid::from_child(&self.process));
+        descendants::kill(&descendants::children(Pid::from_child(&self.process)));
         let _ = self.process.kill();
         for _ in 0..=limit.as_nanos() / ROUND.as_nanos() {
             // This process adopts the children of the guardian, and of other killed processes, only after their parent

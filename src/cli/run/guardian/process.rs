@@ -79,7 +79,7 @@ impl GuardianProcess {
         // As a subreaper, this process adopts the orphans of the command.
         set_child_subreaper(Some(getpid()))?;
         let _ = rustix::thread::set_name(c"leasehold");
-        let link = GuardianLink::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
+        let link = GuardianLink(fcntl_dupfd_cloexec(io::stdin(), 3)?);
         let signals = signalled(&not_ignored(&[SIGTERM, SIGINT])?)?;
         // These signals have no effect on the guardian, because the supervisor passes them on to the command.
         for signal in not_ignored(&[SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])? {
@@ -305,9 +305,6 @@ fn drain(stream: &mut UnixStream) -> bool {
 
 fn ended(status: WaitStatus) -> Option<CommandEnd> {
     let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
-    status
-        .exit_status()
-        .map(byte)
-        .map(CommandEnd::Code)
-        .or_else(|| status.terminating_signal().map(byte).map(CommandEnd::Signal))
+    let code = status.exit_status().map(|code| CommandEnd::Code(byte(code)));
+    code.or_else(|| status.terminating_signal().map(|signal| CommandEnd::Signal(byte(signal))))
 }
