@@ -187,13 +187,9 @@ impl Config {
         let (lease_duration, renew_deadline) = match (self.lease_duration, self.renew_deadline, self.retry_period) {
             (Some(lease), Some(deadline), _) => (lease, deadline),
             (Some(lease), None, _) => {
-                require(
-                    published(lease) > spare,
-                    "lease_duration",
-                    show(lease),
-                    "must be greater than 1s, because client-go compares records in whole seconds; \
-                     if no candidate runs client-go, no_client_go_peers(true) removes this rule",
-                )?;
+                let rule = "must be greater than 1s, because client-go compares records in whole seconds; \
+                            if no candidate runs client-go, no_client_go_peers(true) removes this rule";
+                require(published(lease) > spare, "lease_duration", show(lease), rule)?;
                 (lease, deadline_of(lease))
             }
             (None, Some(deadline), _) => (lease_of(deadline), deadline),

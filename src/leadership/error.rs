@@ -119,9 +119,7 @@ impl std::error::Error for Error {
             Self::Cluster(error) => Some(&**error),
             Self::Store(error) => std::error::Error::source(error),
             Self::Thread(error) => Some(error),
-            Self::Busy | Self::Stopped | Self::Withdrawn | Self::Forked | Self::Unfit | Self::ReleaseTimeout { .. } => {
-                None
-            }
+            _ => None,
         }
     }
 }

@@ -105,7 +105,12 @@ pub(crate) struct HttpTransport<S> {
 }
 
 /// Creates an agent that opens connections with `connector`.
-pub(crate) fn new_agent(connector: HttpConnector, versions: Versions, user_agent: &str) -> AgentHandle {
+pub(crate) fn new_agent(
+    connector: HttpConnector,
+    versions: Versions,
+    user_agent: &str,
+    interrupter: &Interrupter,
+) -> Result<Arc<AgentHandle>, Error> {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         // No supported server redirects, and the target of a redirect must not receive the credentials.
@@ -123,17 +128,10 @@ pub(crate) fn new_agent(connector: HttpConnector, versions: Versions, user_agent
         .input_buffer_size(32 * 1024)
         .build();
     let call = connector.call.clone();
-    AgentHandle { agent: Agent::with_parts(config, connector, NoResolver), versions, call }
-}
-
-impl AgentHandle {
-    /// Assigns the agent to the call of `interrupter`, which can shut the agent down.
-    ///
-    /// Returns an error if the interrupt has already happened.
-    pub(crate) fn use_for(self: &Arc<Self>, interrupter: &Interrupter) -> Result<(), Error> {
-        *self.call.interrupter.lock() = interrupter.clone();
-        interrupter.register(self)
-    }
+    let agent = Agent::with_parts(config, connector, NoResolver);
+    let mut handle = Arc::new(AgentHandle { agent, versions, call });
+    handle.use_for(interrupter)?;
+    Ok(handle)
 }
 
 impl CallConnection for Arc<AgentHandle> {
@@ -151,7 +149,8 @@ impl CallConnection for Arc<AgentHandle> {
     }
 
     fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error> {
-        AgentHandle::use_for(self, interrupter)
+        *self.call.interrupter.lock() = interrupter.clone();
+        interrupter.register(self)
     }
 }
 

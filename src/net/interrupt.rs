@@ -32,16 +32,9 @@ pub(crate) trait Shutdown: Send + Sync + 'static {
 }
 
 impl Interrupter {
-    /// Creates an interrupter that is not interrupted.
-    pub(crate) fn new() -> Self {
-        let (trigger, signal) = bounded(0);
-        let state = InterruptState { trigger: Some(trigger), connections: Vec::new() };
-        Interrupter { signal, state: Arc::new(Mutex::new(state)) }
-    }
-
     /// Creates an interrupter that `cancel` triggers until the returned hook is dropped.
     pub(crate) fn hooked(cancel: &CancelToken) -> (Self, CancelHook) {
-        let interrupter = Self::new();
+        let interrupter = Self::default();
         let hook = cancel.on_cancel({
             let interrupter = interrupter.clone();
             move || interrupter.interrupt()
@@ -94,8 +87,11 @@ pub(crate) fn interrupted() -> Error {
 }
 
 impl Default for Interrupter {
+    /// Creates an interrupter that is not interrupted.
     fn default() -> Self {
-        Interrupter::new()
+        let (trigger, signal) = bounded(0);
+        let state = InterruptState { trigger: Some(trigger), connections: Vec::new() };
+        Interrupter { signal, state: Arc::new(Mutex::new(state)) }
     }
 }
 

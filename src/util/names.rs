@@ -4,24 +4,17 @@ use crate::util::config_error::{ConfigError, require};
 
 /// Checks the name of a Lease or another object, which must be a DNS-1123 subdomain.
 pub(crate) fn check_name(name: &str) -> Result<(), ConfigError> {
-    require(
-        is_dns_subdomain(name),
-        "name",
-        format_args!("{name:?}"),
-        "must be a DNS-1123 subdomain: at most 253 lower case letters, digits, '-' and '.', \
-         each part beginning and ending with a letter or digit",
-    )
+    let rule = "must be a DNS-1123 subdomain: at most 253 lower case letters, digits, '-' and '.', \
+                each part beginning and ending with a letter or digit";
+    require(is_dns_subdomain(name), "name", format_args!("{name:?}"), rule)
 }
 
 /// Checks a namespace, which must be a DNS-1123 label.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), ConfigError> {
-    require(
-        namespace.len() <= 63 && is_dns_label_of_any_length(namespace),
-        "namespace",
-        format_args!("{namespace:?}"),
-        "must be a DNS-1123 label: at most 63 lower case letters, digits and '-', \
-         beginning and ending with a letter or digit",
-    )
+    let rule = "must be a DNS-1123 label: at most 63 lower case letters, digits and '-', \
+                beginning and ending with a letter or digit";
+    let is_label = namespace.len() <= 63 && is_dns_label_of_any_length(namespace);
+    require(is_label, "namespace", format_args!("{namespace:?}"), rule)
 }
 
 /// Checks the key of a label or an annotation.
@@ -31,23 +24,17 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), ConfigError> {
 /// Source: the documentation of Kubernetes, 'Labels and Selectors', 'Syntax and character set'.
 pub(crate) fn check_qualified_name(field: &'static str, key: &str) -> Result<(), ConfigError> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    require(
-        prefix.is_none_or(is_dns_subdomain) && !name.is_empty() && is_label_text(name),
-        field,
-        format_args!("{key:?}"),
-        "the key must be at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, \
-         after an optional prefix of a DNS name and '/'",
-    )
+    let rule = "the key must be at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or \
+                digit, after an optional prefix of a DNS name and '/'";
+    let is_qualified = prefix.is_none_or(is_dns_subdomain) && !name.is_empty() && is_label_text(name);
+    require(is_qualified, field, format_args!("{key:?}"), rule)
 }
 
 /// Checks the value of the label `key`. The value may be empty.
 pub(crate) fn check_label_value(key: &str, value: &str) -> Result<(), ConfigError> {
-    require(
-        is_label_text(value),
-        "label",
-        format_args!("{key:?} = {value:?}"),
-        "the value must be at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit",
-    )
+    let rule = "the value must be at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or \
+                digit";
+    require(is_label_text(value), "label", format_args!("{key:?} = {value:?}"), rule)
 }
 
 fn is_label_text(text: &str) -> bool {

@@ -349,9 +349,7 @@ impl EtcdClient {
             call: CurrentCall::default(),
             opening,
         };
-        let handle = Arc::new(new_agent(connector, versions, USER_AGENT));
-        handle.use_for(attempt.interrupter)?;
-        Ok(handle)
+        Ok(new_agent(connector, versions, USER_AGENT, attempt.interrupter)?)
     }
 }
 

@@ -63,7 +63,7 @@ impl CancelTarget {
 
     fn ask(&self, Key { process, secret }: Key) -> Result<(), Error> {
         let deadline = Instant::now() + TIMEOUT;
-        let (mut socket, _route) = self.address.open(&self.dialer, deadline, &Interrupter::new())?;
+        let (mut socket, _route) = self.address.open(&self.dialer, deadline, &Interrupter::default())?;
         if let Some(parts) = &self.tls {
             login::encrypt(&mut socket, parts, deadline)?;
         }

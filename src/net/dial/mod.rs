@@ -87,14 +87,12 @@ impl Dialer {
         let (done, result) = bounded(1);
         let (name, port) = (call.host.to_owned(), call.port);
         self.spawn(done, move |network| network.look_up(&name, port))?;
+        let failed = |cause: Option<io::Error>| {
+            Error::new(NetErrorKind::Dns, format!("lookup of {} failed", call.host)).caused_by(cause)
+        };
         let addresses = select! {
-            recv(result) -> answer => match answer {
-                Ok(addresses) => addresses.map_err(|e| {
-                    Error::new(NetErrorKind::Dns, format!("lookup of {} failed", call.host)).caused_by(e)
-                })?,
-                // The lookup thread panicked and dropped its sender.
-                Err(_) => return Err(Error::new(NetErrorKind::Dns, format!("lookup of {} failed", call.host))),
-            },
+            // A lookup thread that panics drops its sender.
+            recv(result) -> answer => answer.map_err(|_| failed(None))?.map_err(|e| failed(Some(e)))?,
             recv(call.interrupter.signal) -> _ => return Err(interrupted()),
             default(left) => return Err(call.late(0, None)),
         };
@@ -201,15 +199,12 @@ impl DialCall<'_> {
     }
 
     fn failed(&self, tried: usize, failure: Option<io::Error>) -> Error {
-        match &failure {
-            Some(e) if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
-                self.late(tried, failure)
-            }
-            _ => {
-                let what = format!("connecting to {} port {} failed", self.host, self.port);
-                Error::new(NetErrorKind::Connect, what + &addresses(tried)).caused_by(failure)
-            }
+        use io::ErrorKind::{TimedOut, WouldBlock};
+        if failure.as_ref().is_some_and(|e| matches!(e.kind(), TimedOut | WouldBlock)) {
+            return self.late(tried, failure);
         }
+        let what = format!("connecting to {} port {} failed", self.host, self.port);
+        Error::new(NetErrorKind::Connect, what + &addresses(tried)).caused_by(failure)
     }
 }
 

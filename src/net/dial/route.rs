@@ -104,7 +104,7 @@ mod tests {
     fn last_answering_address_comes_first_until_it_fails() {
         let remembered = Remembered::default();
         let all = ["::1", "1.1.1.1", "::2"];
-        let interrupter = Interrupter::new();
+        let interrupter = Interrupter::default();
         let mut route = remembered.route(address("::2"), &interrupter);
         assert_eq!(ordered(&remembered, &all), ["::1", "1.1.1.1", "::2"], "connected is not answered");
         route.answered();
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(ordered(&remembered, &all)[0], "::2", "a connection that ends takes nothing from its address");
         drop(remembered.route(address("::1"), &interrupter));
         assert_eq!(ordered(&remembered, &all)[0], "::2", "another one was silent");
-        let interrupted = Interrupter::new();
+        let interrupted = Interrupter::default();
         interrupted.interrupt();
         drop(remembered.route(address("::2"), &interrupted));
         assert_eq!(ordered(&remembered, &all)[0], "::2", "it may have been about to answer");

@@ -87,7 +87,7 @@ impl Network for Addresses {
 }
 
 fn dial(dialer: &Dialer, deadline: Instant) -> Result<(TcpStream, Route), Error> {
-    dialer.dial("a", 1, deadline, &Interrupter::new())
+    dialer.dial("a", 1, deadline, &Interrupter::default())
 }
 
 fn listener() -> TcpListener {
@@ -99,7 +99,7 @@ fn an_interrupt_leaves_a_hanging_look_up_or_connect_behind() {
     for in_look_up in [true, false] {
         let (hold_open, hold) = bounded(0);
         let dialer = Dialer::new(Slow { in_look_up, hold });
-        let interrupter = Interrupter::new();
+        let interrupter = Interrupter::default();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| dialer.dial("a", 1, far(), &interrupter).unwrap_err());
             thread::sleep(Duration::from_millis(50));
@@ -192,7 +192,7 @@ fn an_interrupt_or_the_deadline_ends_all_attempts() {
     let error = dial(&dialer, Instant::now() + 4 * STAGGER).unwrap_err();
     assert_eq!(error.kind(), &NetErrorKind::Timeout);
     assert!(error.to_string().contains("connecting to a port 1 timed out"), "{error}");
-    let interrupter = Interrupter::new();
+    let interrupter = Interrupter::default();
     addresses.tried();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| dialer.dial("a", 1, far(), &interrupter).unwrap_err());
@@ -208,7 +208,7 @@ fn attempts_count_towards_the_limit_of_pending_dials() {
     let (hold_open, hold) = bounded(0);
     let dialer = Dialer::new(Slow { in_look_up: false, hold });
     wait_until("it refuses to start another", || {
-        let interrupter = Interrupter::new();
+        let interrupter = Interrupter::default();
         let soon = Instant::now() + Duration::from_millis(5);
         let error = dialer.dial("a", 1, soon, &interrupter).unwrap_err();
         assert!(dialer.pending.load(Ordering::Acquire) <= MAX_PENDING);
@@ -264,13 +264,13 @@ fn connect_to_an_address_ends_with_the_interrupt_on_no_thread() {
     };
     let mut queue = Vec::new();
     let late = loop {
-        match dial(Duration::from_millis(200), &Interrupter::new()) {
+        match dial(Duration::from_millis(200), &Interrupter::default()) {
             Ok(waiting) => queue.push(waiting),
             Err(error) => break error,
         }
     };
     assert_eq!(late.kind(), &NetErrorKind::Timeout);
-    let interrupter = Interrupter::new();
+    let interrupter = Interrupter::default();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| dial(LONG / 3, &interrupter).unwrap_err());
         thread::sleep(Duration::from_millis(50));
@@ -287,7 +287,7 @@ fn refused_connection_differs_from_an_unknown_name() {
     let error = dial(&Addresses::new(&[]).dialer(), far()).unwrap_err();
     assert_eq!(error.kind(), &NetErrorKind::Dns);
     let closed = listener().local_addr().unwrap();
-    let error = Dialer::new(System).dial("127.0.0.1", closed.port(), far(), &Interrupter::new()).unwrap_err();
+    let error = Dialer::new(System).dial("127.0.0.1", closed.port(), far(), &Interrupter::default()).unwrap_err();
     assert_eq!(error.kind(), &NetErrorKind::Connect);
     assert!(!error.maybe_sent);
     let error = dial(&Dialer::new(Slow { in_look_up: false, hold: never() }), Instant::now()).unwrap_err();
@@ -315,7 +315,7 @@ fn system_reports_if_an_idle_connection_is_still_open() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     for host in ["127.0.0.1", "localhost"] {
-        let (stream, _) = Dialer::new(System).dial(host, port, far(), &Interrupter::new()).unwrap();
+        let (stream, _) = Dialer::new(System).dial(host, port, far(), &Interrupter::default()).unwrap();
         assert!(rustix::net::sockopt::socket_keepalive(&stream).unwrap());
         assert_eq!(rustix::net::sockopt::tcp_keepidle(&stream).unwrap(), Duration::from_secs(15));
         assert!(stream.nodelay().unwrap());

@@ -1,6 +1,7 @@
 //! The client of a SOCKS 5 proxy. Source: RFC 1928; user names and passwords: RFC 1929.
 
 use std::io::{Read, Write};
+use std::iter::once;
 use std::net::IpAddr;
 
 use super::failure::broken;
@@ -50,14 +51,8 @@ pub(crate) fn connect(
     }
     let mut request = vec![VERSION, CONNECT, 0];
     match target.host.parse() {
-        Ok(IpAddr::V4(ip)) => {
-            request.push(IPV4);
-            request.extend(ip.octets());
-        }
-        Ok(IpAddr::V6(ip)) => {
-            request.push(IPV6);
-            request.extend(ip.octets());
-        }
+        Ok(IpAddr::V4(ip)) => request.extend(once(IPV4).chain(ip.octets())),
+        Ok(IpAddr::V6(ip)) => request.extend(once(IPV6).chain(ip.octets())),
         Err(_) => {
             request.push(NAME);
             push(&mut request, target.host.as_bytes())?;

@@ -143,10 +143,6 @@ impl TlsSettings {
         provider::check_fips(cfg!(feature = "fips"), &config)?;
         Ok(Arc::new(config))
     }
-
-    fn with_ca(&self, ca: Option<&PemSource>) -> Self {
-        TlsSettings { ca: ca.cloned(), ..self.clone() }
-    }
 }
 
 fn config_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, Error> {

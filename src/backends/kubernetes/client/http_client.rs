@@ -354,9 +354,7 @@ impl ClientShared {
             call: CurrentCall::default(),
             opening,
         };
-        let handle = Arc::new(new_agent(connector, versions, &self.user_agent));
-        handle.use_for(interrupter)?;
-        Ok(handle)
+        Ok(new_agent(connector, versions, &self.user_agent, interrupter)?)
     }
 
     fn http_request(

@@ -40,12 +40,10 @@ pub(crate) fn hint() -> &'static str {
 
 /// Returns an error if FIPS is `required` and the configuration is not in FIPS mode.
 pub(crate) fn check_fips(required: bool, config: &ClientConfig) -> Result<(), Error> {
+    let rule = "the cryptography of this build is not in FIPS mode; build AWS-LC in its validated form, or disable the \
+                feature";
     match required && !config.fips() {
-        true => Err(Error::config(
-            "feature fips",
-            "the cryptography of this build is not in FIPS mode; build AWS-LC in its validated form, or disable the \
-             feature",
-        )),
+        true => Err(Error::config("feature fips", rule)),
         false => Ok(()),
     }
 }

@@ -156,7 +156,9 @@ impl ClientTls {
         let now = self.settings.clock.now();
         let (what, outcome) = match part {
             Part::Authorities => {
-                let make = |sources: &[PemSource]| self.settings.with_ca(sources.first()).verifier();
+                let make = |sources: &[PemSource]| {
+                    TlsSettings { ca: sources.first().cloned(), ..self.settings.clone() }.verifier()
+                };
                 ("CA bundle", files.authorities.read_again(now, make))
             }
             Part::Identity => {

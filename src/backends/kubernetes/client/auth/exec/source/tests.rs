@@ -29,7 +29,7 @@ fn source(scratch: &Scratch, life: Duration) -> ExecSource {
 }
 
 fn use_it(source: &ExecSource) {
-    let interrupter = Interrupter::new();
+    let interrupter = Interrupter::default();
     let limits = Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
     source.current(limits).map_err(|e| e.to_string()).expect("credentials");
 }
@@ -62,7 +62,7 @@ fn the_thread_that_waits_for_a_refresh_ends_with_its_client() {
 fn run_after_a_rejection_ends_the_waiting_refresh_thread() {
     let scratch = Scratch::new();
     let source = source(&scratch, Duration::from_secs(3600));
-    let interrupter = Interrupter::new();
+    let interrupter = Interrupter::default();
     let limits = || Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
     let mut credentials = source.current(limits()).map_err(|e| e.to_string()).unwrap();
     for run in 2..5 {
@@ -88,7 +88,7 @@ fn a_newer_credential_than_the_rejected_one_saves_a_run() {
     let scratch = Scratch::new();
     let source = source(&scratch, Duration::from_secs(3600));
     use_it(&source);
-    let interrupter = Interrupter::new();
+    let interrupter = Interrupter::default();
     let limits = Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
     // These are the credentials of a request that began before the run ended.
     let older = Credentials::default();
