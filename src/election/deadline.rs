@@ -115,19 +115,13 @@ impl Deadline {
 
     /// Returns the raw deadline if the term is valid at `now`. Otherwise makes the end final.
     fn live(&self, now: Moment) -> Option<u64> {
-        let mut until = self.until.load(Ordering::SeqCst);
-        while time(until) <= now.as_nanos() {
-            if until <= Self::STALLED {
-                return None;
-            }
-            let latch = if until & Self::BY_PROGRESS == 0 { Self::EXPIRED } else { Self::STALLED };
-            // If another thread extended the term after the load, the loop checks the new deadline.
-            match self.until.compare_exchange(until, latch, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => return None,
-                Err(newer) => until = newer,
-            }
-        }
-        Some(until)
+        // If another thread extends the term meanwhile, the closure runs again with the new deadline.
+        let latch = |until: u64| {
+            let has_run_out = until > Self::STALLED && time(until) <= now.as_nanos();
+            has_run_out.then_some(if until & Self::BY_PROGRESS == 0 { Self::EXPIRED } else { Self::STALLED })
+        };
+        let until = self.until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, latch).err();
+        until.filter(|until| time(*until) > now.as_nanos())
     }
 
     /// Ends the term and returns the final reason.
@@ -136,13 +130,8 @@ impl Deadline {
     pub fn end(&self, now: Moment, reason: StopReason) -> StopReason {
         let reason = if self.is_valid(now) { reason } else { self.ran_out() };
         let final_reason = self.reason.get_or_init(|| reason).clone();
-        let mut until = self.until.load(Ordering::SeqCst);
-        while until > Self::STALLED {
-            match self.until.compare_exchange(until, Self::ENDED, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => break,
-                Err(newer) => until = newer,
-            }
-        }
+        let end = |until: u64| (until > Self::STALLED).then_some(Self::ENDED);
+        let _ = self.until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, end);
         final_reason
     }
 

@@ -48,13 +48,11 @@ impl FailureLog {
         let level = if is_seldom { Level::Warn } else { Level::Debug };
         let pause = if now.since(*self.began_at.get_or_insert(now)) > LONG { LONG } else { SELDOM };
         let is_long_ago = self.told_at.is_some_and(|at| now.since(at) >= pause);
-        match self.fails {
-            // The failure was logged and needs no other line. If its line was at `debug` and `warn` is allowed again,
-            // another line follows.
-            Some((fails, told)) if fails == kind && !is_long_ago && (told == Level::Warn || level == Level::Debug) => {
-                return None;
-            }
-            _ => {}
+        // A logged failure needs no other line. If its line was at `debug` and `warn` is allowed again, another line
+        // follows.
+        let needs_no_line = |told| !is_long_ago && (told == Level::Warn || level == Level::Debug);
+        if self.fails.is_some_and(|(fails, told)| fails == kind && needs_no_line(told)) {
+            return None;
         }
         self.fails = Some((kind, level));
         if level == Level::Warn {
