@@ -108,7 +108,7 @@ impl Supervisor {
             let guardian = self.means.guardian.reports.clone();
             let told = select! {
                 recv(campaign.receiver()) -> won => return Ok(Ok(won??)),
-                recv(self.verdicts()) -> verdict => {
+                recv(self.means.verdicts()) -> verdict => {
                     if let Some(judge) = &mut self.means.judge {
                         judge.hear(verdict.ok());
                         judge.tell();
@@ -162,10 +162,6 @@ impl Supervisor {
             }
         }
         self.not_acquired().map(Err)
-    }
-
-    fn verdicts(&self) -> Receiver<bool> {
-        self.means.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone())
     }
 
     /// Returns exit code 75 if another candidate holds the lease, or if this candidate is unfit or held back.

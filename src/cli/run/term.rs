@@ -40,6 +40,13 @@ pub struct Means {
     pub drain_timeout: Duration,
 }
 
+impl Means {
+    /// Returns the results of the probe, or a channel without messages if there is no probe.
+    pub fn verdicts(&self) -> Receiver<bool> {
+        self.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone())
+    }
+}
+
 /// The reason why a command was stopped or killed. The first reason counts.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Why {
@@ -206,48 +213,33 @@ impl CommandTerm<'_> {
         let (reports, ended) = (self.means.guardian.reports.clone(), self.right.ended().clone());
         let mut ended = &ended;
         let over = never();
-        let mut verdicts = self.means.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone());
         loop {
-            select! {
-                recv(reports) -> report => {
-                    let Ok(report) = report else { return Err(Lost("exited".to_owned())) };
-                    if self.hear(report)? {
-                        return Ok(());
-                    }
-                }
+            let is_over = select! {
+                recv(reports) -> report => self.hear(report.map_err(|_| Lost("exited".to_owned()))?)?,
                 recv(ended) -> _ => {
                     ended = &over;
                     self.lose()?;
+                    false
                 }
-                recv(self.means.renewals) -> _ => self.extend()?,
-                recv(self.means.signals) -> caught => {
-                    if let Ok(caught) = caught {
-                        self.take(caught)?;
-                    }
-                }
-                recv(verdicts) -> verdict => {
-                    if verdict.is_err() {
-                        verdicts = never();
-                    }
+                recv(self.means.renewals) -> _ => self.extend().map(|()| false)?,
+                recv(self.means.signals) -> caught => caught.map_or(Ok(()), |caught| self.take(caught)).map(|()| false)?,
+                recv(self.means.verdicts()) -> verdict => {
                     if self.means.judge.as_mut().is_some_and(|judge| !judge.hear(verdict.ok())) {
                         self.stop(Why::Unfit, false)?;
                     }
+                    false
                 }
-                recv(ticks) -> _ => {
-                    if self.look()? {
-                        return Ok(());
-                    }
-                }
+                recv(ticks) -> _ => self.look()?,
                 recv(self.drain_ticks) -> _ => {
                     if self.kill_ordered_at.is_none() && self.right.kept_for().is_zero() {
                         self.kill(Why::NotRenewed)?;
                     }
+                    false
                 }
-                recv(self.too_late()) -> _ => {
-                    if self.end_in_time()? {
-                        return Ok(());
-                    }
-                }
+                recv(self.too_late()) -> _ => self.end_in_time()?,
+            };
+            if is_over {
+                return Ok(());
             }
         }
     }
