@@ -64,16 +64,9 @@ struct Count {
 
 impl Count {
     fn take<E: de::Error>(&mut self, bytes: usize) -> Result<(), E> {
-        match self.left.checked_sub(bytes) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                self.is_exceeded = true;
-                Err(E::custom("too large"))
-            }
-        }
+        self.is_exceeded |= self.left < bytes;
+        self.left = self.left.saturating_sub(bytes);
+        if self.is_exceeded { Err(E::custom("too large")) } else { Ok(()) }
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct LineStream {
     interrupter: Interrupter,
     _hook: CancelHook,
     /// `true` if text after the last line end is returned as a line.
-    takes_rest: bool,
+    pub(crate) takes_rest: bool,
     pub(crate) done: bool,
 }
 
@@ -35,15 +35,6 @@ impl LineStream {
     pub(crate) fn new(body: ureq::Body, handle: Arc<AgentHandle>, interrupter: Interrupter, hook: CancelHook) -> Self {
         let reader = BufReader::with_capacity(CHUNK, body.into_reader());
         Self { reader, _handle: handle, interrupter, _hook: hook, takes_rest: false, done: false }
-    }
-
-    /// Makes the stream return the text after the last line end as a line.
-    ///
-    /// etcd writes no line end after an error.
-    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "an API server ends every line"))]
-    pub(crate) fn with_rest(mut self) -> Self {
-        self.takes_rest = true;
-        self
     }
 
     /// Waits for the next line and returns the line without its line end.

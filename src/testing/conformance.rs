@@ -71,7 +71,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::elector::builder::LeaderElectorBuilder;
 use crate::elector::leader_elector::LeaderElector;
 use crate::store::record::{LeaderElectionRecord, MicroTime, RecordNotes, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
@@ -242,7 +241,7 @@ impl Table {
     }
 
     fn elector(&self, identity: &str) -> LeaderElector {
-        LeaderElectorBuilder::new(self.key.clone())
+        LeaderElector::builder(self.key.clone())
             .identity(identity)
             .lease_duration(Duration::from_secs(60))
             .retry_period(Duration::from_millis(100))

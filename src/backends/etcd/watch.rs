@@ -34,9 +34,10 @@ impl EtcdClient {
         for _ in 0..2 {
             let (interrupter, hook) = Interrupter::hooked(call.cancel());
             let OpenedWatch { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
-            // The gateway of etcd 3.4 sends the last line without a line feed. `with_rest` therefore makes the rest of
-            // the body a line.
-            let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook).with_rest();
+            // The gateway of etcd 3.4 sends the last line without a line feed. `takes_rest` therefore makes the rest
+            // of the body a line.
+            let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook);
+            lines.takes_rest = true;
             if let Some(revision) = self.begin(&mut lines, &opening, token.as_ref())? {
                 return Ok(EtcdWatch { client: self, token, lines, revision });
             }

@@ -88,14 +88,8 @@ impl LeaderElector {
     /// Nothing happens until a `start` method is called. With a store other than Kubernetes, `name` is the key of the
     /// record.
     pub fn builder(name: impl Into<String>) -> LeaderElectorBuilder {
-        LeaderElectorBuilder::new(name.into())
-    }
-}
-
-impl LeaderElectorBuilder {
-    pub(crate) fn new(name: String) -> Self {
-        Self {
-            name,
+        LeaderElectorBuilder {
+            name: name.into(),
             namespace: None,
             #[cfg(feature = "kubernetes")]
             object: ObjectChoice::default(),
@@ -103,7 +97,9 @@ impl LeaderElectorBuilder {
             config: Config::default(),
         }
     }
+}
 
+impl LeaderElectorBuilder {
     /// Sets the name of the Lease.
     pub(crate) fn named(self, name: String) -> Self {
         Self { name, ..self }

@@ -39,15 +39,8 @@ impl Remembered {
     pub(crate) fn order(&self, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
         let (ours, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|a| a.is_ipv6() == preferred);
-        let (mut ours, mut others) = (ours.into_iter(), others.into_iter());
-        let mut ordered = Vec::new();
-        loop {
-            let pair = [ours.next(), others.next()];
-            if pair == [None, None] {
-                break;
-            }
-            ordered.extend(pair.into_iter().flatten());
-        }
+        let pairs = (0..ours.len().max(others.len())).map(|at| [ours.get(at), others.get(at)]);
+        let mut ordered: Vec<SocketAddr> = pairs.flatten().flatten().copied().collect();
         let remembered = *self.0.lock();
         if let Some(at) = ordered.iter().position(|address| Some(*address) == remembered) {
             ordered[..=at].rotate_right(1);

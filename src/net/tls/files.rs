@@ -104,10 +104,10 @@ impl<T> FromFiles<T> {
         if self.refused.as_ref() == Some(&reading) {
             return ReadOutcome::StillRefused;
         }
-        let made = match &reading {
-            Ok(sources) => make(sources).map(|value| (value, sources.clone())).map_err(|e| e.to_string()),
-            Err(why) => Err(why.clone()),
-        };
+        let made = reading.clone().and_then(|sources| match make(&sources) {
+            Ok(value) => Ok((value, sources)),
+            Err(e) => Err(e.to_string()),
+        });
         match made {
             Ok((value, sources)) => {
                 *self = FromFiles::new(sources, value, now);
