@@ -30,10 +30,8 @@ impl<'a> UrlParts<'a> {
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (account, place) = match authority.rsplit_once('@') {
-            Some((account, place)) => (Some(account), place),
-            None => (None, authority),
-        };
+        let (account, place) =
+            authority.rsplit_once('@').map_or((None, authority), |(account, place)| (Some(account), place));
         let (user, password) = match account.map(|account| account.split_once(':').unwrap_or((account, ""))) {
             Some((user, password)) => (decode(user)?, decode(password)?),
             None => (None, None),

@@ -77,11 +77,8 @@ impl Failures {
     pub(crate) fn succeeded(&mut self, now: Moment, operation: StoreOperation) -> Option<Notice> {
         (self.last, self.refusal) = (None, None);
         let tracker = &mut self.operations[operation as usize];
-        tracker.ever_succeeded = true;
-        tracker.failing = None;
-        tracker.permanent = Persistence::default();
-        tracker.refused = Persistence::default();
-        tracker.closed = false;
+        let log = std::mem::take(&mut tracker.log);
+        *tracker = FailureTracker { ever_succeeded: true, log, ..FailureTracker::default() };
         tracker.log.works(now).map(|works| Notice::works_again(operation.name(), &works))
     }
 
@@ -93,28 +90,24 @@ impl Failures {
         // Servers and load balancers may close a connection at any time. The first such failure is no warning, because
         // the election repeats the operation at once.
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
-        if error.kind().is_beaten() {
+        let is_beaten = error.kind().is_beaten();
+        if is_beaten {
             tracker.failing = None;
         }
-        if is_repeated || error.kind().is_beaten() || error.kind() == Interrupted {
+        if is_repeated || is_beaten || error.kind() == Interrupted {
             // A candidate that loses races also meets conflicts, but not for three renew deadlines without a success.
-            let is_refused =
-                error.kind().is_beaten() && tracker.refused.note(now, self.renew_deadline) >= self.renew_deadline * 3;
-            let notice = is_refused.then(|| tracker.log.failed(now, error.kind())).flatten().map(|level| {
-                Notice::of_error(
-                    level,
-                    format_args!("{name} keeps conflicting, another client or a proxy may interfere"),
-                    error,
-                )
-            });
-            let notice = notice.unwrap_or_else(|| Notice::new(Level::Debug, format!("{name} failed: {error}")));
+            let is_refused = is_beaten && tracker.refused.note(now, self.renew_deadline) >= self.renew_deadline * 3;
+            let level = is_refused.then(|| tracker.log.failed(now, error.kind())).flatten();
+            let text = format!("{name} keeps conflicting, another client or a proxy may interfere");
+            let notice = match level {
+                Some(level) => Notice::of_error(level, text, error),
+                None => Notice::new(Level::Debug, format!("{name} failed: {error}")),
+            };
             let refused = is_refused.then(|| error.clone());
             return Failed { notice: Some(notice), is_permanent: false, refused };
         }
-        let notice = tracker
-            .log
-            .failed(now, error.kind())
-            .map(|level| Notice::of_error(level, format_args!("{name} failed, retrying"), error));
+        let level = tracker.log.failed(now, error.kind());
+        let notice = level.map(|level| Notice::of_error(level, format_args!("{name} failed, retrying"), error));
         self.last = Some(error.clone());
         self.refusal = None;
         // If the last failure is a renew deadline old, the operation was not tried in between. The failure then starts

@@ -34,11 +34,8 @@ impl Proxy {
     pub(crate) fn parse(url: &str, place: &str) -> Result<Self, Error> {
         let url = url.trim();
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-        let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (user, host) = match rest[..authority_end].rsplit_once('@') {
-            Some((user, host)) => (Some(user), host),
-            None => (None, &rest[..authority_end]),
-        };
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
         let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
         let (protocol, base) = match scheme.to_ascii_lowercase().as_str() {
             "http" => (Protocol::Http, format!("http://{host}")),

@@ -117,7 +117,7 @@ impl Files {
 
     pub(crate) fn clock(&self) -> Clock {
         let seconds = Arc::clone(&self.seconds);
-        Clock::new(move || Moment::from_nanos(0) + Duration::from_secs(seconds.load(Ordering::SeqCst)))
+        Clock(Arc::new(move || Moment::from_nanos(0) + Duration::from_secs(seconds.load(Ordering::SeqCst))))
     }
 
     pub(crate) fn wait(&self, seconds: u64) {

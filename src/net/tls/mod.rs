@@ -51,7 +51,7 @@ pub(crate) struct IdentitySource {
 
 /// The clock that measures the age of files. Tests replace the clock.
 #[derive(Clone)]
-pub(crate) struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
+pub(crate) struct Clock(pub(crate) Arc<dyn Fn() -> Moment + Send + Sync>);
 
 /// A client certificate with its key.
 #[derive(Clone)]
@@ -152,11 +152,6 @@ fn config_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, Error>
 }
 
 impl Clock {
-    #[cfg(test)]
-    pub(crate) fn new(now: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
-        Clock(Arc::new(now))
-    }
-
     fn now(&self) -> Moment {
         (self.0)()
     }
