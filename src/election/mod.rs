@@ -287,7 +287,9 @@ impl Election {
     /// Returns the next step.
     pub fn next(&mut self, now: Now) -> Step {
         self.notice_expiry(now.local);
-        self.notice_what_is_owed(now.local);
+        if self.owed_by().is_some_and(|by| now.local >= by) {
+            self.give_up_watch(now.local);
+        }
         match &self.phase {
             Phase::Leading(term) => {
                 let renew_at = term.renew_at.max(self.schedule.paused_until);

@@ -90,13 +90,6 @@ impl Election {
         knows && open.owed.is_none() && open.to_confirm.is_none() && self.silent_at().is_none_or(|at| now < at)
     }
 
-    /// Replaces the watch if the event of a change that a read found is overdue.
-    pub(super) fn notice_what_is_owed(&mut self, now: Moment) {
-        if self.owed_by().is_some_and(|by| now >= by) {
-            self.give_up_watch(now);
-        }
-    }
-
     pub(super) fn give_up_watch(&mut self, now: Moment) {
         self.watch_lost(now);
         self.events.push_back(ElectionEvent::WatchStale);

@@ -224,12 +224,6 @@ impl Link {
         }
     }
 
-    /// Releases the lease of a dropped guard without waiting.
-    pub(crate) fn release_later(&self) {
-        self.tell(Command::GuardGone { ack: None, at: clock::now() });
-        self.free_seat();
-    }
-
     /// Releases the lease of a dropped guard and waits for the release.
     pub(crate) fn release(&self) -> Result<(), Error> {
         let released = self.wait_for(|ack| Command::GuardGone { ack, at: clock::now() });
@@ -249,7 +243,8 @@ impl Link {
     ///
     /// If the elector was dropped earlier, this method waits for the release, because no later drop waits.
     pub(crate) fn release_untaken(&self) {
-        self.release_later();
+        self.tell(Command::GuardGone { ack: None, at: clock::now() });
+        self.free_seat();
         // Checked after the command was sent. If the elector is dropped later, its drop waits for the release.
         if self.closed.load(Ordering::SeqCst) {
             self.close();

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use rustix::io::Errno;
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait, waitpid};
 
 /// The depth limit of a search.
@@ -93,10 +93,9 @@ pub fn kill(roots: &[Pid]) -> usize {
 /// No other code in this process may wait for children.
 pub fn reap_all(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     loop {
-        match wait(WaitOptions::NOHANG) {
+        match retry_on_intr(|| wait(WaitOptions::NOHANG)) {
             Ok(Some((pid, status))) => ended(pid, status),
             Ok(None) => return true,
-            Err(Errno::INTR) => {}
             Err(_) => return false,
         }
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -132,7 +132,8 @@ impl GuardianLink {
             control.push(SendAncillaryMessage::ScmRights(descriptors));
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        retry(|| sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, flags)).map(drop)
+        retry_on_intr(|| sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, flags))?;
+        Ok(())
     }
 
     /// Waits for a message. Returns `None` if the other process is gone.
@@ -156,13 +157,13 @@ impl GuardianLink {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let received = retry(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut buffer)], &mut control, flags));
+        let received = retry_on_intr(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut buffer)], &mut control, flags));
         let length = match received {
             Ok(received) if received.bytes > 0 => received.bytes,
             Ok(_) => return Ok(None),
             // The other process has ended without reading all messages.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-            Err(error) => return Err(error),
+            Err(Errno::CONNRESET) => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
         let attached = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
@@ -184,15 +185,6 @@ pub fn wait_for(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Res
     match poll(polled, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
-    }
-}
-
-fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other.map_err(io::Error::from),
-        }
     }
 }
 

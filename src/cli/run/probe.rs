@@ -184,7 +184,7 @@ impl Probe {
 }
 
 /// Returns `true` if the process has ended or ends within `patience`.
-fn has_ended(child: &mut Child, patience: Duration) -> io::Result<bool> {
+pub fn has_ended(child: &mut Child, patience: Duration) -> io::Result<bool> {
     let until = Instant::now() + patience;
     loop {
         if child.try_wait()?.is_some() {

@@ -84,7 +84,7 @@ impl Candidacy {
         }
         // Requests are for candidates on one record.
         if let Sessions::One(session) = &mut self.records {
-            let is_changed = if session.take_request() {
+            let is_changed = if std::mem::take(&mut session.is_requested) {
                 self.fitness.step_aside();
                 true
             } else {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Sender, bounded, select};
 
 use super::error::{Error, NetErrorKind};
-use super::interrupt::{Interrupter, interrupted};
+use super::interrupt::{Interrupter, Shutdown, interrupted};
 use crate::util::on_drop::OnDrop;
 
 mod network;
@@ -120,7 +120,7 @@ impl Dialer {
         let (done, results) = bounded(addresses.len());
         let cancelled = Cancelled::default();
         // When this function returns, the remaining attempts are canceled.
-        let _called_off = OnDrop(|| cancelled.cancel());
+        let _called_off = OnDrop(|| cancelled.shutdown());
         let (mut tried, mut failed) = (0, 0);
         let mut failure = None;
         let mut next_start = Instant::now();

@@ -34,15 +34,11 @@ pub(crate) struct Cancelled(Arc<AtomicBool>);
 
 impl Shutdown for Cancelled {
     fn shutdown(&self) {
-        self.cancel();
+        self.0.store(true, Ordering::Release);
     }
 }
 
 impl Cancelled {
-    pub(crate) fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
     #[cfg(any(target_os = "linux", target_os = "android", test))]
     pub(crate) fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)

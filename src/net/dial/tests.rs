@@ -248,7 +248,7 @@ fn a_connect_that_is_no_longer_wanted_ends() {
         thread::sleep(Duration::from_millis(50));
         assert!(!waiting.is_finished());
         let began = Instant::now();
-        cancelled.cancel();
+        cancelled.shutdown();
         waiting.join().unwrap();
         assert!(began.elapsed() < LONG / 6, "after {:?}", began.elapsed());
     });

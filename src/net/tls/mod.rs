@@ -184,7 +184,9 @@ impl Identity {
             certificates(&chain.bytes).map_err(|rule| Error::config("client certificate", chain.breaks(rule)))?;
         let parsed = PrivateKeyDer::from_pem_slice(&key.bytes).map_err(|e| {
             let rule = match e {
-                PemError::NoItemsFound if is_encrypted(&key.bytes) => {
+                PemError::NoItemsFound
+                    if String::from_utf8_lossy(&key.bytes).contains("ENCRYPTED PRIVATE KEY-----") =>
+                {
                     "is an encrypted key, which is not supported; store the key decrypted"
                 }
                 PemError::NoItemsFound => "contains no private key in PKCS#8, PKCS#1 or SEC1 form",
@@ -229,10 +231,6 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str
         Ok(found) => Ok(found),
         Err(_) => Err("is not valid PEM"),
     }
-}
-
-fn is_encrypted(pem: &[u8]) -> bool {
-    String::from_utf8_lossy(pem).contains("ENCRYPTED PRIVATE KEY-----")
 }
 
 /// Converts an error of rustls into an error with a remedy.

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::net::{Shutdown, shutdown};
@@ -18,6 +18,7 @@ use rustix::process::Pid;
 use super::super::password::STORE_VARIABLE;
 use super::descendants;
 use super::messages::{GuardianLink, GuardianReport, Order, OrderKind};
+use super::probe::has_ended;
 use crate::log::COMMAND;
 
 /// The time limit for the start and for the end of a guardian.
@@ -168,15 +169,10 @@ impl Drop for Guardian {
     fn drop(&mut self) {
         // The shutdown of the socket also ends the thread that receives the reports.
         self.dismiss();
-        let until = Instant::now() + PATIENCE;
-        while let Ok(None) = self.process.try_wait() {
-            if Instant::now() >= until {
-                self.kill(PATIENCE);
-                return;
-            }
-            thread::sleep(ROUND);
+        match has_ended(&mut self.process, PATIENCE) {
+            Ok(false) => _ = self.kill(PATIENCE),
+            _ => self.reap_adopted(),
         }
-        self.reap_adopted();
     }
 }
 

@@ -48,7 +48,7 @@ pub struct Session {
     is_awaited: bool,
     may_acquire: bool,
     /// `true` after a request ended the term, until the candidacy takes notice.
-    is_requested: bool,
+    pub(super) is_requested: bool,
     effects: VecDeque<Effect>,
 }
 
@@ -242,7 +242,8 @@ impl Session {
             Input::Cools(after) => self.election.cools(now, after),
             Input::WatchOpened { from_scratch } => self.election.watch_opened(now, from_scratch),
             Input::Watched { received_at, change } => {
-                if self.is_of_others(&change) {
+                let own = Some(self.settings.identity.as_str());
+                if !matches!(&change, Change::Written(observed) if observed.record.holder() == own) {
                     self.cancel_at(now + self.election.interrupt_after().news, Behind::News);
                 }
                 self.election.on_change(now, received_at, change);
@@ -304,11 +305,6 @@ impl Session {
         &self.settings.identity
     }
 
-    /// Returns `true` once after a request has ended the term.
-    pub(super) fn take_request(&mut self) -> bool {
-        std::mem::take(&mut self.is_requested)
-    }
-
     /// Returns the holder of the record if another candidate is the holder.
     pub(super) fn other_holder(&self) -> Option<&LeaderInfo> {
         self.leader.as_deref().filter(|leader| leader.identity != self.settings.identity)
@@ -316,14 +312,6 @@ impl Session {
 
     fn cancel_at(&mut self, at: Moment, behind: Behind) {
         self.effects.extend(self.in_flight.map(|(request, _)| Effect::CancelAt(request, at, behind)));
-    }
-
-    /// Returns `true` for a change by another candidate, which may end or allow a term.
-    fn is_of_others(&self, change: &Change) -> bool {
-        match change {
-            Change::Written(observed) => observed.record.holder() != Some(&self.settings.identity),
-            Change::Deleted { .. } => true,
-        }
     }
 
     fn on_response(&mut self, now: Moment, id: u64, response: StoreResponse) {
