@@ -119,12 +119,8 @@ impl Driver {
         !self.has_finished
     }
 
-    fn send(
-        &self,
-        StoreRequest { id, operation, notes, timeout }: StoreRequest,
-        cancel: CancelToken,
-        end: Sender<Infallible>,
-    ) {
+    fn send(&self, request: StoreRequest, cancel: CancelToken, end: Sender<Infallible>) {
+        let StoreRequest { id, operation, notes, timeout } = request;
         let call = CallContext::new(timeout, cancel);
         let (kind, began) = (operation.kind(), clock::now());
         let response = match operation {

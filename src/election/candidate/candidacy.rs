@@ -84,15 +84,12 @@ impl Candidacy {
         }
         // Requests are for candidates on one record.
         if let Sessions::One(session) = &mut self.records {
-            let is_changed = if std::mem::take(&mut session.is_requested) {
+            if std::mem::take(&mut session.is_requested) {
                 self.fitness.step_aside();
-                true
-            } else {
-                session.other_holder().is_some() && self.fitness.another_leads()
-            };
-            if is_changed {
-                self.judge_fitness(now);
+            } else if session.other_holder().is_some() {
+                self.fitness.another_leads();
             }
+            self.judge_fitness(now);
         }
     }
 

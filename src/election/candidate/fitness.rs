@@ -107,9 +107,9 @@ impl FitnessPolicy {
         self.aside_until = self.aside_until.map(|_| now + self.lease_duration);
     }
 
-    /// Ends the effect of a request to step down. Returns `false` if no request had an effect.
-    pub(crate) fn another_leads(&mut self) -> bool {
-        self.aside_until.take().is_some()
+    /// Ends the effect of a request to step down.
+    pub(crate) fn another_leads(&mut self) {
+        self.aside_until = None;
     }
 
     /// Returns the next change up to now, if there is one.
