@@ -47,7 +47,7 @@ impl Group {
             self.targets = assign(if busy.is_empty() { &members } else { &busy }, &places);
             let became_idle = (0..self.shards.len()).filter_map(|shard| self.offer(&mut at, shard, &places)).next();
             match became_idle {
-                Some(slot) if busy.len() > 1 => self.set_idle(timer.now, slot),
+                Some(slot) if !busy.is_empty() => self.set_idle(timer.now, slot),
                 _ => break,
             }
         }

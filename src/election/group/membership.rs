@@ -3,6 +3,7 @@
 use super::assign::weight;
 use super::{Group, GroupEffect, Membership, OwnershipEnd, Timer};
 use crate::election::deadline::Deadline;
+use crate::election::stop_reason::StopReason;
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
@@ -54,7 +55,10 @@ impl Group {
     /// Handles the release of the slot, or its loss.
     pub fn left(&mut self, now: Moment) {
         self.end_all(now, OwnershipEnd::TermEnded);
-        self.member = None;
+        let ended = self.member.take().filter(|member| !member.deadline.is_valid(now));
+        if ended.is_some_and(|member| member.deadline.reason() == StopReason::StoreRestored) {
+            self.restored(now);
+        }
         for row in &mut self.shards {
             (row.is_spent, row.is_given) = (false, false);
         }

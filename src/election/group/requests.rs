@@ -18,8 +18,11 @@ impl Group {
         let is_current = watch == self.view.number;
         match response {
             GroupResponse::Failed(error) => self.failed(now, key, is_read, error),
-            _ if !is_current => {}
-            GroupResponse::Read(None) => self.learn_absence(now, key),
+            GroupResponse::Read(Some(seen)) | GroupResponse::Written(seen) if !is_current => {
+                self.row(key).know(now, seen.version);
+            }
+            GroupResponse::Read(None) if !is_current => {}
+            GroupResponse::Read(None) => self.learn_absence(now, key, sent_at),
             GroupResponse::Read(Some(seen)) => self.learn(now, key, (seen.version, Some(seen)), Some(sent_at)),
             GroupResponse::Written(seen) => {
                 self.learn(now, key, (seen.version, Some(seen)), None);

@@ -18,6 +18,8 @@ pub(super) struct Row {
     pub(super) watch: u64,
     /// When this member first saw this version.
     pub(super) version_since: Moment,
+    /// The newest version that any response or event has contained, and when this member first saw the version.
+    pub(super) newest: (u64, Moment),
     /// When this member first saw this record.
     pub(super) since: Moment,
     /// When this member first saw the `uid` of the record, or the absence of the record.
@@ -114,6 +116,7 @@ impl Row {
     ) -> Learned {
         let is_older = version < self.version;
         let is_later = |at: Option<Moment>| at.is_some_and(|at| at > self.version_since);
+        let is_lost = version < self.newest.0 && asked_at.max(listed_at) > Some(self.newest.1);
         if is_older && !is_later(asked_at) && (self.watch >= watch || !is_later(listed_at)) {
             // A response has overtaken the listing, unless the store was restored at the same time. A read decides.
             self.must_read |= self.watch < watch;
@@ -124,7 +127,7 @@ impl Row {
         self.fault = None;
         self.must_read &= version == self.version && asked_at.is_none();
         let has_changed = self.seen.as_ref().map(|it| &it.record) != seen.as_ref().map(|it| &it.record);
-        if version == self.version && !has_changed {
+        if version == self.version && !has_changed && !is_lost {
             return Learned::Nothing;
         }
         let uid = |it: &Option<VersionedRecord>| it.as_ref().map(|it| it.record.uid.clone());
@@ -136,11 +139,23 @@ impl Row {
         }
         self.retry_at = Moment::default();
         // A restored store uses versions again.
-        let is_restored = version <= self.version;
+        let is_restored = version <= self.version || is_lost;
         self.version = version;
         self.version_since = now;
         self.seen = seen;
-        if is_restored { Learned::Restored } else { Learned::Changed }
+        if is_restored {
+            self.newest = (version, now);
+            return Learned::Restored;
+        }
+        self.know(now, version);
+        Learned::Changed
+    }
+
+    /// Remembers that the store has stored `version` of the record.
+    pub(super) fn know(&mut self, now: Moment, version: u64) {
+        if version > self.newest.0 {
+            self.newest = (version, now);
+        }
     }
 
     /// Learns that a listing or a read found no record.

@@ -51,11 +51,11 @@ impl Group {
         if !self.view.is_open {
             return;
         }
-        for slot in 0..self.slots.len() {
-            self.confirm_absence(now, GroupKey::Slot(slot));
-        }
-        for shard in 0..self.shards.len() {
-            self.confirm_absence(now, GroupKey::Shard(shard));
+        let keys = (0..self.slots.len()).map(GroupKey::Slot).chain((0..self.shards.len()).map(GroupKey::Shard));
+        for key in keys {
+            if self.row(key).watch != self.view.number {
+                self.learn_absence(now, key, self.view.opened_at);
+            }
         }
         self.view.is_listed = true;
         self.view.as_of = self.view.as_of.max(self.view.opened_at);
@@ -72,6 +72,7 @@ impl Group {
     ///
     /// `sent_at` is the send time of a write.
     pub fn own_slot_observed(&mut self, now: Moment, slot: usize, sent_at: Option<Moment>, observed: &VersionedRecord) {
+        self.slots[slot].row.know(now, observed.version);
         // Only the name of a new term can come from a read or an event.
         if sent_at.is_none() && self.member.is_some() {
             return;
@@ -125,13 +126,6 @@ impl Group {
         }
     }
 
-    fn confirm_absence(&mut self, now: Moment, key: GroupKey) {
-        let number = self.view.number;
-        if self.row(key).watch != number {
-            self.learn_absence(now, key);
-        }
-    }
-
     /// Learns the content of a record from this watch or from a response to a request of its time.
     pub(super) fn learn(
         &mut self,
@@ -146,10 +140,29 @@ impl Group {
         self.after(now, key, learned);
     }
 
-    pub(super) fn learn_absence(&mut self, now: Moment, key: GroupKey) {
-        let number = self.view.number;
+    /// Learns that a listing or a read, which was sent at `asked_at`, found no record.
+    pub(super) fn learn_absence(&mut self, now: Moment, key: GroupKey, asked_at: Moment) {
+        let (number, own) = (self.view.number, self.own_slot().map(GroupKey::Slot));
         let learned = self.row(key).learn_absence(now, number);
         self.after(now, key, learned);
+        let newest = &mut self.row(key).newest;
+        if own == Some(key) && newest.0 > 0 && asked_at > newest.1 {
+            // The store may be restored to a time before this process joined.
+            *newest = (0, now);
+            self.restored(now);
+        }
+    }
+
+    /// Handles a restore of the store to an older state.
+    ///
+    /// The members that lost their terms by the restore notice the loss within a lease duration.
+    pub(super) fn restored(&mut self, now: Moment) {
+        self.view.settled_at = now + self.settings.lease_duration;
+        self.slots.iter_mut().for_each(|slot| slot.read = 0);
+        if self.view.is_listed {
+            self.watch_ended();
+            self.effects.push_back(GroupEffect::Reopen);
+        }
     }
 
     /// Updates what depends on a changed row.
@@ -159,13 +172,7 @@ impl Group {
         }
         self.is_dirty = true;
         if learned == Learned::Restored {
-            // The members that lost their terms by the restore notice the loss within a lease duration.
-            self.view.settled_at = now + self.settings.lease_duration;
-            self.slots.iter_mut().for_each(|slot| slot.read = 0);
-            if self.view.is_listed {
-                self.watch_ended();
-                self.effects.push_back(GroupEffect::Reopen);
-            }
+            self.restored(now);
         }
         match key {
             GroupKey::Slot(slot) => {

@@ -36,21 +36,21 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
     }
     let began = Instant::now();
     let from = number("SIM_FROM").unwrap_or(0);
-    let seeds = from + number("SIM_SEEDS").unwrap_or(seeds);
+    let seeds = number("SIM_SEEDS").unwrap_or(seeds);
     let total = Mutex::new((Count::default(), Vec::new()));
     let next = AtomicU64::new(from);
     let work = || {
         let mut count = Count::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
+            if seed >= from + seeds {
                 break;
             }
             if let Err(violation) = simulate(suite, seed, false, &mut count) {
                 let failed = &mut total.lock().unwrap().1;
                 failed.push((seed, violation.what));
                 if failed.len() >= ENOUGH {
-                    next.store(seeds, Ordering::Relaxed);
+                    next.store(from + seeds, Ordering::Relaxed);
                 }
             }
         }

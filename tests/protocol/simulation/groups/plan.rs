@@ -5,8 +5,11 @@ use std::time::Duration;
 use leasehold::election::group::GroupSettings;
 use leasehold::{LeaderElector, Settings};
 
-use crate::clock::{Nanos, SECOND};
+use crate::clock::{MILLI, Nanos, SECOND};
 use crate::plan::Odds;
+
+/// The longest time of a request without faults.
+const SLOWEST_REQUEST: Nanos = 60 * MILLI;
 
 /// The faults in the records themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,9 +67,13 @@ impl GroupPlan {
             _ => Meddling::Edits,
         };
         let heal_at = lease * random.u64(2..9);
-        let settled_at =
-            heal_at + SECOND + if has_bad_workers { drain_timeout.as_nanos() as Nanos + 3 * lease } else { 0 };
-        let shared_by = settled_at + 12 * lease;
+        // A worker that does not return keeps its shard for a lease duration after the drain timeout.
+        let returned_at = heal_at + if has_bad_workers { drain_timeout.as_nanos() as Nanos + lease } else { 0 };
+        // Within two retry periods, a process has opened its watch. Within a lease duration, a slot expires. Then a member
+        // creates the missing shards, and takes them one lease duration later.
+        let started_at = returned_at + 2 * times.2.as_nanos() as Nanos;
+        let owned_by = started_at + 2 * lease + 2 * shards as Nanos * SLOWEST_REQUEST;
+        let shared_by = returned_at + 14 * lease;
         Self {
             nodes,
             shards,
@@ -82,7 +89,7 @@ impl GroupPlan {
             has_bad_workers,
             heal_at,
             chaos_every: lease / [1, 4, 10][random.usize(..3)],
-            owned_by: settled_at + 3 * lease + SECOND,
+            owned_by,
             shared_by,
             calm: lease * if random.u8(..4) == 0 { 10 } else { 2 },
         }

@@ -54,7 +54,8 @@ pub enum What {
     Opens(u64, Moment),
     /// The process receives the listing, which ends after this time.
     Opened(u64, Moment, Box<Records>),
-    Listed(u64),
+    /// The listing has ended, and contains every change up to this version.
+    Listed(u64, u64),
     Event(u64, GroupKey, u64, Option<Box<VersionedRecord>>),
     /// The watch breaks, or a watch that could not be opened is opened again.
     Breaks(u64),
@@ -207,7 +208,7 @@ impl World {
             What::Answer(sender, id, answer) => self.answer(index, sender, id, *answer)?,
             What::Opens(serial, sent_at) => self.opens(index, to, serial, sent_at),
             What::Opened(serial, ..)
-            | What::Listed(serial)
+            | What::Listed(serial, _)
             | What::Event(serial, ..)
             | What::Breaks(serial)
             | What::Open(serial)
@@ -221,8 +222,9 @@ impl World {
                 }
                 self.drive(index)?;
             }
-            What::Listed(_) => {
+            What::Listed(_, version) => {
                 let now = self.nodes[index].clock.local(self.truth);
+                self.nodes[index].knows = self.nodes[index].knows.max(version);
                 self.nodes[index].group.listed(now);
                 self.drive(index)?;
             }
@@ -310,9 +312,9 @@ impl World {
         let last_at = opened_at + listed_at;
         node.stream = Stream { serial, is_attached: true, is_silent, last_at, last_of: BTreeMap::new() };
         let records = Box::new(self.store.records.clone());
-        node.knows = node.knows.max(if is_silent { 0 } else { self.store.version });
         self.push(opened_at, to, What::Opened(serial, sent_at, records));
-        self.push(last_at, to, What::Listed(serial));
+        let version = self.store.version;
+        self.push(last_at, to, What::Listed(serial, version));
     }
 
     /// Delivers the newest change of a record to all watches.

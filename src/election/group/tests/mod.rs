@@ -1,295 +1,13 @@
 //! Tests of the rules of `docs/internals/GROUPS.md` on virtual time.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::*;
 use crate::election::stop_reason::StopReason;
-use crate::store::StoreErrorKind;
-use crate::store::record::{MicroTime, StoreData};
+use crate::store::record::MicroTime;
+use world::{DRAIN, LEASE, RETRY, STEP, World, started};
 
-const LEASE: Duration = Duration::from_secs(15);
-const RETRY: Duration = Duration::from_secs(2);
-const DRAIN: Duration = Duration::from_secs(20);
-const STEP: Duration = Duration::from_millis(10);
-
-/// Several members on one store in memory and one virtual clock.
-struct World {
-    now: Moment,
-    version: u64,
-    records: BTreeMap<GroupKey, VersionedRecord>,
-    nodes: Vec<Node>,
-}
-
-/// One process. Its elector renews the slot, and its workers return when they are asked.
-struct Node {
-    group: Group,
-    name: String,
-    slot: Option<usize>,
-    deadline: Option<Arc<Deadline>>,
-    renewed_at: Moment,
-    owned: BTreeMap<usize, u64>,
-    /// The shards whose workers ignore that they are wanted.
-    stubborn: BTreeSet<usize>,
-    ended: Vec<(usize, OwnershipEnd)>,
-    wanted: usize,
-    /// `true` while the process gets no events.
-    is_deaf: bool,
-    /// `true` while no request of the group is answered.
-    is_stuck: bool,
-    is_dead: bool,
-    reads: usize,
-    writes: usize,
-}
-
-impl World {
-    fn new(nodes: usize, shards: usize) -> Self {
-        let mut world =
-            Self { now: Moment::from_nanos(1 << 40), version: 0, records: BTreeMap::new(), nodes: Vec::new() };
-        (0..nodes).for_each(|_| world.add(shards));
-        world
-    }
-
-    fn add(&mut self, shards: usize) {
-        let name = format!("node-{}", self.nodes.len());
-        let settings = GroupSettings {
-            shards,
-            max_members: 8,
-            identity: name.clone(),
-            lease_duration: LEASE,
-            retry_period: RETRY,
-            drain_timeout: DRAIN,
-        };
-        let mut group = Group::new(settings);
-        group.join();
-        self.nodes.push(Node {
-            group,
-            name,
-            slot: None,
-            deadline: None,
-            renewed_at: self.now,
-            owned: BTreeMap::new(),
-            stubborn: BTreeSet::new(),
-            ended: Vec::new(),
-            wanted: 0,
-            is_deaf: false,
-            is_stuck: false,
-            is_dead: false,
-            reads: 0,
-            writes: 0,
-        });
-        self.open(self.nodes.len() - 1);
-    }
-
-    /// Opens the watch of a node, and lists all records.
-    fn open(&mut self, node: usize) {
-        let group = &mut self.nodes[node].group;
-        group.watch_opened(self.now, self.now);
-        for (key, seen) in &self.records {
-            group.watched(self.now, *key, seen.version, Some(seen.clone()));
-        }
-        group.listed(self.now);
-    }
-
-    fn wall(&self) -> Now {
-        Now { local: self.now, wall: SystemTime::UNIX_EPOCH + Duration::from_nanos(self.now.as_nanos()) }
-    }
-
-    /// Stores a record if the version of the stored record is `base`, and reports the change to all nodes.
-    fn store(&mut self, key: GroupKey, base: u64, record: &LeaderElectionRecord) -> Option<VersionedRecord> {
-        if self.records.get(&key).map_or(0, |it| it.version) != base {
-            return None;
-        }
-        self.version += 1;
-        let uid = self.records.get(&key).map_or(Some(format!("uid-{}", self.version)), |it| it.record.uid.clone());
-        let record = LeaderElectionRecord { uid, ..record.clone() };
-        let seen = VersionedRecord::new(record, self.version, StoreData::none());
-        self.records.insert(key, seen.clone());
-        self.tell(key, self.version, Some(&seen));
-        Some(seen)
-    }
-
-    fn delete(&mut self, key: GroupKey) {
-        self.records.remove(&key);
-        self.version += 1;
-        self.tell(key, self.version, None);
-    }
-
-    fn tell(&mut self, key: GroupKey, version: u64, seen: Option<&VersionedRecord>) {
-        for node in self.nodes.iter_mut().filter(|node| !node.is_deaf) {
-            node.group.watched(self.now, key, version, seen.cloned());
-        }
-    }
-
-    fn edit(&mut self, key: GroupKey, change: impl FnOnce(&mut LeaderElectionRecord)) {
-        let mut seen = self.records[&key].clone();
-        change(&mut seen.record);
-        self.store(key, seen.version, &seen.record);
-    }
-
-    /// Runs all nodes for a time, and checks after every step that no shard has two owners.
-    fn run(&mut self, time: Duration) {
-        let until = self.now + time;
-        while self.now < until {
-            for node in 0..self.nodes.len() {
-                self.renew(node);
-                while !self.nodes[node].is_dead && self.drive(node) {}
-            }
-            self.check_exclusion();
-            self.now = self.now + STEP;
-        }
-    }
-
-    /// Renews the slot of a node, as its elector does.
-    fn renew(&mut self, index: usize) {
-        let node = &self.nodes[index];
-        let (Some(slot), Some(deadline)) = (node.slot, node.deadline.clone()) else { return };
-        if node.is_dead || self.now < node.renewed_at + RETRY || !deadline.is_valid(self.now) {
-            return;
-        }
-        let Some(seen) = self.records.get(&GroupKey::Slot(slot)).cloned() else {
-            deadline.end(self.now, StopReason::Expired);
-            return;
-        };
-        let renew_time = Some(MicroTime::from_unix_micros(self.now.as_nanos() / 1_000));
-        let record = LeaderElectionRecord { renew_time, ..seen.record.clone() };
-        if seen.record.holder() != Some(&*node.name) {
-            deadline.end(self.now, StopReason::Expired);
-            return;
-        }
-        let stored = self.store(GroupKey::Slot(slot), seen.version, &record).unwrap();
-        let node = &mut self.nodes[index];
-        node.renewed_at = self.now;
-        deadline.extend(self.now, self.now + LEASE * 2 / 3);
-        node.group.own_slot_observed(self.now, slot, Some(self.now), &stored);
-    }
-
-    /// Performs the effects and the next request of a node. Returns `false` if the node waits.
-    fn drive(&mut self, index: usize) -> bool {
-        let (now, wall) = (self.now, self.wall());
-        let step = self.nodes[index].group.next(wall);
-        let mut acted = false;
-        while let Some(effect) = self.nodes[index].group.effect() {
-            acted = true;
-            self.carry_out(index, effect);
-        }
-        let node = &mut self.nodes[index];
-        let GroupStep::Send(GroupRequest { id, key, operation, .. }) = step else { return acted };
-        let response = match operation {
-            _ if node.is_stuck => GroupResponse::Failed(StoreError::new(StoreErrorKind::Timeout, "stuck")),
-            GroupOperation::Get => {
-                node.reads += 1;
-                GroupResponse::Read(self.records.get(&key).cloned())
-            }
-            GroupOperation::Create(record) => {
-                node.writes += 1;
-                self.written(key, 0, &record)
-            }
-            GroupOperation::Update(base, record) => {
-                node.writes += 1;
-                self.written(key, base.version, &record)
-            }
-        };
-        self.nodes[index].group.on_response(now, id, response);
-        true
-    }
-
-    fn written(&mut self, key: GroupKey, base: u64, record: &LeaderElectionRecord) -> GroupResponse {
-        let refused = || GroupResponse::Failed(StoreError::new(StoreErrorKind::Conflict, "conflict"));
-        self.store(key, base, record).map_or_else(refused, GroupResponse::Written)
-    }
-
-    fn carry_out(&mut self, index: usize, effect: GroupEffect) {
-        let now = self.now;
-        match effect {
-            GroupEffect::Campaign(slot) => self.campaign(index, slot),
-            GroupEffect::Started(shard, token) => {
-                assert!(self.nodes[index].owned.insert(shard, token).is_none());
-            }
-            GroupEffect::Wanted(shard) => {
-                let node = &mut self.nodes[index];
-                node.wanted += 1;
-                if !node.stubborn.contains(&shard) {
-                    node.owned.remove(&shard);
-                    node.group.returned(now, shard);
-                }
-            }
-            GroupEffect::Ended(shard, reason) => {
-                let node = &mut self.nodes[index];
-                node.ended.push((shard, reason));
-                node.owned.remove(&shard);
-                if !node.stubborn.contains(&shard) {
-                    node.group.returned(now, shard);
-                }
-            }
-            GroupEffect::MayLeave => {
-                let node = &mut self.nodes[index];
-                let deadline = node.deadline.take().unwrap();
-                deadline.end(now, StopReason::Released);
-                let key = GroupKey::Slot(node.slot.take().unwrap());
-                if self.records.get(&key).is_some_and(|it| it.record.holder() == Some(&*self.nodes[index].name)) {
-                    self.edit(key, |record| record.holder_identity = Some(String::new()));
-                }
-                self.nodes[index].group.left(now);
-            }
-            GroupEffect::Reopen if !self.nodes[index].is_deaf => self.open(index),
-            _ => {}
-        }
-    }
-
-    fn campaign(&mut self, index: usize, slot: usize) {
-        let key = GroupKey::Slot(slot);
-        let base = self.records.get(&key).cloned();
-        let name = self.nodes[index].name.clone();
-        if base.as_ref().is_some_and(|it| it.record.holder().is_some()) {
-            return self.nodes[index].group.not_joined(self.now, slot);
-        }
-        let time = Some(MicroTime::from_unix_micros(self.now.as_nanos() / 1_000 + self.version));
-        let record = LeaderElectionRecord {
-            holder_identity: Some(name),
-            lease_duration_seconds: Some(15),
-            acquire_time: time.clone(),
-            renew_time: time,
-            ..base.as_ref().map_or_else(Default::default, |it| it.record.clone())
-        };
-        let stored = self.store(key, base.map_or(0, |it| it.version), &record).unwrap();
-        let deadline = Arc::new(Deadline::new(self.now + LEASE * 2 / 3));
-        let node = &mut self.nodes[index];
-        (node.slot, node.deadline, node.renewed_at) = (Some(slot), Some(Arc::clone(&deadline)), self.now);
-        node.group.own_slot_observed(self.now, slot, Some(self.now), &stored);
-        assert!(node.group.joined(self.now, slot, stored.version, deadline));
-    }
-
-    fn owners(&self, shard: usize) -> Vec<usize> {
-        let owns = |node: &Node| {
-            let is_valid = node.deadline.as_ref().is_some_and(|deadline| deadline.is_valid(self.now));
-            node.owned.contains_key(&shard) && is_valid && self.now < node.group.valid_until()
-        };
-        (0..self.nodes.len()).filter(|node| owns(&self.nodes[*node])).collect()
-    }
-
-    fn check_exclusion(&self) {
-        for shard in 0..self.nodes[0].group.shards.len() {
-            assert!(self.owners(shard).len() <= 1, "shard {shard} has the owners {:?}", self.owners(shard));
-        }
-    }
-
-    /// Asserts that each shard has one owner, and that the shares of these nodes are equal.
-    fn assert_shared(&self, nodes: &[usize]) {
-        let shards = self.nodes[0].group.shards.len();
-        let unowned: Vec<_> = (0..shards).filter(|shard| self.owners(*shard).is_empty()).collect();
-        assert!(unowned.is_empty(), "without an owner: {unowned:?}");
-        let shares: Vec<_> = nodes.iter().map(|node| self.nodes[*node].owned.len()).collect();
-        assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1, "{shares:?}");
-    }
-}
-
-fn started(nodes: usize, shards: usize) -> World {
-    let mut world = World::new(nodes, shards);
-    world.run(LEASE + RETRY * 2);
-    world.assert_shared(&(0..nodes).collect::<Vec<_>>());
-    world
-}
+mod world;
 
 #[test]
 fn shards_are_shared_and_stay() {
@@ -647,4 +365,44 @@ fn slot_deleted_unseen_keeps_its_shards_for_a_lease_duration() {
     assert_eq!(group.slots[5].over_at(&name, row.row.since, LEASE), Some(now + LEASE));
     assert!(!world.records.contains_key(&slot));
     assert_eq!(group.free_from(0), Some(now + LEASE));
+}
+
+#[test]
+fn member_takes_nothing_at_once_after_a_restore_of_its_slot() {
+    let mut world = started(1, 1);
+    world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::StoreRestored);
+    world.run(LEASE / 2);
+    assert!(world.nodes[0].group.own_slot().is_some() && world.nodes[0].owned.is_empty());
+    world.run(LEASE);
+    world.assert_shared(&[0]);
+}
+
+#[test]
+fn listing_with_an_older_own_slot_is_a_restore() {
+    for is_absent in [false, true] {
+        let mut world = started(1, 1);
+        let mut backup = world.records.clone();
+        if is_absent {
+            backup.remove(&GroupKey::Slot(world.nodes[0].slot.unwrap()));
+        }
+        // Only the elector knows the newest version of the slot.
+        world.nodes[0].is_deaf = true;
+        world.run(RETRY * 2);
+        assert!(world.nodes[0].group.view.settled_at < world.now);
+        world.records = backup;
+        world.open(0);
+        assert!(world.nodes[0].group.view.settled_at > world.now, "{is_absent}");
+    }
+}
+
+#[test]
+fn shards_that_all_workers_drop_are_owned_again_soon() {
+    let mut world = started(2, 8);
+    for node in &mut world.nodes {
+        for (shard, _) in std::mem::take(&mut node.owned) {
+            node.group.returned(world.now, shard);
+        }
+    }
+    world.run(RETRY * 3);
+    assert!((0..8).all(|shard| world.owners(shard).len() == 1));
 }

@@ -1,0 +1,292 @@
+//! Several members on one store in memory and one virtual clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
+
+use super::super::*;
+use crate::election::stop_reason::StopReason;
+use crate::store::StoreErrorKind;
+use crate::store::record::{MicroTime, StoreData};
+
+pub(super) const LEASE: Duration = Duration::from_secs(15);
+pub(super) const RETRY: Duration = Duration::from_secs(2);
+pub(super) const DRAIN: Duration = Duration::from_secs(20);
+pub(super) const STEP: Duration = Duration::from_millis(10);
+
+/// Several members on one store in memory and one virtual clock.
+pub(super) struct World {
+    pub(super) now: Moment,
+    pub(super) version: u64,
+    pub(super) records: BTreeMap<GroupKey, VersionedRecord>,
+    pub(super) nodes: Vec<Node>,
+}
+
+/// One process. Its elector renews the slot, and its workers return when they are asked.
+pub(super) struct Node {
+    pub(super) group: Group,
+    pub(super) name: String,
+    pub(super) slot: Option<usize>,
+    pub(super) deadline: Option<Arc<Deadline>>,
+    pub(super) renewed_at: Moment,
+    pub(super) owned: BTreeMap<usize, u64>,
+    /// The shards whose workers ignore that they are wanted.
+    pub(super) stubborn: BTreeSet<usize>,
+    pub(super) ended: Vec<(usize, OwnershipEnd)>,
+    pub(super) wanted: usize,
+    /// `true` while the process gets no events.
+    pub(super) is_deaf: bool,
+    /// `true` while no request of the group is answered.
+    pub(super) is_stuck: bool,
+    pub(super) is_dead: bool,
+    pub(super) reads: usize,
+    pub(super) writes: usize,
+}
+
+impl World {
+    pub(super) fn new(nodes: usize, shards: usize) -> Self {
+        let mut world =
+            Self { now: Moment::from_nanos(1 << 40), version: 0, records: BTreeMap::new(), nodes: Vec::new() };
+        (0..nodes).for_each(|_| world.add(shards));
+        world
+    }
+
+    pub(super) fn add(&mut self, shards: usize) {
+        let name = format!("node-{}", self.nodes.len());
+        let settings = GroupSettings {
+            shards,
+            max_members: 8,
+            identity: name.clone(),
+            lease_duration: LEASE,
+            retry_period: RETRY,
+            drain_timeout: DRAIN,
+        };
+        let mut group = Group::new(settings);
+        group.join();
+        self.nodes.push(Node {
+            group,
+            name,
+            slot: None,
+            deadline: None,
+            renewed_at: self.now,
+            owned: BTreeMap::new(),
+            stubborn: BTreeSet::new(),
+            ended: Vec::new(),
+            wanted: 0,
+            is_deaf: false,
+            is_stuck: false,
+            is_dead: false,
+            reads: 0,
+            writes: 0,
+        });
+        self.open(self.nodes.len() - 1);
+    }
+
+    /// Opens the watch of a node, and lists all records.
+    pub(super) fn open(&mut self, node: usize) {
+        let group = &mut self.nodes[node].group;
+        group.watch_opened(self.now, self.now);
+        for (key, seen) in &self.records {
+            group.watched(self.now, *key, seen.version, Some(seen.clone()));
+        }
+        group.listed(self.now);
+    }
+
+    pub(super) fn wall(&self) -> Now {
+        Now { local: self.now, wall: SystemTime::UNIX_EPOCH + Duration::from_nanos(self.now.as_nanos()) }
+    }
+
+    /// Stores a record if the version of the stored record is `base`, and reports the change to all nodes.
+    pub(super) fn store(&mut self, key: GroupKey, base: u64, record: &LeaderElectionRecord) -> Option<VersionedRecord> {
+        if self.records.get(&key).map_or(0, |it| it.version) != base {
+            return None;
+        }
+        self.version += 1;
+        let uid = self.records.get(&key).map_or(Some(format!("uid-{}", self.version)), |it| it.record.uid.clone());
+        let record = LeaderElectionRecord { uid, ..record.clone() };
+        let seen = VersionedRecord::new(record, self.version, StoreData::none());
+        self.records.insert(key, seen.clone());
+        self.tell(key, self.version, Some(&seen));
+        Some(seen)
+    }
+
+    pub(super) fn delete(&mut self, key: GroupKey) {
+        self.records.remove(&key);
+        self.version += 1;
+        self.tell(key, self.version, None);
+    }
+
+    fn tell(&mut self, key: GroupKey, version: u64, seen: Option<&VersionedRecord>) {
+        for node in self.nodes.iter_mut().filter(|node| !node.is_deaf) {
+            node.group.watched(self.now, key, version, seen.cloned());
+        }
+    }
+
+    pub(super) fn edit(&mut self, key: GroupKey, change: impl FnOnce(&mut LeaderElectionRecord)) {
+        let mut seen = self.records[&key].clone();
+        change(&mut seen.record);
+        self.store(key, seen.version, &seen.record);
+    }
+
+    /// Runs all nodes for a time, and checks after every step that no shard has two owners.
+    pub(super) fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            for node in 0..self.nodes.len() {
+                self.renew(node);
+                while !self.nodes[node].is_dead && self.drive(node) {}
+            }
+            self.check_exclusion();
+            self.now = self.now + STEP;
+        }
+    }
+
+    /// Renews the slot of a node, as its elector does.
+    fn renew(&mut self, index: usize) {
+        let node = &self.nodes[index];
+        let (Some(slot), Some(deadline)) = (node.slot, node.deadline.clone()) else { return };
+        if node.is_dead || self.now < node.renewed_at + RETRY || !deadline.is_valid(self.now) {
+            return;
+        }
+        let Some(seen) = self.records.get(&GroupKey::Slot(slot)).cloned() else {
+            deadline.end(self.now, StopReason::Expired);
+            return;
+        };
+        let renew_time = Some(MicroTime::from_unix_micros(self.now.as_nanos() / 1_000));
+        let record = LeaderElectionRecord { renew_time, ..seen.record.clone() };
+        if seen.record.holder() != Some(&*node.name) {
+            deadline.end(self.now, StopReason::Expired);
+            return;
+        }
+        let stored = self.store(GroupKey::Slot(slot), seen.version, &record).unwrap();
+        let node = &mut self.nodes[index];
+        node.renewed_at = self.now;
+        deadline.extend(self.now, self.now + LEASE * 2 / 3);
+        node.group.own_slot_observed(self.now, slot, Some(self.now), &stored);
+    }
+
+    /// Performs the effects and the next request of a node. Returns `false` if the node waits.
+    pub(super) fn drive(&mut self, index: usize) -> bool {
+        let (now, wall) = (self.now, self.wall());
+        let step = self.nodes[index].group.next(wall);
+        let mut acted = false;
+        while let Some(effect) = self.nodes[index].group.effect() {
+            acted = true;
+            self.carry_out(index, effect);
+        }
+        let node = &mut self.nodes[index];
+        let GroupStep::Send(GroupRequest { id, key, operation, .. }) = step else { return acted };
+        let response = match operation {
+            _ if node.is_stuck => GroupResponse::Failed(StoreError::new(StoreErrorKind::Timeout, "stuck")),
+            GroupOperation::Get => {
+                node.reads += 1;
+                GroupResponse::Read(self.records.get(&key).cloned())
+            }
+            GroupOperation::Create(record) => {
+                node.writes += 1;
+                self.written(key, 0, &record)
+            }
+            GroupOperation::Update(base, record) => {
+                node.writes += 1;
+                self.written(key, base.version, &record)
+            }
+        };
+        self.nodes[index].group.on_response(now, id, response);
+        true
+    }
+
+    pub(super) fn written(&mut self, key: GroupKey, base: u64, record: &LeaderElectionRecord) -> GroupResponse {
+        let refused = || GroupResponse::Failed(StoreError::new(StoreErrorKind::Conflict, "conflict"));
+        self.store(key, base, record).map_or_else(refused, GroupResponse::Written)
+    }
+
+    fn carry_out(&mut self, index: usize, effect: GroupEffect) {
+        let now = self.now;
+        match effect {
+            GroupEffect::Campaign(slot) => self.campaign(index, slot),
+            GroupEffect::Started(shard, token) => {
+                assert!(self.nodes[index].owned.insert(shard, token).is_none());
+            }
+            GroupEffect::Wanted(shard) => {
+                let node = &mut self.nodes[index];
+                node.wanted += 1;
+                if !node.stubborn.contains(&shard) {
+                    node.owned.remove(&shard);
+                    node.group.returned(now, shard);
+                }
+            }
+            GroupEffect::Ended(shard, reason) => {
+                let node = &mut self.nodes[index];
+                node.ended.push((shard, reason));
+                node.owned.remove(&shard);
+                if !node.stubborn.contains(&shard) {
+                    node.group.returned(now, shard);
+                }
+            }
+            GroupEffect::MayLeave => {
+                let node = &mut self.nodes[index];
+                let deadline = node.deadline.take().unwrap();
+                deadline.end(now, StopReason::Released);
+                let key = GroupKey::Slot(node.slot.take().unwrap());
+                if self.records.get(&key).is_some_and(|it| it.record.holder() == Some(&*self.nodes[index].name)) {
+                    self.edit(key, |record| record.holder_identity = Some(String::new()));
+                }
+                self.nodes[index].group.left(now);
+            }
+            GroupEffect::Reopen if !self.nodes[index].is_deaf => self.open(index),
+            _ => {}
+        }
+    }
+
+    fn campaign(&mut self, index: usize, slot: usize) {
+        let key = GroupKey::Slot(slot);
+        let base = self.records.get(&key).cloned();
+        let name = self.nodes[index].name.clone();
+        if base.as_ref().is_some_and(|it| it.record.holder().is_some()) {
+            return self.nodes[index].group.not_joined(self.now, slot);
+        }
+        let time = Some(MicroTime::from_unix_micros(self.now.as_nanos() / 1_000 + self.version));
+        let record = LeaderElectionRecord {
+            holder_identity: Some(name),
+            lease_duration_seconds: Some(15),
+            acquire_time: time.clone(),
+            renew_time: time,
+            ..base.as_ref().map_or_else(Default::default, |it| it.record.clone())
+        };
+        let stored = self.store(key, base.map_or(0, |it| it.version), &record).unwrap();
+        let deadline = Arc::new(Deadline::new(self.now + LEASE * 2 / 3));
+        let node = &mut self.nodes[index];
+        (node.slot, node.deadline, node.renewed_at) = (Some(slot), Some(Arc::clone(&deadline)), self.now);
+        node.group.own_slot_observed(self.now, slot, Some(self.now), &stored);
+        assert!(node.group.joined(self.now, slot, stored.version, deadline));
+    }
+
+    pub(super) fn owners(&self, shard: usize) -> Vec<usize> {
+        let owns = |node: &Node| {
+            let is_valid = node.deadline.as_ref().is_some_and(|deadline| deadline.is_valid(self.now));
+            node.owned.contains_key(&shard) && is_valid && self.now < node.group.valid_until()
+        };
+        (0..self.nodes.len()).filter(|node| owns(&self.nodes[*node])).collect()
+    }
+
+    fn check_exclusion(&self) {
+        for shard in 0..self.nodes[0].group.shards.len() {
+            assert!(self.owners(shard).len() <= 1, "shard {shard} has the owners {:?}", self.owners(shard));
+        }
+    }
+
+    /// Asserts that each shard has one owner, and that the shares of these nodes are equal.
+    pub(super) fn assert_shared(&self, nodes: &[usize]) {
+        let shards = self.nodes[0].group.shards.len();
+        let unowned: Vec<_> = (0..shards).filter(|shard| self.owners(*shard).is_empty()).collect();
+        assert!(unowned.is_empty(), "without an owner: {unowned:?}");
+        let shares: Vec<_> = nodes.iter().map(|node| self.nodes[*node].owned.len()).collect();
+        assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1, "{shares:?}");
+    }
+}
+
+pub(super) fn started(nodes: usize, shards: usize) -> World {
+    let mut world = World::new(nodes, shards);
+    world.run(LEASE + RETRY * 2);
+    world.assert_shared(&(0..nodes).collect::<Vec<_>>());
+    world
+}
