@@ -162,6 +162,11 @@ impl GroupCore {
             let done = change(&mut state.group, clock::now());
             self.act(state);
             let _ = state.wake.try_send(());
+            if state.end.is_none() {
+                // The request thread has ended, and the slot must still be released once all workers have returned.
+                let _ = state.group.next(Now::read());
+                self.act(state);
+            }
             done
         })
     }
@@ -219,8 +224,8 @@ impl GroupCore {
                     state.subscribers.publish(&GroupTransition::NewOwner { shard, identity: identity.into() });
                 }
                 GroupEffect::Owner(shard, None) => state.subscribers.publish(&GroupTransition::NoOwner { shard }),
-                GroupEffect::Damaged(shard, fault) => {
-                    let record = self.store.describe(&self.key(GroupKey::Shard(shard)));
+                GroupEffect::Damaged(key, fault) => {
+                    let record = self.store.describe(&self.key(key));
                     self.log(Level::Error, format!("{record} is left alone: {fault}; delete or repair the record"));
                 }
                 GroupEffect::Campaign(slot) => state.command(MemberCommand::Campaign(slot)),
@@ -344,12 +349,10 @@ impl GroupCore {
             state.end = None;
             let _ = state.wake.try_send(());
             state.failure = state.failure.take().or(failure);
-            for shard in 0..state.ownerships.len() {
-                if state.ownerships[shard].is_some() {
-                    self.ended(state, shard, OwnershipEnd::TermEnded);
-                }
-            }
-            state.participation = None;
+            state.group.close(clock::now());
+            self.act(state);
+            // The receiver is gone, so the program notices the end.
+            state.participation.iter_mut().for_each(|it| it.shards = channel::bounded(0).0);
             state.observers.clear();
             state.subscribers = Subscribers::default();
             state.deferred.push(GroupDeferred::Cancel(state.watch.clone()));

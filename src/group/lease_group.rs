@@ -204,7 +204,8 @@ impl LeaseGroup {
 
     /// Returns a new subscription to the changes in the group.
     ///
-    /// The subscription starts with the present owners.
+    /// The subscription starts with the present owners. Read the subscription or drop the subscription: unread
+    /// transitions use memory.
     #[must_use = "each call creates a new subscription; call this method once, outside the loop"]
     pub fn transitions(&self) -> Transitions<GroupTransition> {
         self.core().transitions()
@@ -264,7 +265,7 @@ fn run_again<E: fmt::Display>(core: &GroupCore, shard: &Shard, work: impl Fn(&Sh
     let mut backoff = Backoff::default();
     loop {
         let began_at = clock::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| work(shard)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(shard).map_err(|error| error.to_string())));
         if shard.is_wanted() || !shard.is_owned() {
             return;
         }

@@ -11,12 +11,14 @@ use crate::group::core::{GroupCore, GroupHandle, MemberCommand};
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::store::record::{RecordWrite, VersionedRecord};
-use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_descriptions};
+use crate::store::{
+    CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_descriptions,
+};
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::config_error::ConfigError;
 use crate::util::sync::Arc;
-use crate::util::sync::channel::{Receiver, Sender, never, select};
+use crate::util::sync::channel::{Receiver, Sender, after, never, select};
 
 pub(super) struct MemberThread {
     pub(super) handle: Arc<GroupHandle>,
@@ -36,11 +38,13 @@ impl MemberThread {
     pub(super) fn run(self) {
         let core = &self.handle.core;
         let (mut held, mut ended, mut is_leaving) = (None, never(), false);
+        let (mut group_ended, mut limit) = (core.ended.clone(), never());
+        let mut elector = None;
         loop {
             select! {
                 recv(self.commands) -> command => match command {
                     Ok(MemberCommand::Campaign(slot)) => {
-                        held = self.campaign(slot);
+                        held = self.campaign(slot, &mut elector);
                         ended = held.as_ref().map_or_else(never, |(guard, _): &(LeaderGuard, _)| guard.ended().clone());
                     }
                     Ok(MemberCommand::Release) => {
@@ -61,6 +65,14 @@ impl MemberThread {
                     ended = never();
                     core.change(|_, _| ());
                 }
+                // A worker that ignores the end delays the release by at most one lease duration.
+                recv(group_ended) -> _ => {
+                    group_ended = never();
+                    is_leaving = true;
+                    limit = after(core.settings.lease_duration);
+                    core.leave();
+                }
+                recv(limit) -> _ => break,
             }
             if is_leaving && held.is_none() {
                 break;
@@ -71,25 +83,33 @@ impl MemberThread {
         drop(self.left);
     }
 
-    fn campaign(&self, slot: usize) -> Option<(LeaderGuard, LeaderElector)> {
+    /// Campaigns once. After an error, `kept` keeps the elector, because its probe may not have returned yet.
+    fn campaign(&self, slot: usize, kept: &mut Option<(usize, LeaderElector)>) -> Option<(LeaderGuard, LeaderElector)> {
         let core = &self.handle.core;
-        let builder = self.builder.clone().named(core.key(GroupKey::Slot(slot)));
-        let campaign = || {
-            let elector = builder.start_on(SlotStore { core: Arc::clone(core), slot })?;
-            Ok::<_, Error>((elector.try_acquire()?, elector))
+        let start = || {
+            let builder = self.builder.clone().named(core.key(GroupKey::Slot(slot)));
+            builder.start_on(SlotStore { core: Arc::clone(core), slot })
         };
-        match campaign() {
-            Ok((Some(guard), elector)) => core.joined(slot, &guard.term).then_some((guard, elector)),
+        let kept_elector = kept.take().filter(|(kept, _)| *kept == slot).map(|(_, elector)| elector);
+        let campaigned = kept_elector.map_or_else(start, Ok).map_err(|error| (error, None));
+        let campaigned = campaigned.and_then(|elector| match elector.try_acquire() {
+            Ok(guard) => Ok((guard, elector)),
+            Err(error) => Err((error, Some((slot, elector)))),
+        });
+        match campaigned {
+            Ok((Some(guard), elector)) => core.joined(slot, guard.term()).then_some((guard, elector)),
             Ok((None, _)) => {
                 core.change(|group, now| group.not_joined(now, slot));
                 None
             }
-            Err(error) => {
+            Err((error, elector)) => {
+                *kept = elector;
                 // The elector logs that the process is unfit.
                 let is_unfit = matches!(error, Error::Unfit);
                 let level = if is_unfit { Level::Debug } else { Level::Warn };
                 core.log(level, format!("cannot campaign for slot {slot}, retrying: {error}"));
-                core.change(|group, now| group.cannot_join(now));
+                let is_damaged = matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Malformed);
+                core.change(|group, now| if is_damaged { group.damaged(now, slot) } else { group.cannot_join(now) });
                 None
             }
         }

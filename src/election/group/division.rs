@@ -1,5 +1,7 @@
 //! The division of the shards, and the ownership of this process.
 
+use std::time::Duration;
+
 use super::assign::{ShardPlace, assign};
 use super::row::ShardWork;
 use super::term_name::ShardOwner;
@@ -12,10 +14,14 @@ impl Group {
         let Some(work) = self.shards.get(shard).and_then(|row| row.work) else { return };
         self.end(now, shard, OwnershipEnd::Returned);
         self.shards[shard].work = None;
-        // A worker that returns by itself would get the shard back at once.
-        if let Some(slot) = self.own_slot()
-            && work.wanted_at.or(work.ended_at).is_none()
-        {
+        let (shortest, longest) = (self.settings.retry_period, self.settings.lease_duration * 4);
+        if work.wanted_at.or(work.ended_at).is_some() {
+            self.shards[shard].pause = Duration::ZERO;
+        } else if let Some(slot) = self.own_slot() {
+            // A worker that returns by itself would get the shard back at once.
+            let row = &mut self.shards[shard];
+            row.pause = (row.pause * 2).clamp(shortest, longest);
+            row.paused_until = now + row.pause;
             self.set_idle(now, slot);
         }
     }
@@ -119,7 +125,7 @@ impl Group {
                 Some(ShardWork { wanted_at: None, ended_at: None }) if self.targets[shard] != own => {
                     surplus.push(shard)
                 }
-                Some(ShardWork { wanted_at: Some(_), .. }) => moving += 1,
+                Some(ShardWork { wanted_at: Some(_), .. }) if is_ours => moving += 1,
                 _ => moving += usize::from(row.is_given || row.is_spent),
             }
         }

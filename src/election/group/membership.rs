@@ -11,7 +11,7 @@ impl Group {
     /// Makes this process campaign for a slot, now and after each end of its term.
     pub fn join(&mut self) {
         self.wants = true;
-        self.is_spare = false;
+        (self.is_spare, self.campaign) = (false, None);
     }
 
     /// Makes this process give up its slot once all workers have returned.
@@ -21,6 +21,12 @@ impl Group {
             member.is_leaving = true;
             (0..self.shards.len()).for_each(|shard| self.want(now, shard));
         }
+    }
+
+    /// Ends all ownership, and gives up the slot once all workers have returned.
+    pub fn close(&mut self, now: Moment) {
+        self.end_all(now, OwnershipEnd::TermEnded);
+        self.leave(now);
     }
 
     /// Handles a won term of a slot.
@@ -44,6 +50,12 @@ impl Group {
     pub fn not_joined(&mut self, now: Moment, slot: usize) {
         self.campaign = None;
         self.slots[slot].campaign_at = now + self.settings.retry_period;
+    }
+
+    /// Handles a campaign for a slot whose record is unreadable.
+    pub fn damaged(&mut self, now: Moment, slot: usize) {
+        self.campaign = None;
+        self.slots[slot].campaign_at = now + self.settings.lease_duration * 4;
     }
 
     /// Handles a campaign that failed. Another slot would fail, too.

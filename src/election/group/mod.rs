@@ -137,8 +137,8 @@ pub enum GroupEffect {
     Ended(usize, OwnershipEnd),
     /// The observed owner of the shard is the member with this identity, or no member.
     Owner(usize, Option<Box<str>>),
-    /// The record of the shard is unreadable or foreign.
-    Damaged(usize, String),
+    /// The record is unreadable or foreign.
+    Damaged(GroupKey, String),
     /// Campaign for this slot once, and call [`Group::joined`] or [`Group::not_joined`].
     Campaign(usize),
     /// All slots are taken, so this process is a spare.
@@ -288,11 +288,12 @@ impl Group {
         self.member.as_ref().map(|member| member.name.slot)
     }
 
-    /// Returns the reason why the record of the shard is left alone.
+    /// Returns the reason why the shard is left alone: its record or the slot of its owner is unreadable or foreign.
     pub fn fault(&self, shard: usize) -> Option<&str> {
         let row = self.shards.get(shard)?;
-        match row.owner {
+        match &row.owner {
             Some(ShardOwner::Foreign) => Some(FOREIGN),
+            Some(ShardOwner::Term(name, _)) => row.row.fault.as_deref().or(self.slots[name.slot].row.fault.as_deref()),
             _ => row.row.fault.as_deref(),
         }
     }

@@ -53,10 +53,8 @@ impl Group {
         if error.kind() == StoreErrorKind::Malformed && is_read {
             row.retry_at = now + lease_duration;
             let text = error.to_string();
-            if row.fault.replace(text.clone()).is_none()
-                && let GroupKey::Shard(shard) = key
-            {
-                self.effects.push_back(GroupEffect::Damaged(shard, text));
+            if row.fault.replace(text.clone()).is_none() {
+                self.effects.push_back(GroupEffect::Damaged(key, text));
             }
             return;
         }
@@ -111,6 +109,7 @@ impl Group {
             };
             self.targets[*shard] == Some(name.slot)
                 && row.work.is_none()
+                && timer.is_due(row.paused_until)
                 && is_confirmed
                 && row.row.is_ready(timer)
                 && self.free_from(*shard).is_some_and(|at| timer.is_due(at))

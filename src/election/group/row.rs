@@ -74,6 +74,11 @@ pub(super) struct ShardRow {
     pub(super) is_spent: bool,
     /// `true` while the record is as this process emptied it.
     pub(super) is_given: bool,
+    /// The pause after the last worker that returned by itself, and the end of the pause.
+    pub(super) pause: Duration,
+    pub(super) paused_until: Moment,
+    /// The owner that the last [`GroupEffect::Owner`](super::GroupEffect::Owner) reported.
+    pub(super) reported: Option<Box<str>>,
 }
 
 /// The work of this process on one shard.
@@ -212,6 +217,9 @@ impl ShardRow {
             work: None,
             is_spent: false,
             is_given: false,
+            pause: Duration::ZERO,
+            paused_until: Moment::default(),
+            reported: None,
         }
     }
 

@@ -51,6 +51,7 @@ impl Group {
         if !self.view.is_open {
             return;
         }
+        self.end_outdated(now);
         let keys = (0..self.slots.len()).map(GroupKey::Slot).chain((0..self.shards.len()).map(GroupKey::Shard));
         for key in keys {
             if self.row(key).watch != self.view.number {
@@ -94,10 +95,7 @@ impl Group {
 
     /// Moves `as_of` to the send time of the newest own write that the watch has reported.
     pub(super) fn advance(&mut self, now: Moment) {
-        // A late report does not revive the ownership.
-        if self.member.is_some() && now >= self.valid_until() {
-            self.end_all(now, OwnershipEnd::WatchLost);
-        }
+        self.end_outdated(now);
         let Some(member) = &self.member else { return };
         let reported = self
             .own_writes
@@ -107,11 +105,18 @@ impl Group {
         self.view.as_of = reported.max().unwrap_or_default().max(self.view.as_of);
     }
 
+    /// Ends all ownership if the view is no longer current. A later report does not revive the ownership.
+    fn end_outdated(&mut self, now: Moment) {
+        if self.member.is_some() && now >= self.valid_until() {
+            self.end_all(now, OwnershipEnd::WatchLost);
+        }
+    }
+
     /// Ends all ownership if the view is no longer current, and reopens a silent watch.
     pub(super) fn check_view(&mut self, timer: &mut Timer) {
         let lease_duration = self.settings.lease_duration;
         if self.member.is_some() && timer.is_due(self.valid_until()) {
-            self.end_all(timer.now, OwnershipEnd::WatchLost);
+            self.end_outdated(timer.now);
         }
         if !self.view.is_open {
             return;
@@ -180,13 +185,15 @@ impl Group {
                 if row.row.since == now {
                     row.idle = row.idle.filter(|_| row.term(slot).is_some());
                 }
+                for shard in 0..self.shards.len() {
+                    self.report_owner(shard);
+                }
             }
             GroupKey::Shard(shard) => self.after_shard(now, shard),
         }
     }
 
     fn after_shard(&mut self, now: Moment, shard: usize) {
-        let before = self.owner(shard).map(Box::from);
         let row = &mut self.shards[shard];
         let owner = row.row.seen.as_ref().map(|seen| ShardOwner::of(&seen.record));
         if row.owner == owner {
@@ -195,7 +202,7 @@ impl Group {
         (row.is_given, row.seen_after) = (false, self.last_request);
         match &owner {
             Some(ShardOwner::Foreign) => {
-                self.effects.push_back(GroupEffect::Damaged(shard, FOREIGN.to_owned()));
+                self.effects.push_back(GroupEffect::Damaged(GroupKey::Shard(shard), FOREIGN.to_owned()));
             }
             Some(ShardOwner::Term(name, _)) => {
                 let slot = &mut self.slots[name.slot];
@@ -208,9 +215,16 @@ impl Group {
             self.end(now, shard, OwnershipEnd::RecordChanged);
             self.shards[shard].is_spent = false;
         }
-        let after = self.owner(shard).map(Box::from);
-        if before != after {
-            self.effects.push_back(GroupEffect::Owner(shard, after));
+        self.report_owner(shard);
+    }
+
+    /// Reports the owner of a shard if the owner has changed.
+    fn report_owner(&mut self, shard: usize) {
+        let owner = self.owner(shard);
+        if owner != self.shards[shard].reported.as_deref() {
+            let owner: Option<Box<str>> = owner.map(Box::from);
+            self.shards[shard].reported.clone_from(&owner);
+            self.effects.push_back(GroupEffect::Owner(shard, owner));
         }
     }
 }

@@ -406,3 +406,95 @@ fn shards_that_all_workers_drop_are_owned_again_soon() {
     world.run(RETRY * 3);
     assert!((0..8).all(|shard| world.owners(shard).len() == 1));
 }
+
+#[test]
+fn hung_worker_does_not_stop_the_other_moves() {
+    let mut world = started(1, 8);
+    world.nodes[0].stubborn.extend(0..8);
+    world.add(8);
+    world.run(DRAIN + LEASE + RETRY);
+    assert_eq!(world.nodes[1].owned.len(), 1);
+    world.nodes[0].stubborn.clear();
+    world.run(DRAIN + RETRY);
+    world.assert_shared(&[0, 1]);
+}
+
+#[test]
+fn late_listing_does_not_revive_ownership() {
+    let mut world = started(1, 1);
+    world.now = world.nodes[0].group.valid_until();
+    world.open(0);
+    while world.drive(0) {}
+    assert!(matches!(world.nodes[0].ended[..], [(0, OwnershipEnd::WatchLost)]));
+}
+
+#[test]
+fn process_that_joins_again_campaigns_again() {
+    let mut world = World::new(1, 1);
+    let (now, wall) = (world.now, world.wall());
+    let group = &mut world.nodes[0].group;
+    for _ in 0..2 {
+        let _ = group.next(wall);
+        assert!(std::iter::from_fn(|| group.effect()).any(|effect| matches!(effect, GroupEffect::Campaign(_))));
+        group.leave(now);
+        group.join();
+    }
+}
+
+#[test]
+fn process_campaigns_for_another_slot_after_an_unreadable_slot() {
+    let mut world = World::new(1, 1);
+    let (now, wall) = (world.now, world.wall());
+    let group = &mut world.nodes[0].group;
+    let slots: Vec<_> = (0..2)
+        .map(|_| {
+            let _ = group.next(wall);
+            let Some(GroupEffect::Campaign(slot)) = group.effect() else { panic!("no campaign") };
+            group.damaged(now, slot);
+            slot
+        })
+        .collect();
+    assert_ne!(slots[0], slots[1]);
+}
+
+#[test]
+fn unreadable_slot_keeps_its_shards_and_is_reported() {
+    let mut world = started(2, 2);
+    let (slot, shard) = (world.nodes[1].slot.unwrap(), *world.nodes[1].owned.keys().next().unwrap());
+    world.damaged = Some(GroupKey::Slot(slot));
+    world.nodes[1].is_dead = true;
+    world.run(LEASE * 3);
+    assert_eq!(world.nodes[0].damaged, [GroupKey::Slot(slot)]);
+    assert_eq!(world.nodes[0].group.fault(shard), Some("unreadable"));
+    world.damaged = None;
+    world.run(LEASE * 2);
+    world.assert_shared(&[0]);
+    assert_eq!(world.nodes[0].group.fault(shard), None);
+}
+
+#[test]
+fn dropped_shard_starts_again_after_a_growing_pause() {
+    let mut world = started(1, 1);
+    for pause in [RETRY, RETRY * 2] {
+        world.nodes[0].owned.clear();
+        let now = world.now;
+        world.nodes[0].group.returned(now, 0);
+        world.run(pause - STEP);
+        assert!(world.nodes[0].owned.is_empty(), "{pause:?}");
+        world.run(STEP * 3);
+        world.assert_shared(&[0]);
+    }
+}
+
+#[test]
+fn end_of_a_slot_ends_the_reported_owner() {
+    let mut world = started(1, 1);
+    world.add(1);
+    let now = world.now;
+    world.nodes[1].group.leave(now);
+    world.run(STEP);
+    assert_eq!(world.nodes[1].owners[&0].as_deref(), Some("node-0"));
+    world.nodes[0].group.leave(now);
+    world.run(STEP * 3);
+    assert_eq!(world.nodes[1].owners[&0], None);
+}

@@ -19,6 +19,8 @@ pub(super) struct World {
     pub(super) version: u64,
     pub(super) records: BTreeMap<GroupKey, VersionedRecord>,
     pub(super) nodes: Vec<Node>,
+    /// The record that no node can read or change.
+    pub(super) damaged: Option<GroupKey>,
 }
 
 /// One process. Its elector renews the slot, and its workers return when they are asked.
@@ -32,6 +34,10 @@ pub(super) struct Node {
     /// The shards whose workers ignore that they are wanted.
     pub(super) stubborn: BTreeSet<usize>,
     pub(super) ended: Vec<(usize, OwnershipEnd)>,
+    /// The owners that the group has reported.
+    pub(super) owners: BTreeMap<usize, Option<Box<str>>>,
+    /// The damaged records that the group has reported.
+    pub(super) damaged: Vec<GroupKey>,
     pub(super) wanted: usize,
     /// `true` while the process gets no events.
     pub(super) is_deaf: bool,
@@ -44,8 +50,13 @@ pub(super) struct Node {
 
 impl World {
     pub(super) fn new(nodes: usize, shards: usize) -> Self {
-        let mut world =
-            Self { now: Moment::from_nanos(1 << 40), version: 0, records: BTreeMap::new(), nodes: Vec::new() };
+        let mut world = Self {
+            now: Moment::from_nanos(1 << 40),
+            version: 0,
+            records: BTreeMap::new(),
+            nodes: Vec::new(),
+            damaged: None,
+        };
         (0..nodes).for_each(|_| world.add(shards));
         world
     }
@@ -71,6 +82,8 @@ impl World {
             owned: BTreeMap::new(),
             stubborn: BTreeSet::new(),
             ended: Vec::new(),
+            owners: BTreeMap::new(),
+            damaged: Vec::new(),
             wanted: 0,
             is_deaf: false,
             is_stuck: false,
@@ -97,7 +110,7 @@ impl World {
 
     /// Stores a record if the version of the stored record is `base`, and reports the change to all nodes.
     pub(super) fn store(&mut self, key: GroupKey, base: u64, record: &LeaderElectionRecord) -> Option<VersionedRecord> {
-        if self.records.get(&key).map_or(0, |it| it.version) != base {
+        if self.records.get(&key).map_or(0, |it| it.version) != base || self.damaged == Some(key) {
             return None;
         }
         self.version += 1;
@@ -177,6 +190,9 @@ impl World {
         let GroupStep::Send(GroupRequest { id, key, operation, .. }) = step else { return acted };
         let response = match operation {
             _ if node.is_stuck => GroupResponse::Failed(StoreError::new(StoreErrorKind::Timeout, "stuck")),
+            GroupOperation::Get if self.damaged == Some(key) => {
+                GroupResponse::Failed(StoreError::new(StoreErrorKind::Malformed, "unreadable"))
+            }
             GroupOperation::Get => {
                 node.reads += 1;
                 GroupResponse::Read(self.records.get(&key).cloned())
@@ -232,6 +248,8 @@ impl World {
                 }
                 self.nodes[index].group.left(now);
             }
+            GroupEffect::Owner(shard, owner) => drop(self.nodes[index].owners.insert(shard, owner)),
+            GroupEffect::Damaged(key, _) => self.nodes[index].damaged.push(key),
             GroupEffect::Reopen if !self.nodes[index].is_deaf => self.open(index),
             _ => {}
         }
