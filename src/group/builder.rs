@@ -176,6 +176,7 @@ impl LeaseGroupBuilder {
         let observing = |observer: &_| Observing::spawn(Arc::clone(observer), fields.clone());
         let observers = slot.observers().iter().map(observing).collect::<Result<_, _>>().map_err(Error::Thread)?;
         let slot = slot.identity(settings.identity.clone());
+        let renew_deadline = settings.renew_deadline;
         let settings = GroupSettings {
             shards,
             max_members,
@@ -184,7 +185,7 @@ impl LeaseGroupBuilder {
             retry_period: settings.retry_period,
             drain_timeout,
         };
-        let (core, lines) = GroupCore::new(name, settings, Arc::new(store), observers);
+        let (core, lines) = GroupCore::new(name, settings, renew_deadline, Arc::new(store), observers);
         core.check_keys()?;
         threads::spawn(&core, lines).map_err(Error::Thread)?;
         Ok(LeaseGroup::new(core, slot))

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use log::Level;
 
+use crate::election::candidate::failures::Failures;
+use crate::election::candidate::notice::Notice;
 use crate::election::deadline::Deadline;
 use crate::election::group::{Group, GroupEffect, GroupKey, GroupSettings, GroupStep, MAX_MEMBERS, OwnershipEnd};
 use crate::group::shard::{Ownership, ReturnShard, Shard};
@@ -20,7 +22,6 @@ use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::clock::{Moment, Now};
 use crate::util::config_error::ConfigError;
-use crate::util::log_fields::{LogFields, log_with};
 use crate::util::panics::caught;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender};
@@ -33,6 +34,8 @@ const MAX_LINES: usize = 4 * 1024;
 pub(super) struct GroupCore {
     pub(super) name: String,
     pub(super) settings: Arc<GroupSettings>,
+    /// The time after which a refusal counts as permanent.
+    pub(super) renew_deadline: Duration,
     pub(super) store: Arc<dyn Store>,
     /// Wakes the request thread.
     pub(super) woken: Receiver<()>,
@@ -51,8 +54,11 @@ struct GroupState {
     end: Option<Sender<Infallible>>,
     /// The error that ended the group.
     failure: Option<StoreError>,
-    /// `true` after a failed request, so that one outage is logged once.
-    is_failing: bool,
+    /// The failures of requests for shards and slots, and of campaigns.
+    requests: Failures,
+    campaigns: Failures,
+    /// `true` after a record of a larger number of shards was reported.
+    has_other_shards: bool,
     participation: Option<Participation>,
     ownerships: Vec<Option<Arc<Ownership>>>,
     watch: CancelToken,
@@ -90,24 +96,14 @@ enum GroupDeferred {
     Deliver(Sender<Shard>, Shard),
 }
 
-/// A log line of a group.
-pub(super) struct GroupLine {
-    pub(super) level: Level,
-    pub(super) fencing_token: Option<u64>,
-    pub(super) text: String,
-}
-
-impl GroupLine {
-    pub(super) fn log(&self, fields: &LogFields) {
-        let fields = LogFields { fencing_token: self.fencing_token, ..fields.clone() };
-        log_with!(self.level, fields; "{}", self.text);
-    }
-}
+/// A log line of a group, with a fencing token if the line is about one ownership.
+pub(super) struct GroupLine(pub(super) Notice, pub(super) Option<u64>);
 
 impl GroupCore {
     pub(super) fn new(
         name: String,
         settings: GroupSettings,
+        renew_deadline: Duration,
         store: Arc<dyn Store>,
         observers: Vec<Observing>,
     ) -> (Arc<Self>, Receiver<GroupLine>) {
@@ -119,7 +115,9 @@ impl GroupCore {
             wake,
             end: Some(end),
             failure: None,
-            is_failing: false,
+            requests: Failures::new(renew_deadline),
+            campaigns: Failures::new(renew_deadline),
+            has_other_shards: false,
             participation: None,
             ownerships: vec![None; settings.shards],
             watch: CancelToken::new(),
@@ -128,8 +126,17 @@ impl GroupCore {
             observers,
             deferred: Vec::new(),
         };
-        let core =
-            Self { name, settings, store, woken, ended, state: Mutex::new(state), valid_until: Arc::default(), lines };
+        let core = Self {
+            name,
+            settings,
+            renew_deadline,
+            store,
+            woken,
+            ended,
+            state: Mutex::new(state),
+            valid_until: Arc::default(),
+            lines,
+        };
         (Arc::new(core), logged)
     }
 
@@ -235,10 +242,10 @@ impl GroupCore {
                     self.log(Level::Info, format!("waiting as a spare: all {slots} slots are taken"));
                 }
                 GroupEffect::Reopen => state.deferred.push(GroupDeferred::Cancel(state.watch.clone())),
-                GroupEffect::Failed(..) if std::mem::replace(&mut state.is_failing, true) => {}
-                GroupEffect::Failed(key, error) => {
-                    let record = self.store.describe(&self.key(key));
-                    self.log(Level::Warn, format!("request for {record} failed, retrying: {error}"));
+                GroupEffect::Idle(slot) => {
+                    let identity = state.group.member(slot).unwrap_or_default();
+                    let cause = "the process may be stopped, or use another number of shards";
+                    self.log(Level::Warn, format!("member {slot} \"{identity}\" takes no shards: {cause}"));
                 }
             }
         }
@@ -255,7 +262,7 @@ impl GroupCore {
         state.observe(&Fact::ShardStarted(shard, fencing_token));
         state.subscribers.publish(&GroupTransition::ShardStarted { shard, fencing_token });
         let text = format!("started owning shard {shard}, fencing token {fencing_token}");
-        self.line(GroupLine { level: Level::Info, fencing_token: Some(fencing_token), text });
+        self.line(Notice::new(Level::Info, text), Some(fencing_token));
     }
 
     fn ended(&self, state: &mut GroupState, shard: usize, reason: OwnershipEnd) {
@@ -337,10 +344,61 @@ impl GroupCore {
     /// Reports the outcome of a request to the observers.
     pub(super) fn answered(self: &Arc<Self>, operation: StoreOperation, latency: Duration, error: Option<&StoreError>) {
         let outcome = RequestOutcome { operation, latency, failure: error.map(StoreError::kind), is_slow_path: false };
-        self.with(|state| {
-            state.is_failing &= error.is_some();
+        let (notice, is_permanent) = self.with(|state| {
             state.observe(&Fact::Request(outcome));
+            match error {
+                None => (state.requests.succeeded(clock::now(), operation), false),
+                Some(error) => {
+                    let failed = state.requests.failed(clock::now(), operation, error);
+                    (failed.notice, failed.is_permanent)
+                }
+            }
         });
+        notice.into_iter().for_each(|notice| self.line(notice, None));
+        if is_permanent {
+            self.close(error.cloned());
+        }
+    }
+
+    /// Notes the outcome of a campaign. Ends the group if the store refuses campaigns permanently.
+    pub(super) fn campaigned(self: &Arc<Self>, slot: usize, error: Option<&Error>) {
+        // A campaign has no single operation.
+        let (now, operation) = (clock::now(), StoreOperation::Create);
+        let Some(error) = error else {
+            self.with(|state| state.campaigns.succeeded(now, operation));
+            return;
+        };
+        let text = format!("cannot campaign for slot {slot}, retrying: {error}");
+        let (level, refused) = match error {
+            // The elector logs that the process is unfit.
+            Error::Unfit => (Some(Level::Debug), None),
+            Error::Store(error) => {
+                let failed = self.with(|state| state.campaigns.failed(now, operation, error));
+                (failed.notice.map(|notice| notice.level), Some(error.clone()).filter(|_| failed.is_permanent))
+            }
+            _ => (Some(Level::Warn), None),
+        };
+        if let Some(level) = level {
+            self.log(level, text);
+        }
+        if refused.is_some() {
+            self.close(refused);
+        }
+    }
+
+    /// Reports a record of a larger number of shards, once.
+    pub(super) fn note_unknown(&self, key: &str) {
+        let number = key.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix("-shard-")?.parse::<usize>().ok());
+        let shards = self.settings.shards;
+        if number.is_some_and(|number| number >= shards)
+            && !std::mem::replace(&mut self.state.lock().has_other_shards, true)
+        {
+            let record = self.store.describe(key);
+            self.log(
+                Level::Warn,
+                format!("{record} exists, but this process uses {shards} shards: use one number of shards"),
+            );
+        }
     }
 
     /// Ends the group and all ownership.
@@ -399,11 +457,11 @@ impl GroupCore {
     }
 
     pub(super) fn log(&self, level: Level, text: String) {
-        self.line(GroupLine { level, fencing_token: None, text });
+        self.line(Notice::new(level, text), None);
     }
 
-    fn line(&self, line: GroupLine) {
-        let _ = self.lines.try_send(line);
+    pub(super) fn line(&self, notice: Notice, fencing_token: Option<u64>) {
+        let _ = self.lines.try_send(GroupLine(notice, fencing_token));
     }
 }
 
@@ -446,7 +504,13 @@ mod tests {
             retry_period: Duration::from_secs(2),
             drain_timeout: Duration::from_secs(20),
         };
-        let (core, _) = GroupCore::new("ingest".to_owned(), settings, Arc::new(MemoryStore::new()), Vec::new());
+        let (core, _) = GroupCore::new(
+            "ingest".to_owned(),
+            settings,
+            Duration::from_secs(10),
+            Arc::new(MemoryStore::new()),
+            Vec::new(),
+        );
         for key in [GroupKey::Slot(0), GroupKey::Slot(63), GroupKey::Shard(7), GroupKey::Shard(1_000)] {
             assert_eq!(core.parse(&core.key(key)), Some(key));
         }

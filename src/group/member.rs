@@ -96,6 +96,7 @@ impl MemberThread {
             Ok(guard) => Ok((guard, elector)),
             Err(error) => Err((error, Some((slot, elector)))),
         });
+        core.campaigned(slot, campaigned.as_ref().err().map(|(error, _)| error));
         match campaigned {
             Ok((Some(guard), elector)) => core.joined(slot, guard.term()).then_some((guard, elector)),
             Ok((None, _)) => {
@@ -104,10 +105,6 @@ impl MemberThread {
             }
             Err((error, elector)) => {
                 *kept = elector;
-                // The elector logs that the process is unfit.
-                let is_unfit = matches!(error, Error::Unfit);
-                let level = if is_unfit { Level::Debug } else { Level::Warn };
-                core.log(level, format!("cannot campaign for slot {slot}, retrying: {error}"));
                 let is_damaged = matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Malformed);
                 core.change(|group, now| if is_damaged { group.damaged(now, slot) } else { group.cannot_join(now) });
                 None

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use log::Level;
-
+use crate::election::candidate::failure_log::FailureLog;
+use crate::election::candidate::notice::Notice;
 use crate::election::group::{GroupOperation, GroupRequest, GroupResponse, GroupStep};
 use crate::group::core::{GroupCore, GroupLine};
 use crate::leadership::handle::as_runtime;
@@ -21,7 +21,11 @@ use crate::util::sync::{Arc, thread};
 /// Starts the threads, which run until the end of the group.
 pub(super) fn spawn(core: &Arc<GroupCore>, lines: Receiver<GroupLine>) -> io::Result<()> {
     let fields = LogFields::new(format!("group {}", core.name), &core.settings.identity);
-    let log = move || lines.iter().for_each(|line| line.log(&fields));
+    let log = move || {
+        for GroupLine(notice, fencing_token) in lines {
+            notice.log(&LogFields { fencing_token, ..fields.clone() });
+        }
+    };
     thread::Builder::new().name("leasehold-log".into()).spawn(log)?;
     let runs = [drive, watch] as [fn(&Arc<GroupCore>); 2];
     for (run, name) in runs.into_iter().zip(["leasehold-group", "leasehold-shards"]) {
@@ -67,6 +71,7 @@ fn send(core: &Arc<GroupCore>, GroupRequest { id, key, operation, timeout }: Gro
 fn watch(core: &Arc<GroupCore>) {
     let (mut backoff, retry_period) = (Backoff::default(), core.settings.retry_period);
     let prefix = format!("{}-", core.name);
+    let (mut failures, mut has_listed, mut refused_since) = (FailureLog::default(), false, None);
     while let Some(cancel) = core.watch() {
         let mut is_listed = false;
         let ended = core.store.watch(WatchScope::Prefix(&prefix), None, &cancel, &mut |event| {
@@ -74,13 +79,27 @@ fn watch(core: &Arc<GroupCore>) {
             watched(core, event);
         });
         core.watch_ended(is_listed);
+        let now = clock::now();
         if is_listed {
             backoff.reset();
+            has_listed = true;
+            let works = failures.works(now).map(|works| Notice::works_again("watch", &works));
+            works.into_iter().for_each(|notice| core.line(notice, None));
         }
         match ended {
             Err(error) if error.kind() == StoreErrorKind::Unsupported => return core.close(Some(error)),
-            Err(error) if !cancel.is_cancelled() && backoff.is_reset() => {
-                core.log(Level::Warn, format!("watch failed, opening another one: {error}"));
+            Err(error) if !cancel.is_cancelled() => {
+                let level = failures.failed(now, error.kind());
+                level
+                    .into_iter()
+                    .for_each(|level| core.log(level, format!("watch failed, opening another one: {error}")));
+                // Without a right, no listing ever ends.
+                let is_refused = !has_listed && !error.is_transient();
+                let since = *refused_since.get_or_insert(now);
+                refused_since = refused_since.filter(|_| is_refused);
+                if is_refused && now.since(since) >= core.renew_deadline {
+                    return core.close(Some(error));
+                }
             }
             _ => {}
         }
@@ -99,9 +118,12 @@ fn watched(core: &Arc<GroupCore>, event: WatchEvent) {
         WatchEvent::Opened | WatchEvent::Bookmark(_) => return core.change(|group, now| group.heard(now)),
     };
     // An elector rejects the version of a record, too.
-    if let Some(key) = core.parse(&key)
-        && (1..=MAX_VERSION).contains(&version)
-    {
-        core.change(|group, now| group.watched(now, key, version, seen));
+    match core.parse(&key) {
+        Some(key) if (1..=MAX_VERSION).contains(&version) => {
+            core.change(|group, now| group.watched(now, key, version, seen));
+        }
+        Some(_) => {}
+        None if seen.is_some() => core.note_unknown(&key),
+        None => {}
     }
 }

@@ -1,19 +1,23 @@
 //! Groups on both servers, on every other store and in memory.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
 use leasehold::kubernetes::Method;
+use leasehold::testing::{ApiServer, ApiServerBuilder, Resource, User, Verb};
 use leasehold::{
-    Error, GroupTransition, LeaseGroup, LeaseStore, MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreErrorKind,
+    Error, GroupTransition, LeaseGroup, LeaseGroupBuilder, LeaseStore, MemoryStore, Observer, OwnershipEnd, Shard,
+    Store, StoreErrorKind,
 };
 use parking_lot::Mutex;
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::cluster::{Cluster, NAMESPACE, client_of, request};
 use crate::support::kind::Kind;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
@@ -49,13 +53,12 @@ struct Process {
 }
 
 impl Group<'_> {
+    fn builder(&self, identity: &str) -> LeaseGroupBuilder {
+        quick(self.name, identity, self.shards)
+    }
+
     fn group(&self, identity: &str) -> LeaseGroup {
-        let builder = LeaseGroup::builder(self.name).shards(self.shards).drain_timeout(Duration::from_secs(5));
-        let slot = builder.slot(|slot| {
-            let slot = slot.identity(identity).no_client_go_peers(true).lease_duration(Duration::from_secs(3));
-            slot.renew_deadline(Duration::from_secs(2)).retry_period(Duration::from_millis(300))
-        });
-        slot.start_on((self.open)()).expect("a group")
+        self.builder(identity).start_on((self.open)()).expect("a group")
     }
 
     fn start(&self, identity: &str) -> Process {
@@ -78,6 +81,15 @@ impl Group<'_> {
     fn check(&self) {
         assert_eq!(self.seen.lock().faults, Vec::<String>::new());
     }
+}
+
+/// Returns a builder with a short lease duration.
+fn quick(name: &str, identity: &str, shards: usize) -> LeaseGroupBuilder {
+    let builder = LeaseGroup::builder(name).shards(shards).drain_timeout(Duration::from_secs(5));
+    builder.slot(|slot| {
+        let slot = slot.identity(identity).no_client_go_peers(true).lease_duration(Duration::from_secs(3));
+        slot.renew_deadline(Duration::from_secs(2)).retry_period(Duration::from_millis(300))
+    })
 }
 
 impl Process {
@@ -222,17 +234,26 @@ fn in_memory(shards: usize, test: impl Fn(&Group<'_>)) {
     group.check();
 }
 
+/// An error whose text panics.
+struct Unprintable;
+
+impl fmt::Display for Unprintable {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("made up");
+    }
+}
+
 #[test]
 fn worker_that_fails_or_panics_runs_again_and_keeps_its_shard() {
     in_memory(1, |place| {
         let (runs, (stop, stopped)) = (Mutex::new(Vec::new()), bounded::<()>(0));
         let (runs, group) = (&runs, &place.group("a"));
         thread::scope(|scope| {
-            let worker = |shard: &Shard| -> Result<(), &str> {
+            let worker = |shard: &Shard| -> Result<(), Unprintable> {
                 runs.lock().push(shard.fencing_token());
                 let count = runs.lock().len();
                 match count {
-                    1 => Err("made up"),
+                    1 => Err(Unprintable),
                     2 => panic!("made up"),
                     _ => {
                         let _ = shard.wanted().recv();
@@ -334,6 +355,70 @@ fn store_without_watches_ends_the_group() {
     let (_stop, stopped) = bounded::<()>(0);
     let error = group.run_until(&stopped, |_| Ok::<_, Error>(())).expect_err("no watches");
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Unsupported), "{error}");
+}
+
+#[test]
+fn panic_of_the_store_ends_the_group_and_frees_its_shards() {
+    in_memory(4, |place| {
+        let panics = Arc::new(AtomicBool::new(false));
+        let store = Wrapped::answering((place.open)(), {
+            let panics = Arc::clone(&panics);
+            move |_| {
+                let is_of_group = thread::current().name() == Some("leasehold-group");
+                assert!(!(is_of_group && panics.load(Ordering::Relaxed)), "made up");
+            }
+        });
+        let group = place.builder("a").start_on(store).expect("a group");
+        let (_stop, stopped) = bounded::<()>(0);
+        let seen = Arc::clone(&place.seen);
+        let first = thread::spawn(move || group.run_until(&stopped, |shard| work("a", &seen, shard)));
+        place.wait_for_shares(&["a"]);
+        panics.store(true, Ordering::Relaxed);
+        let other = place.start("b");
+        assert!(matches!(first.join().expect("no panic"), Err(Error::Stopped)));
+        place.wait_for_shares(&["b"]);
+        other.stop();
+    });
+}
+
+#[test]
+fn process_joins_after_its_probe_has_returned() {
+    in_memory(1, |place| {
+        let slow = || {
+            thread::sleep(Duration::from_millis(50));
+            true
+        };
+        let group = place.builder("a").slot(|slot| slot.fit_while(slow)).start_on((place.open)()).expect("a group");
+        let shards = group.shards().expect("no other participation");
+        drop(shards.recv_timeout(SOON).expect("a shard"));
+        shards.leave().expect("a release");
+    });
+}
+
+#[test]
+fn missing_right_ends_the_group_with_an_error_that_names_the_verb() {
+    let verbs = [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Update];
+    let user = |missing: &Verb| {
+        let user = User::new(format!("no-{missing:?}"), format!("token-{missing:?}"));
+        verbs.iter().filter(|verb| *verb != missing).fold(user, |user, verb| user.grant(*verb, Resource::Leases))
+    };
+    let server = verbs.iter().map(user).fold(ApiServer::builder(), ApiServerBuilder::user);
+    let server = server.start().expect("an in-memory server");
+    thread::scope(|scope| {
+        for verb in verbs {
+            let client = client_of(&server.kubeconfig(&format!("no-{verb:?}")));
+            scope.spawn(move || {
+                let group =
+                    quick(&format!("no-{verb:?}").to_lowercase(), "a", 1).start_with_client(client).expect("a group");
+                let (_stop, stopped) = bounded::<()>(0);
+                let error = group.run_until(&stopped, |_| Ok::<_, Error>(())).expect_err("a missing right");
+                let text = error.to_string();
+                let is_named = text.contains(&format!("`{}`", format!("{verb:?}").to_lowercase()));
+                assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{text}");
+                assert!(is_named, "{verb:?}: {text}");
+            });
+        }
+    });
 }
 
 #[test]

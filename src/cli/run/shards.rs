@@ -17,10 +17,13 @@ use super::descendants;
 use super::guardian::{Guarded, Guardian};
 use super::messages::signal_name;
 use super::signals::Caught;
-use super::term::{self, Means, WorkRight};
+use super::term::{self, Means, Why, WorkRight};
 use super::times::Times;
 use crate::election::{Error, PlaceArgs, RecordPlace};
 use crate::log::COMMAND;
+
+/// The interval between checks whether the lease was renewed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// The parts of the supervisor that the commands of all shards use.
 pub struct ShardMeans {
@@ -97,12 +100,29 @@ impl ShardCommands {
         (listeners.is_empty() && caught.ends_us()).then_some(caught.signal)
     }
 
-    /// Runs the command of the shard once, until no process of the command is left.
+    /// Runs the command of the shard, until no process of the command is left.
+    ///
+    /// A command that was stopped because the lease was not renewed runs again after the next renewal.
     ///
     /// # Errors
     ///
     /// Returns an error if the command was not started, failed, or lost its guardian.
     fn run(&self, shard: &Shard) -> Result<(), String> {
+        while self.run_once(shard)? == Some(Why::NotRenewed) {
+            let mut remaining = shard.remaining();
+            while shard.remaining() <= remaining {
+                remaining = shard.remaining();
+                let _ = shard.wanted().recv_timeout(BETWEEN_LOOKS);
+                if shard.is_wanted() || !shard.is_owned() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the reason why the command was stopped, or `None` if the command has ended with success.
+    fn run_once(&self, shard: &Shard) -> Result<Option<Why>, String> {
         let ShardMeans { arguments, times, settings, drain_timeout, .. } = &self.means;
         let index = shard.index();
         let environment = vec![
@@ -134,8 +154,9 @@ impl ShardCommands {
         }
         outcome.told.into_iter().for_each(|signal| drop(self.orders.send(Ok(signal))));
         match (outcome.why, outcome.end) {
-            (None, Some(end)) if end.exit_code() == 0 => Ok(()),
+            (None, Some(end)) if end.exit_code() == 0 => Ok(None),
             (None, Some(end)) => Err(format!("command ended {end}")),
+            (Some(why @ (Why::NotRenewed | Why::ShardWanted | Why::ShardLost)), _) => Ok(Some(why)),
             (Some(why), _) => Err(format!("command was stopped: {why}")),
             (None, None) => Err("command lost".to_owned()),
         }

@@ -46,7 +46,7 @@ impl Group {
         }
         let mut at = Timer { now: timer.now, wake: timer.now + self.settings.lease_duration };
         loop {
-            let members: Vec<_> = (0..self.slots.len()).filter(|slot| self.is_alive(&mut at, *slot)).collect();
+            let members: Vec<_> = (0..self.slots.len()).filter(|slot| self.member(*slot).is_some()).collect();
             let busy = |slot: &usize| self.slots[*slot].idle.is_none_or(|(until, _)| at.is_due(until));
             let busy: Vec<_> = members.iter().copied().filter(busy).collect();
             let places: Vec<_> = self.shards.iter().map(|row| row.place(|name| self.is_current(name))).collect();
@@ -60,12 +60,6 @@ impl Group {
         self.is_dirty = false;
         self.assign_at = at.wake;
         timer.is_due(at.wake);
-    }
-
-    /// Returns `true` if the slot has a holder and has not expired.
-    fn is_alive(&self, timer: &mut Timer, slot: usize) -> bool {
-        let expires_at = self.slots[slot].expires_at(self.settings.lease_duration);
-        expires_at.is_some_and(|at| !timer.is_due(at) || self.own_slot() == Some(slot))
     }
 
     /// Updates the offer of a shard. Returns the member that has not taken the shard in time.
@@ -83,6 +77,9 @@ impl Group {
 
     fn set_idle(&mut self, now: Moment, slot: usize) {
         let lease_duration = self.settings.lease_duration;
+        if self.slots[slot].idle.is_none() && self.own_slot() != Some(slot) {
+            self.effects.push_back(GroupEffect::Idle(slot));
+        }
         let pause = self.slots[slot].idle.map_or(lease_duration, |(_, last)| (last * 2).min(lease_duration * 4));
         self.slots[slot].idle = Some((now + pause, pause));
         self.is_dirty = true;

@@ -18,7 +18,7 @@ impl Group {
     pub fn leave(&mut self, now: Moment) {
         self.wants = false;
         if let Some(member) = &mut self.member {
-            member.is_leaving = true;
+            member.leaving_since = member.leaving_since.or(Some(now));
             (0..self.shards.len()).for_each(|shard| self.want(now, shard));
         }
     }
@@ -40,7 +40,8 @@ impl Group {
             self.slots[slot].campaign_at = now + self.settings.retry_period;
             return false;
         };
-        self.member = Some(Membership { name, deadline, joined_at: now, is_leaving: !self.wants, may_leave: false });
+        let leaving_since = (!self.wants).then_some(now);
+        self.member = Some(Membership { name, deadline, joined_at: now, leaving_since, may_leave: false });
         self.advance(now);
         (self.is_dirty, self.is_spare) = (true, false);
         true
@@ -67,6 +68,7 @@ impl Group {
     /// Handles the release of the slot, or its loss.
     pub fn left(&mut self, now: Moment) {
         self.end_all(now, OwnershipEnd::TermEnded);
+        self.last_term = self.member.as_ref().map(|member| member.name.clone());
         let ended = self.member.take().filter(|member| !member.deadline.is_valid(now));
         if ended.is_some_and(|member| member.deadline.reason() == StopReason::StoreRestored) {
             self.restored(now);
@@ -76,6 +78,18 @@ impl Group {
         }
         self.own_writes.clear();
         self.is_dirty = true;
+    }
+
+    /// Notices the slots that have expired. Their owners are reported no longer.
+    pub(super) fn check_slots(&mut self, timer: &mut Timer) {
+        for slot in 0..self.slots.len() {
+            let expires_at = self.slots[slot].expires_at(self.settings.lease_duration);
+            let has_expired = self.own_slot() != Some(slot) && expires_at.is_some_and(|at| timer.is_due(at));
+            if std::mem::replace(&mut self.slots[slot].has_expired, has_expired) != has_expired {
+                self.is_dirty = true;
+                (0..self.shards.len()).for_each(|shard| self.report_owner(shard));
+            }
+        }
     }
 
     /// Ends all ownership if the term of this process has ended.
@@ -94,7 +108,8 @@ impl Group {
         if !self.wants || self.campaign.is_some() || !self.view.is_listed {
             return;
         }
-        let free: Vec<_> = (0..self.settings.max_members).filter(|slot| self.member(*slot).is_none()).collect();
+        let free: Vec<_> =
+            (0..self.settings.max_members).filter(|slot| self.slots[*slot].row.holder().is_none()).collect();
         if free.is_empty() && !std::mem::replace(&mut self.is_spare, true) {
             self.effects.push_back(GroupEffect::Spare);
         }
@@ -112,7 +127,7 @@ impl Group {
     /// A worker that ignores the end of its ownership delays the release by at most one lease duration.
     fn allow_leaving(&mut self, timer: &mut Timer) {
         let Some(member) = self.member.as_ref().filter(|member| !member.may_leave) else { return };
-        if !member.is_leaving && member.deadline.is_valid(timer.now) {
+        if member.leaving_since.is_none() && member.deadline.is_valid(timer.now) {
             return;
         }
         let lease_duration = self.settings.lease_duration;

@@ -147,8 +147,8 @@ pub enum GroupEffect {
     MayLeave,
     /// Close the watch and open another one.
     Reopen,
-    /// A request failed.
-    Failed(GroupKey, StoreError),
+    /// The member of this slot takes no shards, so it is passed over for a while.
+    Idle(usize),
 }
 
 /// The state of a group, as one process sees the group.
@@ -168,6 +168,8 @@ pub struct Group {
     wants: bool,
     campaign: Option<usize>,
     member: Option<Membership>,
+    /// The last term of this process, after its end.
+    last_term: Option<TermName>,
     /// `true` after the effect [`GroupEffect::Spare`].
     is_spare: bool,
     own_writes: VecDeque<OwnWrite>,
@@ -185,8 +187,8 @@ struct Membership {
     name: TermName,
     deadline: Arc<Deadline>,
     joined_at: Moment,
-    /// `true` if the process gives up the slot.
-    is_leaving: bool,
+    /// When the process began to give up the slot.
+    leaving_since: Option<Moment>,
     /// `true` after the effect [`GroupEffect::MayLeave`].
     may_leave: bool,
 }
@@ -240,6 +242,7 @@ impl Group {
             wants: false,
             campaign: None,
             member: None,
+            last_term: None,
             is_spare: false,
             own_writes: VecDeque::new(),
             in_flight: None,
@@ -258,6 +261,7 @@ impl Group {
     /// Returns the next step. The driver carries out the effects before the step.
     pub fn next(&mut self, now: Now) -> GroupStep {
         let mut timer = Timer { now: now.local, wake: now.local + self.settings.lease_duration };
+        self.check_slots(&mut timer);
         self.check_term(&mut timer);
         self.check_view(&mut timer);
         self.check_drains(&mut timer);
@@ -273,14 +277,16 @@ impl Group {
     /// Returns the identity of the member that owns the shard, as last observed.
     pub fn owner(&self, shard: usize) -> Option<&str> {
         match self.shards.get(shard)?.owner.as_ref()? {
-            ShardOwner::Term(name, identity) if self.is_current(name) => Some(identity),
+            ShardOwner::Term(name, identity) if self.is_current(name) && !self.slots[name.slot].has_expired => {
+                Some(identity)
+            }
             _ => None,
         }
     }
 
-    /// Returns the identity of the member in the slot, as last observed.
+    /// Returns the identity of the member in the slot, as last observed. An expired slot has no member.
     pub fn member(&self, slot: usize) -> Option<&str> {
-        self.slots.get(slot)?.row.seen.as_ref()?.record.holder()
+        self.slots.get(slot).filter(|row| !row.has_expired)?.row.holder()
     }
 
     /// Returns the slot of this process, if this process is a member.
@@ -314,7 +320,7 @@ impl Group {
     /// Groups with equal texts behave alike.
     #[cfg(any(test, feature = "_internals"))]
     pub fn fingerprint(&self) -> String {
-        let Self { targets, view, wants, campaign, is_spare, paused_until, .. } = self;
+        let Self { targets, view, wants, campaign, is_spare, paused_until, last_term, .. } = self;
         let (mut slots, mut shards) = (self.slots[..self.settings.max_members].to_vec(), self.shards.clone());
         let is_newer = |request: u64| shards.iter().map(|row| request > row.seen_after).collect::<Vec<_>>();
         let reads: Vec<_> = slots.iter().map(|row| is_newer(row.read)).collect();
@@ -324,11 +330,11 @@ impl Group {
         });
         slots.iter_mut().for_each(|row| row.read = 0);
         shards.iter_mut().for_each(|row| row.seen_after = 0);
-        let member = self.member.as_ref().map(|it| (&it.name, it.is_leaving, it.may_leave));
+        let member = self.member.as_ref().map(|it| (&it.name, it.leaving_since, it.may_leave));
         let joined_at = self.member.as_ref().map_or(view.as_of, |it| it.joined_at.max(view.as_of));
         let own_writes: Vec<_> = self.own_writes.iter().filter(|it| it.sent_at > Some(view.as_of)).collect();
         format!(
-            "{slots:?} {shards:?} {targets:?} {view:?} {wants} {campaign:?} {is_spare} {member:?} {own_writes:?} \
+            "{slots:?} {shards:?} {targets:?} {view:?} {wants} {campaign:?} {is_spare} {last_term:?} {member:?} {own_writes:?} \
              paused_until: {paused_until:?} joined_at: {joined_at:?} {in_flight:?} {reads:?}"
         )
     }
@@ -354,7 +360,7 @@ impl Group {
         self.is_valid(now)
             && self.view.is_listed
             && now < self.valid_until()
-            && self.member.as_ref().is_some_and(|member| !member.is_leaving)
+            && self.member.as_ref().is_some_and(|member| member.leaving_since.is_none())
     }
 
     /// Ends the ownership of a shard, if this process owns the shard.

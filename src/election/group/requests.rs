@@ -17,7 +17,7 @@ impl Group {
         // A response to a request of an earlier watch is older than the listing, which may have found a deletion.
         let is_current = watch == self.view.number;
         match response {
-            GroupResponse::Failed(error) => self.failed(now, key, is_read, error),
+            GroupResponse::Failed(error) => self.failed(now, key, is_read, &error),
             GroupResponse::Read(Some(seen)) | GroupResponse::Written(seen) if !is_current => {
                 self.row(key).know(now, seen.version);
             }
@@ -40,7 +40,7 @@ impl Group {
         }
     }
 
-    fn failed(&mut self, now: Moment, key: GroupKey, is_read: bool, error: StoreError) {
+    fn failed(&mut self, now: Moment, key: GroupKey, is_read: bool, error: &StoreError) {
         let retry_period = self.settings.retry_period;
         let lease_duration = self.settings.lease_duration;
         let row = self.row(key);
@@ -59,7 +59,6 @@ impl Group {
             return;
         }
         self.paused_until = now + error.retry_after().unwrap_or_default().max(retry_period);
-        self.effects.push_back(GroupEffect::Failed(key, error));
     }
 
     /// Returns the next request, if one is due and none is in flight.
@@ -81,8 +80,10 @@ impl Group {
 
     /// Empties a shard record after the last worker has returned.
     fn release(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
-        // The release of the slot frees all shards with one write.
-        if !self.is_valid(timer.now) || self.member.as_ref()?.is_leaving {
+        let leaving_since = self.member.as_ref()?.leaving_since;
+        // The release of the slot frees all shards with one write, unless a worker takes long to return.
+        let is_early = leaving_since.is_some_and(|at| !timer.is_due(at + self.settings.retry_period));
+        if !self.is_valid(timer.now) || is_early {
             return None;
         }
         let lease_duration = self.settings.lease_duration;
@@ -148,10 +149,12 @@ impl Group {
 
     /// Empties the record of an expired slot.
     fn retire(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
-        let (lease_duration, own) = (self.settings.lease_duration, self.own_slot());
+        let own = self.own_slot();
         let slot = (0..self.slots.len()).find(|slot| {
             let row = &self.slots[*slot];
-            let has_expired = row.expires_at(lease_duration).is_some_and(|at| timer.is_due(at));
+            // A late renewal of an ended term does not delay the next owners.
+            let is_ours = self.last_term.is_some() && row.term(*slot) == self.last_term;
+            let has_expired = row.has_expired || is_ours;
             has_expired && self.view.is_listed && own != Some(*slot) && row.row.is_ready(timer)
         })?;
         let base = self.slots[slot].row.seen.clone()?;

@@ -55,6 +55,8 @@ pub(super) struct SlotRow {
     pub(super) took_at: Moment,
     /// When this process may campaign for the slot again.
     pub(super) campaign_at: Moment,
+    /// `true` if the slot has expired, as this process observes it.
+    pub(super) has_expired: bool,
 }
 
 /// A shard, and the use of the shard by this process.
@@ -108,6 +110,10 @@ pub(super) struct View {
 }
 
 impl Row {
+    pub(super) fn holder(&self) -> Option<&str> {
+        self.seen.as_ref()?.record.holder()
+    }
+
     /// Learns the content `seen` of `version`, which the watch number `watch` or a request of its time reported.
     ///
     /// `asked_at` is the send time of a read, and `listed_at` is the send time of a listing.

@@ -219,7 +219,7 @@ impl Group {
     }
 
     /// Reports the owner of a shard if the owner has changed.
-    fn report_owner(&mut self, shard: usize) {
+    pub(super) fn report_owner(&mut self, shard: usize) {
         let owner = self.owner(shard);
         if owner != self.shards[shard].reported.as_deref() {
             let owner: Option<Box<str>> = owner.map(Box::from);

@@ -133,6 +133,7 @@ fn member_that_takes_nothing_is_passed_over() {
     world.run(LEASE + RETRY * 4);
     let others: usize = world.nodes[1..].iter().map(|node| node.owned.len()).sum();
     assert_eq!(others, 4, "the third member takes every shard of the first member");
+    assert_eq!(world.nodes[2].idle, [world.nodes[1].slot.unwrap()]);
 }
 
 #[test]
@@ -497,4 +498,38 @@ fn end_of_a_slot_ends_the_reported_owner() {
     world.nodes[0].group.leave(now);
     world.run(STEP * 3);
     assert_eq!(world.nodes[1].owners[&0], None);
+}
+
+#[test]
+fn expired_member_is_no_owner_for_an_observer() {
+    let mut world = started(1, 1);
+    world.add(1);
+    let now = world.now;
+    world.nodes[1].group.leave(now);
+    world.nodes[0].is_dead = true;
+    world.run(LEASE + RETRY);
+    assert_eq!((&world.nodes[1].owners[&0], world.nodes[1].group.member(world.nodes[0].slot.unwrap())), (&None, None));
+}
+
+#[test]
+fn late_renewal_of_an_ended_term_delays_no_owner() {
+    let mut world = started(1, 1);
+    let (slot, now) = (GroupKey::Slot(world.nodes[0].slot.unwrap()), world.now);
+    world.nodes[0].group.leave(now);
+    world.run(STEP * 3);
+    world.edit(slot, |record| record.holder_identity = Some("node-0".to_owned()));
+    world.nodes[0].group.join();
+    world.run(RETRY);
+    world.assert_shared(&[0]);
+}
+
+#[test]
+fn shards_of_a_leaving_member_do_not_wait_for_a_slow_worker() {
+    let mut world = started(2, 4);
+    let slow = *world.nodes[0].owned.keys().next().unwrap();
+    world.nodes[0].stubborn.insert(slow);
+    let now = world.now;
+    world.nodes[0].group.leave(now);
+    world.run(RETRY * 3);
+    assert_eq!(world.nodes[1].owned.len(), 3);
 }

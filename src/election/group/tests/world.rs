@@ -36,8 +36,9 @@ pub(super) struct Node {
     pub(super) ended: Vec<(usize, OwnershipEnd)>,
     /// The owners that the group has reported.
     pub(super) owners: BTreeMap<usize, Option<Box<str>>>,
-    /// The damaged records that the group has reported.
+    /// The damaged records and the idle members that the group has reported.
     pub(super) damaged: Vec<GroupKey>,
+    pub(super) idle: Vec<usize>,
     pub(super) wanted: usize,
     /// `true` while the process gets no events.
     pub(super) is_deaf: bool,
@@ -84,6 +85,7 @@ impl World {
             ended: Vec::new(),
             owners: BTreeMap::new(),
             damaged: Vec::new(),
+            idle: Vec::new(),
             wanted: 0,
             is_deaf: false,
             is_stuck: false,
@@ -249,6 +251,7 @@ impl World {
                 self.nodes[index].group.left(now);
             }
             GroupEffect::Owner(shard, owner) => drop(self.nodes[index].owners.insert(shard, owner)),
+            GroupEffect::Idle(slot) => self.nodes[index].idle.push(slot),
             GroupEffect::Damaged(key, _) => self.nodes[index].damaged.push(key),
             GroupEffect::Reopen if !self.nodes[index].is_deaf => self.open(index),
             _ => {}

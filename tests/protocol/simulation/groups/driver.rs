@@ -75,7 +75,9 @@ impl World {
                     return Err(format!("{} wants a shard back that has no worker", node.identity).into());
                 };
                 worker.is_wanted = true;
-                let wanted = node.workers.values().filter(|worker| worker.is_wanted).count();
+                let moving =
+                    node.workers.iter().filter(|(shard, worker)| worker.is_wanted && node.owned & 1 << **shard != 0);
+                let wanted = moving.count();
                 if node.wants && wanted > (node.owned.count_ones() as usize / 8).max(1) {
                     return Err(format!("{} asks for {wanted} of {:b}", node.identity, node.owned).into());
                 }
@@ -120,7 +122,7 @@ impl World {
                 self.count.fault("watches reopened");
                 self.open(index, false);
             }
-            GroupEffect::Owner(..) | GroupEffect::Damaged(..) | GroupEffect::Spare | GroupEffect::Failed(..) => {}
+            GroupEffect::Owner(..) | GroupEffect::Damaged(..) | GroupEffect::Spare | GroupEffect::Idle(..) => {}
         }
         Ok(())
     }
