@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 
@@ -164,5 +166,25 @@ fn command_that_ends_runs_again_and_receives_signals() {
     wait_until("the command runs again", || run.out() == "shard 0\nusr1\nshard 0\n");
     let ended = run.terminates_with(143);
     assert!(!ended.errors.contains("did not exit in time"), "{}", ended.errors);
+    arena.assert_nothing_is_left();
+}
+
+#[test]
+fn command_of_an_outage_starts_again_after_a_renewal() {
+    let flags = ["--shards=2", "--lease-duration=12s", "--renew-deadline=8s", "--retry-period=500ms"];
+    let arena = Arena::on_a_file(&flags).of_a_group();
+    let run = work(&arena, "a");
+    wait_until("both commands work", || lines(&arena).len() == 2);
+    let lock = rusqlite::Connection::open(arena.path("election.db")).expect("a file");
+    lock.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let count = |what: &str| lines(&arena).iter().filter(|line| line.what == what).count();
+    wait_until("both commands have ended", || count("ends") == 2);
+    thread::sleep(Duration::from_millis(1_300));
+    assert_eq!(count("begins"), 2, "no command starts without a renewal");
+    drop(lock);
+    wait_until("both commands run again", || count("begins") == 4);
+    let ended = run.terminates_with(143);
+    assert!(!ended.errors.contains("ERROR") && !ended.errors.contains("failed: command"), "{}", ended.errors);
+    assert_one_at_a_time(&arena);
     arena.assert_nothing_is_left();
 }
