@@ -74,11 +74,7 @@ fn groups_every_event() {
 
 #[test]
 fn groups_faults() {
-    holds(
-        GroupScope { name: "faults", left: Left { faults: 1, ..NOTHING }, ..OWNED },
-        &["landed late", "Failed"],
-        14_000,
-    );
+    holds(GroupScope { name: "faults", left: Left { faults: 1, ..NOTHING }, ..OWNED }, &["landed late"], 14_000);
 }
 
 #[test]
