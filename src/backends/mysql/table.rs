@@ -89,7 +89,14 @@ impl MySqlTable {
         for row in &rows {
             let row = row.columns();
             check_writable(&row).map_err(|error| place(&error))?;
-            if let Some((key, observed)) = sql::read(&row[2..]).ok_or_else(malformed)? {
+            let Some(read) = sql::read(&row[2..]) else {
+                // An unreadable record does not hide the other records of a prefix.
+                if scope.is_one() {
+                    return Err(malformed());
+                }
+                continue;
+            };
+            if let Some((key, observed)) = read {
                 // If the collation of the column ignores case, the query may return the row of another key.
                 if !scope.includes(&key) {
                     return Err(malformed());

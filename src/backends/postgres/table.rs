@@ -106,7 +106,9 @@ pub(super) fn create() -> impl Iterator<Item = &'static str> {
 }
 
 /// Parses the selected records, and ignores the last column, which proves the settings.
-pub(super) fn read(rows: Rows) -> Result<Records, Error> {
+///
+/// Skips an unreadable record, unless the scope `is_one` record.
+pub(super) fn read(rows: Rows, is_one: bool) -> Result<Records, Error> {
     let mut records = Records::new();
     for row in rows {
         let row = row.columns();
@@ -116,7 +118,11 @@ pub(super) fn read(rows: Rows) -> Result<Records, Error> {
             Some("t") => return Err(read_only()),
             _ => return Err(not_ours()),
         }
-        records.extend(sql::read(columns).ok_or_else(not_ours)?);
+        match sql::read(columns) {
+            Some(record) => records.extend(record),
+            None if is_one => return Err(not_ours()),
+            None => {}
+        }
     }
     Ok(records)
 }
@@ -174,16 +180,18 @@ mod tests {
             [Some("f"), Some("1"), Some("k"), Some("2"), Some("u"), None, Some("15"), None, None, Some("0"), None];
         // 70,000 rows of 130 bytes fit in a response.
         assert!(row(&ours).columns() == ours && row(&ours).memory() - 8 < sql::MAX_ROWS / 70_000 - 130);
-        let found = read(vec![row(&ours)]).unwrap();
+        let found = read(vec![row(&ours)], true).unwrap();
         assert_eq!((found["k"].version, found["k"].record.lease_duration_seconds), ((1 << 31) + 2, Some(15)));
         let nothing = |recovers| row(&[&[Some(recovers)], &[None; 10][..]].concat());
-        assert!(read(vec![nothing("f")]).unwrap().is_empty());
-        assert!(matches!(read(vec![nothing("t")]), Err(Error::Refused(refusal)) if refusal.sqlstate == "25006"));
+        assert!(read(vec![nothing("f")], true).unwrap().is_empty());
+        assert!(matches!(read(vec![nothing("t")], true), Err(Error::Refused(refusal)) if refusal.sqlstate == "25006"));
         for (at, with) in [(0, None), (1, Some("x")), (1, Some("-1")), (2, None), (3, Some("")), (6, Some("x"))] {
             let mut other = ours;
             other[at] = with;
-            assert!(read(vec![row(&other)]).is_err(), "{at}");
+            assert!(read(vec![row(&other)], true).is_err(), "{at}");
+            // A damaged record does not hide the other records of a prefix.
+            assert!(at == 0 || read(vec![row(&other), row(&ours)], false).unwrap().len() == 1, "{at}");
         }
-        assert!(read(vec![row(&ours[..5])]).is_err() && read(vec![row(&[])]).is_err());
+        assert!(read(vec![row(&ours[..5])], true).is_err() && read(vec![row(&[])], true).is_err());
     }
 }

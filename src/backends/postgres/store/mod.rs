@@ -225,7 +225,7 @@ impl SqlTable for PostgresTable {
 
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let parameters = [Some(key.to_owned())];
-        self.run("get", key, table::SELECT_ONE, &parameters, call, |rows| table::only(key, table::read(rows)?))
+        self.run("get", key, table::SELECT_ONE, &parameters, call, |rows| table::only(key, table::read(rows, true)?))
     }
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {

@@ -263,7 +263,13 @@ fn select(connection: &Connection, scope: WatchScope<'_>) -> rusqlite::Result<Re
     // The first comparison of a prefix uses the index.
     let condition = if scope.is_one() { "key = ?1" } else { "key >= ?1 AND substr(key, 1, length(?1)) = ?1" };
     let mut statement = connection.prepare_cached(&format!("{SELECT} WHERE {condition}"))?;
-    statement.query_map([scope.text()], observed)?.collect()
+    let found = statement.query_map([scope.text()], observed)?;
+    // An error without a code of SQLite is an unreadable record, which does not hide the other records of a prefix.
+    let is_readable = |found: &rusqlite::Result<_>| match found {
+        Err(error) => scope.is_one() || error.sqlite_error_code().is_some(),
+        Ok(_) => true,
+    };
+    found.filter(is_readable).collect()
 }
 
 fn observed(row: &Row<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {

@@ -163,9 +163,9 @@ fn read_without_settings_is_repeated_on_a_given_connection_too() {
                 let (interrupter, _hook) = Interrupter::hooked(call.cancel());
                 let deadline = Instant::now() + call.remaining();
                 let mut connection = store.0.table.client.connect(deadline, call.cancel(), &interrupter).unwrap();
-                store.0.table.client.run_on(&mut connection, &request, table::read)
+                store.0.table.client.run_on(&mut connection, &request, |rows| table::read(rows, true))
             }
-            false => store.0.table.client.run(request, table::read),
+            false => store.0.table.client.run(request, |rows| table::read(rows, true)),
         };
         assert_eq!(found.unwrap()["other"].record.holder(), Some("a"));
     }
