@@ -420,7 +420,7 @@ impl GroupCore {
 
     pub(super) fn transitions(&self) -> Transitions<GroupTransition> {
         let mut state = self.state.lock();
-        let owner = |shard| Some((shard, state.group.owner(shard)?.to_owned()));
+        let owner = |shard| Some((shard, state.group.owner(shard)?.1.to_owned()));
         let owners = (0..self.settings.shards).filter_map(owner);
         let present: Vec<_> = owners.map(|(shard, identity)| GroupTransition::NewOwner { shard, identity }).collect();
         let is_open = state.end.is_some();
@@ -428,7 +428,7 @@ impl GroupCore {
     }
 
     pub(super) fn owner(&self, shard: usize) -> Option<String> {
-        self.state.lock().group.owner(shard).map(str::to_owned)
+        self.state.lock().group.owner(shard).map(|(_, identity)| identity.to_owned())
     }
 
     pub(super) fn status(&self) -> GroupStatus {
@@ -436,7 +436,8 @@ impl GroupCore {
         let member = |slot| Some(GroupMember { slot, identity: group.member(slot)?.to_owned() });
         let shard = |index| ShardStatus {
             index,
-            owner: group.owner(index).map(str::to_owned),
+            slot: group.owner(index).map(|(slot, _)| slot),
+            owner: group.owner(index).map(|(_, identity)| identity.to_owned()),
             fault: group.fault(index).map(str::to_owned),
         };
         GroupStatus {

@@ -120,10 +120,11 @@ impl LeaseGroup {
     ///
     /// - Returns [`Error::Busy`] if this group value already takes part.
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
-    /// - Returns [`Error::Store`] if the store has no watches.
+    /// - Returns [`Error::Store`] if the store has no watches, or refuses requests for a renew deadline without an
+    ///   earlier success, for example because a right is missing.
     /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
     ///
-    /// If the store refuses requests, for example because a right is missing, the group logs the error and retries.
+    /// Other errors of the store are logged, and the requests are repeated.
     pub fn run_until<T, E: fmt::Display>(
         &self,
         stop: &Receiver<T>,
@@ -157,7 +158,7 @@ impl LeaseGroup {
     ///
     /// - Returns [`Error::Busy`] if this group value already takes part.
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
-    /// - Returns [`Error::Store`] if the store has no watches.
+    /// - Returns [`Error::Store`] if the store has no watches, or refuses requests permanently.
     /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
     pub fn shards(&self) -> Result<Shards, Error> {
         let ((delivered, owned), (commands, received)) = (channel::unbounded(), channel::unbounded());
@@ -224,7 +225,7 @@ impl Shards {
     ///
     /// # Errors
     ///
-    /// - Returns [`Error::Store`] if the store has no watches.
+    /// - Returns [`Error::Store`] if the store has no watches, or refuses requests permanently.
     /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
     pub fn leave(self) -> Result<(), Error> {
         self.start_leaving();

@@ -50,6 +50,8 @@ pub struct GroupMember {
 pub struct ShardStatus {
     /// The number of the shard.
     pub index: usize,
+    /// The slot of the owner, or `None` without an owner.
+    pub slot: Option<usize>,
     /// The identity of the owner, or `None` without an owner.
     pub owner: Option<String>,
     /// The reason why all members leave the shard alone, or `None` without a fault.
@@ -107,12 +109,12 @@ impl fmt::Display for GroupStatus {
         let view = if self.is_current { "" } else { ", not current" };
         writeln!(f, "group {}: {} shards, {} members{view}", self.name, self.shards.len(), self.members.len())?;
         for GroupMember { slot, identity } in &self.members {
-            let owned = self.shards.iter().filter(|shard| shard.owner.as_ref() == Some(identity));
+            let owned = self.shards.iter().filter(|shard| shard.slot == Some(*slot));
             let owned: Vec<_> = owned.map(|shard| shard.index.to_string()).collect();
             let own = if self.own_slot == Some(*slot) { " (this process)" } else { "" };
             writeln!(f, "  member {slot} {identity:?}{own}: {} shards: {}", owned.len(), owned.join(" "))?;
         }
-        for ShardStatus { index, owner, fault } in &self.shards {
+        for ShardStatus { index, owner, fault, .. } in &self.shards {
             match (fault, owner) {
                 (Some(fault), _) => writeln!(f, "  shard {index} is left alone: {fault:?}")?,
                 (None, None) => writeln!(f, "  shard {index} has no owner")?,

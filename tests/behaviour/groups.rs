@@ -396,7 +396,7 @@ fn process_joins_after_its_probe_has_returned() {
 }
 
 #[test]
-fn missing_right_ends_the_group_with_an_error_that_names_the_verb() {
+fn missing_right_ends_the_group_and_is_named() {
     let verbs = [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Update];
     let user = |missing: &Verb| {
         let user = User::new(format!("no-{missing:?}"), format!("token-{missing:?}"));

@@ -274,17 +274,19 @@ impl Group {
         }
     }
 
-    /// Returns the identity of the member that owns the shard, as last observed.
-    pub fn owner(&self, shard: usize) -> Option<&str> {
+    /// Returns the slot and the identity of the member that owns the shard, as last observed.
+    pub fn owner(&self, shard: usize) -> Option<(usize, &str)> {
         match self.shards.get(shard)?.owner.as_ref()? {
             ShardOwner::Term(name, identity) if self.is_current(name) && !self.slots[name.slot].has_expired => {
-                Some(identity)
+                Some((name.slot, identity))
             }
             _ => None,
         }
     }
 
-    /// Returns the identity of the member in the slot, as last observed. An expired slot has no member.
+    /// Returns the identity of the member in the slot, as last observed.
+    ///
+    /// An expired slot has no member.
     pub fn member(&self, slot: usize) -> Option<&str> {
         self.slots.get(slot).filter(|row| !row.has_expired)?.row.holder()
     }
@@ -294,7 +296,9 @@ impl Group {
         self.member.as_ref().map(|member| member.name.slot)
     }
 
-    /// Returns the reason why the shard is left alone: its record or the slot of its owner is unreadable or foreign.
+    /// Returns the reason why the shard is left alone.
+    ///
+    /// The record of the shard is unreadable or foreign, or the slot of its owner is unreadable.
     pub fn fault(&self, shard: usize) -> Option<&str> {
         let row = self.shards.get(shard)?;
         match &row.owner {

@@ -220,7 +220,7 @@ impl Group {
 
     /// Reports the owner of a shard if the owner has changed.
     pub(super) fn report_owner(&mut self, shard: usize) {
-        let owner = self.owner(shard);
+        let owner = self.owner(shard).map(|(_, identity)| identity);
         if owner != self.shards[shard].reported.as_deref() {
             let owner: Option<Box<str>> = owner.map(Box::from);
             self.shards[shard].reported.clone_from(&owner);

@@ -179,7 +179,7 @@ fn unreported_record_is_deleted_when_its_file_is() {
 fn unreadable_record_hides_no_other_record_of_a_prefix() {
     let (database, _, _scratch) = database();
     let record = LeaderElectionRecord { uid: Some("uid".into()), ..Default::default() };
-    ["jobs-1", "jobs-2"].into_iter().for_each(|key| drop(database.insert(key, &record, &call()).unwrap()));
+    ["jobs-1", "jobs-2"].into_iter().for_each(|key| assert!(database.insert(key, &record, &call()).unwrap().is_some()));
     let connection = database.requests.lock();
     let damage = "UPDATE leasehold SET holder_identity = CAST(x'ff' AS TEXT) WHERE key = 'jobs-1'";
     connection.execute_batch(damage).unwrap();
