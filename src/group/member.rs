@@ -86,30 +86,35 @@ impl MemberThread {
     /// Campaigns once. After an error, `kept` keeps the elector, because its probe may not have returned yet.
     fn campaign(&self, slot: usize, kept: &mut Option<(usize, LeaderElector)>) -> Option<(LeaderGuard, LeaderElector)> {
         let core = &self.handle.core;
-        let start = || {
-            let builder = self.builder.clone().named(core.key(GroupKey::Slot(slot)));
-            builder.start_on(SlotStore { core: Arc::clone(core), slot })
-        };
-        let kept_elector = kept.take().filter(|(kept, _)| *kept == slot).map(|(_, elector)| elector);
-        let campaigned = kept_elector.map_or_else(start, Ok).map_err(|error| (error, None));
-        let campaigned = campaigned.and_then(|elector| match elector.try_acquire() {
-            Ok(guard) => Ok((guard, elector)),
-            Err(error) => Err((error, Some((slot, elector)))),
+        let kept_elector = kept.take().filter(|(kept, _)| *kept == slot);
+        let elector = kept_elector.map_or_else(
+            || {
+                let builder = self.builder.clone().named(core.key(GroupKey::Slot(slot)));
+                builder.start_on(SlotStore { core: Arc::clone(core), slot })
+            },
+            |(_, elector)| Ok(elector),
+        );
+        let outcome = elector.and_then(|elector| {
+            let outcome = elector.try_acquire();
+            *kept = Some((slot, elector));
+            outcome
         });
-        core.campaigned(slot, campaigned.as_ref().err().map(|(error, _)| error));
-        match campaigned {
-            Ok((Some(guard), elector)) => core.joined(slot, guard.term()).then_some((guard, elector)),
-            Ok((None, _)) => {
+        core.campaigned(slot, outcome.as_ref().err());
+        match outcome {
+            Ok(Some(guard)) => {
+                let (_, elector) = kept.take()?;
+                return core.joined(slot, guard.term()).then_some((guard, elector));
+            }
+            Ok(None) => {
+                *kept = None;
                 core.change(|group, now| group.not_joined(now, slot));
-                None
             }
-            Err((error, elector)) => {
-                *kept = elector;
-                let is_damaged = matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Malformed);
-                core.change(|group, now| if is_damaged { group.damaged(now, slot) } else { group.cannot_join(now) });
-                None
+            Err(Error::Store(error)) if error.kind() == StoreErrorKind::Malformed => {
+                core.change(|group, now| group.damaged(now, slot));
             }
+            Err(_) => core.change(|group, now| group.cannot_join(now)),
         }
+        None
     }
 }
 
