@@ -103,7 +103,7 @@ impl MemberThread {
         match outcome {
             Ok(Some(guard)) => {
                 let (_, elector) = kept.take()?;
-                return core.joined(slot, guard.term()).then_some((guard, elector));
+                return core.joined(slot, &guard.term).then_some((guard, elector));
             }
             Ok(None) => {
                 *kept = None;
