@@ -150,6 +150,15 @@ fn groups_three() {
     holds(scope, &["Spare", "started by c"], 75_000);
 }
 
+/// Three processes, two slots and two shards. One event of any kind happens, such as the late start of the third process.
+#[test]
+fn groups_all() {
+    let left = Left { starts: 1, crashes: 1, faults: 1, cuts: 1, edits: 1, leaves: 1, returns: 1, any: 1, ..NOTHING };
+    let (rates, prompt) = (&[SLOW, TRUE, TRUE], &[1, 2]);
+    let scope = GroupScope { name: "all", rates, shards: 2, prompt, ticks: 2, left, ..OWNED };
+    holds(scope, &["started by c", "landed late", "DrainTimeout"], 250_000);
+}
+
 #[test]
 fn groups_one_slot() {
     holds(GroupScope { name: "one slot", slots: 1, ticks: 4, ..OWNED }, &["started by b"], 150_000);

@@ -496,6 +496,7 @@ impl Space for GroupWorld {
     fn step(&mut self, state: &GroupState, action: GroupAction) -> Result<GroupState, String> {
         let mut next = *state;
         self.act(&mut next, action)?;
+        next.left.spend(&state.left);
         Ok(next)
     }
 
