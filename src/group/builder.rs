@@ -111,7 +111,7 @@ impl LeaseGroupBuilder {
     /// Changes the settings of the member's slot, such as the identity and the durations.
     ///
     /// All members must have the same lease duration. The renew interval must be at most one sixth of the lease
-    /// duration. A progress timeout is not possible. Observers also receive
+    /// duration. With a progress timeout, the start returns an error. Observers also receive
     /// [`on_shard_started`](crate::Observer::on_shard_started) and
     /// [`on_shard_ended`](crate::Observer::on_shard_ended). The drain timeout of the slot has no effect on shards.
     ///

@@ -244,7 +244,7 @@ impl GroupCore {
                 GroupEffect::Reopen => state.deferred.push(GroupDeferred::Cancel(state.watch.clone())),
                 GroupEffect::Idle(slot) => {
                     let identity = state.group.member(slot).unwrap_or_default();
-                    let cause = "the process may be stopped, or use another number of shards";
+                    let cause = "the process may be leaving or stopped, or use another number of shards";
                     self.log(Level::Warn, format!("member {slot} \"{identity}\" takes no shards: {cause}"));
                 }
             }

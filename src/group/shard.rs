@@ -134,7 +134,7 @@ impl Shard {
 
     /// Returns `true` once the worker must return.
     ///
-    /// The shard is to move to another member, the process leaves the group, or the ownership has ended. In the first two
+    /// The shard must move to another member, the process leaves the group, or the ownership has ended. In the first two
     /// cases, the process owns the shard for at most the [drain
     /// timeout](crate::LeaseGroupBuilder::drain_timeout).
     pub fn is_wanted(&self) -> bool {

@@ -54,7 +54,7 @@ pub struct ShardStatus {
     pub slot: Option<usize>,
     /// The identity of the owner, or `None` without an owner.
     pub owner: Option<String>,
-    /// The reason why all members leave the shard alone, or `None` without a fault.
+    /// The reason why no member takes the shard, or `None` without a fault.
     pub fault: Option<String>,
 }
 
