@@ -70,9 +70,10 @@ impl GroupPlan {
         // A worker that does not return keeps its shard for a lease duration after the drain timeout.
         let returned_at = heal_at + if has_bad_workers { drain_timeout.as_nanos() as Nanos + lease } else { 0 };
         // Within two retry periods, a process has opened its watch. Within a lease duration, a slot expires. Then a member
-        // creates the missing shards, and takes them one lease duration later.
+        // creates the missing shards, and takes them one lease duration later. The listing and the
+        // slot need six more messages.
         let started_at = returned_at + 2 * times.2.as_nanos() as Nanos;
-        let owned_by = started_at + 2 * lease + 2 * shards as Nanos * SLOWEST_REQUEST;
+        let owned_by = started_at + 2 * lease + (2 * shards + 6) as Nanos * SLOWEST_REQUEST;
         let shared_by = returned_at + 14 * lease;
         Self {
             nodes,
