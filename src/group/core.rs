@@ -28,6 +28,8 @@ use crate::util::sync::channel::{Receiver, Sender};
 use crate::util::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 /// The number of log lines that may wait for a logger. Later lines are dropped.
+///
+/// The channel allocates all of its places at once, so it contains boxes.
 const MAX_LINES: usize = 4 * 1024;
 
 /// The state that the threads of a group share.
@@ -44,7 +46,7 @@ pub(super) struct GroupCore {
     state: Mutex<GroupState>,
     /// The moment until which ownership may rely on the watch, in nanoseconds.
     valid_until: Arc<AtomicU64>,
-    lines: Sender<GroupLine>,
+    lines: Sender<Box<GroupLine>>,
 }
 
 struct GroupState {
@@ -106,7 +108,7 @@ impl GroupCore {
         renew_deadline: Duration,
         store: Arc<dyn Store>,
         observers: Vec<Observing>,
-    ) -> (Arc<Self>, Receiver<GroupLine>) {
+    ) -> (Arc<Self>, Receiver<Box<GroupLine>>) {
         let settings = Arc::new(settings);
         let ((wake, woken), (end, ended)) = (channel::bounded(1), channel::bounded(0));
         let (lines, logged) = channel::bounded(MAX_LINES);
@@ -462,7 +464,7 @@ impl GroupCore {
     }
 
     pub(super) fn line(&self, notice: Notice, fencing_token: Option<u64>) {
-        let _ = self.lines.try_send(GroupLine(notice, fencing_token));
+        let _ = self.lines.try_send(Box::new(GroupLine(notice, fencing_token)));
     }
 }
 

@@ -19,10 +19,11 @@ use crate::util::sync::channel::{Receiver, RecvTimeoutError};
 use crate::util::sync::{Arc, thread};
 
 /// Starts the threads, which run until the end of the group.
-pub(super) fn spawn(core: &Arc<GroupCore>, lines: Receiver<GroupLine>) -> io::Result<()> {
+pub(super) fn spawn(core: &Arc<GroupCore>, lines: Receiver<Box<GroupLine>>) -> io::Result<()> {
     let fields = LogFields::new(format!("group {}", core.name), &core.settings.identity);
     let log = move || {
-        for GroupLine(notice, fencing_token) in lines {
+        for line in lines {
+            let GroupLine(notice, fencing_token) = *line;
             notice.log(&LogFields { fencing_token, ..fields.clone() });
         }
     };
