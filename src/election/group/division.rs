@@ -77,7 +77,9 @@ impl Group {
 
     fn set_idle(&mut self, now: Moment, slot: usize) {
         let lease_duration = self.settings.lease_duration;
-        if self.slots[slot].idle.is_none() && self.own_slot() != Some(slot) {
+        // In a new group, the waits of two members end at different times, so one idle time is normal.
+        let is_second = self.slots[slot].idle.is_some_and(|(_, last)| last == lease_duration);
+        if is_second && self.own_slot() != Some(slot) {
             self.effects.push_back(GroupEffect::Idle(slot));
         }
         let pause = self.slots[slot].idle.map_or(lease_duration, |(_, last)| (last * 2).min(lease_duration * 4));
