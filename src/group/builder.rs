@@ -52,8 +52,7 @@ pub struct LeaseGroupBuilder {
 impl LeaseGroup {
     /// Returns a builder for the group `name`.
     ///
-    /// The name is the start of the names of all records. On Kubernetes, the names of the records must be DNS-1123
-    /// subdomains.
+    /// The names of all records start with `name`. On Kubernetes, the names of the records must be DNS-1123 subdomains.
     pub fn builder(name: impl Into<String>) -> LeaseGroupBuilder {
         let name = name.into();
         LeaseGroupBuilder {
@@ -80,8 +79,8 @@ impl LeaseGroupBuilder {
 
     /// Sets the number of slots for which this process campaigns, from 1 to 64.
     ///
-    /// A process that finds no free slot is a spare, and becomes a member once a slot is free. Each member needs one
-    /// write per renew interval, so a SQL store should have at most 16 members.
+    /// A process that finds no free slot is a spare, and becomes a member once a slot is free. Each member writes once
+    /// per renew interval, so a group on a SQL store should have at most 16 members.
     ///
     /// Defaults to 16.
     pub fn max_members(mut self, max_members: usize) -> Self {

@@ -31,13 +31,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A division of shards over processes, in which each shard has at most one owner.
 ///
 /// A started group only observes. [`run_until`](Self::run_until) and [`shards`](Self::shards) make this process a
-/// member. Each member holds a slot, which is an ordinary lease, and owns about the same number of shards. All processes
-/// of a group must use the same name, number of shards and lease duration.
+/// member. Each member holds a slot, which is an ordinary lease. The numbers of shards of two members differ by at most
+/// one. All processes of a group must use the same name, number of shards and lease duration.
 ///
 /// The records are `NAME-member-00`, … and `NAME-shard-000`, …. On Kubernetes, a member needs the verbs `get`, `list`,
-/// `watch`, `create` and `update` for Leases. A shard starts one lease duration after its record was created. [GUIDE.md] has a recipe, and [GROUPS.md] the rules.
+/// `watch`, `create` and `update` for Leases. A shard starts one lease duration after its record was created.
+/// [GUIDE.md] has a recipe, and [GROUPS.md] the rules.
 ///
-/// All methods may be called from any thread. Dropping the last value of a group stops its threads.
+/// All methods may be called from any thread. Dropping the group and its [`Shards`] stops its threads.
 ///
 /// [GUIDE.md]: https://docs.rs/crate/leasehold/latest/source/docs/GUIDE.md
 /// [GROUPS.md]: https://docs.rs/crate/leasehold/latest/source/docs/internals/GROUPS.md
@@ -64,8 +65,9 @@ pub struct LeaseGroup {
 
 /// The shards of this process, created by [`LeaseGroup::shards`].
 ///
-/// The value dereferences to a channel that delivers each [`Shard`] that this process starts to own. Dropping the value
-/// makes the process leave the group once all its [`Shard`] values are dropped, and does not block.
+/// The value dereferences to a channel that delivers each [`Shard`] that this process starts to own. If the group ends
+/// with an error, the channel disconnects, and [`leave`](Self::leave) returns the error. Dropping the value makes the
+/// process leave the group, as `leave` does, but does not block.
 ///
 /// # Examples
 ///
@@ -109,8 +111,8 @@ impl LeaseGroup {
     ///
     /// This method makes the process a member, and runs one thread for each owned shard. `work` must return soon after
     /// [`Shard::is_wanted`] returns `true` or [`Shard::is_owned`] returns `false`. If `work` returns earlier, fails or
-    /// panics, the shard does not move, and `work` runs again after a pause. The pause is 1 s, and doubles up to one
-    /// minute.
+    /// panics, the process keeps the shard, and `work` runs again after a pause. The pause is 1 s, and doubles up to one
+    /// minute. After a run of a minute, the pause is 1 s again.
     ///
     /// After `stop`, all workers drain together for at most the [drain
     /// timeout](crate::LeaseGroupBuilder::drain_timeout). Then one write releases all shards. The method
@@ -158,7 +160,7 @@ impl LeaseGroup {
     ///
     /// - Returns [`Error::Busy`] if this group value already takes part.
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
-    /// - Returns [`Error::Store`] if the store has no watches, or refuses requests permanently.
+    /// - Returns [`Error::Store`] if the group has already ended because the store has no watches, or refuses requests.
     /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
     pub fn shards(&self) -> Result<Shards, Error> {
         let ((delivered, owned), (commands, received)) = (channel::unbounded(), channel::unbounded());
@@ -176,14 +178,14 @@ impl LeaseGroup {
 
     /// Returns the identity of the member that owns the shard, as last observed, without I/O.
     ///
-    /// The result may be out of date. Returns `None` without an owner, and for a number that is not a shard.
+    /// The result may be out of date. Returns `None` if the shard has no owner, or if no shard has this number.
     pub fn owner(&self, shard: usize) -> Option<String> {
         self.core().owner(shard)
     }
 
     /// Returns the shard of a key, which is a stable hash modulo the number of shards.
     ///
-    /// The hash is FNV-1a with 64 bits, mixed by the finalizer of SplitMix64. The result never changes between versions.
+    /// The hash is FNV-1a with 64 bits, mixed by the finalizer of SplitMix64. All versions return the same result.
     ///
     /// # Examples
     ///
@@ -205,8 +207,8 @@ impl LeaseGroup {
 
     /// Returns a new subscription to the changes in the group.
     ///
-    /// The subscription starts with the present owners. Read the subscription or drop the subscription: unread
-    /// transitions use memory.
+    /// The subscription starts with the present owners. [`Transitions`] is an iterator and a channel. Read or drop the
+    /// subscription, because unread transitions use memory.
     #[must_use = "each call creates a new subscription; call this method once, outside the loop"]
     pub fn transitions(&self) -> Transitions<GroupTransition> {
         self.core().transitions()
@@ -220,7 +222,7 @@ impl LeaseGroup {
 impl Shards {
     /// Makes the process leave the group, and blocks until its slot is released.
     ///
-    /// All workers drain together. Every [`Shard`] must be dropped by another thread. A shard that is not dropped within
+    /// All shards become wanted together. Other threads must drop every [`Shard`]. A shard that is not dropped within
     /// the [drain timeout](crate::LeaseGroupBuilder::drain_timeout) delays the release by one lease duration.
     ///
     /// # Errors

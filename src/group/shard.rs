@@ -13,9 +13,9 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// The ownership of one shard, which is released when the value is dropped.
 ///
-/// This process owns the shard while [`is_owned`](Self::is_owned) returns `true`. No other process owns the shard at the
-/// same time. Another member takes the shard after this value was dropped, or after the ownership has ended. All methods
-/// may be called from any thread.
+/// This process owns the shard while [`is_owned`](Self::is_owned) returns `true`. No other process owns the shard at
+/// the same time. Another member may take the shard after this value was dropped, or after the ownership has ended.
+/// All methods may be called from any thread.
 ///
 /// # Examples
 ///
@@ -154,16 +154,16 @@ impl Shard {
 
     /// Returns a number that is greater than the token of every earlier ownership of this shard.
     ///
-    /// The token is the version of the shard's record. [`LeaderGuard::fencing_token`](crate::LeaderGuard::fencing_token)
-    /// describes the use of tokens. Tokens of different shards cannot be compared.
+    /// The token is the version of the shard's record. Tokens of different shards cannot be compared.
+    /// [`LeaderGuard::fencing_token`](crate::LeaderGuard::fencing_token) describes the use of tokens.
     pub fn fencing_token(&self) -> u64 {
         self.ownership.fencing_token
     }
 
     /// Returns a channel that disconnects once the worker must return.
     ///
-    /// The channel never delivers a message. The channel also disconnects at the end of the ownership. Use the channel in a
-    /// `select!`.
+    /// The channel never delivers a message. The channel also disconnects at the end of the ownership. Use the channel
+    /// in a `select!`.
     pub fn wanted(&self) -> &Receiver<Infallible> {
         &self.ownership.wanted.receiver
     }

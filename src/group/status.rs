@@ -26,7 +26,7 @@ pub struct GroupStatus {
     pub identity: String,
     /// The slot of this process, or `None` if this process is not a member.
     pub own_slot: Option<usize>,
-    /// `true` if a watch is open and has reported every record.
+    /// `true` if a watch is open and has reported all records.
     pub is_current: bool,
     /// The members, ordered by slot.
     pub members: Vec<GroupMember>,
@@ -38,7 +38,7 @@ pub struct GroupStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupMember {
-    /// The slot of the member.
+    /// The number of the member's slot. Slot numbers have gaps.
     pub slot: usize,
     /// The identity of the member.
     pub identity: String,
@@ -58,7 +58,7 @@ pub struct ShardStatus {
     pub fault: Option<String>,
 }
 
-/// A change in a group.
+/// A change of the owner of a shard. Joining and leaving members cause no transition.
 ///
 /// # Examples
 ///
@@ -83,7 +83,7 @@ pub enum GroupTransition {
         /// The identity of the owner.
         identity: String,
     },
-    /// The end of an ownership without a new owner.
+    /// The end of an ownership. A new owner may follow.
     NoOwner {
         /// The number of the shard.
         shard: usize,
