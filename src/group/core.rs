@@ -150,7 +150,7 @@ impl GroupCore {
         }
     }
 
-    /// Returns the record that `key` names, or `None` for another record.
+    /// Returns the record that `key` names, or `None` for another name. The number may be too large for the group.
     pub(super) fn parse(&self, key: &str) -> Option<GroupKey> {
         let rest = key.strip_prefix(&self.name)?;
         let number = |prefix: &str| rest.strip_prefix(prefix)?.parse().ok();
@@ -158,11 +158,7 @@ impl GroupCore {
             Some(slot) => GroupKey::Slot(slot),
             None => GroupKey::Shard(number("-shard-")?),
         };
-        let is_known = match parsed {
-            GroupKey::Slot(slot) => slot < MAX_MEMBERS,
-            GroupKey::Shard(shard) => shard < self.settings.shards,
-        };
-        (is_known && self.key(parsed) == key).then_some(parsed)
+        (self.key(parsed) == key).then_some(parsed)
     }
 
     /// Changes the group, carries out the effects, and wakes the request thread.
@@ -390,16 +386,10 @@ impl GroupCore {
 
     /// Reports a record of a larger number of shards, once.
     pub(super) fn note_unknown(&self, key: &str) {
-        let number = key.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix("-shard-")?.parse::<usize>().ok());
-        let shards = self.settings.shards;
-        if number.is_some_and(|number| number >= shards)
-            && !std::mem::replace(&mut self.state.lock().has_other_shards, true)
-        {
-            let record = self.store.describe(key);
-            self.log(
-                Level::Warn,
-                format!("{record} exists, but this process uses {shards} shards: use one number of shards"),
-            );
+        if !std::mem::replace(&mut self.state.lock().has_other_shards, true) {
+            let (record, shards) = (self.store.describe(key), self.settings.shards);
+            let text = format!("{record} exists, but this process uses {shards} shards: use one number of shards");
+            self.log(Level::Warn, text);
         }
     }
 
@@ -517,14 +507,7 @@ mod tests {
         for key in [GroupKey::Slot(0), GroupKey::Slot(63), GroupKey::Shard(7), GroupKey::Shard(1_000)] {
             assert_eq!(core.parse(&core.key(key)), Some(key));
         }
-        for key in [
-            "ingest-member-64",
-            "ingest-member-1",
-            "ingest-shard-1001",
-            "ingest-shard-07",
-            "ingest-shard-+07",
-            "other-shard-007",
-        ] {
+        for key in ["ingest-member-1", "ingest-shard-07", "ingest-shard-+07", "other-shard-007"] {
             assert_eq!(core.parse(key), None, "{key}");
         }
     }

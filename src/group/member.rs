@@ -100,20 +100,23 @@ impl MemberThread {
             outcome
         });
         core.campaigned(slot, outcome.as_ref().err());
-        match outcome {
+        let settings = &core.settings;
+        let (slots, pause) = match outcome {
             Ok(Some(guard)) => {
                 let (_, elector) = kept.take()?;
                 return core.joined(slot, &guard.term).then_some((guard, elector));
             }
             Ok(None) => {
                 *kept = None;
-                core.change(|group, now| group.not_joined(now, slot));
+                (slot..slot + 1, settings.retry_period)
             }
             Err(Error::Store(error)) if error.kind() == StoreErrorKind::Malformed => {
-                core.change(|group, now| group.damaged(now, slot));
+                (slot..slot + 1, settings.longest_pause())
             }
-            Err(_) => core.change(|group, now| group.cannot_join(now)),
-        }
+            // A campaign for another slot would fail, too.
+            Err(_) => (0..settings.max_members, settings.retry_period),
+        };
+        core.change(|group, now| group.not_joined(now, slots, pause));
         None
     }
 }

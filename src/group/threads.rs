@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::election::candidate::failure_log::FailureLog;
 use crate::election::candidate::notice::Notice;
-use crate::election::group::{GroupOperation, GroupRequest, GroupResponse, GroupStep};
+use crate::election::group::{GroupKey, GroupOperation, GroupRequest, GroupResponse, GroupStep, MAX_MEMBERS};
 use crate::group::core::{GroupCore, GroupLine};
 use crate::leadership::handle::as_runtime;
 use crate::store::entry::Entry;
@@ -120,11 +120,13 @@ fn watched(core: &Arc<GroupCore>, event: WatchEvent) {
     };
     // An elector rejects the version of a record, too.
     match core.parse(&key) {
+        Some(GroupKey::Slot(MAX_MEMBERS..)) | None => {}
+        Some(GroupKey::Shard(shard)) if shard >= core.settings.shards => {
+            seen.iter().for_each(|_| core.note_unknown(&key));
+        }
         Some(key) if (1..=MAX_VERSION).contains(&version) => {
             core.change(|group, now| group.watched(now, key, version, seen));
         }
         Some(_) => {}
-        None if seen.is_some() => core.note_unknown(&key),
-        None => {}
     }
 }

@@ -56,7 +56,7 @@ pub enum Why {
     NotRenewed,
     /// The term has ended.
     Lost(StopReason),
-    /// The shard must move, or this process leaves the group.
+    /// The shard must move, or the process leaves the group.
     ShardWanted,
     /// This process no longer owns the shard.
     ShardLost,
@@ -76,7 +76,7 @@ impl fmt::Display for Why {
             Self::Told(signal) => write!(f, "received {}", signal_name(*signal)),
             Self::NotRenewed => f.write_str("the lease could not be renewed"),
             Self::Lost(reason) => write!(f, "{reason}"),
-            Self::ShardWanted => f.write_str("the shard must move"),
+            Self::ShardWanted => f.write_str("the shard must be returned"),
             Self::ShardLost => f.write_str("the shard is no longer owned"),
             Self::Unfit => f.write_str("this replica is unfit to lead"),
             Self::NoProgress(what) => write!(f, "no progress: {what}"),
@@ -316,7 +316,7 @@ impl CommandTerm<'_> {
         Ok(false)
     }
 
-    /// Kills the command, because the term has ended. After a request, or if a shard must move, stops the command first.
+    /// Kills the command, because the term has ended. After a request, or if a shard must be returned, stops the command first.
     fn lose(&mut self) -> Result<(), Lost> {
         let why = match self.right {
             WorkRight::Lease(guard) => {

@@ -14,7 +14,7 @@ impl Group {
         let Some(work) = self.shards.get(shard).and_then(|row| row.work) else { return };
         self.end(now, shard, OwnershipEnd::Returned);
         self.shards[shard].work = None;
-        let (shortest, longest) = (self.settings.retry_period, self.settings.lease_duration * 4);
+        let (shortest, longest) = (self.settings.retry_period, self.settings.longest_pause());
         if work.wanted_at.or(work.ended_at).is_some() {
             self.shards[shard].pause = Duration::ZERO;
         } else if let Some(slot) = self.own_slot() {
@@ -82,7 +82,8 @@ impl Group {
         if is_second && self.own_slot() != Some(slot) {
             self.effects.push_back(GroupEffect::Idle(slot));
         }
-        let pause = self.slots[slot].idle.map_or(lease_duration, |(_, last)| (last * 2).min(lease_duration * 4));
+        let pause =
+            self.slots[slot].idle.map_or(lease_duration, |(_, last)| (last * 2).min(self.settings.longest_pause()));
         self.slots[slot].idle = Some((now + pause, pause));
         self.is_dirty = true;
     }

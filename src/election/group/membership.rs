@@ -1,5 +1,8 @@
 //! The membership of this process: the campaign for a slot, the term, and its end.
 
+use std::ops::Range;
+use std::time::Duration;
+
 use super::assign::weight;
 use super::{Group, GroupEffect, Membership, OwnershipEnd, Timer};
 use crate::election::deadline::Deadline;
@@ -47,22 +50,10 @@ impl Group {
         true
     }
 
-    /// Handles a campaign that another process won.
-    pub fn not_joined(&mut self, now: Moment, slot: usize) {
+    /// Handles a campaign without a term. The process campaigns for these slots again after `pause`.
+    pub fn not_joined(&mut self, now: Moment, slots: Range<usize>, pause: Duration) {
         self.campaign = None;
-        self.slots[slot].campaign_at = now + self.settings.retry_period;
-    }
-
-    /// Handles a campaign for a slot whose record is unreadable.
-    pub fn damaged(&mut self, now: Moment, slot: usize) {
-        self.campaign = None;
-        self.slots[slot].campaign_at = now + self.settings.lease_duration * 4;
-    }
-
-    /// Handles a campaign that failed. Another slot would fail, too.
-    pub fn cannot_join(&mut self, now: Moment) {
-        self.campaign = None;
-        self.slots.iter_mut().for_each(|row| row.campaign_at = now + self.settings.retry_period);
+        self.slots[slots].iter_mut().for_each(|row| row.campaign_at = now + pause);
     }
 
     /// Handles the release of the slot, or its loss.

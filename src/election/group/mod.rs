@@ -50,6 +50,13 @@ pub struct GroupSettings {
     pub drain_timeout: Duration,
 }
 
+impl GroupSettings {
+    /// Returns the longest pause before an idle member, a dropped shard or an unreadable slot is tried again.
+    pub fn longest_pause(&self) -> Duration {
+        self.lease_duration * 4
+    }
+}
+
 /// A record of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GroupKey {
@@ -209,6 +216,8 @@ struct GroupInFlight {
     is_read: bool,
     /// The number of the watch in which the request was sent.
     watch: u64,
+    /// The known version of the record when the request was sent.
+    version: u64,
     sent_at: Moment,
 }
 
@@ -330,7 +339,14 @@ impl Group {
         let reads: Vec<_> = slots.iter().map(|row| is_newer(row.read)).collect();
         let in_flight = self.in_flight.as_ref().map(|it| {
             let sent_at = it.is_read.then_some(it.sent_at);
-            (it.key, it.is_read, it.watch == view.number, sent_at, is_newer(it.id))
+            (
+                it.key,
+                it.is_read,
+                it.watch == view.number,
+                self.row_of(it.key).version > it.version,
+                sent_at,
+                is_newer(it.id),
+            )
         });
         slots.iter_mut().for_each(|row| row.read = 0);
         shards.iter_mut().for_each(|row| row.seen_after = 0);

@@ -10,14 +10,12 @@ use crate::util::clock::{Moment, Now};
 impl Group {
     /// Handles the response to the request `id`.
     pub fn on_response(&mut self, now: Moment, id: u64, response: GroupResponse) {
-        let Some(GroupInFlight { key, is_read, watch, sent_at, .. }) = self.in_flight.take_if(|sent| sent.id == id)
-        else {
-            return;
-        };
+        let Some(sent) = self.in_flight.take_if(|sent| sent.id == id) else { return };
+        let GroupInFlight { key, watch, sent_at, .. } = sent;
         // A response to a request of an earlier watch is older than the listing, which may have found a deletion.
         let is_current = watch == self.view.number;
         match response {
-            GroupResponse::Failed(error) => self.failed(now, key, is_read, &error),
+            GroupResponse::Failed(error) => return self.failed(now, &sent, &error),
             GroupResponse::Read(Some(seen)) | GroupResponse::Written(seen) if !is_current => {
                 self.row(key).know(now, seen.version);
             }
@@ -40,17 +38,22 @@ impl Group {
         }
     }
 
-    fn failed(&mut self, now: Moment, key: GroupKey, is_read: bool, error: &StoreError) {
+    fn failed(&mut self, now: Moment, sent: &GroupInFlight, error: &StoreError) {
+        let key = sent.key;
         let retry_period = self.settings.retry_period;
         let lease_duration = self.settings.lease_duration;
         let row = self.row(key);
+        if error.kind().is_beaten() && row.version > sent.version {
+            // The watch has reported a newer version before the response.
+            return;
+        }
         row.must_read = true;
         if error.kind().is_beaten() {
             // The watch usually reports the newer version before the read is due.
             row.retry_at = now + retry_period / 8;
             return;
         }
-        if error.kind() == StoreErrorKind::Malformed && is_read {
+        if error.kind() == StoreErrorKind::Malformed && sent.is_read {
             row.retry_at = now + lease_duration;
             let text = error.to_string();
             if row.fault.replace(text.clone()).is_none() {
@@ -74,7 +77,8 @@ impl Group {
             .or_else(|| self.create(timer, now))?;
         self.last_request += 1;
         let (id, is_read) = (self.last_request, matches!(operation, GroupOperation::Get));
-        self.in_flight = Some(GroupInFlight { id, key, is_read, watch: self.view.number, sent_at: now.local });
+        let (watch, version) = (self.view.number, self.row(key).version);
+        self.in_flight = Some(GroupInFlight { id, key, is_read, watch, version, sent_at: now.local });
         Some(GroupRequest { id, key, operation, timeout: self.settings.lease_duration / 3 })
     }
 
@@ -228,7 +232,7 @@ impl Group {
         }
     }
 
-    fn row_of(&self, key: GroupKey) -> &Row {
+    pub(super) fn row_of(&self, key: GroupKey) -> &Row {
         match key {
             GroupKey::Slot(slot) => &self.slots[slot].row,
             GroupKey::Shard(shard) => &self.shards[shard].row,

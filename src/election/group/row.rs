@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::assign::ShardPlace;
 use super::term_name::{ShardOwner, TermName};
-use crate::store::record::VersionedRecord;
+use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::clock::Moment;
 
 /// The newest known content of one record.
@@ -36,6 +36,8 @@ pub(super) struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Learned {
     Nothing,
+    /// Only the `renewTime` and the version have changed.
+    Renewed,
     Changed,
     /// The version went back or belongs to another record, so the store was restored.
     Restored,
@@ -149,6 +151,9 @@ impl Row {
             self.since = now;
         }
         self.retry_at = Moment::default();
+        let is_renewal = self.seen.as_ref().zip(seen.as_ref()).is_some_and(|(old, new)| {
+            new.record == LeaderElectionRecord { renew_time: new.record.renew_time.clone(), ..old.record.clone() }
+        });
         // A restored store uses versions again.
         let is_restored = version <= self.version || is_lost;
         self.version = version;
@@ -159,7 +164,7 @@ impl Row {
             return Learned::Restored;
         }
         self.know(now, version);
-        Learned::Changed
+        if is_renewal { Learned::Renewed } else { Learned::Changed }
     }
 
     /// Remembers that the store has stored `version` of the record.

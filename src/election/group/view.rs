@@ -172,13 +172,13 @@ impl Group {
 
     /// Updates what depends on a changed row.
     fn after(&mut self, now: Moment, key: GroupKey, learned: Learned) {
-        if learned == Learned::Nothing {
-            return;
+        match (key, learned) {
+            // The renewal of a slot changes no owner.
+            (_, Learned::Nothing) | (GroupKey::Slot(_), Learned::Renewed) => return,
+            (_, Learned::Restored) => self.restored(now),
+            _ => {}
         }
         self.is_dirty = true;
-        if learned == Learned::Restored {
-            self.restored(now);
-        }
         match key {
             GroupKey::Slot(slot) => {
                 let row = &mut self.slots[slot];

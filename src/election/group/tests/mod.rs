@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use super::*;
 use crate::election::stop_reason::StopReason;
+use crate::store::StoreErrorKind;
 use crate::store::record::MicroTime;
 use world::{DRAIN, LEASE, RETRY, STEP, World, started};
 
@@ -453,7 +454,7 @@ fn process_campaigns_for_another_slot_after_an_unreadable_slot() {
         .map(|_| {
             let _ = group.next(wall);
             let Some(GroupEffect::Campaign(slot)) = group.effect() else { panic!("no campaign") };
-            group.damaged(now, slot);
+            group.not_joined(now, slot..slot + 1, LEASE * 4);
             slot
         })
         .collect();
@@ -534,4 +535,22 @@ fn shards_of_a_leaving_member_do_not_wait_for_a_slow_worker() {
     world.nodes[0].group.leave(now);
     world.run(RETRY * 3);
     assert_eq!(world.nodes[1].owned.len(), 3);
+}
+
+#[test]
+fn conflict_after_a_newer_event_delays_no_write() {
+    let mut world = started(1, 1);
+    let (key, now, wall) = (GroupKey::Shard(0), world.now, world.wall());
+    world.nodes[0].owned.clear();
+    world.nodes[0].group.returned(now, 0);
+    let GroupStep::Send(GroupRequest { id, .. }) = world.nodes[0].group.next(wall) else { panic!("no release") };
+    world.edit(key, |record| record.lease_transitions = Some(7));
+    let conflict = GroupResponse::Failed(StoreError::new(StoreErrorKind::Conflict, "conflict"));
+    let group = &mut world.nodes[0].group;
+    group.on_response(now, id, conflict);
+    let step = group.next(wall);
+    let GroupStep::Send(GroupRequest { operation: GroupOperation::Update(base, _), .. }) = step else {
+        panic!("no write: {step:?}")
+    };
+    assert_eq!(base.version, world.records[&key].version);
 }

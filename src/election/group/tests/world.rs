@@ -263,7 +263,7 @@ impl World {
         let base = self.records.get(&key).cloned();
         let name = self.nodes[index].name.clone();
         if base.as_ref().is_some_and(|it| it.record.holder().is_some()) {
-            return self.nodes[index].group.not_joined(self.now, slot);
+            return self.nodes[index].group.not_joined(self.now, slot..slot + 1, RETRY);
         }
         let time = Some(MicroTime::from_unix_micros(self.now.as_nanos() / 1_000 + self.version));
         let record = LeaderElectionRecord {

@@ -35,6 +35,13 @@ const OWNED: GroupScope = GroupScope {
     sample: 2_003,
 };
 
+/// A third process may start.
+const THREE: GroupScope = GroupScope { rates: &[SLOW, TRUE, TRUE], ..OWNED };
+
+/// One event of any kind.
+const ANY: Left =
+    Left { starts: 1, crashes: 1, faults: 1, cuts: 1, edits: 1, leaves: 1, returns: 1, any: 1, ..NOTHING };
+
 const DELETION: Left = Left { opens: 0, deletions: 1, ..NOTHING };
 
 /// Searches all of `scope`, and panics if a rule breaks, a `wanted` event never happens, or there are few states.
@@ -146,16 +153,22 @@ fn groups_from_nothing() {
 #[test]
 fn groups_three() {
     let left = Left { opens: 0, ..NOTHING };
-    let scope = GroupScope { name: "three", rates: &[SLOW, TRUE, TRUE], warm: 3, prompt: &[1, 2], left, ..OWNED };
+    let scope = GroupScope { name: "three", warm: 3, prompt: &[1, 2], left, ..THREE };
     holds(scope, &["Spare", "started by c"], 75_000);
 }
 
 /// Three processes, two slots and two shards. One event of any kind happens, such as the late start of the third process.
 #[test]
 fn groups_all() {
-    let left = Left { starts: 1, crashes: 1, faults: 1, cuts: 1, edits: 1, leaves: 1, returns: 1, any: 1, ..NOTHING };
-    let (rates, prompt) = (&[SLOW, TRUE, TRUE], &[1, 2]);
-    let scope = GroupScope { name: "all", rates, shards: 2, prompt, ticks: 2, left, ..OWNED };
+    let scope = GroupScope { name: "all", shards: 2, prompt: &[1, 2], ticks: 2, left: ANY, ..THREE };
+    holds(scope, &["started by c", "landed late", "DrainTimeout"], 250_000);
+}
+
+/// As `groups_all`, but longer. The pause of one process is one of the events.
+#[test]
+fn groups_all_longer() {
+    let left = Left { pauses: 1, ..ANY };
+    let scope = GroupScope { name: "all, longer", shards: 2, prompt: &[0, 1, 2], left, ..THREE };
     holds(scope, &["started by c", "landed late", "DrainTimeout"], 250_000);
 }
 

@@ -196,7 +196,7 @@ impl Process {
                     return Err("a won term has no name");
                 }
             }
-            Input::NotJoined(slot) => self.group.not_joined(now, slot),
+            Input::NotJoined(slot) => self.group.not_joined(now, slot..slot + 1, RETRY),
             Input::Renewed(slot, stored, sent) => {
                 let until = sent_at(sent) + RENEW_DEADLINE;
                 if deadline.extend(now, until) {

@@ -50,6 +50,8 @@ pub struct Left {
     pub leaves: u8,
     /// Workers that return by themselves.
     pub returns: u8,
+    /// Prompt processes that may pause from then on.
+    pub pauses: u8,
     /// How many of all these events, except openings, may still happen together.
     pub any: u8,
 }
@@ -66,13 +68,16 @@ impl Left {
         deletions: 0,
         leaves: 0,
         returns: 0,
+        pauses: 0,
         any: u8::MAX,
     };
 
     /// Notes the events that have happened since `before`. After the last one, no other event may happen.
     pub fn spend(&mut self, before: &Self) {
-        let sum =
-            |it: &Self| it.starts + it.crashes + it.faults + it.cuts + it.edits + it.deletions + it.leaves + it.returns;
+        let sum = |it: &Self| {
+            let of_processes = it.starts + it.crashes + it.leaves + it.returns + it.pauses;
+            of_processes + it.faults + it.cuts + it.edits + it.deletions
+        };
         self.any -= sum(before) - sum(self);
         if self.any == 0 {
             *self = Self { opens: self.opens, any: 0, ..Self::FAIR };

@@ -35,6 +35,8 @@ pub struct Node {
     pub watch: Option<QueueId>,
     pub request: Option<Flight>,
     pub elector: Elector,
+    /// `true` if the process runs and renews in every tick, and learns its own renewals and listings at once.
+    pub is_prompt: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,6 +58,7 @@ pub enum GroupAction {
     Tick,
     Start(usize),
     Crash(usize),
+    Pause(usize),
     Wake(usize),
     Open(usize),
     Cut(usize),

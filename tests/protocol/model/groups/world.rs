@@ -59,7 +59,9 @@ impl GroupWorld {
 
     fn start(&mut self, state: &mut GroupState, index: usize, name: u8) {
         let process = self.processes.start(name, self.clock(index), self.scope.slots, self.scope.shards, state.tick);
-        state.nodes[index] = Some(Node { process, name, watch: None, request: None, elector: Elector::Idle });
+        let is_prompt = self.scope.prompt.contains(&index);
+        state.nodes[index] =
+            Some(Node { process, name, watch: None, request: None, elector: Elector::Idle, is_prompt });
     }
 
     /// Gives an input to a process, and carries out the result.
@@ -106,8 +108,8 @@ impl GroupWorld {
 
     /// Renews the slot of a prompt process, and delivers the renewal and the listing to the process.
     fn prompt(&mut self, state: &mut GroupState, index: usize) -> Result<(), String> {
-        let Node { watch, elector, .. } = node(state, index);
-        if !self.scope.prompt.contains(&index) {
+        let Node { watch, elector, is_prompt, .. } = node(state, index);
+        if !*is_prompt {
             return Ok(());
         }
         let Some(queue) = *watch else {
@@ -310,7 +312,7 @@ impl GroupWorld {
         for index in 0..NODES {
             if state.nodes[index].is_some() {
                 self.input(state, index, Input::Tick)?;
-                if self.scope.prompt.contains(&index) {
+                if node(state, index).is_prompt {
                     self.act(state, GroupAction::Wake(index))?;
                     if self.can_renew(state, index) {
                         self.act(state, GroupAction::Renew(index))?;
@@ -370,6 +372,7 @@ impl GroupWorld {
             }
             add(left.leaves > 0, GroupAction::Leave(index));
             add(left.crashes > 0, GroupAction::Crash(index));
+            add(left.pauses > 0 && node.is_prompt, GroupAction::Pause(index));
         }
         (0..LATE_WRITES).for_each(|late| add(state.late[late].is_some(), GroupAction::LandLate(late)));
         for (key, _) in state.store.iter().enumerate().filter(|(_, stored)| stored.content.is_some()) {
@@ -401,6 +404,10 @@ impl GroupWorld {
                 let node = state.nodes[index].take().expect("a process");
                 abandon(state, node.request);
                 abandon(state, node.flight());
+            }
+            GroupAction::Pause(index) => {
+                left.pauses -= 1;
+                node(state, index).is_prompt = false;
             }
             GroupAction::Wake(index) => self.input(state, index, Input::Wake)?,
             GroupAction::Open(index) => {

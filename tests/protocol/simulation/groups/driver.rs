@@ -160,7 +160,7 @@ impl World {
         let node = &mut self.nodes[index];
         let now = node.clock.local(self.truth);
         if node.elector.is_some() {
-            node.group.not_joined(now, slot);
+            node.group.not_joined(now, slot..slot + 1, self.plan.times.2);
             return Ok(());
         }
         let mut session = Session::new(Arc::new(self.plan.slot_settings(&node.identity)), seed);
@@ -207,7 +207,7 @@ impl World {
                     let (slot, is_campaign, is_leaving) = (elector.slot, elector.is_campaign, elector.is_leaving);
                     node.elector = None;
                     if is_campaign {
-                        node.group.not_joined(now.local, slot);
+                        node.group.not_joined(now.local, slot..slot + 1, self.plan.times.2);
                     }
                     if is_leaving {
                         node.deadline = None;
