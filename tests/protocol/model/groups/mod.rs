@@ -169,7 +169,7 @@ fn groups_all() {
 fn groups_all_longer() {
     let left = Left { pauses: 1, ..ANY };
     let scope = GroupScope { name: "all, longer", shards: 2, prompt: &[0, 1, 2], left, ..THREE };
-    holds(scope, &["started by c", "landed late", "DrainTimeout"], 250_000);
+    holds(scope, &["started by c", "landed late", "DrainTimeout"], 350_000);
 }
 
 #[test]
