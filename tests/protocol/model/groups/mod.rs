@@ -109,7 +109,7 @@ fn groups_edits() {
 fn groups_deleted_shard() {
     let scope =
         GroupScope { name: "deleted shard", deletable: 2, in_order: true, skips: false, left: DELETION, ..OWNED };
-    holds(scope, &["RecordChanged", "started by b"], 220_000);
+    holds(scope, &["RecordChanged", "started by b"], 200_000);
 }
 
 /// The record of the owner's slot is deleted.
@@ -147,7 +147,7 @@ fn groups_moves() {
 fn groups_from_nothing() {
     let left = Left { opens: 2, starts: 2, ..NOTHING };
     let scope = GroupScope { name: "from nothing", is_seeded: false, warm: 0, ticks: 1, left, ..OWNED };
-    holds(scope, &["started by b"], 90_000);
+    holds(scope, &["started by b"], 80_000);
 }
 
 #[test]
