@@ -161,3 +161,19 @@ class Lines:
             self.buffer += data
         line, self.buffer = self.buffer.split(b"\n", 1)
         return json.loads(line)
+
+
+def rounds_of(command, processes, log):
+    """Starts a program that does one round for each line of input. Returns a function that does one round."""
+    process = processes.enter_context(subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0,
+    ))
+    # The program ends at the end of its input.
+    processes.callback(process.stdin.close)
+    lines = Lines(process.stdout)
+    lines.next()
+
+    def once():
+        process.stdin.write(b"\n")
+        return lines.next()
+    return once

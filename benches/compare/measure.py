@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 import report
-from cluster import Candidate, Lines, Server, Watch
+from cluster import Candidate, Server, Watch, rounds_of
 from contenders import contenders
 
 HERE = Path(__file__).parent
@@ -58,20 +58,8 @@ class Bench:
         return leader, self.candidate(contender, lease, timings, kubeconfigs[1])
 
     def helper(self, *words):
-        """Starts the program `bare`, which does one round for each line of input."""
-        process = self.processes.enter_context(subprocess.Popen(
-            [self.arguments.target / "peers/release/bare", *words],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, bufsize=0,
-        ))
-        # The program ends at the end of its input.
-        self.processes.callback(process.stdin.close)
-        lines = Lines(process.stdout)
-        lines.next()
-
-        def once():
-            process.stdin.write(b"\n")
-            return lines.next()
-        return once
+        """Starts the program `bare`, and returns a function that does one round."""
+        return rounds_of([self.arguments.target / "peers/release/bare", *words], self.processes, self.log)
 
     # ---- the measurements ----
 

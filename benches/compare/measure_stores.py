@@ -17,7 +17,7 @@ from pathlib import Path
 
 import report
 import report_stores
-from cluster import Lines
+from cluster import rounds_of
 from servers import Etcd, MySql, Postgres, Sqlite
 from store_contenders import ELECT_SECONDS, candidate, contenders, is_there
 
@@ -69,19 +69,7 @@ class Bench:
         return self.rounds([self.arguments.examples / "turns", "--store", url, "--lease", "turns"])
 
     def rounds(self, command):
-        process = self.processes.enter_context(subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, bufsize=0,
-        ))
-        # The program ends at the end of its input.
-        self.processes.callback(process.stdin.close)
-        lines = Lines(process.stdout)
-        lines.next()
-
-        def once():
-            process.stdin.write(b"\n")
-            return lines.next()
-        return once
+        return rounds_of(command, self.processes, self.log)
 
     # ---- the measurements ----
 

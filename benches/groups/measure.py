@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "compare"))
 
-from cluster import PATIENCE, Lines, Server, Watch  # noqa: E402
+from cluster import PATIENCE, Server, Watch, rounds_of  # noqa: E402
 
 SHARDS = 64
 LEASE = 15
@@ -89,18 +89,8 @@ class Bench:
 
     def limit(self):
         """Returns a function that measures a PUT, its event and a PUT of bare clients."""
-        process = self.processes.enter_context(subprocess.Popen(
-            [self.arguments.target / "peers/release/bare", "limit", self.server.candidate, "limit"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, bufsize=0,
-        ))
-        self.processes.callback(process.stdin.close)
-        lines = Lines(process.stdout)
-        lines.next()
-
-        def once():
-            process.stdin.write(b"\n")
-            return lines.next()
-        return once
+        words = ["limit", self.server.candidate, "limit"]
+        return rounds_of([self.arguments.target / "peers/release/bare", *words], self.processes, self.log)
 
     def requests(self):
         """Returns the requests a minute of each user and verb."""
