@@ -73,6 +73,8 @@ pub struct LeaderElector {
 #[derive(Clone, Default)]
 pub(crate) struct Asking {
     pub(crate) observers: Vec<Arc<dyn Observer>>,
+    /// Observers whose threads run already.
+    pub(crate) observing: Vec<Observing>,
     pub(crate) probe: Option<Arc<SharedProbe>>,
     pub(crate) fitness: Option<Fitness>,
 }
@@ -84,7 +86,7 @@ impl LeaderElector {
         primary: Entry,
         secondary: Option<Entry>,
         fields: LogFields,
-        Asking { observers, probe, fitness }: &Asking,
+        Asking { observers, observing, probe, fitness }: &Asking,
     ) -> io::Result<Self> {
         let (settings, (sender, commands)) = (Arc::new(settings), channel::unbounded());
         let second = secondary.as_ref().map(|_| random_seed());
@@ -98,8 +100,8 @@ impl LeaderElector {
             subscriptions: Arc::new(Subscriptions::default()),
             observations: Arc::new(Observations::new(&settings, entries.len())),
         };
-        let observing = |observer: &Arc<dyn Observer>| Observing::spawn(Arc::clone(observer), fields.clone());
-        let observers = observers.iter().map(observing).collect::<Result<_, _>>()?;
+        let spawned = observers.iter().map(|observer| Observing::spawn(Arc::clone(observer), fields.clone()));
+        let observers = spawned.chain(observing.iter().cloned().map(Ok)).collect::<Result<_, _>>()?;
         let probing =
             |probe: &Arc<SharedProbe>| probing::spawn(Arc::clone(probe), settings.retry_period, Arc::clone(&link));
         let probing = probe.as_ref().map(probing).transpose()?;

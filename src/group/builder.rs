@@ -173,8 +173,10 @@ impl LeaseGroupBuilder {
         require(settings.progress_timeout.is_none(), "progress_timeout", show(progress_timeout), rule)?;
         let fields = LogFields::new(format!("group {name}"), &settings.identity);
         let observing = |observer: &_| Observing::spawn(Arc::clone(observer), fields.clone());
-        let observers = slot.observers().iter().map(observing).collect::<Result<_, _>>().map_err(Error::Thread)?;
+        let observers: Vec<_> =
+            slot.observers().iter().map(observing).collect::<Result<_, _>>().map_err(Error::Thread)?;
         let slot = slot.identity(settings.identity.clone());
+        let slot = slot.observed_by(observers.iter().map(Observing::of_slot).collect());
         let renew_deadline = settings.renew_deadline;
         let settings = GroupSettings {
             shards,

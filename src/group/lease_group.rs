@@ -35,8 +35,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// one. All processes of a group must use the same name, number of shards and lease duration.
 ///
 /// The records are `NAME-member-00`, … and `NAME-shard-000`, …. On Kubernetes, a member needs the verbs `get`, `list`,
-/// `watch`, `create` and `update` for Leases. A shard starts one lease duration after its record was created.
-/// [GUIDE.md] has a recipe, and [GROUPS.md] the rules.
+/// `watch`, `create` and `update` for Leases. A new shard starts one lease duration after the member has first seen its
+/// record. [GUIDE.md] has a recipe, and [GROUPS.md] the rules.
 ///
 /// All methods may be called from any thread. Dropping the group and its [`Shards`] stops its threads.
 ///

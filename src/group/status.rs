@@ -110,9 +110,9 @@ impl fmt::Display for GroupStatus {
         writeln!(f, "group {}: {} shards, {} members{view}", self.name, self.shards.len(), self.members.len())?;
         for GroupMember { slot, identity } in &self.members {
             let owned = self.shards.iter().filter(|shard| shard.slot == Some(*slot));
-            let owned: Vec<_> = owned.map(|shard| shard.index.to_string()).collect();
+            let owned: Vec<_> = owned.map(|shard| format!(" {}", shard.index)).collect();
             let own = if self.own_slot == Some(*slot) { " (this process)" } else { "" };
-            writeln!(f, "  member {slot} {identity:?}{own}: {} shards: {}", owned.len(), owned.join(" "))?;
+            writeln!(f, "  member {slot} {identity:?}{own}: {} shards:{}", owned.len(), owned.concat())?;
         }
         for ShardStatus { index, owner, fault, .. } in &self.shards {
             match (fault, owner) {

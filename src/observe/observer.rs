@@ -11,8 +11,9 @@ use crate::util::sync::Arc;
 /// An observer of an elector, for metrics, events or the program's own records.
 ///
 /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer) adds an observer. The methods are called
-/// in order on a thread of the observer, and may block. In a [group](crate::LeaseGroup), two threads call the observer:
-/// one reports the slot, and one reports the shards and the group's own requests and watch.
+/// in order on a thread of the observer, and may block. In a [group](crate::LeaseGroup), the observer receives reports
+/// about the slot, about the shards, and about the group's own requests and watch. The watch of the slot is not
+/// reported.
 ///
 /// No request waits for an observer. A report may therefore concern a term that has already ended. Check the guard to
 /// find out whether the term is valid.

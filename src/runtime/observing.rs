@@ -15,9 +15,12 @@ const MAX_BEHIND: usize = 1024;
 
 /// The sender of facts to one observer. The observer's thread ends when the sender is dropped, or after the observer
 /// panics.
+#[derive(Clone)]
 pub(crate) struct Observing {
     facts: Sender<Fact>,
     missed: Arc<AtomicU64>,
+    /// `true` for the elector of a slot. Its watch is not reported, because the group reports a watch of all records.
+    is_slot: bool,
 }
 
 impl Observing {
@@ -27,10 +30,18 @@ impl Observing {
         let dropped = Arc::clone(&missed);
         let run = move || run(&*observer, &facts, &dropped, &fields);
         thread::Builder::new().name("leasehold-observer".into()).spawn(run)?;
-        Ok(Self { facts: sender, missed })
+        Ok(Self { facts: sender, missed, is_slot: false })
+    }
+
+    /// Returns a sender of the facts about a slot to the same thread.
+    pub(crate) fn of_slot(&self) -> Self {
+        Self { is_slot: true, ..self.clone() }
     }
 
     pub(crate) fn tell(&self, fact: &Fact) {
+        if self.is_slot && matches!(fact, Fact::WatchOpened | Fact::WatchLost) {
+            return;
+        }
         if let Err(TrySendError::Full(_)) = self.facts.try_send(fact.clone()) {
             self.missed.fetch_add(1, Ordering::SeqCst);
         }

@@ -318,6 +318,12 @@ fn observers_and_transitions_report_shards() {
     struct Facts(Arc<Mutex<Vec<String>>>);
 
     impl Observer for Facts {
+        fn on_watch_opened(&self) {
+            self.0.lock().push("watch".to_owned());
+        }
+        fn on_started_leading(&self, _: u64) {
+            self.0.lock().push("slot".to_owned());
+        }
         fn on_shard_started(&self, shard: usize, _: u64) {
             self.0.lock().push(format!("started {shard}"));
         }
@@ -328,7 +334,7 @@ fn observers_and_transitions_report_shards() {
 
     let facts = Facts::default();
     let builder = LeaseGroup::builder("jobs").shards(1);
-    let builder = builder.slot(|slot| slot.lease_duration(Duration::from_secs(3)).observer(facts.clone()));
+    let builder = builder.slot(|slot| slot.lease_duration(Duration::from_secs(6)).observer(facts.clone()));
     let group = builder.start_on(MemoryStore::new()).expect("a group");
     let transitions = group.transitions();
     let shards = group.shards().expect("a member");
@@ -336,8 +342,9 @@ fn observers_and_transitions_report_shards() {
     let token = shard.fencing_token();
     drop(shard);
     shards.leave().expect("a release");
-    wait_until("the facts arrive", || facts.0.lock().len() >= 2);
-    assert_eq!(facts.0.lock()[..2], ["started 0", "ended 0: the worker returned"]);
+    wait_until("the facts arrive", || facts.0.lock().len() >= 4);
+    // The watch of the slot is not reported.
+    assert_eq!(facts.0.lock()[..], ["watch", "slot", "started 0", "ended 0: the worker returned"]);
     let identity = group.identity().to_owned();
     let expected = [
         GroupTransition::NewOwner { shard: 0, identity },

@@ -9,6 +9,7 @@ use crate::election::settings::{Config, Settings};
 use crate::elector::leader_elector::{Asking, LeaderElector};
 use crate::leadership::error::Error;
 use crate::observe::observer::Observer;
+use crate::runtime::observing::Observing;
 use crate::store::Store;
 use crate::store::entry::Entry;
 use crate::util::config_error::{ConfigError, require};
@@ -107,6 +108,12 @@ impl LeaderElectorBuilder {
 
     pub(crate) fn observers(&self) -> &[Arc<dyn Observer>] {
         &self.asking.observers
+    }
+
+    /// Replaces the observers by observers whose threads run already.
+    pub(crate) fn observed_by(mut self, observing: Vec<Observing>) -> Self {
+        (self.asking.observers, self.asking.observing) = (Vec::new(), observing);
+        self
     }
 
     /// Sets the namespace of the Lease.
