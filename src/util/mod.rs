@@ -13,4 +13,5 @@ pub(crate) mod on_drop;
 pub mod one_line;
 pub(crate) mod panics;
 pub(crate) mod prometheus;
+pub(crate) mod setters;
 pub(crate) mod sync;

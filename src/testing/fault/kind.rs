@@ -8,6 +8,7 @@ use crate::testing::object::resource::{Resource, Verb};
 use crate::testing::object::status::StatusObject;
 use crate::testing::server::log::RequestLog;
 use crate::testing::wire::http::ServedResponse;
+use crate::util::setters::setters;
 
 /// A rule that injects a fault into matching requests.
 ///
@@ -193,80 +194,51 @@ impl Fault {
     }
 }
 
-/// Setters for the conditions of a fault.
-impl Fault {
+setters! {
+    /// Setters for the conditions of a fault.
+    impl Fault;
+
     /// Matches only this verb. Further calls add verbs.
-    pub fn verb(mut self, verb: Verb) -> Fault {
-        self.matcher.verbs.push(verb);
-        self
-    }
+    pub fn verb(mut self, verb: Verb) { self.matcher.verbs.push(verb) }
 
     /// Matches only this resource.
-    pub fn resource(mut self, resource: Resource) -> Fault {
-        self.matcher.resource = Some(resource);
-        self
-    }
+    pub fn resource(mut self, resource: Resource) { self.matcher.resource = Some(resource) }
 
     /// Matches only this namespace.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Fault {
-        self.matcher.namespace = Some(namespace.into());
-        self
-    }
+    pub fn namespace(mut self, namespace: impl Into<String>) { self.matcher.namespace = Some(namespace.into()) }
 
     /// Matches only the object of this name.
     ///
     /// The name is in the path, in the field selector of a list or watch, or in the body of a POST.
-    pub fn name(mut self, name: impl Into<String>) -> Fault {
-        self.matcher.name = Some(name.into());
-        self
-    }
+    pub fn name(mut self, name: impl Into<String>) { self.matcher.name = Some(name.into()) }
 
     /// Matches only requests of this user. Needs a server with users.
-    pub fn user(mut self, name: impl Into<String>) -> Fault {
-        self.matcher.user = Some(name.into());
-        self
-    }
+    pub fn user(mut self, name: impl Into<String>) { self.matcher.user = Some(name.into()) }
 
     /// Skips the first `count` matching requests.
-    pub fn skip(mut self, count: u64) -> Fault {
-        self.matcher.skip = count;
-        self
-    }
+    pub fn skip(mut self, count: u64) { self.matcher.skip = count }
 
     /// Hits at most `count` requests. A watch fault counts streams.
-    pub fn first(mut self, count: u64) -> Fault {
-        self.matcher.first = Some(count);
-        self
-    }
+    pub fn first(mut self, count: u64) { self.matcher.first = Some(count) }
 
     /// Hits one in `nth` matching requests, starting with the first.
     ///
     /// If `nth` is zero, the fault hits every matching request.
-    pub fn every(mut self, nth: u64) -> Fault {
-        self.matcher.every = Some(nth.max(1));
-        self
-    }
+    pub fn every(mut self, nth: u64) { self.matcher.every = Some(nth.max(1)) }
 
     /// Hits with this probability, between 0 and 1.
-    pub fn probability(mut self, probability: f64) -> Fault {
-        self.matcher.probability = Some(probability);
-        self
-    }
+    pub fn probability(mut self, probability: f64) { self.matcher.probability = Some(probability) }
 
     /// Lets a stream send `count` events before a watch fault.
-    pub fn after_events(mut self, count: u64) -> Fault {
-        self.matcher.after_events = count;
-        self
-    }
+    pub fn after_events(mut self, count: u64) { self.matcher.after_events = count }
 
     /// Adds `details.retryAfterSeconds` and a `Retry-After` header.
     ///
     /// Has an effect on [`Fault::status`] and [`Fault::apply_then`] only.
-    pub fn retry_after(mut self, seconds: u64) -> Fault {
+    pub fn retry_after(mut self, seconds: u64) {
         if let Action::Refuse(status) | Action::ApplyThen(status) = &mut self.action {
             *status = status.clone().retry_after(seconds);
         }
-        self
     }
 }
 

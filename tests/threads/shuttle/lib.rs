@@ -41,12 +41,13 @@ mod leasehold {
         pub(crate) mod one_line;
         pub(crate) mod panics;
         pub(crate) mod prometheus;
+        pub(crate) mod setters;
     }
 }
 
 mod util {
     pub(crate) use crate::leasehold::util::{
-        backoff, cancel, config_error, log_fields, names, on_drop, one_line, panics, prometheus,
+        backoff, cancel, config_error, log_fields, names, on_drop, one_line, panics, prometheus, setters,
     };
     pub(crate) use crate::{clock, sync};
 }
