@@ -3,13 +3,11 @@
 //! The addresses of a host are tried by RFC 8305: each attempt starts a little after the previous attempt, all
 //! attempts run in parallel, and the first connection is used.
 
-use std::fmt;
-use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, io, thread};
 
 use crossbeam_channel::{Sender, bounded, select};
 

@@ -1,9 +1,8 @@
 //! Certificates and keys from files that may change while the program runs.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fmt, io};
 
 use crate::net::error::Error;
 use crate::net::file::read_file;

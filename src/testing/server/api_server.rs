@@ -1,10 +1,9 @@
 //! The public type of the server.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::{fmt, io};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

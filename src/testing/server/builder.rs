@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use crate::testing::server::api_server::ApiServer;
-use crate::testing::server::shared::ExpiredWatch;
-use crate::testing::server::shared::ServerState;
+use crate::testing::server::shared::{ExpiredWatch, ServerState};
 use crate::testing::server::users::{User, Users};
 use crate::testing::store::table::ObjectTable;
 use crate::testing::wire::tls::Tls;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::testing::object::key::Filter;
-use crate::testing::object::key::ObjectKey;
+use crate::testing::object::key::{Filter, ObjectKey};
 use crate::testing::object::resource::{Api, Verb};
 use crate::testing::object::status::{self, StatusObject};
 use crate::testing::object::validate;

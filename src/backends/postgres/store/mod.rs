@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::backends::postgres::changes;
 use crate::backends::postgres::client::{PostgresClient, PostgresRequest};
 use crate::backends::postgres::config::PostgresConfig;
 use crate::backends::postgres::connection::{Rows, Statement};
 use crate::backends::postgres::error::{Error, PostgresRefusal};
-use crate::backends::postgres::table;
+use crate::backends::postgres::{changes, table};
 use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore, SqlTable, WatchRequest};
 use crate::backends::sql::{self, SqlRow};
 use crate::store::record::{LeaderElectionRecord, RecordWrite, VersionedRecord};

@@ -8,12 +8,8 @@ use serde_json::{Value, json};
 
 use super::schema::{AuthInfo, Cluster, Exec};
 use super::{Kubeconfig, NamedEntry, choices};
-use crate::backends::kubernetes::client::auth::{AuthConfig, Impersonation};
-use crate::backends::kubernetes::client::auth::{ExecOptions, ExecPlugin};
-use crate::backends::kubernetes::client::config::ClientConfig;
-use crate::backends::kubernetes::client::config::Env;
-use crate::backends::kubernetes::client::config::in_cluster;
-use crate::backends::kubernetes::client::config::proxy;
+use crate::backends::kubernetes::client::auth::{AuthConfig, ExecOptions, ExecPlugin, Impersonation};
+use crate::backends::kubernetes::client::config::{ClientConfig, Env, in_cluster, proxy};
 use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
