@@ -333,33 +333,28 @@ fn explain(operation: &str, what: &str, error: &Error) -> StoreError {
 }
 
 fn of_etcd(code: u32, message: &str) -> (StoreErrorKind, &'static str) {
+    use StoreErrorKind::{Expired, Forbidden, NotFound, Rejected, Unauthorized, Unavailable};
     let is_about = |text: &str| message.contains(text);
     match code {
-        code::UNAUTHENTICATED => (StoreErrorKind::Unauthorized, ""),
-        code::INVALID_ARGUMENT if is_about("user name is empty") => {
-            (StoreErrorKind::Unauthorized, "; set a user and a password")
-        }
+        code::UNAUTHENTICATED => (Unauthorized, ""),
+        code::INVALID_ARGUMENT if is_about("user name is empty") => (Unauthorized, "; set a user and a password"),
         code::INVALID_ARGUMENT if is_about("authentication failed") || is_about("user name not found") => {
-            (StoreErrorKind::Unauthorized, "")
+            (Unauthorized, "")
         }
-        code::INVALID_ARGUMENT if is_about("revision of auth store is old") => (StoreErrorKind::Unavailable, ""),
-        code::PERMISSION_DENIED => {
-            (StoreErrorKind::Forbidden, "; grant the user a role that may read and write below the prefix")
+        code::INVALID_ARGUMENT if is_about("revision of auth store is old") => (Unavailable, ""),
+        code::PERMISSION_DENIED => (Forbidden, "; grant the user a role that may read and write below the prefix"),
+        code::OUT_OF_RANGE => (Expired, ""),
+        code::NOT_FOUND | code::UNIMPLEMENTED => {
+            (NotFound, "; check that the URL has etcd's client port, and that its gRPC gateway is enabled")
         }
-        code::OUT_OF_RANGE => (StoreErrorKind::Expired, ""),
-        code::NOT_FOUND | code::UNIMPLEMENTED => (
-            StoreErrorKind::NotFound,
-            "; check that the URL has etcd's client port, and that its gRPC gateway is enabled",
-        ),
         code::FAILED_PRECONDITION if is_about("authentication is not enabled") => {
-            (StoreErrorKind::Rejected, "; remove the user, or enable authentication")
+            (Rejected, "; remove the user, or enable authentication")
         }
-        code::FAILED_PRECONDITION if is_about("CommonName of client") => (
-            StoreErrorKind::Unauthorized,
-            "; with users enabled, the gateway accepts only client certificates without a common name",
-        ),
-        code::INVALID_ARGUMENT | code::FAILED_PRECONDITION => (StoreErrorKind::Rejected, ""),
-        _ => (StoreErrorKind::Unavailable, ""),
+        code::FAILED_PRECONDITION if is_about("CommonName of client") => {
+            (Unauthorized, "; with users enabled, the gateway accepts only client certificates without a common name")
+        }
+        code::INVALID_ARGUMENT | code::FAILED_PRECONDITION => (Rejected, ""),
+        _ => (Unavailable, ""),
     }
 }
 
