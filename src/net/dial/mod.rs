@@ -123,9 +123,7 @@ impl Dialer {
         let mut failure = None;
         let mut next_start = Instant::now();
         while failed < addresses.len() {
-            let Some(left) = call.left() else {
-                return Err(call.late(tried, failure));
-            };
+            let Some(left) = call.left() else { return Err(call.late(tried, failure)) };
             if tried < addresses.len() && Instant::now() >= next_start {
                 next_start = Instant::now() + STAGGER;
                 let (address, cancelled) = (addresses[tried], cancelled.clone());

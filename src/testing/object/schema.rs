@@ -137,9 +137,7 @@ impl FieldShape {
             (Struct(name, fields), Value::Object(mut object)) => {
                 let mut kept = Map::new();
                 for (field, shape) in *fields {
-                    let Some(value) = object.remove(*field).filter(|value| !value.is_null()) else {
-                        continue;
-                    };
+                    let Some(value) = object.remove(*field).filter(|value| !value.is_null()) else { continue };
                     let path = match path {
                         "" => (*field).to_owned(),
                         path => format!("{path}.{field}"),

@@ -198,9 +198,7 @@ impl EtcdStore {
     fn event(&self, scope: WatchScope<'_>, event: EtcdEvent) -> Result<Option<WatchEvent>, StoreError> {
         let EtcdEvent { kv, is_deletion } = event;
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&self.prefix));
-        let Some(key) = key.filter(|key| scope.includes(key)) else {
-            return Ok(None);
-        };
+        let Some(key) = key.filter(|key| scope.includes(key)) else { return Ok(None) };
         let boxed = Box::from(key);
         if is_deletion {
             return Ok(Some(WatchEvent::Deleted { key: boxed, version: kv.mod_revision }));

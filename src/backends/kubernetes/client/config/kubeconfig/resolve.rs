@@ -106,9 +106,7 @@ impl<T> NamedEntry<T> {
             let malformed = |_| self.refusal(&format!("{field}-data"), "is not base64");
             return Ok(Some(PemSource::inline(BASE64_STANDARD.decode(packed).map_err(malformed)?)));
         }
-        let Some(file) = file.filter(|f| !f.is_empty()) else {
-            return Ok(None);
-        };
+        let Some(file) = file.filter(|f| !f.is_empty()) else { return Ok(None) };
         let path = self.path(file);
         let rule = || format!("{} cannot be read", path.display());
         PemSource::read(&path).map(Some).map_err(|e| self.refusal(field, rule()).caused_by(e))
