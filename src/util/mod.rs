@@ -6,6 +6,7 @@ pub mod backoff;
 pub(crate) mod cancel;
 pub mod clock;
 pub(crate) mod config_error;
+pub(crate) mod debug_fields;
 pub(crate) mod log_fields;
 #[cfg(feature = "kubernetes")]
 pub(crate) mod names;

@@ -7,12 +7,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use std::{fmt, io, thread};
+use std::{io, thread};
 
 use crossbeam_channel::{Sender, bounded, select};
 
 use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, Shutdown, interrupted};
+use crate::util::debug_fields::debug_fields;
 use crate::util::on_drop::OnDrop;
 
 mod network;
@@ -233,11 +234,7 @@ fn addresses(tried: usize) -> String {
     }
 }
 
-impl fmt::Debug for Dialer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialer").finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for Dialer { self => .. });
 
 #[cfg(test)]
 mod tests;

@@ -35,6 +35,7 @@ mod leasehold {
         pub(crate) mod cancel;
         pub(crate) mod clock;
         pub(crate) mod config_error;
+        pub(crate) mod debug_fields;
         pub(crate) mod log_fields;
         pub(crate) mod names;
         pub(crate) mod on_drop;
@@ -47,7 +48,7 @@ mod leasehold {
 
 mod util {
     pub(crate) use crate::leasehold::util::{
-        backoff, cancel, config_error, log_fields, names, on_drop, one_line, panics, prometheus, setters,
+        backoff, cancel, config_error, debug_fields, log_fields, names, on_drop, one_line, panics, prometheus, setters,
     };
     pub(crate) use crate::{clock, sync};
 }

@@ -1,6 +1,5 @@
 //! The store in etcd, with one key for each record.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::backends::etcd::client::{EtcdAnswer, EtcdClient, EtcdRequest};
@@ -13,6 +12,7 @@ use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, Version
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, check_watch};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::{ConfigError, require};
+use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
@@ -312,14 +312,7 @@ impl Store for EtcdStore {
     }
 }
 
-impl fmt::Debug for EtcdStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdStore")
-            .field("client", &self.client.location())
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for EtcdStore { self => client: self.client.location(), prefix: self.prefix, .. });
 
 /// Converts an error of the client to an error of the store.
 fn explain(operation: &str, what: &str, error: &Error) -> StoreError {

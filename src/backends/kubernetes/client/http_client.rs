@@ -1,6 +1,5 @@
 //! The blocking client: sends one request and returns one response.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +23,7 @@ use crate::net::redact::Redacted;
 use crate::net::tls::ClientTls;
 use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
+use crate::util::debug_fields::debug_fields;
 
 /// A blocking client for one cluster.
 ///
@@ -427,11 +427,6 @@ impl<'a> ApiAttempt<'a> {
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("server", &self.shared.endpoint.url())
-            .field("default_namespace", &self.shared.default_namespace)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for Client {
+    self => server: self.shared.endpoint.url(), default_namespace: self.shared.default_namespace, ..
+});
