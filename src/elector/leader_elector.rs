@@ -22,6 +22,7 @@ use crate::runtime::probing::{self, SharedProbe};
 use crate::runtime::state::{Asked, SharedParts};
 use crate::store::entry::Entry;
 use crate::util::config_error::random_seed;
+use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::LogFields;
 use crate::util::sync::channel::{self, Sender};
 use crate::util::sync::{Arc, Instant};
@@ -418,11 +419,4 @@ impl Drop for LeaderElector {
     }
 }
 
-impl std::fmt::Debug for LeaderElector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LeaderElector")
-            .field("record", &self.description)
-            .field("identity", &self.settings.identity)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for LeaderElector { self => record: self.description, identity: self.settings.identity, .. });

@@ -1,10 +1,10 @@
 //! Progress reports of the leader's work, by one worker or by several.
 
-use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::leadership::term::{Stamp, Term};
 use crate::util::clock::{self, Moment};
+use crate::util::debug_fields::debug_fields;
 use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 
 /// A handle by which one of several workers reports progress.
@@ -108,11 +108,7 @@ impl Drop for ProgressHandle {
     }
 }
 
-impl fmt::Debug for ProgressHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProgressHandle").finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for ProgressHandle { self => .. });
 
 // A panic cannot leave the handle half-changed, because each report is one atomic write.
 impl UnwindSafe for ProgressHandle {}

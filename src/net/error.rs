@@ -1,7 +1,6 @@
 //! The errors of the network layer, and the common form of all request errors.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use crate::store::StoreErrorKind;
 

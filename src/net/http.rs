@@ -16,7 +16,7 @@ use super::calls::{CallConnection, Versions};
 use super::dial::{Dialer, Route};
 use super::endpoint::Endpoint;
 use super::error::{Error, NetErrorKind};
-use super::interrupt::{Interrupter, Shutdown};
+use super::interrupt::{Interrupter, Shutdown, interrupted};
 use super::proxy::Proxy;
 use super::redact::{room, unmask};
 use super::socket::{Socket, explain, failure};
@@ -132,6 +132,19 @@ pub(crate) fn new_agent(
     let mut handle = Arc::new(AgentHandle { agent, versions, call });
     handle.use_for(interrupter)?;
     Ok(handle)
+}
+
+impl AgentHandle {
+    /// Reads the body of a response to the current call.
+    pub(crate) fn read_body(&self, answer: http::Response<ureq::Body>) -> Result<Vec<u8>, Error> {
+        let is_framed = is_framed(answer.headers());
+        let body = read_body(answer.into_body()).map_err(|error| error.sent(true))?;
+        // An interrupt closes the connection. A body without a declared length then ends early, without an error.
+        match !is_framed && self.call.interrupter().is_interrupted() {
+            true => Err(interrupted().sent(true)),
+            false => Ok(body),
+        }
+    }
 }
 
 impl CallConnection for Arc<AgentHandle> {
@@ -384,7 +397,7 @@ fn closed() -> ureq::Error {
     wrap(Error::new(NetErrorKind::ConnectionClosed, what).sent(true))
 }
 
-pub(crate) fn is_framed(headers: &http::HeaderMap) -> bool {
+fn is_framed(headers: &http::HeaderMap) -> bool {
     headers.contains_key(header::CONTENT_LENGTH) || headers.contains_key(header::TRANSFER_ENCODING)
 }
 

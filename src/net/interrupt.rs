@@ -1,7 +1,6 @@
 //! Interruption of I/O that blocks other threads.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
@@ -9,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::error::{Error, NetErrorKind};
 use crate::util::cancel::{CancelHook, CancelToken};
+use crate::util::debug_fields::debug_fields;
 
 /// Ends the I/O of one call. An interrupt is final. Clones share the state.
 #[derive(Clone)]
@@ -95,8 +95,4 @@ impl Default for Interrupter {
     }
 }
 
-impl fmt::Debug for Interrupter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interrupter").field("interrupted", &self.is_interrupted()).finish()
-    }
-}
+debug_fields!(impl Debug for Interrupter { self => interrupted: self.is_interrupted() });

@@ -7,6 +7,7 @@ use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::observe::observations::Observations;
 use crate::util::clock;
+use crate::util::debug_fields::debug_fields;
 use crate::util::sync::Arc;
 
 /// A liveness check that reports when this process should be restarted.
@@ -227,11 +228,7 @@ impl HealthCheck {
     }
 }
 
-impl fmt::Debug for HealthCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HealthCheck").field("tolerance", &self.tolerance).finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for HealthCheck { self => tolerance: self.tolerance, .. });
 
 impl fmt::Display for Unhealthy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,12 +1,12 @@
 //! A store in the memory of one process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 
 use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, check_watch};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::{ConfigError, require};
+use crate::util::debug_fields::debug_fields;
 use crate::util::on_drop::OnDrop;
 use crate::util::sync::channel::Sender;
 use crate::util::sync::{Mutex, channel};
@@ -235,11 +235,7 @@ impl Store for MemoryStore {
     }
 }
 
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("records", &self.state.lock().records.len()).finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for MemoryStore { self => records: self.state.lock().records.len(), .. });
 
 #[cfg(test)]
 mod tests {

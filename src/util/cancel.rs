@@ -1,8 +1,8 @@
 //! Cancellation of calls and watches in which other threads are blocked.
 
 use std::collections::VecDeque;
-use std::fmt;
 
+use crate::util::debug_fields::debug_fields;
 use crate::util::sync::{Arc, Mutex};
 
 /// Cancels calls and watches from another thread.
@@ -124,17 +124,9 @@ impl Drop for CancelHook {
     }
 }
 
-impl fmt::Debug for CancelToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CancelToken").field("is_cancelled", &self.is_cancelled()).finish()
-    }
-}
+debug_fields!(impl Debug for CancelToken { self => is_cancelled: self.is_cancelled() });
 
-impl fmt::Debug for CancelHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CancelHook").finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for CancelHook { self => .. });
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ pub mod backoff;
 pub(crate) mod cancel;
 pub mod clock;
 pub(crate) mod config_error;
+pub(crate) mod debug_fields;
 pub(crate) mod log_fields;
 #[cfg(feature = "kubernetes")]
 pub(crate) mod names;
@@ -13,4 +14,5 @@ pub(crate) mod on_drop;
 pub mod one_line;
 pub(crate) mod panics;
 pub(crate) mod prometheus;
+pub(crate) mod setters;
 pub(crate) mod sync;

@@ -5,11 +5,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use std::{fs, thread};
 
 use leasehold::CancelToken;
 use leasehold::kubernetes::{

@@ -1,11 +1,10 @@
 //! A store in a file, with other writers, an operator, a restored row and a full disk.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use leasehold::{CallContext, CancelToken, SqliteStore, Store, StoreErrorKind};
 use rusqlite::Connection;

@@ -1,13 +1,12 @@
 //! Tests of the flags of `leasehold run`: the store, the waiting time and the log.
 
-use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use leasehold::testing::{Fault, FaultHandle, Verb};
 use serde_json::json;

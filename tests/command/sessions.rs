@@ -1,9 +1,8 @@
 //! Tests of `leasehold run` in a container, in a terminal, in a pipe and under `nohup`.
 
-use std::fs;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 

@@ -1,8 +1,7 @@
 //! Finds processes by an environment variable, even if their parent process has ended.
 
-use std::fs;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -15,9 +15,9 @@ use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::http::{
-    AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, is_compressed, is_framed, new_agent, read_body,
+    AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, is_compressed, new_agent, read_body,
 };
-use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::interrupt::Interrupter;
 use crate::net::redact::Redacted;
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsParts};
@@ -306,13 +306,7 @@ impl EtcdClient {
         let call = call.timeout_global(Some(left)).timeout_connect(Some(to_connect)).build();
         let answer = handle.agent.run(call).map_err(from_ureq)?;
         let answer = self.accept(answer, token)?;
-        let is_framed = is_framed(answer.headers());
-        let body = read_body(answer.into_body()).map_err(|error| error.sent(true))?;
-        // An interrupt closes the connection. A body without a declared length then ends early, without an error.
-        if !is_framed && handle.call.interrupter().is_interrupted() {
-            return Err(interrupted().sent(true).into());
-        }
-        Ok(body)
+        Ok(handle.read_body(answer)?)
     }
 
     /// Returns a 2xx response, and converts any other response to an error without credentials.

@@ -1,5 +1,6 @@
 //! The blocking client, which sends one statement and returns one result.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use super::config::MySqlConfig;
@@ -7,7 +8,7 @@ use super::connection::{MySqlConnection, StatementResult};
 use super::error::Error;
 use super::handshake::{MySqlLogin, shake_hands};
 use super::packet::malformed;
-use super::session::{self, MySqlSession, Shape};
+use super::session::{self, MySqlSession};
 use crate::backends::password::Password;
 use crate::net::calls::{ActiveCall, CallConnection, Exchange, MAX_IDLE_DIRECT, Pool, Versions};
 use crate::net::database_url::Address;
@@ -29,8 +30,8 @@ pub(crate) struct MySqlClient {
     user: String,
     password: Password,
     database: String,
-    /// The columns that the store's table must have.
-    table: Shape,
+    /// `true` once the columns of the store's table were correct.
+    is_checked: AtomicBool,
     /// `None` for unencrypted connections.
     tls: Option<ClientTls>,
     dialer: Dialer,
@@ -58,7 +59,7 @@ pub(crate) struct MySqlStatement<'a> {
 
 impl MySqlClient {
     /// Creates a client without connecting.
-    pub(crate) fn new(config: MySqlConfig, table: Shape) -> Result<Self, ConfigError> {
+    pub(crate) fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
         let mode = config.tls_mode()?;
         let MySqlConfig { address, user, password, database, tls, .. } = config;
         let user =
@@ -70,7 +71,8 @@ impl MySqlClient {
         }
         let tls = mode.client(&tls.unwrap_or_default(), &address)?;
         let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
-        Ok(Self { address, user, password, database, table, tls, dialer, idle })
+        let is_checked = AtomicBool::new(false);
+        Ok(Self { address, user, password, database, is_checked, tls, dialer, idle })
     }
 
     /// Returns the server and the database, without secrets.
@@ -111,7 +113,7 @@ impl MySqlClient {
             if let Some(route) = &mut route {
                 route.answered();
             }
-            let session = session::set_up(&mut connection, &self.table, call.deadline)?;
+            let session = session::set_up(&mut connection, &self.is_checked, call.deadline)?;
             Ok(PooledSession { connection, session, files })
         };
         let log_in = |password: Option<&str>| {

@@ -9,6 +9,7 @@ use crate::net::database_url::{Address, DatabaseUrl};
 use crate::net::tls::config::TlsConfig;
 use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
+use crate::util::setters::setters;
 
 const PORT: u16 = 3306;
 
@@ -110,25 +111,45 @@ impl MySqlConfig {
             poll_interval: POLL_INTERVAL,
         })
     }
+}
+
+setters! {
+    impl MySqlConfig;
 
     /// Sets the user.
     ///
     /// Defaults to the user of the URL.
     #[must_use]
-    pub fn with_user(mut self, name: impl Into<String>) -> Self {
-        self.user = Some(name.into());
-        self
-    }
+    pub fn with_user(mut self, name: impl Into<String>) { self.user = Some(name.into()) }
 
     /// Sets the password.
     ///
     /// Defaults to the password of the URL, or else to no password.
     #[must_use]
-    pub fn with_password(mut self, password: impl Into<String>) -> Self {
-        self.password.fix(password);
-        self
-    }
+    pub fn with_password(mut self, password: impl Into<String>) { self.password.fix(password) }
 
+    /// Enables TLS with the trusted authorities and the client certificate in `tls`.
+    ///
+    /// Connections within this machine use TLS, too.
+    ///
+    /// Defaults to the system's root certificates without a client certificate if `ssl-mode` or the address requires
+    /// TLS.
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsConfig) { self.tls = Some(tls) }
+
+    /// Sets the interval between a watch's reads.
+    ///
+    /// A watch detects a change after at most this time, and after half of this time on average. The interval is at
+    /// least 1 ms.
+    ///
+    /// Defaults to 50 ms.
+    #[must_use]
+    pub fn with_poll_interval(mut self, interval: Duration) {
+        self.poll_interval = interval.max(Duration::from_millis(1));
+    }
+}
+
+impl MySqlConfig {
     /// Sets the source of the password.
     ///
     /// The client calls the source before each login. If the server refuses the login, the client calls the source once
@@ -157,30 +178,6 @@ impl MySqlConfig {
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         self.password.take_from(source);
-        self
-    }
-
-    /// Enables TLS with the trusted authorities and the client certificate in `tls`.
-    ///
-    /// Connections within this machine use TLS, too.
-    ///
-    /// Defaults to the system's root certificates without a client certificate if `ssl-mode` or the address requires
-    /// TLS.
-    #[must_use]
-    pub fn with_tls(mut self, tls: TlsConfig) -> Self {
-        self.tls = Some(tls);
-        self
-    }
-
-    /// Sets the interval between a watch's reads.
-    ///
-    /// A watch detects a change after at most this time, and after half of this time on average. The interval is at
-    /// least 1 ms.
-    ///
-    /// Defaults to 50 ms.
-    #[must_use]
-    pub fn with_poll_interval(mut self, interval: Duration) -> Self {
-        self.poll_interval = interval.max(Duration::from_millis(1));
         self
     }
 

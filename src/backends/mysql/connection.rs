@@ -4,7 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use super::error::Error;
-use super::packet::{self, Done, EOF, ERR, HEADER, LOCAL_FILE, OK, PacketReader, malformed, status};
+use super::packet::{self, Done, EOF, ERR, HEADER, LOCAL_FILE, OK, PacketReader, check, malformed, status};
 use crate::backends::sql::{self, SqlRow};
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
@@ -61,9 +61,7 @@ impl MySqlConnection {
 
     pub(super) fn start_tls(&mut self, parts: &TlsParts, deadline: Instant) -> Result<(), net::Error> {
         // Another machine on the network path may have inserted these bytes before the start of TLS.
-        if !self.received.is_empty() {
-            return Err(malformed("bytes before TLS"));
-        }
+        check(self.received.is_empty(), "bytes before TLS")?;
         self.socket.start_tls(parts, deadline)
     }
 
@@ -113,9 +111,7 @@ impl MySqlConnection {
 
     fn exchange(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
         // Otherwise the client would read the earlier bytes as the result of this statement.
-        if !self.received.is_empty() {
-            return Err(malformed("unexpected bytes").into());
-        }
+        check(self.received.is_empty(), "unexpected bytes")?;
         self.sequence = 0;
         self.has_answered = false;
         self.send(&[&[COM_QUERY], sql.as_bytes()].concat(), deadline)?;
@@ -134,25 +130,20 @@ impl MySqlConnection {
             }
         };
         // If a transaction is open, the server has not committed the write.
-        if status & (status::AUTOCOMMIT | status::IN_TRANSACTION | status::MORE_RESULTS) != status::AUTOCOMMIT {
-            return Err(malformed("a transaction is open, or more results follow").into());
-        }
+        let flags = status & (status::AUTOCOMMIT | status::IN_TRANSACTION | status::MORE_RESULTS);
+        check(flags == status::AUTOCOMMIT, "a transaction is open, or more results follow")?;
         Ok(answer)
     }
 
     fn rows(&mut self, first: &[u8], deadline: Instant) -> Result<(Vec<SqlRow>, u16), Error> {
         let mut reader = PacketReader::new(first);
         let columns = reader.length_encoded()?;
-        if columns > MOST_COLUMNS || !reader.is_empty() {
-            return Err(malformed("too many columns").into());
-        }
+        check(columns <= MOST_COLUMNS && reader.is_empty(), "too many columns")?;
         // Skips the definitions of the columns, because the statement determines their names and types.
         for _ in 0..columns {
             self.part(deadline)?;
         }
-        if !packet::is_eof(&self.part(deadline)?) {
-            return Err(malformed("no end after the column definitions").into());
-        }
+        check(packet::is_eof(&self.part(deadline)?), "no end after the column definitions")?;
         let (mut rows, mut size) = (Vec::new(), 0);
         loop {
             let packet = self.part(deadline)?;
@@ -183,5 +174,5 @@ fn read_row(packet: &[u8], columns: u64) -> Result<SqlRow, net::Error> {
     let mut reader = PacketReader::new(packet);
     let column = |_| reader.column()?.map(str::from_utf8).transpose().map_err(|_| malformed("a text is not UTF-8"));
     let row = (0..columns).map(column).collect::<Result<SqlRow, _>>()?;
-    if reader.is_empty() { Ok(row) } else { Err(malformed("a row has too many columns")) }
+    check(reader.is_empty(), "a row has too many columns").map(|()| row)
 }

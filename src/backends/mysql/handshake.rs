@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::auth::{self, AuthMethod, SCRAMBLE};
 use super::connection::MySqlConnection;
 use super::error::Error;
-use super::packet::{self, EOF, ERR, MORE_AUTH, OK, PacketReader, capability, malformed};
+use super::packet::{self, EOF, ERR, MORE_AUTH, OK, PacketReader, capability, check, malformed};
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::tls::TlsParts;
 
@@ -71,9 +71,7 @@ impl Greeting {
         let _character_set = reader.u8()?;
         let _status = reader.u16()?;
         let capabilities = (u32::from(reader.u16()?) << 16) | u32::from(lower);
-        if capabilities & NEEDED != NEEDED {
-            return Err(malformed("a server older than MySQL 5.5").into());
-        }
+        check(capabilities & NEEDED == NEEDED, "a server older than MySQL 5.5")?;
         let _length = reader.u8()?;
         let _reserved = reader.take(10)?;
         scramble.extend_from_slice(reader.take(SCRAMBLE - 8)?);

@@ -52,9 +52,7 @@ pub(super) fn header(length: usize, sequence: u8) -> Option<[u8; HEADER]> {
 pub(super) fn length(header: [u8; HEADER], sequence: u8) -> Result<usize, Error> {
     let [a, b, c, number] = header;
     let length = u32::from_le_bytes([a, b, c, 0]) as usize;
-    if number != sequence {
-        return Err(malformed("packets out of order"));
-    }
+    check(number == sequence, "packets out of order")?;
     if length > LONGEST {
         return Err(Error::new(NetErrorKind::BodyTooLarge, "the server's answer has a packet of more than 1 MiB"));
     }
@@ -63,6 +61,11 @@ pub(super) fn length(header: [u8; HEADER], sequence: u8) -> Result<usize, Error>
 
 pub(super) fn malformed(what: &str) -> Error {
     Error::new(NetErrorKind::Malformed, format!("unexpected response from MySQL: {what}"))
+}
+
+/// Returns the error [`malformed`] with the text `what` unless `is_well_formed` is `true`.
+pub(super) fn check(is_well_formed: bool, what: &str) -> Result<(), Error> {
+    if is_well_formed { Ok(()) } else { Err(malformed(what)) }
 }
 
 /// A reader that parses a packet from its start.

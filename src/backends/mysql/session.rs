@@ -5,8 +5,16 @@ use std::time::Instant;
 
 use super::connection::{MySqlConnection, StatementResult};
 use super::error::{Error, MySqlRefusal};
-use crate::backends::sql::SqlRow;
+use crate::backends::sql::{self, SqlRow};
 use crate::net::error::{self as net, NetErrorKind};
+
+/// The name of the store's table.
+pub(crate) const NAME: &str = "leasehold";
+
+pub(crate) const CREATE_TABLE: &str = include_str!("table.sql");
+
+/// A query that returns the text `column` and the column's name for each wrong column.
+const WRONG_COLUMNS: &str = include_str!("wrong_columns.sql");
 
 /// The SQL of the two columns that [`check_writable`] expects at the start of a row.
 pub(crate) const READ_ONLY: &str = "@@global.read_only, @@global.innodb_read_only";
@@ -33,23 +41,6 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN \
 const CAUSAL_GALERA: &str = "SET SESSION wsrep_sync_wait = 15";
 const CAUSAL_GROUP: &str = "SET SESSION group_replication_consistency = 'BEFORE'";
 
-/// The name and the columns of the table that a client's statements use.
-pub(crate) struct Shape {
-    name: &'static str,
-    /// A query that returns the text `column` and the column's name for each wrong column.
-    wrong_columns: &'static str,
-    /// Returns the explanation of a wrong column.
-    explain: fn(&str) -> String,
-    /// `true` once the check has found no wrong column.
-    is_checked: AtomicBool,
-}
-
-impl Shape {
-    pub(crate) fn new(name: &'static str, wrong_columns: &'static str, explain: fn(&str) -> String) -> Self {
-        Self { name, wrong_columns, explain, is_checked: AtomicBool::new(false) }
-    }
-}
-
 /// The properties of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MySqlSession {
@@ -57,10 +48,12 @@ pub(super) struct MySqlSession {
     pub(super) writes_on_read_only: bool,
 }
 
-/// Applies the settings of a session, and checks the server and the table of `shape`.
+/// Applies the settings of a session, and checks the server and the table.
+///
+/// `is_checked` is `true` once the check has found no wrong column.
 pub(super) fn set_up(
     connection: &mut MySqlConnection,
-    shape: &Shape,
+    is_checked: &AtomicBool,
     deadline: Instant,
 ) -> Result<MySqlSession, Error> {
     connection.query(SETTINGS, deadline)?;
@@ -75,25 +68,33 @@ pub(super) fn set_up(
         connection.query(CAUSAL_GROUP, deadline)?;
     }
     let about = format!(
-        "SELECT 'engine', ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{}' \
+        "SELECT 'engine', ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{NAME}' \
          UNION ALL SELECT 'privilege', PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN \
-         ('SUPER', 'READ ONLY ADMIN', 'READ_ONLY ADMIN', 'CONNECTION_ADMIN')",
-        shape.name
+         ('SUPER', 'READ ONLY ADMIN', 'READ_ONLY ADMIN', 'CONNECTION_ADMIN')"
     );
     let about = connection.query(&about, deadline)?;
     if let Some(engine) = find(&about, "engine").find(|engine| !engine.eq_ignore_ascii_case("InnoDB")) {
         let is = if engine.is_empty() { "a view".to_owned() } else { format!("a table of {engine}") };
-        return Err(refuse(format!("{} is {is}; use the engine InnoDB, which survives a crash", shape.name)));
+        return Err(refuse(format!("{NAME} is {is}; use the engine InnoDB, which survives a crash")));
     }
     // The client checks the columns only once, because the check takes some milliseconds.
-    if !shape.is_checked.load(Ordering::Acquire) && find(&about, "engine").next().is_some() {
-        let wrong = connection.query(shape.wrong_columns, deadline)?;
+    if !is_checked.load(Ordering::Acquire) && find(&about, "engine").next().is_some() {
+        let wrong = connection.query(WRONG_COLUMNS, deadline)?;
         if let Some(column) = find(&wrong, "column").next() {
-            return Err(refuse((shape.explain)(column)));
+            return Err(refuse(wrong_column(column)));
         }
-        shape.is_checked.store(true, Ordering::Release);
+        is_checked.store(true, Ordering::Release);
     }
     Ok(MySqlSession { writes_on_read_only: find(&about, "privilege").next().is_some() })
+}
+
+/// Returns an explanation of a wrong column, with the statement that repairs the column.
+fn wrong_column(column: &str) -> String {
+    sql::wrong_column(CREATE_TABLE, column, |declared| {
+        // The repair declares the column UNIQUE, because MySQL rejects a second primary key. Another unique index is
+        // harmless.
+        format!("ALTER TABLE {NAME} MODIFY {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
+    })
 }
 
 fn refuse(rule: String) -> Error {

@@ -6,7 +6,7 @@ use crate::backends::mysql::client::{MySqlClient, MySqlStatement};
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::connection::StatementResult;
 use crate::backends::mysql::error::{Error, MySqlRefusal};
-use crate::backends::mysql::session::{READ_ONLY, Shape, check_writable};
+use crate::backends::mysql::session::{CREATE_TABLE, NAME, READ_ONLY, check_writable};
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{Records, watch_diff};
@@ -18,10 +18,6 @@ use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
 use super::undurable_writes::{UndurableWrites, WriteOutcome};
-
-const NAME: &str = "leasehold";
-
-const CREATE_TABLE: &str = include_str!("table.sql");
 
 /// The server's error code for an existing row.
 const EXISTS: u16 = 1062;
@@ -57,9 +53,8 @@ pub(super) struct MySqlTable {
 
 impl MySqlTable {
     pub(super) fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
-        let shape = Shape::new(NAME, include_str!("wrong_columns.sql"), wrong_column);
         let poll_interval = config.poll_interval;
-        Ok(Self { client: MySqlClient::new(config, shape)?, poll_interval, undurable: UndurableWrites::default() })
+        Ok(Self { client: MySqlClient::new(config)?, poll_interval, undurable: UndurableWrites::default() })
     }
 
     /// Reads the records in `scope` from a primary.
@@ -245,15 +240,6 @@ impl SqlTable for MySqlTable {
         let wait = || watch_diff::wait(&call(self.poll_interval), self.poll_interval);
         watch_diff::watch_by_reading(watch, on_event, read, wait, Records::new)
     }
-}
-
-/// Returns an explanation of a wrong column, with the statement that repairs the column.
-fn wrong_column(column: &str) -> String {
-    sql::wrong_column(CREATE_TABLE, column, |declared| {
-        // The repair declares the column UNIQUE, because MySQL rejects a second primary key. Another unique index is
-        // harmless.
-        format!("ALTER TABLE {NAME} MODIFY {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
-    })
 }
 
 /// Returns a text as a hexadecimal SQL literal, which needs no escapes.

@@ -7,10 +7,9 @@ use crate::backends::postgres::connection::{PostgresConnection, Rows, Statement}
 use crate::backends::postgres::error::Error;
 use crate::backends::postgres::table;
 use crate::backends::postgres::wire::Changed;
-use crate::backends::sql::Records;
 use crate::backends::sql::store::WatchRequest;
-use crate::backends::sql::watch_diff;
 use crate::backends::sql::watch_diff::WatchDiff;
+use crate::backends::sql::{Records, watch_diff};
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::store::{CallContext, Cursor, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;

@@ -10,6 +10,7 @@ use crate::net::database_url::{Address, DatabaseUrl};
 use crate::net::tls::config::{TlsConfig, UrlFiles};
 use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
+use crate::util::setters::setters;
 
 const DEFAULT_PORT: u16 = 5432;
 
@@ -125,16 +126,40 @@ impl PostgresConfig {
             poll_interval: POLL_INTERVAL,
         })
     }
+}
+
+setters! {
+    impl PostgresConfig;
 
     /// Sets the password, so that the URL need not contain the password.
     ///
     /// Defaults to the password of the URL.
     #[must_use]
-    pub fn with_password(mut self, password: impl Into<String>) -> Self {
-        self.password.fix(password);
-        self
-    }
+    pub fn with_password(mut self, password: impl Into<String>) { self.password.fix(password) }
 
+    /// Sets the trusted authorities and the client certificate for TLS.
+    ///
+    /// Replaces `sslrootcert`, `sslcert` and `sslkey`.
+    ///
+    /// Defaults to the files of these URL parameters, or else to the system's root certificates without a client
+    /// certificate.
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsConfig) { self.tls = tls }
+
+    /// Sets the interval between a watch's reads if no notifications arrive.
+    ///
+    /// Poolers such as PgBouncer in transaction mode do not deliver notifications.
+    ///
+    /// The interval is at least 1 ms.
+    ///
+    /// Defaults to 50 ms.
+    #[must_use]
+    pub fn with_poll_interval(mut self, interval: Duration) {
+        self.poll_interval = interval.max(Duration::from_millis(1));
+    }
+}
+
+impl PostgresConfig {
     /// Sets the source of the password.
     ///
     /// The client calls the source before each login. If the server refuses the login, the client calls the source once
@@ -171,31 +196,6 @@ impl PostgresConfig {
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         self.password.take_from(source);
-        self
-    }
-
-    /// Sets the trusted authorities and the client certificate for TLS.
-    ///
-    /// Replaces `sslrootcert`, `sslcert` and `sslkey`.
-    ///
-    /// Defaults to the files of these URL parameters, or else to the system's root certificates without a client
-    /// certificate.
-    #[must_use]
-    pub fn with_tls(mut self, tls: TlsConfig) -> Self {
-        self.tls = tls;
-        self
-    }
-
-    /// Sets the interval between a watch's reads if no notifications arrive.
-    ///
-    /// Poolers such as PgBouncer in transaction mode do not deliver notifications.
-    ///
-    /// The interval is at least 1 ms.
-    ///
-    /// Defaults to 50 ms.
-    #[must_use]
-    pub fn with_poll_interval(mut self, interval: Duration) -> Self {
-        self.poll_interval = interval.max(Duration::from_millis(1));
         self
     }
 }

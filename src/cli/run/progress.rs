@@ -1,14 +1,12 @@
 //! The progress of a command: changes of a file, or messages to a systemd watchdog.
 
-use std::fs;
-use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use std::{fs, io, thread};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
@@ -84,9 +82,7 @@ impl Watchdog {
     ///
     /// After this process was stopped, the first check may be wrong, because the watching thread has not yet run.
     pub fn missed(&mut self) -> Option<String> {
-        let Some(last) = *self.last.lock() else {
-            return Some("the command sent WATCHDOG=trigger".to_owned());
-        };
+        let Some(last) = *self.last.lock() else { return Some("the command sent WATCHDOG=trigger".to_owned()) };
         let is_overdue = last.elapsed() > self.within;
         let was_overdue = std::mem::replace(&mut self.was_overdue, is_overdue);
         (was_overdue && is_overdue).then(|| format!("{} for {}", self.missing, humantime::format_duration(self.within)))

@@ -1,9 +1,7 @@
 //! The signals that the supervisor handles.
 
-use std::fs;
-use std::io;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};

@@ -3,10 +3,9 @@
 //! The lease is released, or the shard moves, when no process of the command is left.
 
 use std::convert::Infallible;
-use std::fmt;
-use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use crossbeam_channel::{Receiver, after, never, select, tick};
 use leasehold::{LeaderGuard, Shard, StopReason};

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use super::LeaderElectorBuilder;
+use crate::util::setters::setters;
 
-impl LeaderElectorBuilder {
+setters! {
+    impl LeaderElectorBuilder;
+
     /// Sets the identity that this candidate writes to the record.
     ///
     /// The identity must be unique among running processes. A candidate that finds another process with its identity
@@ -14,10 +17,7 @@ impl LeaderElectorBuilder {
     /// With [`reclaim_own_identity`](Self::reclaim_own_identity), the process takes over at once.
     ///
     /// Defaults to the host name and 64 random bits.
-    pub fn identity(mut self, identity: impl Into<String>) -> Self {
-        self.config.identity = Some(identity.into());
-        self
-    }
+    pub fn identity(mut self, identity: impl Into<String>) { self.config.identity = Some(identity.into()) }
 
     /// Sets how long standbys wait after the last renewal before they take over.
     ///
@@ -41,10 +41,7 @@ impl LeaderElectorBuilder {
     /// assert_eq!(settings.retry_period, Duration::from_secs(4));
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
-    pub fn lease_duration(mut self, lease_duration: Duration) -> Self {
-        self.config.lease_duration = Some(lease_duration);
-        self
-    }
+    pub fn lease_duration(mut self, lease_duration: Duration) { self.config.lease_duration = Some(lease_duration) }
 
     /// Sets how long a term stays valid without a successful renewal.
     ///
@@ -57,10 +54,7 @@ impl LeaderElectorBuilder {
     /// duration. If only the retry period is set, the default is five times the retry period.
     ///
     /// Defaults to 10 s.
-    pub fn renew_deadline(mut self, renew_deadline: Duration) -> Self {
-        self.config.renew_deadline = Some(renew_deadline);
-        self
-    }
+    pub fn renew_deadline(mut self, renew_deadline: Duration) { self.config.renew_deadline = Some(renew_deadline) }
 
     /// Sets the delay between retries, and between polls while no watch is open.
     ///
@@ -71,10 +65,7 @@ impl LeaderElectorBuilder {
     /// deadline of 25 s.
     ///
     /// Defaults to 2 s, or a fifth of the renew deadline if the lease duration or the renew deadline is set.
-    pub fn retry_period(mut self, retry_period: Duration) -> Self {
-        self.config.retry_period = Some(retry_period);
-        self
-    }
+    pub fn retry_period(mut self, retry_period: Duration) { self.config.retry_period = Some(retry_period) }
 
     /// Sets how often a healthy leader renews the lease.
     ///
@@ -83,10 +74,7 @@ impl LeaderElectorBuilder {
     /// deadline, so that there is time for at least two attempts.
     ///
     /// Defaults to the retry period or half of the renew deadline, whichever is shorter.
-    pub fn renew_interval(mut self, renew_interval: Duration) -> Self {
-        self.config.renew_interval = Some(renew_interval);
-        self
-    }
+    pub fn renew_interval(mut self, renew_interval: Duration) { self.config.renew_interval = Some(renew_interval) }
 
     /// Sets how long dropping or releasing a guard may block until the release is confirmed.
     ///
@@ -94,10 +82,7 @@ impl LeaderElectorBuilder {
     /// opened. A round trip of 0.5 s can therefore need 2 s.
     ///
     /// Defaults to the retry period.
-    pub fn release_timeout(mut self, release_timeout: Duration) -> Self {
-        self.config.release_timeout = Some(release_timeout);
-        self
-    }
+    pub fn release_timeout(mut self, release_timeout: Duration) { self.config.release_timeout = Some(release_timeout) }
 
     /// Sets whether this candidate takes over a record with its own identity at once.
     ///
@@ -114,10 +99,7 @@ impl LeaderElectorBuilder {
     ///
     /// let builder = LeaderElector::builder("jobs").identity("jobs-0").reclaim_own_identity(true);
     /// ```
-    pub fn reclaim_own_identity(mut self, reclaim: bool) -> Self {
-        self.config.reclaim_own_identity = reclaim;
-        self
-    }
+    pub fn reclaim_own_identity(mut self, reclaim: bool) { self.config.reclaim_own_identity = reclaim }
 
     /// Sets how long this candidate leaves a free or expired lease to other candidates.
     ///
@@ -147,10 +129,7 @@ impl LeaderElectorBuilder {
     /// let delay = if is_preferred { Duration::ZERO } else { Duration::from_millis(300) };
     /// let builder = LeaderElector::builder("jobs").hold_back(delay);
     /// ```
-    pub fn hold_back(mut self, delay: Duration) -> Self {
-        self.config.hold_back = delay;
-        self
-    }
+    pub fn hold_back(mut self, delay: Duration) { self.config.hold_back = delay }
 
     /// Advertises an address while this candidate holds the lease.
     ///
@@ -176,10 +155,7 @@ impl LeaderElectorBuilder {
     /// elector.run_until(&leasehold::crossbeam_channel::never::<()>(), |guard| while guard.is_leader() { /* serve */ })?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn advertise(mut self, address: impl Into<String>) -> Self {
-        self.config.address = Some(address.into());
-        self
-    }
+    pub fn advertise(mut self, address: impl Into<String>) { self.config.address = Some(address.into()) }
 
     /// Sets whether an operator may ask this candidate to step down.
     ///
@@ -204,10 +180,7 @@ impl LeaderElectorBuilder {
     /// let elector = LeaderElector::builder("jobs").accept_requests(true).start()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn accept_requests(mut self, accepts: bool) -> Self {
-        self.config.accepts_requests = accepts;
-        self
-    }
+    pub fn accept_requests(mut self, accepts: bool) { self.config.accepts_requests = accepts }
 
     /// Declares that no candidate for this lease runs client-go.
     ///
@@ -229,8 +202,5 @@ impl LeaderElectorBuilder {
     ///     .no_client_go_peers(true);
     /// assert!(builder.validate().is_ok());
     /// ```
-    pub fn no_client_go_peers(mut self, no_peers: bool) -> Self {
-        self.config.no_client_go_peers = no_peers;
-        self
-    }
+    pub fn no_client_go_peers(mut self, no_peers: bool) { self.config.no_client_go_peers = no_peers }
 }

@@ -5,9 +5,12 @@ use std::time::Duration;
 use super::LeaderElectorBuilder;
 use crate::leadership::fitness::Fitness;
 use crate::runtime::probing::SharedProbe;
+use crate::util::setters::setters;
 use crate::util::sync::Arc;
 
-impl LeaderElectorBuilder {
+setters! {
+    impl LeaderElectorBuilder;
+
     /// Ends a term whose work reports no progress for `within`.
     ///
     /// Without this setting, a leader whose work hangs leads forever, because the elector's thread still renews the
@@ -31,10 +34,7 @@ impl LeaderElectorBuilder {
     /// while guard.report_progress() { /* one unit of work that takes less than a minute */ }
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn progress_timeout(mut self, within: Duration) -> Self {
-        self.config.progress_timeout = Some(within);
-        self
-    }
+    pub fn progress_timeout(mut self, within: Duration) { self.config.progress_timeout = Some(within) }
 
     /// Sets a probe that decides whether this candidate may lead.
     ///
@@ -67,10 +67,9 @@ impl LeaderElectorBuilder {
     /// # drop(guard);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn fit_while(mut self, probe: impl FnMut() -> bool + Send + 'static) -> Self {
+    pub fn fit_while(mut self, probe: impl FnMut() -> bool + Send + 'static) {
         self.asking.probe = Some(Arc::new(SharedProbe::new(Box::new(probe))));
         self.config.is_probed = true;
-        self
     }
 
     /// Sets a flag by which the program decides whether this candidate may lead.
@@ -90,10 +89,9 @@ impl LeaderElectorBuilder {
     /// let shards: Vec<_> = (0..8).map(|shard| LeaderElector::builder(format!("shard-{shard}")).fitness(&fitness)).collect();
     /// fitness.set(true);
     /// ```
-    pub fn fitness(mut self, fitness: &Fitness) -> Self {
+    pub fn fitness(mut self, fitness: &Fitness) {
         self.asking.fitness = Some(fitness.clone());
         self.config.has_fitness = true;
-        self
     }
 
     /// Sets how long the candidate stays fit after the probe last returned `true`.
@@ -113,10 +111,7 @@ impl LeaderElectorBuilder {
     /// let builder = LeaderElector::builder("jobs").fit_while(|| true).probe_timeout(Duration::from_secs(30));
     /// assert!(builder.validate().is_ok());
     /// ```
-    pub fn probe_timeout(mut self, timeout: Duration) -> Self {
-        self.config.probe_timeout = Some(timeout);
-        self
-    }
+    pub fn probe_timeout(mut self, timeout: Duration) { self.config.probe_timeout = Some(timeout) }
 
     /// Limits how long the lease is renewed after a term has ended while the guard still exists.
     ///
@@ -137,8 +132,5 @@ impl LeaderElectorBuilder {
     /// assert_eq!(builder.validate()?.drain_timeout, Some(Duration::from_secs(30)));
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
-    pub fn drain_timeout(mut self, limit: Duration) -> Self {
-        self.config.drain_timeout = Some(limit);
-        self
-    }
+    pub fn drain_timeout(mut self, limit: Duration) { self.config.drain_timeout = Some(limit) }
 }

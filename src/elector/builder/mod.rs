@@ -1,6 +1,5 @@
 //! The builder of an elector.
 
-use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 #[cfg(feature = "kubernetes")]
@@ -13,6 +12,7 @@ use crate::runtime::observing::Observing;
 use crate::store::Store;
 use crate::store::entry::Entry;
 use crate::util::config_error::{ConfigError, require};
+use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::{LogFields, log_with};
 use crate::util::sync::Arc;
 
@@ -285,15 +285,9 @@ pub(crate) fn check_notes(settings: &Settings, entries: &[&Entry]) -> Result<(),
     require(!settings.accepts_requests || keep_notes && entries.len() == 1, "accept_requests", true, rule)
 }
 
-impl fmt::Debug for LeaderElectorBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaderElectorBuilder")
-            .field("name", &self.name)
-            .field("namespace", &self.namespace)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for LeaderElectorBuilder {
+    self => name: self.name, namespace: self.namespace, config: self.config, ..
+});
 
 // A panic cannot leave the builder half-changed, because the builder never calls its observers and probes.
 impl UnwindSafe for LeaderElectorBuilder {}

@@ -13,9 +13,12 @@ use crate::store::entry::Entry;
 use crate::util::config_error::{ConfigError, require};
 use crate::util::log_fields::{LogFields, log_with};
 use crate::util::names::{check_name, check_namespace};
+use crate::util::setters::setters;
 use crate::util::sync::Arc;
 
-impl LeaderElectorBuilder {
+setters! {
+    impl LeaderElectorBuilder;
+
     /// Sets the kubeconfig file that [`start`](Self::start) reads.
     ///
     /// Requires the `kubeconfig` feature; without the feature, `start` returns an error.
@@ -30,10 +33,7 @@ impl LeaderElectorBuilder {
     /// let elector = LeaderElector::builder("jobs").kubeconfig("/etc/jobs/kubeconfig").context("production").start()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
-        self.object.cluster.kubeconfig = Some(path.into());
-        self
-    }
+    pub fn kubeconfig(mut self, path: impl Into<PathBuf>) { self.object.cluster.kubeconfig = Some(path.into()) }
 
     /// Selects a context of the kubeconfig file by name.
     ///
@@ -41,10 +41,7 @@ impl LeaderElectorBuilder {
     /// pod. Requires the `kubeconfig` feature; without the feature, [`start`](Self::start) returns an error.
     ///
     /// Defaults to the current context of the file.
-    pub fn context(mut self, name: impl Into<String>) -> Self {
-        self.object.cluster.context = Some(name.into());
-        self
-    }
+    pub fn context(mut self, name: impl Into<String>) { self.object.cluster.context = Some(name.into()) }
 
     /// Sets the kind of object that holds the record, or two kinds at once.
     ///
@@ -62,10 +59,7 @@ impl LeaderElectorBuilder {
     /// let builder = LeaderElector::builder("jobs").resource_lock("endpoints".parse()?);
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
-    pub fn resource_lock(mut self, lock: ResourceLock) -> Self {
-        self.object.lock = lock;
-        self
-    }
+    pub fn resource_lock(mut self, lock: ResourceLock) { self.object.lock = lock }
 
     /// Adds a label to the Lease or other object that holds the record.
     ///
@@ -82,17 +76,15 @@ impl LeaderElectorBuilder {
     ///
     /// let builder = LeaderElector::builder("jobs").label("app.kubernetes.io/part-of", "shop").annotation("example.com/why", "x");
     /// ```
-    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) {
         self.object.metadata.labels.insert(key.into(), value.into());
-        self
     }
 
     /// Adds an annotation to the Lease, under the rules of [`label`](Self::label).
     ///
     /// Defaults to no annotations.
-    pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+    pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) {
         self.object.metadata.annotations.insert(key.into(), value.into());
-        self
     }
 
     /// Adds an owner reference to the Lease, under the rules of [`label`](Self::label).
@@ -112,10 +104,7 @@ impl LeaderElectorBuilder {
     /// let owner = OwnerReference::new("apps/v1", "Deployment", "my-controller", uid);
     /// let builder = LeaderElector::builder("my-controller").owner_reference(owner);
     /// ```
-    pub fn owner_reference(mut self, owner: OwnerReference) -> Self {
-        self.object.metadata.owners.push(owner);
-        self
-    }
+    pub fn owner_reference(mut self, owner: OwnerReference) { self.object.metadata.owners.push(owner) }
 
     /// Sets whether this candidate's terms are recorded as Kubernetes events on the Lease.
     ///
@@ -130,11 +119,10 @@ impl LeaderElectorBuilder {
     ///
     /// let builder = LeaderElector::builder("my-controller").events(true);
     /// ```
-    pub fn events(mut self, events: bool) -> Self {
-        self.object.events = events;
-        self
-    }
+    pub fn events(mut self, events: bool) { self.object.events = events }
+}
 
+impl LeaderElectorBuilder {
     /// Finds the cluster and starts the elector.
     ///
     /// [`ClientConfig::infer`](crate::backends::kubernetes::client::ClientConfig::infer) uses `KUBECONFIG`, then the

@@ -5,6 +5,7 @@ use std::mem;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::Link;
+use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::log_with;
 use crate::util::panics::caught;
 use crate::util::sync::channel::{self, Receiver, Sender};
@@ -145,8 +146,4 @@ impl Drop for Campaign {
     }
 }
 
-impl std::fmt::Debug for Campaign {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Campaign").finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for Campaign { self => .. });

@@ -1,7 +1,6 @@
 //! The guard of a term, and views of the term.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use crate::leadership::handle::{LOGGED_WITHIN, Link, ReleaseSender};
 use crate::leadership::progress::ProgressHandle;
 use crate::leadership::term::{Term, TermEnded};
 use crate::util::clock;
+use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::log_with;
 use crate::util::sync::channel::{self, Receiver};
 use crate::util::sync::{Arc, thread};
@@ -333,14 +333,7 @@ impl Drop for LeaderGuard {
     }
 }
 
-impl fmt::Debug for LeaderGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaderGuard")
-            .field("fencing_token", &self.fencing_token())
-            .field("remaining", &self.remaining())
-            .finish()
-    }
-}
+debug_fields!(impl Debug for LeaderGuard { self => fencing_token: self.fencing_token(), remaining: self.remaining() });
 
 /// A view of one term for threads that do not own the guard.
 ///
@@ -448,14 +441,7 @@ impl Leadership {
     }
 }
 
-impl fmt::Debug for Leadership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leadership")
-            .field("fencing_token", &self.fencing_token())
-            .field("remaining", &self.remaining())
-            .finish()
-    }
-}
+debug_fields!(impl Debug for Leadership { self => fencing_token: self.fencing_token(), remaining: self.remaining() });
 
 // A panic cannot leave a term half-changed. Each change is an atomic write, or a write under a lock that calls no other
 // code.

@@ -3,18 +3,17 @@
 //! The addresses of a host are tried by RFC 8305: each attempt starts a little after the previous attempt, all
 //! attempts run in parallel, and the first connection is used.
 
-use std::fmt;
-use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use crossbeam_channel::{Sender, bounded, select};
 
 use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, Shutdown, interrupted};
+use crate::util::debug_fields::debug_fields;
 use crate::util::on_drop::OnDrop;
 
 mod network;
@@ -125,9 +124,7 @@ impl Dialer {
         let mut failure = None;
         let mut next_start = Instant::now();
         while failed < addresses.len() {
-            let Some(left) = call.left() else {
-                return Err(call.late(tried, failure));
-            };
+            let Some(left) = call.left() else { return Err(call.late(tried, failure)) };
             if tried < addresses.len() && Instant::now() >= next_start {
                 next_start = Instant::now() + STAGGER;
                 let (address, cancelled) = (addresses[tried], cancelled.clone());
@@ -237,11 +234,7 @@ fn addresses(tried: usize) -> String {
     }
 }
 
-impl fmt::Debug for Dialer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialer").finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for Dialer { self => .. });
 
 #[cfg(test)]
 mod tests;

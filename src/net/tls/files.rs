@@ -1,6 +1,5 @@
 //! Certificates and keys from files that may change while the program runs.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use crate::net::error::Error;
 use crate::net::file::read_file;
 use crate::util::clock::Moment;
+use crate::util::debug_fields::debug_fields;
 
 /// The time after which a file is read again.
 ///
@@ -121,11 +121,7 @@ impl<T> FromFiles<T> {
     }
 }
 
-impl fmt::Debug for PemSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PemSource").field("file", &self.file).field("bytes", &self.bytes.len()).finish()
-    }
-}
+debug_fields!(impl Debug for PemSource { self => file: self.file, bytes: self.bytes.len() });
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,7 @@ use rustls::{CertificateError, ClientConfig, ConfigBuilder, RootCertStore, Wants
 
 use super::error::{Error, NetErrorKind};
 use crate::util::clock::{self, Moment};
+use crate::util::debug_fields::debug_fields;
 
 #[cfg(feature = "_server")]
 pub(crate) mod config;
@@ -215,11 +216,7 @@ impl Identity {
     }
 }
 
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").field("certificates", &self.chain.len()).finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for Identity { self => certificates: self.chain.len(), .. });
 
 /// Returns all certificates of a PEM bundle.
 ///

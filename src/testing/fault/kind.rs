@@ -8,6 +8,7 @@ use crate::testing::object::resource::{Resource, Verb};
 use crate::testing::object::status::StatusObject;
 use crate::testing::server::log::RequestLog;
 use crate::testing::wire::http::ServedResponse;
+use crate::util::setters::setters;
 
 /// A rule that injects a fault into matching requests.
 ///
@@ -75,198 +76,145 @@ pub(crate) struct Matcher {
     pub after_events: u64,
 }
 
-/// Constructors, one for each fault.
-impl Fault {
+/// Defines constructors of faults. The body of a constructor is the action of the fault.
+macro_rules! constructors {
+    ($($(#[$attribute:meta])* pub fn $name:ident($($argument:ident: $type:ty),*) $action:block)+) => {
+        /// Constructors, one for each fault.
+        impl Fault {$(
+            $(#[$attribute])*
+            pub fn $name($($argument: $type),*) -> Fault {
+                Fault { action: $action, matcher: Matcher::default() }
+            }
+        )+}
+    };
+}
+
+constructors! {
     /// Applies the request after a delay.
     ///
     /// The request is applied even if its client disconnects during the delay, like a write that waits in etcd's queue.
-    pub fn delay(time: Duration) -> Fault {
-        Fault::new(Action::Delay(time))
-    }
+    pub fn delay(time: Duration) { Action::Delay(time) }
 
     /// Applies the request at once, and delays the response.
-    pub fn delay_answer(time: Duration) -> Fault {
-        Fault::new(Action::DelayAnswer(time))
-    }
+    pub fn delay_answer(time: Duration) { Action::DelayAnswer(time) }
 
     /// Hangs until [released](crate::testing::FaultHandle::release), without a response.
     ///
     /// The request is read at once. After the release, the request is applied and answered, even if its client has
     /// disconnected. A request that hangs occupies a thread.
-    pub fn hang() -> Fault {
-        Fault::new(Action::Hang)
-    }
+    pub fn hang() { Action::Hang }
 
     /// Applies the request, and hangs until [released](crate::testing::FaultHandle::release).
-    pub fn hang_after() -> Fault {
-        Fault::new(Action::HangAfter)
-    }
+    pub fn hang_after() { Action::HangAfter }
 
     /// Responds with a `Status`, without applying the request. `reason` may be empty.
-    pub fn status(code: u16, reason: &str, message: &str) -> Fault {
-        Fault::new(Action::Refuse(StatusObject::new(code, reason, message)))
-    }
+    pub fn status(code: u16, reason: &str, message: &str) { Action::Refuse(StatusObject::new(code, reason, message)) }
 
     /// Applies the request, but responds with a `Status`.
     ///
     /// A real server sends such responses with code 500, 504 or 409 when its etcd stalls.
-    pub fn apply_then(code: u16, reason: &str, message: &str) -> Fault {
-        Fault::new(Action::ApplyThen(StatusObject::new(code, reason, message)))
+    pub fn apply_then(code: u16, reason: &str, message: &str) {
+        Action::ApplyThen(StatusObject::new(code, reason, message))
     }
 
     /// Responds with `body` as JSON, without applying the request.
-    pub fn replace(code: u16, body: &Value) -> Fault {
-        Fault::new(Action::Answer(ServedResponse::json(code, body)))
-    }
+    pub fn replace(code: u16, body: &Value) { Action::Answer(ServedResponse::json(code, body)) }
 
     /// Responds with a valid head and `body`, without applying the request.
-    pub fn replace_bytes(code: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Fault {
-        Fault::new(Action::Answer(ServedResponse::new(code, content_type, body)))
+    pub fn replace_bytes(code: u16, content_type: &str, body: impl Into<Vec<u8>>) {
+        Action::Answer(ServedResponse::new(code, content_type, body))
     }
 
     /// Closes the connection without applying the request.
-    pub fn drop_before() -> Fault {
-        Fault::new(Action::DropBefore)
-    }
+    pub fn drop_before() { Action::DropBefore }
 
     /// Applies the request, and closes the connection without a response.
     ///
     /// The connection of a watch is closed before the first byte of the response.
-    pub fn drop_after() -> Fault {
-        Fault::new(Action::DropAfter)
-    }
+    pub fn drop_after() { Action::DropAfter }
 
     /// Sends these bytes instead of an HTTP response, and closes the connection.
     ///
     /// The request is not applied.
-    pub fn garbage(bytes: impl Into<Vec<u8>>) -> Fault {
-        Fault::new(Action::Garbage(bytes.into()))
-    }
+    pub fn garbage(bytes: impl Into<Vec<u8>>) { Action::Garbage(bytes.into()) }
 
     /// Applies the request, and closes the connection after `bytes` bytes of the response body.
     ///
     /// The head is sent in full. A watch is cut after `bytes` bytes of events.
-    pub fn truncate(bytes: usize) -> Fault {
-        Fault::new(Action::Truncate(bytes))
-    }
+    pub fn truncate(bytes: usize) { Action::Truncate(bytes) }
 
     /// Sends 200 and an endless body of spaces, without applying the request.
     ///
     /// The body ends when the fault is [released](crate::testing::FaultHandle::release), or when the client
     /// disconnects.
-    pub fn endless_body() -> Fault {
-        Fault::new(Action::EndlessBody)
-    }
+    pub fn endless_body() { Action::EndlessBody }
 
     /// Sends no events of a watch until [released](crate::testing::FaultHandle::release).
     ///
     /// A watch fault. After the release, the delayed events are sent. A stream with about ten thousand delayed events
     /// ends, because a real server also ends the watches of slow readers.
-    pub fn stall_watch() -> Fault {
-        Fault::new(Action::StallWatch)
-    }
+    pub fn stall_watch() { Action::StallWatch }
 
     /// Ends a watch stream without an error, as after its timeout. A watch fault.
-    pub fn close_watch() -> Fault {
-        Fault::new(Action::CloseWatch)
-    }
+    pub fn close_watch() { Action::CloseWatch }
 
     /// Breaks the connection in the middle of a watch stream. A watch fault.
-    pub fn cut_watch() -> Fault {
-        Fault::new(Action::CutWatch)
-    }
+    pub fn cut_watch() { Action::CutWatch }
 
     /// Inserts these bytes into a watch stream, once per stream.
     ///
     /// A watch fault. `bytes` must include the newline.
-    pub fn watch_bytes(bytes: impl Into<Vec<u8>>) -> Fault {
-        Fault::new(Action::WatchBytes(bytes.into()))
-    }
+    pub fn watch_bytes(bytes: impl Into<Vec<u8>>) { Action::WatchBytes(bytes.into()) }
 
     /// Delays every event of a watch stream. A watch fault.
-    pub fn delay_events(time: Duration) -> Fault {
-        Fault::new(Action::DelayEvents(time))
-    }
-
-    fn new(action: Action) -> Fault {
-        Fault { action, matcher: Matcher::default() }
-    }
+    pub fn delay_events(time: Duration) { Action::DelayEvents(time) }
 }
 
-/// Setters for the conditions of a fault.
-impl Fault {
+setters! {
+    /// Setters for the conditions of a fault.
+    impl Fault;
+
     /// Matches only this verb. Further calls add verbs.
-    pub fn verb(mut self, verb: Verb) -> Fault {
-        self.matcher.verbs.push(verb);
-        self
-    }
+    pub fn verb(mut self, verb: Verb) { self.matcher.verbs.push(verb) }
 
     /// Matches only this resource.
-    pub fn resource(mut self, resource: Resource) -> Fault {
-        self.matcher.resource = Some(resource);
-        self
-    }
+    pub fn resource(mut self, resource: Resource) { self.matcher.resource = Some(resource) }
 
     /// Matches only this namespace.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Fault {
-        self.matcher.namespace = Some(namespace.into());
-        self
-    }
+    pub fn namespace(mut self, namespace: impl Into<String>) { self.matcher.namespace = Some(namespace.into()) }
 
     /// Matches only the object of this name.
     ///
     /// The name is in the path, in the field selector of a list or watch, or in the body of a POST.
-    pub fn name(mut self, name: impl Into<String>) -> Fault {
-        self.matcher.name = Some(name.into());
-        self
-    }
+    pub fn name(mut self, name: impl Into<String>) { self.matcher.name = Some(name.into()) }
 
     /// Matches only requests of this user. Needs a server with users.
-    pub fn user(mut self, name: impl Into<String>) -> Fault {
-        self.matcher.user = Some(name.into());
-        self
-    }
+    pub fn user(mut self, name: impl Into<String>) { self.matcher.user = Some(name.into()) }
 
     /// Skips the first `count` matching requests.
-    pub fn skip(mut self, count: u64) -> Fault {
-        self.matcher.skip = count;
-        self
-    }
+    pub fn skip(mut self, count: u64) { self.matcher.skip = count }
 
     /// Hits at most `count` requests. A watch fault counts streams.
-    pub fn first(mut self, count: u64) -> Fault {
-        self.matcher.first = Some(count);
-        self
-    }
+    pub fn first(mut self, count: u64) { self.matcher.first = Some(count) }
 
     /// Hits one in `nth` matching requests, starting with the first.
     ///
     /// If `nth` is zero, the fault hits every matching request.
-    pub fn every(mut self, nth: u64) -> Fault {
-        self.matcher.every = Some(nth.max(1));
-        self
-    }
+    pub fn every(mut self, nth: u64) { self.matcher.every = Some(nth.max(1)) }
 
     /// Hits with this probability, between 0 and 1.
-    pub fn probability(mut self, probability: f64) -> Fault {
-        self.matcher.probability = Some(probability);
-        self
-    }
+    pub fn probability(mut self, probability: f64) { self.matcher.probability = Some(probability) }
 
     /// Lets a stream send `count` events before a watch fault.
-    pub fn after_events(mut self, count: u64) -> Fault {
-        self.matcher.after_events = count;
-        self
-    }
+    pub fn after_events(mut self, count: u64) { self.matcher.after_events = count }
 
     /// Adds `details.retryAfterSeconds` and a `Retry-After` header.
     ///
     /// Has an effect on [`Fault::status`] and [`Fault::apply_then`] only.
-    pub fn retry_after(mut self, seconds: u64) -> Fault {
+    pub fn retry_after(mut self, seconds: u64) {
         if let Action::Refuse(status) | Action::ApplyThen(status) = &mut self.action {
             *status = status.clone().retry_after(seconds);
         }
-        self
     }
 }
 

@@ -1,6 +1,5 @@
 //! The active faults of a server, and their handles.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use parking_lot::Mutex;
 use crate::testing::fault::kind::{Action, Fault};
 use crate::testing::server::log::RequestLog;
 use crate::testing::wire::signal::FlagSignal;
+use crate::util::debug_fields::debug_fields;
 
 /// A handle to a fault that was added to a server.
 ///
@@ -100,14 +100,7 @@ impl FaultHandle {
     }
 }
 
-impl fmt::Debug for FaultHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FaultHandle")
-            .field("fault", &self.rule.fault)
-            .field("hits", &self.hits())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for FaultHandle { self => fault: self.rule.fault, hits: self.hits(), .. });
 
 impl Rule {
     /// Counts a matching request. Returns a hit if the rule applies to the request.

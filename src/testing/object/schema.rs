@@ -49,29 +49,21 @@ const METADATA: FieldShape = Struct(
     ],
 );
 
-static LEASE: FieldShape = Struct(
-    "Lease",
+const LEASE_SPEC: FieldShape = Struct(
+    "LeaseSpec",
     &[
-        ("kind", Text),
-        ("apiVersion", Text),
-        ("metadata", METADATA),
-        (
-            "spec",
-            Struct(
-                "LeaseSpec",
-                &[
-                    ("holderIdentity", Text),
-                    ("leaseDurationSeconds", Int32),
-                    ("acquireTime", Time(Layout::Micro)),
-                    ("renewTime", Time(Layout::Micro)),
-                    // A server whose feature gate `CoordinatedLeaderElection` is off, as by default, drops `strategy`
-                    // and `preferredHolder` like unknown fields.
-                    ("leaseTransitions", Int32),
-                ],
-            ),
-        ),
+        ("holderIdentity", Text),
+        ("leaseDurationSeconds", Int32),
+        ("acquireTime", Time(Layout::Micro)),
+        ("renewTime", Time(Layout::Micro)),
+        // A server whose feature gate `CoordinatedLeaderElection` is off, as by default, drops `strategy` and
+        // `preferredHolder` like unknown fields.
+        ("leaseTransitions", Int32),
     ],
 );
+
+static LEASE: FieldShape =
+    Struct("Lease", &[("kind", Text), ("apiVersion", Text), ("metadata", METADATA), ("spec", LEASE_SPEC)]);
 
 static CONFIG_MAP: FieldShape = Struct(
     "ConfigMap",
@@ -137,9 +129,7 @@ impl FieldShape {
             (Struct(name, fields), Value::Object(mut object)) => {
                 let mut kept = Map::new();
                 for (field, shape) in *fields {
-                    let Some(value) = object.remove(*field).filter(|value| !value.is_null()) else {
-                        continue;
-                    };
+                    let Some(value) = object.remove(*field).filter(|value| !value.is_null()) else { continue };
                     let path = match path {
                         "" => (*field).to_owned(),
                         path => format!("{path}.{field}"),

@@ -1,6 +1,5 @@
 //! The public type of the server.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use crate::testing::server::listener::{Reserved, RunningServer};
 use crate::testing::server::log::RequestLog;
 use crate::testing::server::shared::ServerState;
 use crate::testing::server::users::User;
+use crate::util::debug_fields::debug_fields;
 
 /// An in-memory Kubernetes API server on a port of 127.0.0.1.
 ///
@@ -234,8 +234,4 @@ impl Drop for ApiServer {
     }
 }
 
-impl fmt::Debug for ApiServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiServer").field("url", &self.url()).finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for ApiServer { self => url: self.url(), .. });

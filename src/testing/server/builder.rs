@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::io;
 
 use crate::testing::server::api_server::ApiServer;
-use crate::testing::server::shared::ExpiredWatch;
-use crate::testing::server::shared::ServerState;
+use crate::testing::server::shared::{ExpiredWatch, ServerState};
 use crate::testing::server::users::{User, Users};
 use crate::testing::store::table::ObjectTable;
 use crate::testing::wire::tls::Tls;
+use crate::util::setters::setters;
 
 const NAMESPACES: [&str; 3] = ["default", "kube-system", "leasehold-tests"];
 const HISTORY: usize = 1000;
@@ -60,16 +60,15 @@ impl ApiServer {
     }
 }
 
-impl ApiServerBuilder {
+setters! {
+    impl ApiServerBuilder;
+
     /// Sets whether the server uses HTTPS.
     ///
     /// Each server creates its own certificate authority ([`ApiServer::ca_pem`]).
     ///
     /// Defaults to plain HTTP.
-    pub fn tls(mut self, tls: bool) -> ApiServerBuilder {
-        self.tls = tls;
-        self
-    }
+    pub fn tls(mut self, tls: bool) { self.tls = tls }
 
     /// Adds a user, or replaces the user of the same name.
     ///
@@ -77,37 +76,27 @@ impl ApiServerBuilder {
     /// required right returns 403.
     ///
     /// Defaults to no users and no restrictions.
-    pub fn user(mut self, user: User) -> ApiServerBuilder {
-        self.users.push(user);
-        self
-    }
+    pub fn user(mut self, user: User) { self.users.push(user) }
 
     /// Adds a namespace.
     ///
     /// Defaults to the namespaces `default`, `kube-system` and `leasehold-tests`.
-    pub fn namespace(mut self, name: impl Into<String>) -> ApiServerBuilder {
-        self.namespaces.insert(name.into());
-        self
-    }
+    pub fn namespace(mut self, name: impl Into<String>) { self.namespaces.insert(name.into()) }
 
     /// Sets the number of changes that the server keeps for watches that resume.
     ///
     /// A watch that resumes from before the oldest change is [expired](ExpiredWatch).
     ///
     /// Defaults to 1000.
-    pub fn history(mut self, changes: usize) -> ApiServerBuilder {
-        self.history = changes;
-        self
-    }
+    pub fn history(mut self, changes: usize) { self.history = changes }
 
     /// Sets how the server refuses a watch whose version is too old.
     ///
     /// Defaults to [`ExpiredWatch::Event`].
-    pub fn expired_watch(mut self, expired: ExpiredWatch) -> ApiServerBuilder {
-        self.expired = expired;
-        self
-    }
+    pub fn expired_watch(mut self, expired: ExpiredWatch) { self.expired = expired }
+}
 
+impl ApiServerBuilder {
     /// Starts the server on a free port of 127.0.0.1.
     ///
     /// # Errors

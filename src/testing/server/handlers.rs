@@ -1,11 +1,11 @@
 //! The handlers of the API, which execute requests on the store and return responses.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::testing::object::key::Filter;
-use crate::testing::object::key::ObjectKey;
+use crate::testing::object::key::{Filter, ObjectKey};
 use crate::testing::object::resource::{Api, Verb};
 use crate::testing::object::status::{self, StatusObject};
 use crate::testing::object::validate;
@@ -98,12 +98,7 @@ fn get(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject>
 
 fn list(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject> {
     let filter = filter(call)?;
-    let limit = match call.query.get("limit") {
-        "" | "0" => usize::MAX,
-        text => text
-            .parse()
-            .map_err(|_| StatusObject::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?,
-    };
+    let limit = number(call, "limit")?.unwrap_or(usize::MAX);
     let page = server.store.lock().page(&filter, limit, call.query.get("continue"))?;
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if !page.token.is_empty() {
@@ -132,22 +127,8 @@ fn list(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject
 
 fn watch(server: &ServerState, call: &ResourceCall) -> Result<ServerAnswer, StatusObject> {
     let filter = filter(call)?;
-    let after = match call.query.get("resourceVersion") {
-        "" | "0" => None,
-        text => Some(text.parse().map_err(|_| {
-            StatusObject::bad_request(format!(
-                "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-            ))
-        })?),
-    };
-    let timeout = match call.query.get("timeoutSeconds") {
-        "" | "0" => None,
-        text => Some(Duration::from_secs(
-            text.parse::<u32>()
-                .map_err(|_| StatusObject::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?
-                .into(),
-        )),
-    };
+    let after = number(call, "resourceVersion")?;
+    let timeout = number::<u32>(call, "timeoutSeconds")?.map(|seconds| Duration::from_secs(seconds.into()));
     let opening = match server.store.lock().subscribe(filter, after) {
         Err(status) if server.expired == ExpiredWatch::Status => return Err(status),
         opening => opening,
@@ -166,9 +147,8 @@ fn create(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
     let mut key = key(call);
     let sent = object["metadata"]["namespace"].as_str().unwrap_or_default();
     if !sent.is_empty() && sent != key.namespace {
-        return Err(StatusObject::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
+        let rule = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(StatusObject::bad_request(rule));
     }
     object["metadata"]["namespace"] = json!(key.namespace);
     key.name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -232,6 +212,21 @@ fn key(call: &ResourceCall) -> ObjectKey {
 fn filter(call: &ResourceCall) -> Result<Filter, StatusObject> {
     let (namespace, name) = field_selector(call)?;
     Ok(Filter { resource: call.api.resource, namespace: call.namespace.clone().or(namespace), name })
+}
+
+/// Returns the number in a parameter of the query, or `None` if the parameter is absent or zero.
+fn number<T: FromStr>(call: &ResourceCall, parameter: &str) -> Result<Option<T>, StatusObject> {
+    let text = call.query.get(parameter);
+    if matches!(text, "" | "0") {
+        return Ok(None);
+    }
+    let invalid = |_| match parameter {
+        "resourceVersion" => {
+            format!("{parameter}: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
+        }
+        _ => format!("strconv.ParseInt: parsing {text:?}: invalid syntax"),
+    };
+    text.parse().map(Some).map_err(|error| StatusObject::bad_request(invalid(error)))
 }
 
 fn check_content_type(request: &ServedRequest) -> Result<(), StatusObject> {

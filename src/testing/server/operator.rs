@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::testing::object::key::Filter;
-use crate::testing::object::key::ObjectKey;
+use crate::testing::object::key::{Filter, ObjectKey};
 use crate::testing::object::resource::Resource;
 use crate::testing::server::api_server::ApiServer;
 use crate::testing::store::table::{Preconditions, Snapshot};

@@ -3,7 +3,6 @@
 //! This module does not depend on HTTP. Other modules convert refusals to responses.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -14,6 +13,7 @@ use crate::testing::object::resource::Api;
 use crate::testing::object::status::{Cause, StatusObject};
 use crate::testing::object::validate;
 use crate::testing::store::history::{ChangeKind, History, ObjectChange, Subscription};
+use crate::util::debug_fields::debug_fields;
 
 /// The first revision. A real cluster writes to etcd during its start, so clients never see a low revision.
 const FIRST_REVISION: u64 = 1000;
@@ -71,14 +71,7 @@ impl Snapshot {
     }
 }
 
-impl fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("revision", &self.revision)
-            .field("objects", &self.objects.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for Snapshot { self => revision: self.revision, objects: self.objects.len(), .. });
 
 impl ObjectTable {
     pub fn new(namespaces: BTreeSet<String>, history_limit: usize) -> ObjectTable {

@@ -27,9 +27,7 @@ impl From<io::Error> for Disconnected {
 impl Transport {
     /// Wraps a socket. The first read performs the TLS handshake.
     pub fn new(socket: TcpStream, tls: Option<&Tls>) -> Result<Transport, Disconnected> {
-        let Some(tls) = tls else {
-            return Ok(Transport::Plain(socket));
-        };
+        let Some(tls) = tls else { return Ok(Transport::Plain(socket)) };
         let session = ServerConnection::new(tls.config.clone()).map_err(io::Error::other)?;
         Ok(Transport::Tls(Box::new(StreamOwned::new(session, socket))))
     }

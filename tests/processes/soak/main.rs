@@ -20,10 +20,9 @@ use std::time::{Duration, Instant};
 
 use candidates::Candidates;
 use support::exclusion::History;
-use support::late_write;
 use support::process::{Line, mono};
 use support::real::Real;
-use support::say_aloud;
+use support::{late_write, say_aloud};
 
 const SHORT_FORM: Duration = Duration::from_secs(45);
 

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use crate::compile::set_up;
 use crate::list::Check;
-use crate::marked;
 use crate::process::run_to_its_end;
-use crate::switch;
 use crate::tree::Target;
+use crate::{marked, switch};
 
 /// The number of seeds that each suite of the simulation runs.
 ///

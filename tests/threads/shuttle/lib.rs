@@ -35,18 +35,20 @@ mod leasehold {
         pub(crate) mod cancel;
         pub(crate) mod clock;
         pub(crate) mod config_error;
+        pub(crate) mod debug_fields;
         pub(crate) mod log_fields;
         pub(crate) mod names;
         pub(crate) mod on_drop;
         pub(crate) mod one_line;
         pub(crate) mod panics;
         pub(crate) mod prometheus;
+        pub(crate) mod setters;
     }
 }
 
 mod util {
     pub(crate) use crate::leasehold::util::{
-        backoff, cancel, config_error, log_fields, names, on_drop, one_line, panics, prometheus,
+        backoff, cancel, config_error, debug_fields, log_fields, names, on_drop, one_line, panics, prometheus, setters,
     };
     pub(crate) use crate::{clock, sync};
 }

@@ -1,6 +1,5 @@
 //! The store in etcd, with one key for each record.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::backends::etcd::client::{EtcdAnswer, EtcdClient, EtcdRequest};
@@ -13,6 +12,7 @@ use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, Version
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, check_watch};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::{ConfigError, require};
+use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
@@ -198,9 +198,7 @@ impl EtcdStore {
     fn event(&self, scope: WatchScope<'_>, event: EtcdEvent) -> Result<Option<WatchEvent>, StoreError> {
         let EtcdEvent { kv, is_deletion } = event;
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&self.prefix));
-        let Some(key) = key.filter(|key| scope.includes(key)) else {
-            return Ok(None);
-        };
+        let Some(key) = key.filter(|key| scope.includes(key)) else { return Ok(None) };
         let boxed = Box::from(key);
         if is_deletion {
             return Ok(Some(WatchEvent::Deleted { key: boxed, version: kv.mod_revision }));
@@ -314,14 +312,7 @@ impl Store for EtcdStore {
     }
 }
 
-impl fmt::Debug for EtcdStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdStore")
-            .field("client", &self.client.location())
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for EtcdStore { self => client: self.client.location(), prefix: self.prefix, .. });
 
 /// Converts an error of the client to an error of the store.
 fn explain(operation: &str, what: &str, error: &Error) -> StoreError {
@@ -333,33 +324,28 @@ fn explain(operation: &str, what: &str, error: &Error) -> StoreError {
 }
 
 fn of_etcd(code: u32, message: &str) -> (StoreErrorKind, &'static str) {
+    use StoreErrorKind::{Expired, Forbidden, NotFound, Rejected, Unauthorized, Unavailable};
     let is_about = |text: &str| message.contains(text);
     match code {
-        code::UNAUTHENTICATED => (StoreErrorKind::Unauthorized, ""),
-        code::INVALID_ARGUMENT if is_about("user name is empty") => {
-            (StoreErrorKind::Unauthorized, "; set a user and a password")
-        }
+        code::UNAUTHENTICATED => (Unauthorized, ""),
+        code::INVALID_ARGUMENT if is_about("user name is empty") => (Unauthorized, "; set a user and a password"),
         code::INVALID_ARGUMENT if is_about("authentication failed") || is_about("user name not found") => {
-            (StoreErrorKind::Unauthorized, "")
+            (Unauthorized, "")
         }
-        code::INVALID_ARGUMENT if is_about("revision of auth store is old") => (StoreErrorKind::Unavailable, ""),
-        code::PERMISSION_DENIED => {
-            (StoreErrorKind::Forbidden, "; grant the user a role that may read and write below the prefix")
+        code::INVALID_ARGUMENT if is_about("revision of auth store is old") => (Unavailable, ""),
+        code::PERMISSION_DENIED => (Forbidden, "; grant the user a role that may read and write below the prefix"),
+        code::OUT_OF_RANGE => (Expired, ""),
+        code::NOT_FOUND | code::UNIMPLEMENTED => {
+            (NotFound, "; check that the URL has etcd's client port, and that its gRPC gateway is enabled")
         }
-        code::OUT_OF_RANGE => (StoreErrorKind::Expired, ""),
-        code::NOT_FOUND | code::UNIMPLEMENTED => (
-            StoreErrorKind::NotFound,
-            "; check that the URL has etcd's client port, and that its gRPC gateway is enabled",
-        ),
         code::FAILED_PRECONDITION if is_about("authentication is not enabled") => {
-            (StoreErrorKind::Rejected, "; remove the user, or enable authentication")
+            (Rejected, "; remove the user, or enable authentication")
         }
-        code::FAILED_PRECONDITION if is_about("CommonName of client") => (
-            StoreErrorKind::Unauthorized,
-            "; with users enabled, the gateway accepts only client certificates without a common name",
-        ),
-        code::INVALID_ARGUMENT | code::FAILED_PRECONDITION => (StoreErrorKind::Rejected, ""),
-        _ => (StoreErrorKind::Unavailable, ""),
+        code::FAILED_PRECONDITION if is_about("CommonName of client") => {
+            (Unauthorized, "; with users enabled, the gateway accepts only client certificates without a common name")
+        }
+        code::INVALID_ARGUMENT | code::FAILED_PRECONDITION => (Rejected, ""),
+        _ => (Unavailable, ""),
     }
 }
 

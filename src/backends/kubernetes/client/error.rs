@@ -1,7 +1,6 @@
 //! The errors of the Kubernetes client.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use super::status::ApiStatus;
 use crate::net::calls::CallError;

@@ -1,6 +1,5 @@
 //! The blocking client: sends one request and returns one response.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,13 +16,14 @@ use crate::net::MAX_WAIT;
 use crate::net::calls::{ActiveCall, CallError, Exchange, MAX_IDLE, Pool, Versions};
 use crate::net::dial::{Dialer, Network, System};
 use crate::net::endpoint::Endpoint;
-use crate::net::http::{AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, is_framed, new_agent, read_body};
+use crate::net::http::{AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, new_agent};
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::proxy::Proxy;
 use crate::net::redact::Redacted;
 use crate::net::tls::ClientTls;
 use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
+use crate::util::debug_fields::debug_fields;
 
 /// A blocking client for one cluster.
 ///
@@ -403,14 +403,7 @@ impl ClientShared {
         let answer = answer.map_err(|e| ClientError::from(from_ureq(e)));
         self.log.note(&attempt.place, began, &answer, credentials);
         let answer = accept(answer?, credentials)?;
-        let status = answer.status().as_u16();
-        let framed = is_framed(answer.headers());
-        let body = read_body(answer.into_body()).map_err(|e| e.sent(true))?;
-        // An interrupt also ends a body without a declared length, so the body may be incomplete.
-        if !framed && handle.call.interrupter().is_interrupted() {
-            return Err(interrupted().sent(true).into());
-        }
-        Ok(Response { status, body })
+        Ok(Response { status: answer.status().as_u16(), body: handle.read_body(answer)? })
     }
 }
 
@@ -434,11 +427,6 @@ impl<'a> ApiAttempt<'a> {
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("server", &self.shared.endpoint.url())
-            .field("default_namespace", &self.shared.default_namespace)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for Client {
+    self => server: self.shared.endpoint.url(), default_namespace: self.shared.default_namespace, ..
+});

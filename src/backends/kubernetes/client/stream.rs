@@ -1,6 +1,5 @@
 //! Streamed responses with one JSON object per line, such as watches.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::error::ClientError;
@@ -11,6 +10,7 @@ use crate::net::MAX_WAIT;
 use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
 use crate::util::cancel::CancelToken;
+use crate::util::debug_fields::debug_fields;
 
 /// An open stream of lines, on its own connection.
 ///
@@ -112,8 +112,4 @@ impl Stream {
     }
 }
 
-impl fmt::Debug for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("place", &self.place).field("done", &self.lines.done).finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for Stream { self => place: self.place, done: self.lines.done, .. });

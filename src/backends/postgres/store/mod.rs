@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::backends::postgres::changes;
 use crate::backends::postgres::client::{PostgresClient, PostgresRequest};
 use crate::backends::postgres::config::PostgresConfig;
 use crate::backends::postgres::connection::{Rows, Statement};
 use crate::backends::postgres::error::{Error, PostgresRefusal};
-use crate::backends::postgres::table;
+use crate::backends::postgres::{changes, table};
 use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore, SqlTable, WatchRequest};
 use crate::backends::sql::{self, SqlRow};
 use crate::store::record::{LeaderElectionRecord, RecordWrite, VersionedRecord};
@@ -258,23 +257,22 @@ const WARNED: &str = "; after a warning the commit is in doubt, because a standb
 ///
 /// Appendix A of PostgreSQL's documentation lists the SQLSTATEs.
 fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
+    use StoreErrorKind::{Conflict, Forbidden, NotFound, Rejected, Timeout, Unauthorized, Unavailable};
     match sqlstate {
-        "28000" | "28P01" => (StoreErrorKind::Unauthorized, ""),
-        "3D000" => (StoreErrorKind::NotFound, "; create the database, or set another one in the URL"),
-        "42P01" => (StoreErrorKind::NotFound, "; create the table with PostgresStore::create_table"),
-        "3F000" => (StoreErrorKind::NotFound, "; set the user's search_path to an existing schema"),
-        "42501" => (StoreErrorKind::Forbidden, "; grant SELECT, INSERT and UPDATE on the table to this user"),
-        "25006" => (StoreErrorKind::Unavailable, "; the server is a standby or read-only; connect to the primary"),
-        "40001" | "40P01" => (StoreErrorKind::Conflict, ""),
-        "55P03" | "57014" => (StoreErrorKind::Timeout, "; another transaction may have locked the record"),
-        "22021" | "22P05" => (StoreErrorKind::Rejected, "; the database must use UTF8 to store this text"),
+        "28000" | "28P01" => (Unauthorized, ""),
+        "3D000" => (NotFound, "; create the database, or set another one in the URL"),
+        "42P01" => (NotFound, "; create the table with PostgresStore::create_table"),
+        "3F000" => (NotFound, "; set the user's search_path to an existing schema"),
+        "42501" => (Forbidden, "; grant SELECT, INSERT and UPDATE on the table to this user"),
+        "25006" => (Unavailable, "; the server is a standby or read-only; connect to the primary"),
+        "40001" | "40P01" => (Conflict, ""),
+        "55P03" | "57014" => (Timeout, "; another transaction may have locked the record"),
+        "22021" | "22P05" => (Rejected, "; the database must use UTF8 to store this text"),
         _ if sqlstate.starts_with("22") || sqlstate.starts_with("23") => {
-            (StoreErrorKind::Rejected, "; the table cannot store this record")
+            (Rejected, "; the table cannot store this record")
         }
-        _ if sqlstate.starts_with("42") => {
-            (StoreErrorKind::Rejected, "; the table must be as in PostgresStore's documentation")
-        }
-        _ => (StoreErrorKind::Unavailable, ""),
+        _ if sqlstate.starts_with("42") => (Rejected, "; the table must be as in PostgresStore's documentation"),
+        _ => (Unavailable, ""),
     }
 }
 

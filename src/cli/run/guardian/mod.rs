@@ -3,13 +3,12 @@
 pub mod process;
 
 use std::ffi::OsString;
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::net::{Shutdown, shutdown};

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::Env;
-use super::proxy;
+use super::{Env, proxy};
 use crate::backends::kubernetes::client::auth::AuthConfig;
 use crate::backends::kubernetes::client::config::ClientConfig;
 use crate::backends::kubernetes::client::error::ClientError;

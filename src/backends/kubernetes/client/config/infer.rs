@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use super::Env;
-use super::in_cluster;
 #[cfg(feature = "kubeconfig")]
 use super::kubeconfig::Kubeconfig;
+use super::{Env, in_cluster};
 use crate::backends::kubernetes::client::config::ClientConfig;
 use crate::backends::kubernetes::client::error::ClientError;
 

@@ -1,9 +1,8 @@
 //! Tests of a standby that keeps its connection to a distant server open.
 
-use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use super::{Client, LONG};
 use crate::LeaderElector;

@@ -1,9 +1,8 @@
 use std::collections::VecDeque;
-use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Barrier};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use crossbeam_channel::bounded;
 use parking_lot::Mutex;

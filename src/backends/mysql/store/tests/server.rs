@@ -9,7 +9,6 @@ use rustls::ServerConfig;
 use crate::backends::mysql::client::{MySqlClient, MySqlStatement};
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::error::Error;
-use crate::backends::mysql::session::Shape;
 use crate::backends::mysql::store::MySqlStore;
 use crate::backends::tests;
 use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step};
@@ -145,8 +144,7 @@ impl Scripted for Server {
     }
 
     fn write(&self, call: &CallContext) -> net::Error {
-        let shape = Shape::new("leasehold", "SELECT 1, 2", |_| String::new());
-        let client = MySqlClient::new(self.config(), shape).unwrap();
+        let client = MySqlClient::new(self.config()).unwrap();
         match client.query(MySqlStatement { sql: "UPDATE leasehold", is_read: false, call }) {
             Err(Error::Net(error)) => error,
             other => panic!("{other:?}"),

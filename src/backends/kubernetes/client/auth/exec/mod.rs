@@ -2,13 +2,13 @@
 //!
 //! Source: Kubernetes documentation, "client-go credential plugins", and `client.authentication.k8s.io/v1`.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::net::secret::Secret;
+use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
@@ -108,16 +108,10 @@ impl ExecPlugin {
     }
 }
 
-impl fmt::Debug for ExecPlugin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Omits the arguments, because some contain secrets.
-        f.debug_struct("ExecPlugin")
-            .field("command", &self.command)
-            .field("api_version", &self.api_version)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the arguments, because some contain secrets.
+debug_fields!(impl Debug for ExecPlugin {
+    self => command: self.command, api_version: self.api_version, options: self.options, ..
+});
 
 #[cfg(feature = "_internals")]
 pub(crate) mod properties;

@@ -50,9 +50,7 @@ impl Process {
 
     fn try_wait(&self) -> Result<Option<ExitStatus>, ClientError> {
         let mut slot = self.0.lock();
-        let ProcessSlot::Running(child) = &mut *slot else {
-            return Err(interrupted().into());
-        };
+        let ProcessSlot::Running(child) = &mut *slot else { return Err(interrupted().into()) };
         let failed = |e| ClientError::new(ErrorKind::Credentials, "cannot get its exit status").caused_by(e);
         let status = child.try_wait().map_err(failed)?;
         if status.is_some() {

@@ -44,9 +44,7 @@ pub(super) fn parse(text: &str) -> Option<SystemTime> {
 
 /// Splits `+hh:mm` into its sign (`true` for `+`), the hours and the minutes.
 fn offset_parts(offset: &[u8]) -> Option<(bool, u64, u64)> {
-    let &[sign, h1, h2, b':', m1, m2] = offset else {
-        return None;
-    };
+    let &[sign, h1, h2, b':', m1, m2] = offset else { return None };
     let ahead = match sign {
         b'+' => true,
         b'-' => false,

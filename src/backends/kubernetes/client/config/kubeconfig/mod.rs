@@ -53,6 +53,8 @@ const SET_IT: &str = "set KUBECONFIG to a kubeconfig, or run in a pod with a ser
 /// A named entry and its file. Relative paths in an entry are relative to its file.
 #[derive(Clone, Debug)]
 struct NamedEntry<T> {
+    /// The list that contains the entry, such as `users`.
+    list: &'static str,
     name: String,
     file: PathBuf,
     value: T,
@@ -220,7 +222,7 @@ fn split_paths(list: &OsString) -> Vec<PathBuf> {
 fn add_all<T>(
     into: &mut Vec<NamedEntry<T>>,
     file: &Path,
-    field: &str,
+    list: &'static str,
     from: Option<Vec<Named<T>>>,
 ) -> Result<(), ClientError> {
     // Sets are fast enough for ten thousand names in one file.
@@ -228,12 +230,12 @@ fn add_all<T>(
     let mut seen = HashSet::new();
     for Named { name, value } in from.unwrap_or_default() {
         if !seen.insert(name.clone()) {
-            let place = format!("{}: {field}[{name}]", file.display());
+            let place = format!("{}: {list}[{name}]", file.display());
             return Err(ClientError::config(place, "the name occurs twice"));
         }
         // The first file with a name wins as a whole, because entries are not merged.
         if !earlier.contains(&name) {
-            into.push(NamedEntry { name, file: file.to_owned(), value });
+            into.push(NamedEntry { list, name, file: file.to_owned(), value });
         }
     }
     Ok(())

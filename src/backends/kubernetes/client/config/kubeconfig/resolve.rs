@@ -8,12 +8,8 @@ use serde_json::{Value, json};
 
 use super::schema::{AuthInfo, Cluster, Exec};
 use super::{Kubeconfig, NamedEntry, choices};
-use crate::backends::kubernetes::client::auth::{AuthConfig, Impersonation};
-use crate::backends::kubernetes::client::auth::{ExecOptions, ExecPlugin};
-use crate::backends::kubernetes::client::config::ClientConfig;
-use crate::backends::kubernetes::client::config::Env;
-use crate::backends::kubernetes::client::config::in_cluster;
-use crate::backends::kubernetes::client::config::proxy;
+use crate::backends::kubernetes::client::auth::{AuthConfig, ExecOptions, ExecPlugin, Impersonation};
+use crate::backends::kubernetes::client::config::{ClientConfig, Env, in_cluster, proxy};
 use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
@@ -52,14 +48,12 @@ impl Kubeconfig {
             let rule = format!("has no context named {}; {}", choices::quoted(name), self.choices());
             ClientError::config(self.origin.clone(), rule)
         })?;
-        let in_context = |field: &str| context.place("contexts", field);
         let cluster = context.value.cluster.as_deref().unwrap_or_default();
-        let cluster = find(&self.clusters, cluster).ok_or_else(|| {
-            ClientError::config(in_context("cluster"), format!("there is no cluster named {cluster:?}"))
-        })?;
+        let no_cluster = || context.refusal("cluster", format!("there is no cluster named {cluster:?}"));
+        let cluster = find(&self.clusters, cluster).ok_or_else(no_cluster)?;
         // kubectl treats a context without a user as anonymous.
         let user = context.value.user.as_deref().filter(|user| !user.is_empty());
-        let no_user = |user| ClientError::config(in_context("user"), format!("there is no user named {user:?}"));
+        let no_user = |user| context.refusal("user", format!("there is no user named {user:?}"));
         let user = user.map(|user| find(&self.users, user).ok_or_else(|| no_user(user))).transpose()?;
         let mut config = cluster.config(env, user.is_some_and(NamedEntry::has_certificate))?;
         // The source names the file, because `KUBECONFIG` may lead another candidate to another file.
@@ -90,8 +84,12 @@ fn find<'a, T>(entries: &'a [NamedEntry<T>], name: &str) -> Option<&'a NamedEntr
 }
 
 impl<T> NamedEntry<T> {
-    fn place(&self, list: &str, field: &str) -> String {
-        format!("{}: {list}[{}].{field}", self.file.display(), self.name)
+    fn at(&self, field: &str) -> String {
+        format!("{}: {}[{}].{field}", self.file.display(), self.list, self.name)
+    }
+
+    fn refusal(&self, field: &str, rule: impl Into<String>) -> ClientError {
+        ClientError::config(self.at(field), rule)
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -102,41 +100,23 @@ impl<T> NamedEntry<T> {
     }
 
     /// Returns the PEM text from the base64 field, or else from the file in the file field.
-    fn pem(
-        &self,
-        list: &str,
-        field: &str,
-        data: Option<&str>,
-        file: Option<&str>,
-    ) -> Result<Option<PemSource>, ClientError> {
+    fn pem(&self, field: &str, data: Option<&str>, file: Option<&str>) -> Result<Option<PemSource>, ClientError> {
         if let Some(data) = data.filter(|d| !d.is_empty()) {
             let packed: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-            let decoded = BASE64_STANDARD
-                .decode(packed)
-                .map_err(|_| ClientError::config(self.place(list, &format!("{field}-data")), "is not base64"))?;
-            return Ok(Some(PemSource::inline(decoded)));
+            let malformed = |_| self.refusal(&format!("{field}-data"), "is not base64");
+            return Ok(Some(PemSource::inline(BASE64_STANDARD.decode(packed).map_err(malformed)?)));
         }
-        let Some(file) = file.filter(|f| !f.is_empty()) else {
-            return Ok(None);
-        };
+        let Some(file) = file.filter(|f| !f.is_empty()) else { return Ok(None) };
         let path = self.path(file);
         let rule = || format!("{} cannot be read", path.display());
-        PemSource::read(&path).map(Some).map_err(|e| ClientError::config(self.place(list, field), rule()).caused_by(e))
+        PemSource::read(&path).map(Some).map_err(|e| self.refusal(field, rule()).caused_by(e))
     }
 }
 
 impl NamedEntry<Cluster> {
-    fn at(&self, field: &str) -> String {
-        self.place("clusters", field)
-    }
-
     fn ca(&self) -> Result<Option<PemSource>, ClientError> {
-        self.pem(
-            "clusters",
-            "certificate-authority",
-            self.value.certificate_authority_data.as_deref(),
-            self.value.certificate_authority.as_deref(),
-        )
+        let Cluster { certificate_authority: file, certificate_authority_data: data, .. } = &self.value;
+        self.pem("certificate-authority", data.as_deref(), file.as_deref())
     }
 
     fn insecure(&self) -> bool {
@@ -146,7 +126,7 @@ impl NamedEntry<Cluster> {
     fn config(&self, env: Env<'_>, has_certificate: bool) -> Result<ClientConfig, ClientError> {
         let server = self.value.server.as_ref().map(Secret::expose).unwrap_or_default();
         if server.is_empty() {
-            return Err(ClientError::config(self.at("server"), "is missing"));
+            return Err(self.refusal("server", "is missing"));
         }
         let ca = self.ca()?;
         let has_tls = ca.is_some() || has_certificate || self.insecure();
@@ -154,12 +134,10 @@ impl NamedEntry<Cluster> {
         let mut config = ClientConfig::for_endpoint(endpoint, self.file.display().to_string());
         if let Some(ca) = ca {
             if self.insecure() {
-                return Err(ClientError::config(
-                    self.at("insecure-skip-tls-verify"),
-                    "contradicts certificate-authority; remove one of the two",
-                ));
+                let rule = "contradicts certificate-authority; remove one of the two";
+                return Err(self.refusal("insecure-skip-tls-verify", rule));
             }
-            config.tls.trust(ca).map_err(|rule| ClientError::config(self.at("certificate-authority"), rule))?;
+            config.tls.trust(ca).map_err(|rule| self.refusal("certificate-authority", rule))?;
         }
         config.tls.insecure = self.insecure();
         config.tls.server_name = self.value.tls_server_name.clone().filter(|n| !n.is_empty());
@@ -187,10 +165,6 @@ impl NamedEntry<Cluster> {
 }
 
 impl NamedEntry<AuthInfo> {
-    fn at(&self, field: &str) -> String {
-        self.place("users", field)
-    }
-
     fn apply(&self, config: &mut ClientConfig, cluster: &NamedEntry<Cluster>) -> Result<(), ClientError> {
         let user = &self.value;
         if let Some(provider) = &user.auth_provider {
@@ -205,7 +179,7 @@ impl NamedEntry<AuthInfo> {
                 "{name:?} is not supported, as in kubectl since 1.26; use exec with {instead} \
                  (client.authentication.k8s.io/v1)"
             );
-            return Err(ClientError::config(self.at("auth-provider"), rule));
+            return Err(self.refusal("auth-provider", rule));
         }
         self.show_identity(&mut config.tls)?;
         config.auth = self.auth(cluster)?;
@@ -229,21 +203,17 @@ impl NamedEntry<AuthInfo> {
 
     fn show_identity(&self, tls: &mut TlsSettings) -> Result<(), ClientError> {
         let user = &self.value;
-        let chain = self.pem(
-            "users",
-            "client-certificate",
-            user.client_certificate_data.as_ref().map(Secret::expose),
-            user.client_certificate.as_deref(),
-        )?;
+        let chain_data = user.client_certificate_data.as_ref().map(Secret::expose);
+        let chain = self.pem("client-certificate", chain_data, user.client_certificate.as_deref())?;
         let key_data = user.client_key_data.as_ref().map(Secret::expose);
-        let key = self.pem("users", "client-key", key_data, user.client_key.as_deref())?;
+        let key = self.pem("client-key", key_data, user.client_key.as_deref())?;
         match (chain, key) {
             (Some(chain), Some(key)) => {
                 Ok(tls.show(chain, key).map_err(|e| e.during(&self.at("client-certificate")))?)
             }
             (None, None) => Ok(()),
-            (Some(_), None) => Err(ClientError::config(self.at("client-key"), "is missing beside client-certificate")),
-            (None, Some(_)) => Err(ClientError::config(self.at("client-certificate"), "is missing beside client-key")),
+            (Some(_), None) => Err(self.refusal("client-key", "is missing beside client-certificate")),
+            (None, Some(_)) => Err(self.refusal("client-certificate", "is missing beside client-key")),
         }
     }
 
@@ -253,7 +223,7 @@ impl NamedEntry<AuthInfo> {
         let token_file = user.token_file.as_deref().filter(|f| !f.is_empty());
         let name = user.username.as_deref().filter(|n| !n.is_empty());
         if name.is_some() && (token.is_some() || token_file.is_some()) {
-            return Err(ClientError::config(self.at("username"), "contradicts token; remove one of the two"));
+            return Err(self.refusal("username", "contradicts token; remove one of the two"));
         }
         // The order of precedence is the same as in client-go. A plugin does not replace a token or a password.
         if let Some(file) = token_file {
@@ -277,27 +247,21 @@ impl NamedEntry<AuthInfo> {
         let version = exec.api_version.as_deref().unwrap_or_default();
         if !EXEC_VERSIONS.contains(&version) {
             let rule = format!("must be one of {}", EXEC_VERSIONS.join(" and "));
-            return Err(ClientError::config(self.at("exec.apiVersion"), rule));
+            return Err(self.refusal("exec.apiVersion", rule));
         }
         let command = exec.command.as_deref().unwrap_or_default();
         if command.is_empty() {
-            return Err(ClientError::config(self.at("exec.command"), "is missing"));
+            return Err(self.refusal("exec.command", "is missing"));
         }
         if exec.interactive_mode.as_deref() == Some("Always") {
-            return Err(ClientError::config(
-                self.at("exec.interactiveMode"),
-                "Always needs a terminal, but plugins run without one",
-            ));
+            return Err(self.refusal("exec.interactiveMode", "Always needs a terminal, but plugins run without one"));
         }
         let variables = exec.env.iter().flatten();
         for variable in variables.clone() {
             // With these characters, the standard library panics or sets another variable.
             if variable.name.is_empty() || variable.name.contains(['=', '\0']) || variable.value.expose().contains('\0')
             {
-                return Err(ClientError::config(
-                    self.at("exec.env"),
-                    "has a name or value that an environment cannot hold",
-                ));
+                return Err(self.refusal("exec.env", "has a name or value that an environment cannot hold"));
             }
         }
         let args = exec.args.iter().flatten();

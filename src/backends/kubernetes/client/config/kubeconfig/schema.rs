@@ -1,12 +1,12 @@
 //! The fields of a kubeconfig that the client uses. Unknown fields are ignored.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::net::secret::Secret;
+use crate::util::debug_fields::debug_fields;
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "kebab-case", default)]
@@ -65,11 +65,7 @@ pub(super) struct Extension {
     pub(super) extension: Value,
 }
 
-impl fmt::Debug for Extension {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extension").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for Extension { self => name: self.name, .. });
 
 #[cfg_attr(feature = "_internals", derive(serde::Serialize))]
 #[derive(Deserialize, Clone, Debug, Default)]

@@ -18,9 +18,7 @@ pub(super) fn from_env(env: Env<'_>, target: &Endpoint) -> Result<Option<Proxy>,
     let lookup = |names: [&'static str; 2]| {
         names.into_iter().find_map(|name| Some((name, env(name).filter(|value| !value.is_empty())?)))
     };
-    let Some((name, url)) = lookup(names) else {
-        return Ok(None);
-    };
+    let Some((name, url)) = lookup(names) else { return Ok(None) };
     let is_exempt = |list: OsString| exempt::is_exempt(&list.to_string_lossy(), target);
     if target.is_loopback() || lookup(["NO_PROXY", "no_proxy"]).is_some_and(|(_, list)| is_exempt(list)) {
         return Ok(None);
