@@ -1,6 +1,5 @@
 //! The builder of a group.
 
-use std::fmt;
 use std::time::Duration;
 
 use humantime::format_duration as show;
@@ -19,7 +18,9 @@ use crate::leadership::error::Error;
 use crate::runtime::observing::Observing;
 use crate::store::Store;
 use crate::util::config_error::require;
+use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::LogFields;
+use crate::util::setters::setters;
 use crate::util::sync::Arc;
 
 /// The settings of a group before its start, created by [`LeaseGroup::builder`].
@@ -66,16 +67,15 @@ impl LeaseGroup {
     }
 }
 
-impl LeaseGroupBuilder {
+setters! {
+    impl LeaseGroupBuilder;
+
     /// Sets the number of shards, from 1 to 1,024.
     ///
     /// The number is a part of the group. A group with another number of shards needs another name.
     ///
     /// Defaults to 16.
-    pub fn shards(mut self, shards: usize) -> Self {
-        self.shards = shards;
-        self
-    }
+    pub fn shards(mut self, shards: usize) { self.shards = shards }
 
     /// Sets the number of slots for which this process campaigns, from 1 to 64.
     ///
@@ -83,10 +83,7 @@ impl LeaseGroupBuilder {
     /// per renew interval, so a group on a SQL store should have at most 16 members.
     ///
     /// Defaults to 16.
-    pub fn max_members(mut self, max_members: usize) -> Self {
-        self.max_members = max_members;
-        self
-    }
+    pub fn max_members(mut self, max_members: usize) { self.max_members = max_members }
 
     /// Sets the time that a worker has to return after [`is_wanted`](crate::Shard::is_wanted).
     ///
@@ -94,18 +91,12 @@ impl LeaseGroupBuilder {
     /// returned, or one lease duration later.
     ///
     /// Defaults to 20 s.
-    pub fn drain_timeout(mut self, drain_timeout: Duration) -> Self {
-        self.drain_timeout = drain_timeout;
-        self
-    }
+    pub fn drain_timeout(mut self, drain_timeout: Duration) { self.drain_timeout = drain_timeout }
 
     /// Sets the Kubernetes namespace of the records.
     ///
     /// Defaults to the namespace of the client.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
-        self
-    }
+    pub fn namespace(mut self, namespace: impl Into<String>) { self.namespace = Some(namespace.into()) }
 
     /// Changes the settings of the member's slot, such as the identity and the durations.
     ///
@@ -115,11 +106,12 @@ impl LeaseGroupBuilder {
     /// [`on_shard_ended`](crate::Observer::on_shard_ended). The drain timeout of the slot has no effect on shards.
     ///
     /// Defaults to the values of [`LeaderElectorBuilder`].
-    pub fn slot(mut self, change: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder) -> Self {
-        self.slot = change(self.slot);
-        self
+    pub fn slot(mut self, change: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder) {
+        self.slot = change(self.slot)
     }
+}
 
+impl LeaseGroupBuilder {
     /// Starts the group with the cluster that [`ClientConfig::infer`] finds.
     ///
     /// # Errors
@@ -193,13 +185,6 @@ impl LeaseGroupBuilder {
     }
 }
 
-impl fmt::Debug for LeaseGroupBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseGroupBuilder")
-            .field("name", &self.name)
-            .field("shards", &self.shards)
-            .field("max_members", &self.max_members)
-            .field("slot", &self.slot)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for LeaseGroupBuilder {
+    self => name: self.name, shards: self.shards, max_members: self.max_members, slot: self.slot, ..
+});

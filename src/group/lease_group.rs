@@ -18,6 +18,7 @@ use crate::leadership::error::Error;
 use crate::observe::transition::Transitions;
 use crate::util::backoff::Backoff;
 use crate::util::clock;
+use crate::util::debug_fields::debug_fields;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender, select};
 use crate::util::sync::{Arc, thread};
@@ -290,17 +291,5 @@ fn run_again<E: fmt::Display>(core: &GroupCore, shard: &Shard, work: impl Fn(&Sh
     }
 }
 
-impl fmt::Debug for LeaseGroup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseGroup")
-            .field("name", &self.name())
-            .field("identity", &self.identity())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Shards {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shards").field("undelivered", &self.owned.len()).finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for LeaseGroup { self => name: self.name(), identity: self.identity(), .. });
+debug_fields!(impl Debug for Shards { self => undelivered: self.owned.len(), .. });

@@ -1,12 +1,12 @@
 //! A shard that this process owns.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::time::Duration;
 
 use crate::leadership::term::Term;
 use crate::util::clock;
 use crate::util::clock::Moment;
+use crate::util::debug_fields::debug_fields;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender};
 use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
@@ -184,12 +184,6 @@ impl Drop for Shard {
     }
 }
 
-impl fmt::Debug for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shard")
-            .field("index", &self.index())
-            .field("fencing_token", &self.fencing_token())
-            .field("remaining", &self.remaining())
-            .finish()
-    }
-}
+debug_fields!(impl Debug for Shard {
+    self => index: self.index(), fencing_token: self.fencing_token(), remaining: self.remaining()
+});
