@@ -50,7 +50,9 @@ impl Group {
         true
     }
 
-    /// Handles a campaign without a term. The process campaigns for these slots again after `pause`.
+    /// Handles a campaign that won no term.
+    ///
+    /// The process campaigns for `slots` again after `pause`.
     pub fn not_joined(&mut self, now: Moment, slots: Range<usize>, pause: Duration) {
         self.campaign = None;
         self.slots[slots].iter_mut().for_each(|row| row.campaign_at = now + pause);

@@ -51,7 +51,7 @@ pub struct GroupSettings {
 }
 
 impl GroupSettings {
-    /// Returns the longest pause before an idle member, a dropped shard or an unreadable slot is tried again.
+    /// Returns the longest pause of an idle member, a dropped shard or an unreadable slot.
     pub fn longest_pause(&self) -> Duration {
         self.lease_duration * 4
     }
