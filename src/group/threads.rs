@@ -9,7 +9,7 @@ use crate::election::group::{GroupKey, GroupOperation, GroupRequest, GroupRespon
 use crate::group::core::{GroupCore, GroupLine};
 use crate::leadership::handle::as_runtime;
 use crate::store::entry::Entry;
-use crate::store::{CallContext, MAX_VERSION, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
+use crate::store::{CallContext, MAX_VERSION, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 use crate::util::backoff::Backoff;
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
@@ -80,6 +80,7 @@ fn watch(core: &Arc<GroupCore>) {
             watched(core, event);
         });
         core.watch_ended(is_listed);
+        let requested = ended.as_ref().err().and_then(StoreError::retry_after).unwrap_or_default();
         let now = clock::now();
         if is_listed {
             backoff.reset();
@@ -104,7 +105,7 @@ fn watch(core: &Arc<GroupCore>) {
             }
             _ => {}
         }
-        let pause = backoff.pause(retry_period / 8, retry_period * 4).min(Duration::from_secs(60));
+        let pause = backoff.pause(retry_period / 8, retry_period * 4).min(Duration::from_secs(60)).max(requested);
         if core.ended.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
             return;
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use leasehold::kubernetes::Method;
 use leasehold::testing::{ApiServer, ApiServerBuilder, Resource, User, Verb};
 use leasehold::{
     Error, GroupTransition, LeaseGroup, LeaseGroupBuilder, LeaseStore, MemoryStore, Observer, OwnershipEnd, Shard,
-    Store, StoreErrorKind,
+    Store, StoreError, StoreErrorKind,
 };
 use parking_lot::Mutex;
 
@@ -362,6 +362,24 @@ fn store_without_watches_ends_the_group() {
     let (_stop, stopped) = bounded::<()>(0);
     let error = group.run_until(&stopped, |_| Ok::<_, Error>(())).expect_err("no watches");
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Unsupported), "{error}");
+}
+
+#[test]
+fn refused_watch_waits_as_long_as_the_server_requests() {
+    let watches = Arc::new(AtomicUsize::new(0));
+    let store = Wrapped::watching(Arc::new(MemoryStore::new()), {
+        let watches = Arc::clone(&watches);
+        move |_, _, _| {
+            watches.fetch_add(1, Ordering::Relaxed);
+            let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
+            Err(error.with_retry_after(Some(Duration::from_secs(60))))
+        }
+    });
+    let _group = LeaseGroup::builder("jobs").start_on(store).expect("a group");
+    wait_until("a watch opens", || watches.load(Ordering::Relaxed) > 0);
+    // Without the server's request, the first pause is an eighth of the retry period of 2 s.
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(watches.load(Ordering::Relaxed), 1);
 }
 
 #[test]
