@@ -554,3 +554,27 @@ fn conflict_after_a_newer_event_delays_no_write() {
     };
     assert_eq!(base.version, world.records[&key].version);
 }
+
+#[test]
+fn conflict_does_not_confirm_the_end_of_a_term() {
+    let mut world = started(2, 2);
+    let slot = world.nodes[0].slot.unwrap();
+    world.nodes[0].is_dead = true;
+    world.run(LEASE - RETRY);
+    let request = loop {
+        world.now = world.now + STEP;
+        let wall = world.wall();
+        let group = &mut world.nodes[1].group;
+        match group.next(wall) {
+            GroupStep::Send(request) => break request,
+            GroupStep::Wait(_) => while group.effect().is_some() {},
+        }
+    };
+    assert_eq!(request.key, GroupKey::Slot(slot), "the expired slot is retired");
+    let read = world.nodes[1].group.slots[slot].read;
+    // The watch reports an older change than the one that caused the conflict.
+    world.edit(GroupKey::Slot(slot), |record| record.lease_transitions = Some(7));
+    let (now, conflict) = (world.now, StoreError::new(StoreErrorKind::Conflict, "conflict"));
+    world.nodes[1].group.on_response(now, request.id, GroupResponse::Failed(conflict));
+    assert_eq!(world.nodes[1].group.slots[slot].read, read);
+}
