@@ -150,7 +150,11 @@ impl Election {
                 self.events.push_back(ElectionEvent::Predecessor);
             }
         } else if has_our_identity {
-            if !matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::DuplicateIdentity) {
+            let is_known =
+                matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::DuplicateIdentity);
+            // After the drop of an elector, its process may start another elector with this identity.
+            let is_over = self.closing && matches!(self.phase, Phase::Observing);
+            if !is_known && !is_over {
                 self.events.push_back(ElectionEvent::IdentityConflict);
                 self.schedule.reclaim_at = now + self.jittered_retry();
             }

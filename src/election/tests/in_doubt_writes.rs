@@ -465,6 +465,22 @@ fn in_doubt_beaten_create_does_not_delay_a_close() {
     assert!(matches!(scenario.next(), Step::Finished));
 }
 
+#[test]
+fn in_doubt_wait_of_a_closed_election_reports_no_conflict() {
+    let (mut scenario, _, _) = Scenario::leading();
+    for kind in [StoreErrorKind::Timeout, StoreErrorKind::Conflict] {
+        scenario.due_write_fails(kind);
+    }
+    scenario.found_nothing();
+    assert_eq!(scenario.lost(), Some(StopReason::Deleted));
+    scenario.guard_gone();
+    scenario.election.close();
+    scenario.wait_out();
+    // The process has started another election with the same identity.
+    scenario.found(LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by(ME, 15) }, 12);
+    assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
+}
+
 /// After `NotApplied`, the write is no longer in doubt. An equal record is therefore from another process.
 #[test]
 fn in_doubt_excludes_a_write_known_to_be_unapplied() {
