@@ -1,6 +1,8 @@
 //! The state that the threads of a group share.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::fmt;
 use std::time::Duration;
 
 use log::Level;
@@ -59,8 +61,8 @@ struct GroupState {
     /// The failures of requests for shards and slots, and of campaigns.
     requests: Failures,
     campaigns: Failures,
-    /// `true` after a record of a larger number of shards was reported.
-    has_other_shards: bool,
+    /// The settings of another process that differ from the own settings and were reported.
+    differences: BTreeSet<&'static str>,
     participation: Option<Participation>,
     ownerships: Vec<Option<Arc<Ownership>>>,
     watch: CancelToken,
@@ -119,7 +121,7 @@ impl GroupCore {
             failure: None,
             requests: Failures::new(renew_deadline),
             campaigns: Failures::new(renew_deadline),
-            has_other_shards: false,
+            differences: BTreeSet::new(),
             participation: None,
             ownerships: vec![None; settings.shards],
             watch: CancelToken::new(),
@@ -384,12 +386,11 @@ impl GroupCore {
         }
     }
 
-    /// Reports a record of a larger number of shards, once.
-    pub(super) fn note_unknown(&self, key: &str) {
-        if !std::mem::replace(&mut self.state.lock().has_other_shards, true) {
-            let (record, shards) = (self.store.describe(key), self.settings.shards);
-            let text = format!("{record} exists, but this process uses {shards} shards: use one number of shards");
-            self.log(Level::Warn, text);
+    /// Reports a record of a process with another setting, once for each setting.
+    pub(super) fn note_difference(&self, key: &str, setting: &'static str, difference: fmt::Arguments<'_>) {
+        if self.state.lock().differences.insert(setting) {
+            let record = self.store.describe(key);
+            self.log(Level::Warn, format!("{record} {difference}: use one {setting}"));
         }
     }
 

@@ -9,6 +9,7 @@ use crate::election::group::{GroupKey, GroupOperation, GroupRequest, GroupRespon
 use crate::group::core::{GroupCore, GroupLine};
 use crate::leadership::handle::as_runtime;
 use crate::store::entry::Entry;
+use crate::store::record::VersionedRecord;
 use crate::store::{CallContext, MAX_VERSION, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 use crate::util::backoff::Backoff;
 use crate::util::cancel::CancelToken;
@@ -120,11 +121,24 @@ fn watched(core: &Arc<GroupCore>, event: WatchEvent) {
         WatchEvent::Opened | WatchEvent::Bookmark(_) => return core.change(|group, now| group.heard(now)),
     };
     // An elector rejects the version of a record, too.
-    match core.parse(&key) {
-        Some(GroupKey::Slot(MAX_MEMBERS..)) | None => {}
-        Some(GroupKey::Shard(shard)) if shard >= core.settings.shards => {
-            seen.iter().for_each(|_| core.note_unknown(&key));
+    let (parsed, shards, own) = (core.parse(&key), core.settings.shards, core.settings.lease_duration.as_secs());
+    match (parsed, &seen) {
+        (Some(GroupKey::Shard(shard)), Some(_)) if shard >= shards => {
+            let difference = format_args!("exists, but this process uses {shards} shards");
+            core.note_difference(&key, "number of shards", difference);
         }
+        (Some(GroupKey::Slot(_)), Some(VersionedRecord { record, .. })) if record.holder().is_some() => {
+            let other = record.lease_duration_or(core.settings.lease_duration).as_secs();
+            if other != own {
+                let difference = format_args!("has a lease duration of {other} s, but this process uses {own} s");
+                core.note_difference(&key, "lease duration", difference);
+            }
+        }
+        _ => {}
+    }
+    match parsed {
+        Some(GroupKey::Slot(MAX_MEMBERS..)) | None => {}
+        Some(GroupKey::Shard(shard)) if shard >= shards => {}
         Some(key) if (1..=MAX_VERSION).contains(&version) => {
             core.change(|group, now| group.watched(now, key, version, seen));
         }

@@ -10,9 +10,19 @@ use std::time::{Duration, Instant};
 
 use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::{ApiServer, Fault};
-use leasehold::{Fitness, LeaderElector};
+use leasehold::{Fitness, LeaderElector, LeaseGroup, MemoryStore, Store};
 use log::{Level, LevelFilter};
 use support::logged::{self, Logged};
+use support::stores::{call, held_by};
+
+/// Collects the lines, and panics after the lines of an election. The panic must not end an elector or a group.
+fn collect() {
+    logged::collect(LevelFilter::Debug, |line| {
+        if line.target == "leasehold::election" {
+            resume_unwind(Box::new("made up"));
+        }
+    });
+}
 
 /// Waits for the first line that contains `text`.
 fn first_with(text: &str) -> Logged {
@@ -27,12 +37,23 @@ fn first_with(text: &str) -> Logged {
 }
 
 #[test]
+fn other_settings_of_a_group_are_logged_once() {
+    collect();
+    let store = MemoryStore::new();
+    for key in ["ingest-member-03", "ingest-member-04", "ingest-shard-008", "ingest-shard-009"] {
+        store.create(key, held_by("other").as_write(), &call()).expect("a record");
+    }
+    let builder = LeaseGroup::builder("ingest").shards(8).slot(|slot| slot.lease_duration(Duration::from_secs(20)));
+    let _group = builder.start_on(store).expect("a group");
+    for text in ["exists, but this process uses 8 shards", "has a lease duration of 15 s, but this process uses 20 s"] {
+        assert_eq!(first_with(text).level, Level::Warn);
+        assert_eq!(logged::those(|line| line.text.contains(text)).len(), 1);
+    }
+}
+
+#[test]
 fn each_line_of_an_election_has_its_fields() {
-    logged::collect(LevelFilter::Debug, |line| {
-        if line.target == "leasehold::election" {
-            resume_unwind(Box::new("a logger that panics must not end an elector"));
-        }
-    });
+    collect();
     let server = ApiServer::start().expect("a server");
     let client = || Client::new(ClientConfig::new(&server.url()).expect("a URL")).expect("a client");
     let elector = |identity: &str| {
@@ -121,7 +142,7 @@ fn each_line_of_an_election_has_its_fields() {
     assert!(line.text.ends_with(error.as_str()), "{line:?}");
     drop((fourth, fault));
 
-    let lines = logged::those(|_| true);
+    let lines = logged::those(|line| !line.text.starts_with("group "));
     // The lines of the client and of the in-memory server belong to no election.
     let of_elections = lines.iter().filter(|line| {
         line.target.starts_with("leasehold") && !["client", "testing"].iter().any(|part| line.target.contains(part))

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::support::etcd::Etcd;
 use crate::support::exclusion::History;
@@ -21,7 +21,7 @@ use crate::support::proxy::{Faults, Proxy};
 use crate::support::real::Real;
 use crate::support::server::Server;
 use crate::support::sql::SqlServer;
-use crate::support::{SOON, say_aloud, scratch, wait_or_explain};
+use crate::support::{SOON, say_aloud, scratch, wait_or_explain, wait_until};
 
 const MEMBERS: usize = 5;
 const SHARDS: usize = 64;
@@ -121,6 +121,8 @@ impl Members {
 
     fn end(&mut self, place: usize) {
         self.journal.fault("told to end");
+        // The signal kills a process that has just started and has no handler yet.
+        wait_until("the member handles SIGTERM", || handles(self.members[place].pid, Signal::TERM));
         self.members[place].signal(Signal::TERM);
         let next = self.start(place);
         let last = std::mem::replace(&mut self.members[place], next);
@@ -191,6 +193,13 @@ impl Members {
             self.journal.faults(),
         ));
     }
+}
+
+/// Returns `true` if the process has a handler for the signal.
+fn handles(pid: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("a process");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask of signals");
+    u64::from_str_radix(caught.trim(), 16).expect("a number") >> (signal.as_raw() - 1) & 1 == 1
 }
 
 fn chosen<T>(variable: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
