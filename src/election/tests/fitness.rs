@@ -108,8 +108,7 @@ fn progress_too_late_acquisition_is_released_and_retried_later() {
     let again = scenario.next_write(&standing(&release), 11);
     let pause = scenario.now.since(released_at);
     assert!(pause >= secs(2) && pause <= millis(2_400), "others have their turn: {pause:?}");
-    scenario.applied(&again, 12);
-    let (deadline, token) = scenario.elected();
+    let (deadline, token) = scenario.wins_by(&again, 12);
     assert_eq!((deadline.remaining(scenario.now), token), (secs(3), 12));
 }
 

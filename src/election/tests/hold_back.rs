@@ -6,8 +6,7 @@ const DELAY: Duration = millis(300);
 
 /// Returns a held-back candidate that has found `record` at version 10.
 fn held_back_on(record: LeaderElectionRecord) -> Scenario {
-    let mut scenario = Scenario::with(|config| config.hold_back = DELAY);
-    scenario.election.campaign(false);
+    let mut scenario = Scenario::campaigning_with(|config| config.hold_back = DELAY);
     scenario.found(record, 10);
     scenario
 }
@@ -91,11 +90,10 @@ fn hold_back_does_not_apply_to_the_own_record() {
 
 #[test]
 fn hold_back_does_not_apply_to_a_reclaimed_record() {
-    let mut scenario = Scenario::with(|config| {
+    let mut scenario = Scenario::campaigning_with(|config| {
         config.hold_back = DELAY;
         config.reclaim_own_identity = true;
     });
-    scenario.election.campaign(false);
     scenario.found(held_by(ME, 15), 10);
     assert_eq!(scenario.write().base, Some(10));
 }

@@ -69,8 +69,7 @@ fn in_doubt_c_late_acquisition_is_taken_over_not_adopted() {
     assert_eq!(fresh.base, Some(11), "at once, by a fresh compare-and-swap");
     assert_eq!(fresh.record.lease_transitions, Some(1), "a new term");
     assert_ne!(fresh.record.acquire_time, late.record.acquire_time);
-    scenario.applied(&fresh, 12);
-    assert_eq!(scenario.elected().1, 12, "with a new token");
+    assert_eq!(scenario.wins_by(&fresh, 12).1, 12, "with a new token");
 }
 
 #[test]
@@ -120,13 +119,11 @@ fn in_doubt_d_foreign_record_with_own_identity_ends_the_term() {
 
 #[test]
 fn in_doubt_d_reclaim_takes_a_record_of_own_identity_at_once() {
-    let mut scenario = Scenario::with(|config| config.reclaim_own_identity = true);
-    scenario.election.campaign(false);
+    let mut scenario = Scenario::campaigning_with(|config| config.reclaim_own_identity = true);
     scenario.found(held_by(ME, 15), 10);
     let write = scenario.write();
     assert_eq!(write.base, Some(10));
-    scenario.applied(&write, 11);
-    assert_eq!(scenario.elected().1, 11);
+    assert_eq!(scenario.wins_by(&write, 11).1, 11);
 }
 
 #[test]
@@ -158,8 +155,7 @@ fn in_doubt_d_predecessor_that_renews_is_another_process() {
 
 #[test]
 fn in_doubt_d_two_reclaiming_processes_take_a_retry_period() {
-    let mut scenario = Scenario::with(|config| config.reclaim_own_identity = true);
-    scenario.election.campaign(false);
+    let mut scenario = Scenario::campaigning_with(|config| config.reclaim_own_identity = true);
     scenario.found(held_by(ME, 15), 10);
     let mut waits = std::collections::HashSet::new();
     let mut version = 10;
@@ -235,12 +231,11 @@ fn in_doubt_writes_are_bounded() {
 
 #[test]
 fn in_doubt_writes_that_may_win_are_not_dropped_for_another() {
-    let mut scenario = Scenario::with(|config| {
+    let mut scenario = Scenario::campaigning_with(|config| {
         config.retry_period = Some(millis(10));
         config.renew_deadline = Some(secs(10));
         config.lease_duration = Some(secs(15));
     });
-    scenario.election.campaign(false);
     scenario.found(held_by("", 1), 10);
     let oldest = scenario.now;
     for _ in 0..requests::MAX_OPEN_WRITES {
@@ -300,8 +295,7 @@ fn made_anew(create: &Write) -> LeaderElectionRecord {
 fn in_doubt_create_survives_an_event_from_before_the_absence() {
     let (mut scenario, create) = creating_after_a_deletion();
     // The watch opens on a lagging API server and delivers an old state.
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.hears(renewed(&held_by(OTHER, 15)), 11);
+    scenario.watches(renewed(&held_by(OTHER, 15)), 11);
     scenario.written(&create, made_anew(&create), 13);
     assert_eq!(scenario.elected().1, 13);
     scenario.hears_deletion(12);
@@ -335,8 +329,7 @@ fn in_doubt_create_survives_an_event_of_an_unknown_object() {
 #[test]
 fn in_doubt_copy_of_a_create_after_a_deletion_is_a_loss() {
     let (mut scenario, create) = creating_after_a_deletion();
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.hears(made_anew(&create), 13);
+    scenario.watches(made_anew(&create), 13);
     let (deadline, _) = scenario.elected();
     scenario.fails(create.id, StoreErrorKind::Timeout);
     // The lease is deleted, and the store then applies a delayed copy of the create.

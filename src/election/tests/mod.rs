@@ -79,10 +79,20 @@ impl Scenario {
         }
     }
 
+    /// Returns a candidate that has not read the record yet.
+    fn campaigning() -> Self {
+        Self::campaigning_with(|_| {})
+    }
+
+    fn campaigning_with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut scenario = Self::with(change);
+        scenario.election.campaign(false);
+        scenario
+    }
+
     /// Returns a candidate that has found `record` at `version`.
     fn campaigning_on(record: LeaderElectionRecord, version: u64) -> Self {
-        let mut scenario = Self::new();
-        scenario.election.campaign(false);
+        let mut scenario = Self::campaigning();
         scenario.found(record, version);
         scenario
     }
@@ -93,8 +103,7 @@ impl Scenario {
     }
 
     fn creating_with(change: impl FnOnce(&mut Config)) -> (Self, Write) {
-        let mut scenario = Self::with(change);
-        scenario.election.campaign(false);
+        let mut scenario = Self::campaigning_with(change);
         scenario.found_nothing();
         let create = scenario.write();
         (scenario, create)
@@ -134,15 +143,13 @@ impl Scenario {
     ///
     /// The election has measured only two requests: the read, which also opened the connection, and the create.
     fn leading_from_afar(far: Duration) -> (Self, u64) {
-        let mut scenario = Self::new();
-        scenario.election.campaign(false);
+        let mut scenario = Self::campaigning();
         let read = scenario.read();
         scenario.advance(far * 3);
         scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, None));
         let create = scenario.write();
         scenario.advance(far);
-        scenario.applied(&create, 10);
-        scenario.elected();
+        scenario.wins_by(&create, 10);
         (scenario, 10)
     }
 
@@ -289,11 +296,8 @@ impl Scenario {
     }
 
     fn reads(&mut self, read: Read, record: LeaderElectionRecord, version: u64) {
-        self.election.on_response(
-            self.now,
-            read.id,
-            StoreResponse::Read(read.context, Some(observed(record, version))),
-        );
+        let found = Some(observed(record, version));
+        self.election.on_response(self.now, read.id, StoreResponse::Read(read.context, found));
     }
 
     fn found(&mut self, record: LeaderElectionRecord, version: u64) {
@@ -304,6 +308,12 @@ impl Scenario {
     fn found_nothing(&mut self) {
         let read = self.read();
         self.election.on_response(self.now, read.id, StoreResponse::Read(read.context, None));
+    }
+
+    /// Opens a watch from scratch, which delivers a record.
+    fn watches(&mut self, record: LeaderElectionRecord, version: u64) {
+        self.election.watch_opened(self.now, true);
+        self.hears(record, version);
     }
 
     /// Delivers a record by the watch.
@@ -335,7 +345,13 @@ impl Scenario {
 
     /// Applies the next write, which starts a term.
     fn wins(&mut self, version: u64) -> (Arc<Deadline>, u64) {
-        self.write_succeeds(version);
+        let write = self.write();
+        self.wins_by(&write, version)
+    }
+
+    /// Applies `write`, which starts a term.
+    fn wins_by(&mut self, write: &Write, version: u64) -> (Arc<Deadline>, u64) {
+        self.applied(write, version);
         self.elected()
     }
 

@@ -39,8 +39,7 @@ fn accepting(config: &mut Config) {
 fn address_is_in_each_write_of_the_holder() {
     let (mut scenario, create) = Scenario::creating_with(|config| config.address = Some("host:1".to_owned()));
     assert_eq!(create.notes.address.as_deref(), Some("host:1"));
-    scenario.applied(&create, 10);
-    scenario.elected();
+    scenario.wins_by(&create, 10);
     let renewal = scenario.due_write_succeeds(11);
     assert_eq!(renewal.notes.address.as_deref(), Some("host:1"));
     scenario.guard_gone();
@@ -49,8 +48,7 @@ fn address_is_in_each_write_of_the_holder() {
 
 #[test]
 fn write_without_an_address_removes_the_earlier_address() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
+    let mut scenario = Scenario::campaigning();
     let read = scenario.read();
     let earlier = noted(held_by("", 1), 10, |notes| notes.address = Some("host:1".to_owned()));
     scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, Some(earlier)));
@@ -115,8 +113,7 @@ fn request_for_another_candidate_is_ignored() {
 
 #[test]
 fn request_to_a_standby_is_ignored() {
-    let mut scenario = Scenario::with(accepting);
-    scenario.election.campaign(false);
+    let mut scenario = Scenario::campaigning_with(accepting);
     scenario.found(held_by(OTHER, 15), 10);
     scenario.requested_of(ME, &held_by(OTHER, 15), 11);
     scenario.requested_of(OTHER, &held_by(OTHER, 15), 12);

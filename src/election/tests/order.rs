@@ -181,8 +181,7 @@ fn order_api_server_older_than_its_restored_store_is_ignored() {
             // Each new watch delivers the same old event. The pauses between the watches double.
             opens_at = scenario.now + secs(2) * (1 << opened);
             opened += 1;
-            scenario.election.watch_opened(scenario.now, true);
-            scenario.hears(held_by("old", 15), 1_000);
+            scenario.watches(held_by("old", 15), 1_000);
         }
         let Some(request) = scenario.request_before(opens_at) else { continue };
         if let Some(write) = scenario.answers_read(request, Some((&held_by("new", 15), 500))) {
@@ -200,8 +199,7 @@ fn order_api_server_older_than_its_restored_store_is_ignored() {
 fn order_old_events_do_not_show_that_a_watch_delivers() {
     let mut scenario = Scenario::new();
     scenario.found(held_by("old", 15), 1_000);
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.hears(held_by("old", 15), 1_000);
+    scenario.watches(held_by("old", 15), 1_000);
     // The store was restored, and the open watch now delivers events with lower versions.
     let mut record = held_by("new", 15);
     for version in 500..510 {
@@ -262,8 +260,7 @@ fn order_restored_an_own_write_ties_a_watch_to_the_store() {
     let mut scenario = after_a_restore();
     scenario.election.campaign(false);
     let write = scenario.next_write(&held_by("new", 15), 500);
-    scenario.applied(&write, 501);
-    scenario.elected();
+    scenario.wins_by(&write, 501);
     scenario.election.watch_opened(scenario.now, true);
     let renewal = scenario.next_write(&standing(&write), 501);
     // The event of the renewal arrives first. The answer then confirms the event.

@@ -37,8 +37,7 @@ fn busy(asks: Duration) -> StoreResponse {
 
 #[test]
 fn a_store_that_asks_for_a_pause_gets_all_of_it() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
+    let mut scenario = Scenario::campaigning();
     let read = scenario.read();
     scenario.election.on_response(scenario.now, read.id, busy(secs(70)));
     assert_eq!(scenario.quiet_for(), secs(70));
@@ -205,8 +204,7 @@ fn request_lost_with_its_connection_is_resent_once_at_once() {
     let first = scenario.write_fails(StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
     assert_eq!((second.base, &second.record.acquire_time), (Some(10), &first.record.acquire_time));
-    scenario.applied(&second, 11);
-    scenario.elected();
+    scenario.wins_by(&second, 11);
 
     // A release is resent.
     let (mut scenario, ..) = Scenario::leading();
@@ -308,8 +306,7 @@ fn campaign_replaces_an_abandoned_one() {
     assert!(!scenario.round_over(), "the round is no more");
     scenario.advance(secs(15));
     let write = scenario.next_write(&held_by(OTHER, 15), 10);
-    scenario.applied(&write, 11);
-    scenario.elected();
+    scenario.wins_by(&write, 11);
 }
 
 #[test]
@@ -347,12 +344,10 @@ fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
 fn pause_requested_by_a_store_holds_after_a_term_too() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
-    let asked = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
-    scenario.election.on_response(scenario.now, write.id, StoreResponse::Failed(asked));
+    scenario.election.on_response(scenario.now, write.id, busy(secs(60)));
     let asked_at = scenario.now;
     // The store applied the write, and the lease is deleted right after the start of the term.
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.hears(standing(&write), 11);
+    scenario.watches(standing(&write), 11);
     scenario.elected();
     scenario.hears_deletion(12);
     scenario.campaigns_again();
@@ -364,15 +359,13 @@ fn pause_requested_by_a_store_holds_after_a_term_too() {
 fn rounds_leave_a_store_alone_that_asked_for_it() {
     let mut scenario = Scenario::trying_once();
     let read = scenario.read();
-    let asked = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
-    scenario.election.on_response(scenario.now, read.id, StoreResponse::Failed(asked));
-    let over = |scenario: &mut Scenario| scenario.round_over();
-    assert!(over(&mut scenario));
+    scenario.election.on_response(scenario.now, read.id, busy(secs(60)));
+    assert!(scenario.round_over());
     for _ in 0..5 {
         scenario.advance(secs(11));
         scenario.election.campaign(true);
         assert!(matches!(scenario.next(), Step::Wait(_)));
-        assert!(over(&mut scenario), "without a request");
+        assert!(scenario.round_over(), "without a request");
     }
     scenario.advance(secs(11));
     scenario.election.campaign(true);

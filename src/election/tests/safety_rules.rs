@@ -7,8 +7,7 @@ fn validity_counts_from_before_the_write_was_sent() {
     let (mut scenario, write) = Scenario::creating();
     let sent_at = scenario.now;
     scenario.advance(secs(4));
-    scenario.applied(&write, 10);
-    let (deadline, _) = scenario.elected();
+    let (deadline, _) = scenario.wins_by(&write, 10);
     assert_eq!(deadline.remaining(scenario.now), secs(6));
 
     let renewal_sent_at = scenario.now;

@@ -5,8 +5,7 @@ use super::*;
 #[test]
 fn silence_is_counted_over_resumed_watches() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.hears(held_by(OTHER, 15), 10);
+    scenario.watches(held_by(OTHER, 15), 10);
     let since = scenario.now;
     // Each watch ends without an error, and the next watch continues at once.
     while scenario.request_before(scenario.now + secs(3)).is_none() {
@@ -40,8 +39,7 @@ fn old_events_do_not_keep_a_watch_fresh() {
 fn mention_of_an_old_version_does_not_count() {
     let mut scenario = Scenario::new();
     scenario.found(held_by(OTHER, 3_600), 20);
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.hears(held_by(OTHER, 3_600), 15);
+    scenario.watches(held_by(OTHER, 3_600), 15);
     assert!(scenario.wait() <= secs(1), "it may be gone by now");
     scenario.wait_out();
     scenario.found(held_by(OTHER, 3_600), 20);
@@ -86,8 +84,7 @@ fn a_watch_that_goes_on_owes_nothing_that_was_known_before_it() {
 #[test]
 fn leader_reads_if_a_watch_lags_behind_its_renewals() {
     let (mut scenario, _, created) = Scenario::leading();
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.hears(created, 10);
+    scenario.watches(created, 10);
     let since = scenario.now;
     let mut before = None;
     for version in 11..30 {

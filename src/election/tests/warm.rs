@@ -14,8 +14,7 @@ fn candidate(campaigns: bool, took: Duration) -> Scenario {
     scenario.advance(took);
     scenario.election.cools(scenario.now, Some(IDLE));
     scenario.reads(read, held_by(OTHER, 15), 10);
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.hears(held_by(OTHER, 15), 10);
+    scenario.watches(held_by(OTHER, 15), 10);
     scenario
 }
 

@@ -6,8 +6,7 @@ impl Scenario {
     /// Returns a standby with an open watch, and a record of another candidate at version 10.
     fn standing_by() -> Self {
         let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
-        scenario.election.watch_opened(scenario.now, true);
-        scenario.hears(held_by(OTHER, 15), 10);
+        scenario.watches(held_by(OTHER, 15), 10);
         scenario.events();
         scenario
     }
@@ -15,8 +14,7 @@ impl Scenario {
     /// Returns a leader with an open watch.
     fn leading_and_watching() -> (Self, Arc<Deadline>, LeaderElectionRecord) {
         let (mut scenario, deadline, record) = Self::leading();
-        scenario.election.watch_opened(scenario.now, true);
-        scenario.hears(record.clone(), 10);
+        scenario.watches(record.clone(), 10);
         scenario.events();
         (scenario, deadline, record)
     }
@@ -41,8 +39,7 @@ fn observed_release_is_taken_over_with_the_version_of_the_event() {
     scenario.hears(held_by("", 1), 11);
     let write = scenario.write();
     assert_eq!(write.base, Some(11), "one write, and no read before it");
-    scenario.applied(&write, 12);
-    scenario.elected();
+    scenario.wins_by(&write, 12);
 }
 
 #[test]
@@ -72,8 +69,7 @@ fn the_losers_of_a_herd_resolve_by_the_event() {
 /// The watch delivered the conflicting record before the create failed.
 #[test]
 fn beaten_create_waits_for_no_event_that_came_before() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
+    let mut scenario = Scenario::campaigning();
     scenario.election.watch_opened(scenario.now, true);
     scenario.found_nothing();
     let create = scenario.write();
@@ -81,8 +77,7 @@ fn beaten_create_waits_for_no_event_that_came_before() {
     scenario.fails(create.id, StoreErrorKind::AlreadyExists);
     let write = scenario.write();
     assert_eq!(write.base, Some(11));
-    scenario.applied(&write, 12);
-    scenario.elected();
+    scenario.wins_by(&write, 12);
 }
 
 #[test]
@@ -138,16 +133,14 @@ fn echo_before_the_answer_to_a_create_costs_no_write() {
 
 #[test]
 fn distant_leader_does_not_read_ahead_of_its_watch() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
+    let mut scenario = Scenario::campaigning();
     let read = scenario.read();
     scenario.advance(millis(2_400));
     scenario.election.watch_opened(scenario.now, true);
     scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, None));
     let create = scenario.write();
     scenario.advance(millis(800));
-    scenario.applied(&create, 10);
-    scenario.elected();
+    scenario.wins_by(&create, 10);
     assert_eq!(scenario.wait(), secs(1), "the time of an event of an own write");
     scenario.hears(standing(&create), 10);
     assert_eq!(scenario.quiet_for(), millis(1_200), "a renew interval after the create was sent");
@@ -235,8 +228,7 @@ fn candidates_that_lose_a_watch_together_read_apart() {
         let mut scenario = Scenario::new();
         scenario.election = Election::new(scenario.election.settings.clone(), seed);
         scenario.found(held_by(OTHER, 15), 10);
-        scenario.election.watch_opened(scenario.now, true);
-        scenario.hears(held_by(OTHER, 15), 10);
+        scenario.watches(held_by(OTHER, 15), 10);
         scenario.election.watch_lost(scenario.now);
         waits.insert(scenario.wait());
     }
@@ -373,8 +365,7 @@ fn a_leader_that_renews_seldom_is_not_found_silent() {
         config.renew_deadline = Some(secs(14));
         config.renew_interval = Some(secs(7));
     });
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.hears(record, 10);
+    scenario.watches(record, 10);
     assert_eq!(scenario.wait(), secs(7));
     let renewal = scenario.due_write();
     assert_eq!(renewal.base, Some(10), "a renewal, and no read before it");
@@ -384,8 +375,7 @@ fn a_leader_that_renews_seldom_is_not_found_silent() {
 fn expired_lease_does_not_make_its_watch_stale() {
     let mut scenario = Scenario::new();
     scenario.found(held_by(OTHER, 15), 10);
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.hears(held_by(OTHER, 15), 10);
+    scenario.watches(held_by(OTHER, 15), 10);
     let until = scenario.now + secs(3_600);
     let mut reads = 0;
     while let Some(request) = scenario.request_before(until) {
@@ -479,8 +469,7 @@ fn end_of_a_watch_does_not_delay_a_due_read() {
 
 #[test]
 fn a_watch_that_stands_before_the_first_look_does_not_delay_it() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
+    let mut scenario = Scenario::campaigning();
     scenario.election.watch_opened(scenario.now, true);
     scenario.found_nothing();
     assert_eq!(scenario.write().base, None);
