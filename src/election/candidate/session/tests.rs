@@ -89,12 +89,27 @@ impl Scenario {
         self.handle(won);
     }
 
+    /// Expects an update as the next request. Returns its number and the updated record.
+    fn updates(&mut self) -> (u64, VersionedRecord) {
+        let update = self.request();
+        let Operation::Update(base, record) = update.operation else { panic!("{update:?}") };
+        (update.id, VersionedRecord::new(record, base.version + 1, StoreData::none()))
+    }
+
     /// Expects a release as the next request. Returns its number and the released record.
     fn releases(&mut self) -> (u64, VersionedRecord) {
-        let release = self.request();
-        let Operation::Update(base, record) = release.operation else { panic!("{release:?}") };
-        assert_eq!(record.holder(), None);
-        (release.id, VersionedRecord::new(record, base.version + 1, StoreData::none()))
+        let release = self.updates();
+        assert_eq!(release.1.record.holder(), None);
+        release
+    }
+
+    /// Answers all reads with `found`. Returns the next write.
+    fn write_on(&mut self, found: Option<VersionedRecord>) -> Operation {
+        loop {
+            let request = self.request();
+            let Operation::Get(context) = request.operation else { break request.operation };
+            self.handle(Input::Response(request.id, StoreResponse::Read(context, found.clone())));
+        }
     }
 
     /// Finds no record and sends a create. Returns the answer to the create.
@@ -107,9 +122,14 @@ impl Scenario {
 
     /// Delivers an event about a write of another candidate.
     fn hears_of_another(&mut self, version: u64) {
+        self.hears_of("other", version);
+    }
+
+    /// Delivers an event about a write of `holder`.
+    fn hears_of(&mut self, holder: &str, version: u64) {
         let record = LeaderElectionRecord {
             uid: Some("u".to_owned()),
-            holder_identity: Some("other".to_owned()),
+            holder_identity: Some(holder.to_owned()),
             lease_duration_seconds: Some(15),
             lease_transitions: i32::try_from(version).ok(),
             ..LeaderElectionRecord::default()
@@ -139,11 +159,9 @@ impl Scenario {
 fn a_renewal_takes_as_long_as_since_it_was_sent() {
     let mut scenario = Scenario::leading();
     scenario.wants();
-    let renewal = scenario.request();
-    let Operation::Update(base, record) = renewal.operation else { panic!("{renewal:?}") };
-    let observed = VersionedRecord::new(record, base.version + 1, StoreData::none());
+    let (id, renewed) = scenario.updates();
     scenario.now = scenario.now + Duration::from_millis(30);
-    scenario.handle(Input::Response(renewal.id, StoreResponse::Written(observed)));
+    scenario.handle(Input::Response(id, StoreResponse::Written(renewed)));
     assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
     assert!(scenario.candidacy.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
 }
@@ -178,18 +196,15 @@ fn close_during_a_hanging_acquisition_waits_for_one_read() {
     scenario.answer_fails(2, StoreErrorKind::Interrupted);
     assert!(scenario.candidacy.may_hold(), "it may be ours");
     let since = scenario.now;
-    let read = scenario.request();
-    let Operation::Get(context) = read.operation else { panic!("{read:?}") };
+    scenario.finds_nothing();
     assert_eq!(scenario.now, since, "at once");
-    scenario.handle(Input::Response(read.id, StoreResponse::Read(context, None)));
     assert!(!scenario.candidacy.may_hold(), "it may land at any time, or never");
 }
 
 #[test]
 fn close_as_leader_does_not_wait() {
     let mut scenario = Scenario::leading();
-    let renewal = scenario.request();
-    assert!(matches!(renewal.operation, Operation::Update(..)));
+    scenario.updates();
     scenario.wants();
     scenario.handle(Input::Close);
     assert!(!scenario.candidacy.may_hold(), "the guard exists");
@@ -324,22 +339,13 @@ fn each_event_has_its_line_and_its_level() {
     for (reclaims, text) in [(true, "reclaiming the lease"), (false, "waiting until the lease expires; reclaim")] {
         let mut scenario = Scenario::with(Config { reclaim_own_identity: reclaims, ..Config::default() });
         let ours = scenario.candidacy.identity().to_owned();
-        let hears = |scenario: &mut Scenario, version, holder: &str| {
-            let record = LeaderElectionRecord {
-                holder_identity: Some(holder.to_owned()),
-                lease_transitions: i32::try_from(version).ok(),
-                ..Default::default()
-            };
-            let change = Change::Written(VersionedRecord::new(record, version, StoreData::none()));
-            scenario.handle(Input::Watched { received_at: scenario.now, change });
-        };
-        hears(&mut scenario, 1, &ours);
+        scenario.hears_of(&ours, 1);
         logs(&mut scenario, "Info", text);
         for (version, level, wait) in [(2, "Error", 0), (4, "Debug", 1), (6, "Error", 60)] {
             scenario.now = scenario.now + Duration::from_secs(wait);
-            hears(&mut scenario, version, &ours);
+            scenario.hears_of(&ours, version);
             logs(&mut scenario, level, "another process uses");
-            hears(&mut scenario, version + 1, "other");
+            scenario.hears_of_another(version + 1);
         }
     }
     let mut scenario = Scenario::with(Config { progress_timeout: Some(Duration::from_secs(5)), ..Config::default() });
@@ -459,12 +465,7 @@ fn candidate_fit_again_acquires_after_a_pause() {
     scenario.handle(says(true));
     let began = scenario.now;
     scenario.finds_nothing();
-    let write = loop {
-        let request = scenario.request();
-        let Operation::Get(context) = request.operation else { break request };
-        scenario.handle(Input::Response(request.id, StoreResponse::Read(context, None)));
-    };
-    assert!(matches!(write.operation, Operation::Create(_)));
+    assert!(matches!(scenario.write_on(None), Operation::Create(_)));
     assert_eq!(scenario.now.since(began), Duration::from_secs(2));
 }
 
@@ -563,10 +564,8 @@ fn requested_candidate_stays_aside_after_a_long_drain() {
     let mut scenario = requested();
     let began = scenario.now;
     while scenario.now.since(began) < Duration::from_secs(30) {
-        let renewal = scenario.request();
-        let Operation::Update(base, record) = renewal.operation else { panic!("{renewal:?}") };
-        let written = VersionedRecord::new(record, base.version + 1, StoreData::none());
-        scenario.handle(Input::Response(renewal.id, StoreResponse::Written(written)));
+        let (id, renewed) = scenario.updates();
+        scenario.handle(Input::Response(id, StoreResponse::Written(renewed)));
     }
     assert_eq!(scenario.count("Fitness"), 0, "no change while the work drains");
     let released_at = scenario.now;
@@ -574,13 +573,8 @@ fn requested_candidate_stays_aside_after_a_long_drain() {
     let (id, released) = scenario.releases();
     scenario.handle(Input::Response(id, StoreResponse::Written(released)));
     scenario.handle(Input::Campaign { id: 6, once: false });
-    let acquisition = loop {
-        let request = scenario.request();
-        let Operation::Get(context) = request.operation else { break request };
-        let record = LeaderElectionRecord { holder_identity: Some(String::new()), ..Default::default() };
-        let found = VersionedRecord::new(record, 100, StoreData::none());
-        scenario.handle(Input::Response(request.id, StoreResponse::Read(context, Some(found))));
-    };
-    assert!(matches!(acquisition.operation, Operation::Update(..)));
+    let free = LeaderElectionRecord { holder_identity: Some(String::new()), ..Default::default() };
+    let found = VersionedRecord::new(free, 100, StoreData::none());
+    assert!(matches!(scenario.write_on(Some(found)), Operation::Update(..)));
     assert_eq!(scenario.now.since(released_at), Duration::from_secs(15), "a lease duration");
 }

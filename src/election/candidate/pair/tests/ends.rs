@@ -13,10 +13,7 @@ fn a_step_down_is_renewed_on_both_until_the_guard_goes() {
         assert_eq!(scenario.holder(side), Some("me"));
         assert!(scenario.tables[side as usize].writes > before[side as usize] + 20);
     }
-    scenario.written.clear();
-    scenario.drop_guard();
-    scenario.pass(SECOND);
-    assert_eq!(scenario.written, [(Secondary, None), (Primary, None)]);
+    scenario.releases_both();
 }
 
 #[test]
@@ -44,9 +41,7 @@ fn it_finishes_when_it_is_closed_and_both_are_released() {
     scenario.user(Input::Close);
     scenario.pass(60 * SECOND);
     assert!(scenario.is_valid(), "a guard lives on");
-    scenario.drop_guard();
-    scenario.pass(SECOND);
-    assert_eq!((scenario.holder(Primary), scenario.holder(Secondary)), (None, None));
+    scenario.releases_both();
     assert_eq!(Side::BOTH.map(|side| scenario.drive(side)), [None, None]);
 
     let mut scenario = Scenario::waiting();

@@ -41,10 +41,7 @@ fn unfit_term_is_renewed_on_both_for_a_renew_deadline() {
     }
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.writes(), renewed, "no longer");
-    scenario.written.clear();
-    scenario.drop_guard();
-    scenario.pass(SECOND);
-    assert_eq!(scenario.written, [(Secondary, None), (Primary, None)]);
+    scenario.releases_both();
 }
 
 #[test]
@@ -66,15 +63,10 @@ fn unfit_while_waiting_for_the_secondary_releases_the_primary() {
 
 #[test]
 fn term_without_progress_ends_on_both_counted_from_its_start() {
-    let mut scenario = Scenario::with(Config { progress_timeout: Some(5 * SECOND), ..Config::default() });
-    scenario.give_to(Secondary, "other");
-    scenario.user(Input::Campaign { id: 1, once: false });
+    let mut scenario = Scenario::waiting_with(Config { progress_timeout: Some(5 * SECOND), ..Config::default() });
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.holder(Primary), Some("me"), "it has no work yet");
-    let released = LeaderElectionRecord { holder_identity: Some(String::new()), ..LeaderElectionRecord::default() };
-    let observed = scenario.write(Secondary, released);
-    let change = Change::Written(observed);
-    scenario.pair.handle(scenario.now, Secondary, Input::Watched { received_at: scenario.now, change });
+    scenario.give_to(Secondary, "");
     scenario.pass(SECOND);
     assert!(scenario.is_valid());
     let (deadline, _) = scenario.term.clone().unwrap();
@@ -132,9 +124,7 @@ fn acquisition_too_late_for_progress_is_released_for_a_while() {
 
 #[test]
 fn drain_held_by_one_record_alone_is_not_renewed() {
-    let mut scenario = Scenario::with(Config::default());
-    scenario.user(Input::Campaign { id: 1, once: false });
-    let mut scenario = scenario.leads();
+    let mut scenario = Scenario::leading();
     scenario.step_down();
     scenario.give_to(Primary, "other");
     scenario.pass(3 * SECOND);
@@ -151,9 +141,7 @@ fn loss_before_a_step_down_notice_leaves_no_drain() {
     scenario.give_to(Secondary, "other");
     scenario.user(Input::StepDown(DrainLimit::AsSet));
     assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
-    let before = scenario.tables[Primary as usize].writes;
-    scenario.pass(60 * SECOND);
-    assert_eq!(scenario.tables[Primary as usize].writes, before, "it is not renewed");
+    scenario.renews_neither();
 }
 
 /// The pair reports `is_giving_back` until both records are released.

@@ -70,7 +70,11 @@ impl Scenario {
 
     /// Returns a candidate that holds the primary while another candidate holds the secondary.
     fn waiting() -> Self {
-        let mut scenario = Self::new();
+        Self::waiting_with(Config::default())
+    }
+
+    fn waiting_with(config: Config) -> Self {
+        let mut scenario = Self::with(config);
         scenario.give_to(Secondary, "other");
         scenario.user(Input::Campaign { id: 1, once: false });
         scenario.pass(SECOND);
@@ -229,6 +233,14 @@ impl Scenario {
         self.user(Input::GuardGone { at: self.now });
     }
 
+    /// Drops the guard. Both records must be released within a second, the secondary first.
+    fn releases_both(&mut self) {
+        self.written.clear();
+        self.drop_guard();
+        self.pass(SECOND);
+        assert_eq!(self.written, [(Secondary, None), (Primary, None)]);
+    }
+
     /// Returns the number of effects for which `is` returns `true`.
     fn count(&self, is: impl Fn(&Effect) -> bool) -> usize {
         self.told.iter().filter(|effect| is(effect)).count()
@@ -270,9 +282,7 @@ fn the_secondary_is_left_alone_while_another_holds_the_primary() {
 
 #[test]
 fn the_primary_is_kept_while_the_secondary_is_waited_for() {
-    let mut scenario = Scenario::new();
-    scenario.give_to(Secondary, "other");
-    scenario.user(Input::Campaign { id: 1, once: false });
+    let mut scenario = Scenario::waiting();
     scenario.pass(60 * SECOND);
     assert_eq!((scenario.holder(Primary), scenario.holder(Secondary)), (Some("me"), Some("other")));
     assert!(scenario.tables[0].writes > 20, "it is renewed");
