@@ -4,8 +4,9 @@
 
 use super::*;
 
-/// Answers every renewal before `until` at once. Returns the moment of the last renewal.
-fn renews(scenario: &mut Scenario, record: &LeaderElectionRecord, until: Moment) -> Option<Moment> {
+/// Answers every renewal at once, for this duration. Returns the moment of the last renewal.
+fn renews(scenario: &mut Scenario, record: &LeaderElectionRecord, lasting: Duration) -> Option<Moment> {
+    let until = scenario.now + lasting;
     let (mut last, mut known, mut version) = (None, record.clone(), 10);
     while let Some(request) = scenario.request_before(until) {
         let Some(write) = scenario.answers_read(request, Some((&known, version))) else { continue };
@@ -22,9 +23,7 @@ impl Scenario {
         let ObservedState::Record(known) = &self.election.observed else { panic!("there is a record") };
         known.observed.record.clone()
     }
-}
 
-impl Scenario {
     /// Returns the reasons of the events that end a term or its renewals.
     fn endings(&mut self) -> Vec<Option<StopReason>> {
         let endings = self.events().into_iter().filter_map(|event| match event {
@@ -66,17 +65,12 @@ fn winding_down_ends_to_the_moment_or_with_the_last_renewal() {
     assert_eq!(scenario.endings(), []);
 }
 
-fn lasting(scenario: &Scenario, seconds: u64) -> Moment {
-    scenario.now + secs(seconds)
-}
-
 #[test]
 fn progress_missing_ends_a_term_despite_renewals() {
     let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_timeout = Some(secs(5)));
     let began = scenario.now;
     assert_eq!(deadline.remaining(began), secs(5));
-    let until = lasting(&scenario, 60);
-    let last = renews(&mut scenario, &record, until).expect("renewals");
+    let last = renews(&mut scenario, &record, secs(60)).expect("renewals");
     assert!(last < began + secs(5) && last >= began + secs(3), "{:?}", last.since(began));
     assert_eq!(scenario.lost(), Some(StopReason::NoProgress));
     assert!(!deadline.is_valid(began), "for good");
@@ -89,8 +83,7 @@ fn progress_is_noticed_to_the_moment() {
     let (mut scenario, _, record) = Scenario::leading_with(|it| it.progress_timeout = Some(millis(4_999)));
     scenario.election.watch_opened(scenario.now, false);
     let limit = scenario.now + millis(4_999);
-    let shortly_before = scenario.now + millis(4_998);
-    renews(&mut scenario, &record, shortly_before);
+    renews(&mut scenario, &record, millis(4_998));
     assert!(matches!(scenario.next(), Step::Wait(until) if until == limit));
     assert_eq!(scenario.lost(), None);
     scenario.now = limit;
@@ -139,8 +132,7 @@ fn progress_a_term_goes_on_with_it() {
     let mut known = record;
     for round in 0..10 {
         assert!(deadline.progress(scenario.now, scenario.now), "round {round}");
-        let until = lasting(&scenario, 4);
-        renews(&mut scenario, &known, until);
+        renews(&mut scenario, &known, secs(4));
         known = scenario.standing();
     }
     assert_eq!(scenario.lost(), None);
@@ -156,8 +148,7 @@ fn progress_counts_after_a_step_down_too() {
         if is_stamped {
             assert!(!deadline.progress(scenario.now, scenario.now), "the term is over");
         }
-        let until = lasting(&scenario, 60);
-        let last = renews(&mut scenario, &record, until).expect("renewals");
+        let last = renews(&mut scenario, &record, secs(60)).expect("renewals");
         let limit = began + if is_stamped { secs(9) } else { secs(5) };
         assert!(last < limit && last + secs(3) > limit, "{:?}", last.since(began));
         assert_eq!(scenario.lost(), Some(StopReason::SteppedDown), "the first reason");
@@ -171,8 +162,7 @@ fn drain_is_renewed_for_the_given_time() {
         let (mut scenario, _, record) = Scenario::leading();
         let began = scenario.now;
         limits.iter().for_each(|limit| scenario.election.step_down(began, *limit));
-        let until = lasting(&scenario, 100);
-        let last = renews(&mut scenario, &record, until).expect("renewals");
+        let last = renews(&mut scenario, &record, secs(100)).expect("renewals");
         assert!(last < began + secs(20) && last > began + secs(17), "{limits:?}: {:?}", last.since(began));
         assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown), None]);
         scenario.guard_gone();
@@ -181,8 +171,7 @@ fn drain_is_renewed_for_the_given_time() {
     }
     let (mut scenario, _, record) = Scenario::leading();
     scenario.election.step_down(scenario.now, Some(Duration::ZERO));
-    let until = lasting(&scenario, 100);
-    assert_eq!(renews(&mut scenario, &record, until), None, "not at all");
+    assert_eq!(renews(&mut scenario, &record, secs(100)), None, "not at all");
 }
 
 #[test]
@@ -192,8 +181,7 @@ fn drain_ends_by_a_forbidding_reason_and_reports_the_first() {
     scenario.election.end_term(scenario.now, StopReason::IdentityConflict);
     scenario.election.set_fit(scenario.now, false);
     scenario.election.step_down(scenario.now, None);
-    let until = lasting(&scenario, 100);
-    assert_eq!(renews(&mut scenario, &record, until), None);
+    assert_eq!(renews(&mut scenario, &record, secs(100)), None);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
 }
 
@@ -202,13 +190,15 @@ fn winding_down_after_a_step_down_of_which_the_word_is_late() {
     let (mut scenario, deadline, record) = Scenario::leading();
     deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.election.set_fit(scenario.now, false);
-    let until = lasting(&scenario, 60);
-    assert!(renews(&mut scenario, &record, until).is_some_and(|last| until.since(last) < secs(5)), "for its own time");
+    let is_renewed_to_the_end = |scenario: &mut Scenario, record: &LeaderElectionRecord| {
+        renews(scenario, record, secs(60)).is_some_and(|last| scenario.now.since(last) < secs(5))
+    };
+    assert!(is_renewed_to_the_end(&mut scenario, &record), "for its own time");
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
     scenario.election.step_down(scenario.now, None);
     scenario.election.set_fit(scenario.now, false);
-    let (until, record) = (lasting(&scenario, 60), scenario.standing());
-    assert!(renews(&mut scenario, &record, until).is_some_and(|last| until.since(last) < secs(5)));
+    let record = scenario.standing();
+    assert!(is_renewed_to_the_end(&mut scenario, &record));
 }
 
 #[test]
@@ -219,8 +209,7 @@ fn fitness_unfit_leader_drains_and_releases_with_its_guard() {
         scenario.election.set_fit(began, false);
         assert!(!deadline.is_valid(began));
         assert_eq!(scenario.lost(), Some(StopReason::Unfit));
-        let until = lasting(&scenario, 100);
-        let last = renews(&mut scenario, &record, until).expect("renewals").since(began);
+        let last = renews(&mut scenario, &record, secs(100)).expect("renewals").since(began);
         assert!(last < secs(limit) && last + secs(3) > secs(limit), "{last:?}");
         scenario.guard_gone();
         assert_eq!(scenario.write().record.holder(), None);
@@ -232,7 +221,7 @@ fn fitness_unfit_candidate_acquires_nothing() {
     let mut scenario = Scenario::new();
     scenario.election.set_fit(scenario.now, false);
     scenario.election.campaign(false);
-    let until = lasting(&scenario, 100);
+    let until = scenario.now + secs(100);
     let mut reads = 0;
     while let Some(request) = scenario.request_before(until) {
         reads += 1;

@@ -95,7 +95,8 @@ fn hold_back_does_not_apply_to_a_reclaimed_record() {
         config.reclaim_own_identity = true;
     });
     scenario.found(held_by(ME, 15), 10);
-    assert_eq!(scenario.write().base, Some(10));
+    let write = scenario.write();
+    assert_eq!((write.base, scenario.wins_by(&write, 11).1), (Some(10), 11));
 }
 
 #[test]

@@ -118,15 +118,6 @@ fn in_doubt_d_foreign_record_with_own_identity_ends_the_term() {
 }
 
 #[test]
-fn in_doubt_d_reclaim_takes_a_record_of_own_identity_at_once() {
-    let mut scenario = Scenario::campaigning_with(|config| config.reclaim_own_identity = true);
-    scenario.found(held_by(ME, 15), 10);
-    let write = scenario.write();
-    assert_eq!(write.base, Some(10));
-    assert_eq!(scenario.wins_by(&write, 11).1, 11);
-}
-
-#[test]
 fn in_doubt_d_record_from_before_the_start_is_a_predecessors() {
     let mut scenario = Scenario::campaigning_on(held_by(ME, 15), 10);
     let events = scenario.events();

@@ -361,6 +361,15 @@ impl Scenario {
         self.election.campaign(false);
     }
 
+    /// Takes all events. Returns the reported leaders.
+    fn leaders(&mut self) -> Vec<Option<LeaderInfo>> {
+        let leader = |event| match event {
+            ElectionEvent::Leader(leader) => Some(leader.map(|leader| *leader)),
+            _ => None,
+        };
+        self.events().into_iter().filter_map(leader).collect()
+    }
+
     fn round_over(&mut self) -> bool {
         self.events().iter().any(|event| matches!(event, ElectionEvent::RoundOver))
     }
@@ -389,6 +398,10 @@ impl Scenario {
     fn released(&mut self) -> bool {
         self.events().iter().any(|event| matches!(event, ElectionEvent::Released))
     }
+}
+
+fn info(identity: &str, address: Option<&str>) -> Option<LeaderInfo> {
+    Some(LeaderInfo { identity: identity.to_owned(), address: address.map(str::to_owned) })
 }
 
 fn observed(record: LeaderElectionRecord, version: u64) -> VersionedRecord {

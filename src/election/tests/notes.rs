@@ -17,18 +17,6 @@ impl Scenario {
     fn requested_of(&mut self, identity: &str, record: &LeaderElectionRecord, version: u64) {
         self.hears_noted(noted(record.clone(), version, |notes| notes.step_down = Some(identity.to_owned())));
     }
-
-    fn leaders(&mut self) -> Vec<Option<LeaderInfo>> {
-        let leader = |event| match event {
-            ElectionEvent::Leader(leader) => Some(leader.map(|leader| *leader)),
-            _ => None,
-        };
-        self.events().into_iter().filter_map(leader).collect()
-    }
-}
-
-fn info(identity: &str, address: Option<&str>) -> Option<LeaderInfo> {
-    Some(LeaderInfo { identity: identity.to_owned(), address: address.map(str::to_owned) })
 }
 
 fn accepting(config: &mut Config) {

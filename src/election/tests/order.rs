@@ -163,11 +163,7 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
     scenario.found(renewed.clone(), 501);
     // The read has confirmed the event, so later events are trusted.
     scenario.hears(held_by("third", 15), 502);
-    let leaders = scenario.events().into_iter().filter_map(|event| match event {
-        ElectionEvent::Leader(leader) => leader.map(|leader| leader.identity),
-        _ => None,
-    });
-    assert_eq!(leaders.collect::<Vec<_>>(), ["third"]);
+    assert_eq!(scenario.leaders(), [info("third", None)]);
 }
 
 #[test]
@@ -208,12 +204,7 @@ fn order_old_events_do_not_show_that_a_watch_delivers() {
         scenario.hears(record.clone(), version);
         if let Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) = scenario.next() {
             scenario.reads(Read { id, context }, record.clone(), version);
-            let leaders = scenario.events();
-            assert!(
-                leaders
-                    .iter()
-                    .any(|event| matches!(event, ElectionEvent::Leader(Some(leader)) if leader.identity == "new"))
-            );
+            assert!(scenario.leaders().contains(&info("new", None)));
             return;
         }
     }
