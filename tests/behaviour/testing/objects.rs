@@ -10,15 +10,13 @@ fn a_created_object_carries_the_systems_metadata() {
     let server = server();
     let before = server.revision();
     let created = create_x(&server);
-    assert_eq!(version(&created), before + 1);
-    assert_eq!(server.revision(), before + 1);
-    assert_eq!(created["metadata"]["name"], "x");
-    assert_eq!(created["metadata"]["namespace"], "default");
+    assert_eq!([version(&created), server.revision()], [before + 1; 2]);
+    let metadata = &created["metadata"];
+    assert_eq!((&metadata["name"], &metadata["namespace"]), (&json!("x"), &json!("default")));
     assert_eq!(created["kind"], "Lease");
-    let uid = created["metadata"]["uid"].as_str().unwrap();
-    assert_eq!(uid.len(), 36);
-    assert_eq!(&uid[14..15], "4");
-    let made = created["metadata"]["creationTimestamp"].as_str().unwrap();
+    let uid = metadata["uid"].as_str().unwrap();
+    assert_eq!((uid.len(), &uid[14..15]), (36, "4"));
+    let made = metadata["creationTimestamp"].as_str().unwrap();
     assert_eq!((made.len(), &made[19..]), (20, "Z"));
     assert_eq!(get(&server, X).json(), created);
 }
