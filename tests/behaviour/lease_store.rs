@@ -78,9 +78,13 @@ fn error_event(code: u16, reason: &str) -> Fault {
 }
 
 #[test]
-fn a_watch_that_is_refused_or_ended_as_gone_has_expired() {
+fn a_watch_that_is_refused_as_gone_has_expired() {
     assert_eq!(end_of_a_watch(Fault::status(410, "Expired", "made up")).kind(), StoreErrorKind::Expired);
     assert_eq!(end_of_a_watch(Fault::status(410, "Gone", "made up")).kind(), StoreErrorKind::Expired);
+}
+
+#[test]
+fn a_watch_that_is_ended_as_gone_has_expired() {
     assert_eq!(end_of_a_watch(error_event(410, "Expired")).kind(), StoreErrorKind::Expired);
     assert_eq!(end_of_a_watch(error_event(500, "InternalError")).kind(), StoreErrorKind::Unavailable);
 }

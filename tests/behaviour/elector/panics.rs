@@ -43,6 +43,11 @@ fn all(transitions: &Receiver<Transition>) -> Vec<Transition> {
     }
 }
 
+/// Returns all reported ends of terms until the subscription disconnects.
+fn stops(transitions: &Receiver<Transition>) -> Vec<Transition> {
+    all(transitions).into_iter().filter(|it| matches!(it, Transition::StoppedLeading { .. })).collect()
+}
+
 fn assert_gone(elector: &LeaderElector) {
     assert!(matches!(elector.campaign(), Err(Error::Stopped)));
     assert!(matches!(elector.try_acquire(), Err(Error::Stopped)));
@@ -64,9 +69,7 @@ fn panicking_lock_ends_the_term_once_and_frees_all_waiters() {
         assert_eq!(view.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
         assert!(!view.is_leader() && !guard.is_leader());
         assert_eq!(view.check().unwrap_err().reason, StopReason::ElectorPanicked);
-        let stops: Vec<_> =
-            all(&transitions).into_iter().filter(|it| matches!(it, Transition::StoppedLeading { .. })).collect();
-        assert_eq!(stops, [Transition::StoppedLeading { reason: StopReason::ElectorPanicked }]);
+        assert_eq!(stops(&transitions), [Transition::StoppedLeading { reason: StopReason::ElectorPanicked }]);
         assert_eq!(health.check(), Err(Unhealthy::ElectorPanicked));
         assert_gone(&elector);
 
@@ -117,9 +120,7 @@ fn panicking_lock_after_a_term_does_not_end_it_again() {
     // The elector reads the record while a guard exists after its term. This read panics.
     store.on_get(|| panic_quietly());
     let superseded = StopReason::Superseded { by: Some("b".into()) };
-    let stops: Vec<_> =
-        all(&transitions).into_iter().filter(|it| matches!(it, Transition::StoppedLeading { .. })).collect();
-    assert_eq!(stops, [Transition::StoppedLeading { reason: superseded.clone() }]);
+    assert_eq!(stops(&transitions), [Transition::StoppedLeading { reason: superseded.clone() }]);
     assert_eq!(guard.check().unwrap_err().reason, superseded);
     assert_gone(&elector);
 }
