@@ -472,8 +472,7 @@ fn candidate_fit_again_acquires_after_a_pause() {
 /// The timeout of a request does not depend on the probe timeout.
 #[test]
 fn request_may_outlast_the_probe_timeout() {
-    let timeout = Duration::from_millis(2_500);
-    let mut scenario = Scenario::probed_within(timeout);
+    let mut scenario = Scenario::probed_within(Duration::from_millis(2_500));
     assert_eq!(scenario.request().timeout, Duration::from_secs(5));
 }
 
