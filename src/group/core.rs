@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::fmt;
 use std::time::Duration;
 
 use log::Level;
@@ -18,7 +17,7 @@ use crate::leadership::term::Term;
 use crate::observe::observer::{Fact, RequestOutcome};
 use crate::observe::transition::{Subscribers, Transitions};
 use crate::runtime::observing::Observing;
-use crate::store::record::VersionedRecord;
+use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{Store, StoreError, StoreOperation};
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
@@ -387,7 +386,18 @@ impl GroupCore {
     }
 
     /// Reports a record of a process with another setting, once for each setting.
-    pub(super) fn note_difference(&self, key: &str, setting: &'static str, difference: fmt::Arguments<'_>) {
+    pub(super) fn compare_settings(&self, key: &str, parsed: GroupKey, record: &LeaderElectionRecord) {
+        let (shards, own) = (self.settings.shards, self.settings.lease_duration.as_secs());
+        let other = record.lease_duration_or(self.settings.lease_duration).as_secs();
+        let (setting, difference) = match parsed {
+            GroupKey::Shard(shard) if shard >= shards => {
+                ("number of shards", format!("exists, but this process uses {shards} shards"))
+            }
+            GroupKey::Slot(_) if record.holder().is_some() && other != own => {
+                ("lease duration", format!("has a lease duration of {other} s, but this process uses {own} s"))
+            }
+            _ => return,
+        };
         if self.state.lock().differences.insert(setting) {
             let record = self.store.describe(key);
             self.log(Level::Warn, format!("{record} {difference}: use one {setting}"));

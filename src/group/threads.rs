@@ -9,7 +9,6 @@ use crate::election::group::{GroupKey, GroupOperation, GroupRequest, GroupRespon
 use crate::group::core::{GroupCore, GroupLine};
 use crate::leadership::handle::as_runtime;
 use crate::store::entry::Entry;
-use crate::store::record::VersionedRecord;
 use crate::store::{CallContext, MAX_VERSION, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 use crate::util::backoff::Backoff;
 use crate::util::cancel::CancelToken;
@@ -120,28 +119,14 @@ fn watched(core: &Arc<GroupCore>, event: WatchEvent) {
         WatchEvent::Deleted { key, version } => (key, version, None),
         WatchEvent::Opened | WatchEvent::Bookmark(_) => return core.change(|group, now| group.heard(now)),
     };
+    let Some(parsed) = core.parse(&key) else { return };
+    seen.iter().for_each(|seen| core.compare_settings(&key, parsed, &seen.record));
+    let is_known = match parsed {
+        GroupKey::Slot(slot) => slot < MAX_MEMBERS,
+        GroupKey::Shard(shard) => shard < core.settings.shards,
+    };
     // An elector rejects the version of a record, too.
-    let (parsed, shards, own) = (core.parse(&key), core.settings.shards, core.settings.lease_duration.as_secs());
-    match (parsed, &seen) {
-        (Some(GroupKey::Shard(shard)), Some(_)) if shard >= shards => {
-            let difference = format_args!("exists, but this process uses {shards} shards");
-            core.note_difference(&key, "number of shards", difference);
-        }
-        (Some(GroupKey::Slot(_)), Some(VersionedRecord { record, .. })) if record.holder().is_some() => {
-            let other = record.lease_duration_or(core.settings.lease_duration).as_secs();
-            if other != own {
-                let difference = format_args!("has a lease duration of {other} s, but this process uses {own} s");
-                core.note_difference(&key, "lease duration", difference);
-            }
-        }
-        _ => {}
-    }
-    match parsed {
-        Some(GroupKey::Slot(MAX_MEMBERS..)) | None => {}
-        Some(GroupKey::Shard(shard)) if shard >= shards => {}
-        Some(key) if (1..=MAX_VERSION).contains(&version) => {
-            core.change(|group, now| group.watched(now, key, version, seen));
-        }
-        Some(_) => {}
+    if is_known && (1..=MAX_VERSION).contains(&version) {
+        core.change(|group, now| group.watched(now, parsed, version, seen));
     }
 }

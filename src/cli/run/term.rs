@@ -315,7 +315,9 @@ impl CommandTerm<'_> {
         Ok(false)
     }
 
-    /// Kills the command, because the term has ended. After a request, or if a shard must be returned, stops the command first.
+    /// Kills the command, because the term has ended.
+    ///
+    /// After a request, or if a shard must be returned, stops the command first.
     fn lose(&mut self) -> Result<(), Lost> {
         let why = match self.right {
             WorkRight::Lease(guard) => {
