@@ -87,7 +87,6 @@ mod request_log;
 mod response;
 pub(crate) mod status;
 pub(crate) mod stream;
-mod warning;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,6 @@ use ureq::http::{self, HeaderValue, header};
 
 use super::auth::Credentials;
 use super::error::ClientError;
-use super::warning;
 use crate::net::text::clean;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
@@ -85,25 +84,37 @@ impl ApiRequestLog {
     }
 
     fn warn(&self, header: &HeaderValue, credentials: &Credentials) {
-        for text in warning::texts(header.as_bytes()) {
-            let text = printable(text, credentials, MAX_WARNING);
-            let mut warned = self.warned.lock();
-            if warned.len() == MAX_WARNINGS || warned.contains(&text) {
-                continue;
-            }
-            warned.push(text.clone());
-            let is_last = warned.len() == MAX_WARNINGS;
-            // Releases the lock first, because logging may block.
-            drop(warned);
-            log_line!(warn, target: CLIENT, "kubernetes: warning from the server: {text}");
-            if is_last {
-                log_line!(
-                    warn, target: CLIENT,
-                    "kubernetes: received {MAX_WARNINGS} different server warnings; further ones are not logged"
-                );
-            }
+        let Some(text) = warning(header.as_bytes()) else { return };
+        let text = printable(text, credentials, MAX_WARNING);
+        let mut warned = self.warned.lock();
+        if warned.len() == MAX_WARNINGS || warned.contains(&text) {
+            return;
+        }
+        warned.push(text.clone());
+        let is_last = warned.len() == MAX_WARNINGS;
+        // Releases the lock first, because logging may block.
+        drop(warned);
+        log_line!(warn, target: CLIENT, "kubernetes: warning from the server: {text}");
+        if is_last {
+            log_line!(
+                warn, target: CLIENT,
+                "kubernetes: received {MAX_WARNINGS} different server warnings; further ones are not logged"
+            );
         }
     }
+}
+
+/// Returns the text of a warning in the form `299 - "text"`, without the escapes in the text.
+///
+/// An API server sends each warning in a header of its own, with this code and without an agent.
+fn warning(header: &[u8]) -> Option<Vec<u8>> {
+    let mut text = header.strip_prefix(b"299 - \"")?.strip_suffix(b"\"")?.to_vec();
+    let mut is_escaped = false;
+    text.retain(|byte| {
+        is_escaped = *byte == b'\\' && !is_escaped;
+        !is_escaped
+    });
+    Some(text).filter(|text| !text.is_empty())
 }
 
 /// Returns the text in one line, without credentials.
