@@ -8,53 +8,30 @@ use std::time::{Duration, SystemTime};
 ///
 /// `humantime` supports only `Z`, so this function removes the offset and parses the rest with `humantime`.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {
-    let bytes = text.as_bytes();
-    // Every valid timestamp is ASCII. A slice of ASCII text is valid at any byte index.
-    if !text.is_ascii() || bytes.len() < 20 || !matches!(bytes[10], b'T' | b't') {
-        return None;
-    }
-    // RFC 3339 allows lowercase letters, which `humantime` rejects. `humantime` accepts a space instead of `T`, which
-    // the API does not use.
-    let local = |clock: &str| {
-        // `humantime` ignores some trailing characters, so the text after the seconds is checked here.
-        let fraction = &clock.as_bytes()[19..];
-        let well_formed = match fraction {
-            [] => true,
-            [b'.', digits @ ..] => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
-            _ => false,
-        };
-        if !well_formed {
-            return None;
-        }
-        let upper = format!("{}T{}Z", &clock[..10], &clock[11..]);
-        humantime::parse_rfc3339(&upper).ok()
+    // RFC 3339 allows lowercase letters, which `humantime` rejects.
+    let text = text.to_ascii_uppercase();
+    let (clock, offset) = match text.strip_suffix('Z') {
+        Some(clock) => (clock, "+00:00"),
+        None => text.split_at_checked(text.len().checked_sub(6)?)?,
     };
-    if matches!(bytes[bytes.len() - 1], b'Z' | b'z') {
-        return local(&text[..text.len() - 1]);
-    }
-    if bytes.len() < 25 {
+    // `humantime` ignores some trailing characters, so the text after the seconds is checked here.
+    let is_whole = match clock.get(19..)?.as_bytes() {
+        [] => true,
+        [b'.', digits @ ..] => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    let &[sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] = offset.as_bytes() else { return None };
+    if !is_whole || ![h1, h2, m1, m2].iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let (clock, offset) = text.split_at(text.len() - 6);
-    let (ahead, hours, minutes) = offset_parts(offset.as_bytes())?;
+    let number = |tens: u8, ones: u8| u64::from(tens - b'0') * 10 + u64::from(ones - b'0');
+    let (hours, minutes) = (number(h1, h2), number(m1, m2));
+    if hours > 23 || minutes > 59 {
+        return None;
+    }
+    let time = humantime::parse_rfc3339(&format!("{clock}Z")).ok()?;
     let shift = Duration::from_secs((hours * 60 + minutes) * 60);
-    let time = local(clock)?;
-    if ahead { time.checked_sub(shift) } else { time.checked_add(shift) }
-}
-
-/// Splits `+hh:mm` into its sign (`true` for `+`), the hours and the minutes.
-fn offset_parts(offset: &[u8]) -> Option<(bool, u64, u64)> {
-    let &[sign, h1, h2, b':', m1, m2] = offset else { return None };
-    let ahead = match sign {
-        b'+' => true,
-        b'-' => false,
-        _ => return None,
-    };
-    let number = |a: u8, b: u8| {
-        (a.is_ascii_digit() && b.is_ascii_digit()).then(|| u64::from(a - b'0') * 10 + u64::from(b - b'0'))
-    };
-    let (hours, minutes) = (number(h1, h2)?, number(m1, m2)?);
-    (hours <= 23 && minutes <= 59).then_some((ahead, hours, minutes))
+    if sign == b'+' { time.checked_sub(shift) } else { time.checked_add(shift) }
 }
 
 #[cfg(feature = "_internals")]
