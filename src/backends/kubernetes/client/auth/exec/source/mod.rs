@@ -69,13 +69,6 @@ struct Job {
     _done: Sender<Infallible>,
 }
 
-/// The event that a request waits for.
-enum Wait {
-    Run(Arc<Run>),
-    /// The end of the pause after a failure.
-    Pause(Instant),
-}
-
 impl ExecSource {
     pub(crate) fn new(plugin: ExecPlugin) -> Self {
         let (owner, abandoned) = bounded(0);
@@ -89,7 +82,7 @@ impl ExecSource {
     pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, ClientError> {
         loop {
             limits.interrupter.check()?;
-            let wait = {
+            let run = {
                 let mut state = self.shared.state.lock();
                 let now = BothClocks::read();
                 if let Some(credentials) = state.valid(now) {
@@ -99,15 +92,15 @@ impl ExecSource {
                     state.is_used = true;
                     return Ok(credentials);
                 }
-                match (state.running(), state.schedule.pause(now)) {
-                    (Some(run), _) => Wait::Run(run),
-                    (None, Some(until)) => Wait::Pause(until),
-                    (None, None) => Wait::Run(self.shared.start(&mut state)),
-                }
+                self.shared.run(&mut state, now)
             };
-            match wait {
-                Wait::Run(run) => return self.wait_for(&run, limits),
-                Wait::Pause(until) => self.wait_until(until, limits)?,
+            match run {
+                Ok(run) => return self.wait_for(&run, limits),
+                Err(until) if limits.deadline <= until => return Err(self.failed_before(&self.shared.state.lock())),
+                Err(until) => select! {
+                    recv(limits.interrupter.signal) -> _ => return Err(interrupted().into()),
+                    default(until.saturating_duration_since(Instant::now())) => {}
+                },
             }
         }
     }
@@ -128,11 +121,7 @@ impl ExecSource {
                 state.is_used = true;
                 return Ok(newer);
             }
-            match (state.running(), state.schedule.pause(now)) {
-                (Some(run), _) => run,
-                (None, Some(_)) => return Err(self.failed_before(&state)),
-                (None, None) => self.shared.start(&mut state),
-            }
+            self.shared.run(&mut state, now).map_err(|_| self.failed_before(&state))?
         };
         self.wait_for(&run, limits)
     }
@@ -162,17 +151,6 @@ impl ExecSource {
             None => {
                 Err(ClientError::new(ErrorKind::Credentials, "ended without a result").at(self.shared.plugin.place()))
             }
-        }
-    }
-
-    /// Blocks until a pause ends, or returns an error if the request must end earlier.
-    fn wait_until(&self, until: Instant, limits: Limits<'_>) -> Result<(), ClientError> {
-        if limits.deadline <= until {
-            return Err(self.failed_before(&self.shared.state.lock()));
-        }
-        select! {
-            recv(limits.interrupter.signal) -> _ => Err(interrupted().into()),
-            default(until.saturating_duration_since(Instant::now())) => Ok(()),
         }
     }
 
@@ -228,6 +206,15 @@ impl SourceState {
 }
 
 impl SourceShared {
+    /// Returns the current run or a new run, or the end of the pause after a failure.
+    fn run(self: &Arc<Self>, state: &mut SourceState, now: BothClocks) -> Result<Arc<Run>, Instant> {
+        match (state.running(), state.schedule.pause(now)) {
+            (Some(run), _) => Ok(run),
+            (None, Some(until)) => Err(until),
+            (None, None) => Ok(self.start(state)),
+        }
+    }
+
     /// Starts a run on a new thread.
     fn start(self: &Arc<Self>, state: &mut SourceState) -> Arc<Run> {
         let job = state.begin();
