@@ -55,7 +55,7 @@ pub(crate) struct IdentitySource {
 pub(crate) struct Clock(pub(crate) Arc<dyn Fn() -> Moment + Send + Sync>);
 
 /// A client certificate with its key.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: Arc<PrivateKeyDer<'static>>,

@@ -119,10 +119,7 @@ impl Client {
 
     pub(super) fn with_network(config: ClientConfig, network: impl Network) -> Result<Self, ClientError> {
         config.check_secrecy(str::to_owned)?;
-        let auth = match &config.tls.identity {
-            Some(_) => config.auth.beside_a_certificate(),
-            None => config.auth,
-        };
+        let has_certificate = config.tls.identity.is_some();
         let https_proxy = config.proxy.as_ref().filter(|proxy| proxy.endpoint.is_https());
         let proxy_tls = https_proxy.map(|proxy| {
             let tls = ClientTls::new(config.tls.for_proxy(), &proxy.endpoint.host);
@@ -137,7 +134,7 @@ impl Client {
             None => config.source,
         };
         let shared = ClientShared {
-            auth: Auth::new(auth)?,
+            auth: Auth::new(config.auth, has_certificate)?,
             impersonation: config.impersonation.headers()?,
             source,
             endpoint: config.endpoint,

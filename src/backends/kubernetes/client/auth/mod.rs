@@ -18,7 +18,7 @@ pub(crate) use credentials::{Credentials, Limits};
 #[cfg(feature = "kubeconfig")]
 pub use exec::ExecStderr;
 #[cfg(feature = "kubeconfig")]
-pub(crate) use exec::{ExecOptions, ExecPlugin};
+pub(crate) use exec::{DEFAULT_LIMIT, ExecPlugin};
 pub(crate) use impersonation::Impersonation;
 
 use credentials::{bearer, header};
@@ -47,7 +47,11 @@ pub(crate) enum Auth {
 }
 
 impl Auth {
-    pub(crate) fn new(config: AuthConfig) -> Result<Self, ClientError> {
+    /// Creates a source of the configured credentials.
+    ///
+    /// With a client certificate, no credential plugin runs. Source: client-go's `exec.go`, `UpdateTransportConfig`.
+    #[cfg_attr(not(feature = "kubeconfig"), expect(unused_variables, reason = "only plugins depend on it"))]
+    pub(crate) fn new(config: AuthConfig, has_certificate: bool) -> Result<Self, ClientError> {
         Ok(match config {
             AuthConfig::None => Auth::Fixed(Credentials::default()),
             AuthConfig::Fixed(value) => Auth::Fixed(Credentials {
@@ -57,6 +61,11 @@ impl Auth {
                 ..Credentials::default()
             }),
             AuthConfig::TokenFile(path) => Auth::TokenFile(TokenFile::new(path)),
+            #[cfg(feature = "kubeconfig")]
+            AuthConfig::Exec(plugin) if has_certificate => {
+                plugin.say_that_it_is_not_run();
+                Auth::Fixed(Credentials::default())
+            }
             #[cfg(feature = "kubeconfig")]
             AuthConfig::Exec(plugin) => Auth::Exec(Box::new(ExecSource::new(*plugin))),
         })
@@ -97,22 +106,6 @@ impl Auth {
             Auth::TokenFile(file) => counters.token_reloads = file.reloads(),
             #[cfg(feature = "kubeconfig")]
             Auth::Exec(source) => (counters.plugin_runs, counters.plugin_failures) = source.runs_and_failures(),
-        }
-    }
-}
-
-impl AuthConfig {
-    /// Returns the credentials that the client uses in addition to a client certificate.
-    ///
-    /// With a client certificate, no credential plugin runs. Source: client-go's `exec.go`, `UpdateTransportConfig`.
-    pub(crate) fn beside_a_certificate(self) -> Self {
-        match self {
-            #[cfg(feature = "kubeconfig")]
-            AuthConfig::Exec(plugin) => {
-                plugin.say_that_it_is_not_run();
-                AuthConfig::None
-            }
-            other => other,
         }
     }
 }

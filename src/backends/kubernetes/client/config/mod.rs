@@ -326,7 +326,7 @@ impl ClientConfig {
     #[must_use]
     pub fn with_exec_timeout(mut self, limit: Duration) -> Self {
         if let AuthConfig::Exec(plugin) = &mut self.auth {
-            plugin.options.set_limit(limit);
+            plugin.set_limit(limit);
         }
         self
     }
@@ -348,7 +348,7 @@ impl ClientConfig {
     #[must_use]
     pub fn with_exec_stderr(mut self, stderr: ExecStderr) -> Self {
         if let AuthConfig::Exec(plugin) = &mut self.auth {
-            plugin.options.stderr = stderr;
+            plugin.stderr = stderr;
         }
         self
     }

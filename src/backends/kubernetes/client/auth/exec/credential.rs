@@ -20,8 +20,6 @@ const NO_TIME: &str = "0001-01-01T00:00:00Z";
 pub(super) struct Issued {
     pub(super) credentials: Credentials,
     pub(super) expires: Option<SystemTime>,
-    /// The raw output, to detect a change of the certificate.
-    raw: ExecCredentialStatus,
 }
 
 #[derive(Deserialize)]
@@ -33,7 +31,7 @@ struct ExecCredential {
 }
 
 #[cfg_attr(feature = "_internals", derive(serde::Serialize))]
-#[derive(Deserialize, Clone)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExecCredentialStatus {
     pub(super) expiration_timestamp: Option<String>,
@@ -68,7 +66,7 @@ impl ExecPlugin {
 
 impl ExecCredentialStatus {
     /// Returns the credentials in the output, or the rule that the output violates.
-    pub(super) fn issue(self) -> Result<Issued, String> {
+    pub(super) fn issue(&self) -> Result<Issued, String> {
         let rule = "printed an expirationTimestamp that is not RFC 3339, such as 2026-01-02T03:04:05Z";
         let expires = self.expiration_timestamp.as_deref().filter(|text| *text != NO_TIME);
         let expires = expires.map(|text| rfc3339::parse(text).ok_or(rule)).transpose()?;
@@ -93,7 +91,7 @@ impl ExecCredentialStatus {
         if authorization.is_none() && identity.is_none() {
             return Err("printed neither a token nor a client certificate".to_owned());
         }
-        Ok(Issued { credentials: Credentials { authorization, identity, identity_version: 1 }, expires, raw: self })
+        Ok(Issued { credentials: Credentials { authorization, identity, identity_version: 1 }, expires })
     }
 }
 
@@ -102,14 +100,9 @@ impl Issued {
     ///
     /// Connections with another version are not reused.
     pub(super) fn count_from(&mut self, before: Option<&Issued>) {
-        if let Some(before) = before {
-            let version = before.credentials.identity_version;
-            self.credentials.identity_version = if self.has_identity_of(before) { version } else { version + 1 };
+        if let Some(Issued { credentials: before, .. }) = before {
+            let is_new = self.credentials.identity != before.identity;
+            self.credentials.identity_version = before.identity_version + u64::from(is_new);
         }
-    }
-
-    fn has_identity_of(&self, other: &Issued) -> bool {
-        self.raw.client_certificate_data == other.raw.client_certificate_data
-            && self.raw.client_key_data == other.raw.client_key_data
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use source::ExecSource;
 /// Default time limit of a run.
 ///
 /// The limit is long enough for an interactive login, and short enough to end a plugin that hangs.
-const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
 const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
 
@@ -63,29 +63,17 @@ pub(crate) struct ExecPlugin {
     pub(crate) install_hint: Option<String>,
     /// Data about the cluster for the plugin, if the kubeconfig requests it.
     pub(crate) cluster_info: Option<Value>,
-    pub(crate) options: ExecOptions,
-}
-
-/// Options that the program sets rather than the kubeconfig.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ExecOptions {
-    limit: Duration,
+    /// The time limit of a run, which the program sets rather than the kubeconfig.
+    pub(crate) limit: Duration,
+    /// Set by the program rather than the kubeconfig.
     pub(crate) stderr: ExecStderr,
 }
 
-impl Default for ExecOptions {
-    fn default() -> Self {
-        ExecOptions { limit: DEFAULT_LIMIT, stderr: ExecStderr::default() }
-    }
-}
-
-impl ExecOptions {
+impl ExecPlugin {
     pub(crate) fn set_limit(&mut self, limit: Duration) {
         self.limit = limit.clamp(SHORTEST_LIMIT, LONGEST_LIMIT);
     }
-}
 
-impl ExecPlugin {
     /// Resolves the command as kubectl does.
     ///
     /// A path is relative to the directory of the kubeconfig. A name without a slash stays as it is, because the system
@@ -110,7 +98,7 @@ impl ExecPlugin {
 
 // Omits the arguments, because some contain secrets.
 debug_fields!(impl Debug for ExecPlugin {
-    self => command: self.command, api_version: self.api_version, options: self.options, ..
+    self => command: self.command, api_version: self.api_version, limit: self.limit, stderr: self.stderr, ..
 });
 
 #[cfg(feature = "_internals")]

@@ -19,7 +19,8 @@ fn plugin() -> ExecPlugin {
         env: Vec::new(),
         install_hint: None,
         cluster_info: None,
-        options: ExecOptions::default(),
+        limit: DEFAULT_LIMIT,
+        stderr: ExecStderr::default(),
     }
 }
 
@@ -34,7 +35,7 @@ fn check(input: &[u8]) {
         Ok(raw) => raw,
         Err(e) => return assert_says_nothing_of_the_output(&e),
     };
-    let first = raw.clone().issue();
+    let first = raw.issue();
     let mut again = plugin().parse(&print(&raw)).unwrap_or_else(|e| panic!("{e}")).issue();
     if let Ok(again) = &mut again {
         again.count_from(first.as_ref().ok());

@@ -3,12 +3,16 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, Read};
+#[cfg(unix)]
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded, select};
 use parking_lot::Mutex;
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 
 use super::credential::ExecCredentialStatus;
@@ -81,37 +85,15 @@ impl Process {
 /// A process that is stuck in the kernel is reaped on another thread.
 fn kill_and_reap(slot: ProcessSlot) {
     if let ProcessSlot::Running(mut child) = slot {
-        kill(&mut child);
+        // A killed shell leaves its children running, so the kill includes the process group.
+        #[cfg(unix)]
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+        let _ = child.kill();
         if !matches!(child.try_wait(), Ok(Some(_))) {
             let _ = thread::Builder::new().name("leasehold-reap".to_owned()).spawn(move || child.wait());
         }
     }
 }
-
-/// Kills the process group, because a killed shell leaves its children running.
-#[cfg(unix)]
-fn kill(child: &mut Child) {
-    use rustix::process::{Pid, Signal, kill_process_group};
-    if kill_process_group(Pid::from_child(child), Signal::KILL).is_err() {
-        let _ = child.kill();
-    }
-}
-
-#[cfg(not(unix))]
-fn kill(child: &mut Child) {
-    let _ = child.kill();
-}
-
-/// Puts the plugin into its own process group, so that a kill includes its children.
-///
-/// The group contains no other process.
-#[cfg(unix)]
-fn in_a_group_of_its_own(command: &mut Command) {
-    std::os::unix::process::CommandExt::process_group(command, 0);
-}
-
-#[cfg(not(unix))]
-fn in_a_group_of_its_own(_: &mut Command) {}
 
 impl ExecPlugin {
     /// Runs the plugin until it ends, its time limit elapses, or `abandoned` disconnects.
@@ -120,7 +102,7 @@ impl ExecPlugin {
         process: &Process,
         abandoned: &Receiver<Infallible>,
     ) -> Result<ExecCredentialStatus, ClientError> {
-        let deadline = Instant::now() + self.options.limit;
+        let deadline = Instant::now() + self.limit;
         let stdout = match process.start(&mut self.command()) {
             Ok(Some(stdout)) => stdout,
             Ok(None) => return Err(interrupted().into()),
@@ -148,11 +130,13 @@ impl ExecPlugin {
             .env("KUBERNETES_EXEC_INFO", info.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(match self.options.stderr {
+            .stderr(match self.stderr {
                 ExecStderr::Inherit => Stdio::inherit(),
                 ExecStderr::Discard => Stdio::null(),
             });
-        in_a_group_of_its_own(&mut command);
+        // A kill of the group includes the plugin's children, and no other process.
+        #[cfg(unix)]
+        command.process_group(0);
         command
     }
 
@@ -175,7 +159,7 @@ impl ExecPlugin {
         abandoned: &Receiver<Infallible>,
     ) -> Result<Vec<u8>, ClientError> {
         let late = || {
-            let limit = self.options.limit;
+            let limit = self.limit;
             let detail = format!("did not finish within its time limit of {limit:?}; killed with its child processes");
             ClientError::new(ErrorKind::Timeout, detail)
         };

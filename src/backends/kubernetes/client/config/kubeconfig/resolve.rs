@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::schema::{AuthInfo, Cluster, Exec};
 use super::{Kubeconfig, NamedEntry, choices};
-use crate::backends::kubernetes::client::auth::{AuthConfig, ExecOptions, ExecPlugin, Impersonation};
+use crate::backends::kubernetes::client::auth::{AuthConfig, DEFAULT_LIMIT, ExecPlugin, ExecStderr, Impersonation};
 use crate::backends::kubernetes::client::config::{ClientConfig, Env, in_cluster, proxy};
 use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::endpoint::Endpoint;
@@ -275,7 +275,8 @@ impl NamedEntry<AuthInfo> {
             env: variables.map(|v| (v.name.clone(), v.value.clone())).collect(),
             install_hint: exec.install_hint.clone(),
             cluster_info,
-            options: ExecOptions::default(),
+            limit: DEFAULT_LIMIT,
+            stderr: ExecStderr::default(),
         })
     }
 }

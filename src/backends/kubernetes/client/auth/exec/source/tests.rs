@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::backends::kubernetes::client::auth::exec::ExecOptions;
+use crate::backends::kubernetes::client::auth::exec::{DEFAULT_LIMIT, ExecStderr};
 use crate::net::interrupt::Interrupter;
 use crate::net::tests::Scratch;
 
@@ -24,7 +24,8 @@ fn source(scratch: &Scratch, life: Duration) -> ExecSource {
         env: Vec::new(),
         install_hint: None,
         cluster_info: None,
-        options: ExecOptions::default(),
+        limit: DEFAULT_LIMIT,
+        stderr: ExecStderr::default(),
     })
 }
 

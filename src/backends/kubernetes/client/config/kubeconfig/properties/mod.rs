@@ -88,7 +88,7 @@ fn check(input: &[u8]) {
     }
     for config in resolve(&merged) {
         match config {
-            Ok(config) => drop(Auth::new(config.auth)),
+            Ok(config) => drop(Auth::new(config.auth, false)),
             Err(e) => assert_eq!(e.kind(), &crate::backends::kubernetes::client::ErrorKind::Config, "{e}"),
         }
     }
@@ -190,7 +190,7 @@ fn assert_hidden(kubeconfig: &Kubeconfig) {
                     let (_, coded) = authorization.expose().split_once(' ').expect("a scheme");
                     assert!(coded.len() < MARKER.len() || !shown.iter().any(|text| text.contains(coded)));
                 }
-                shown.extend(Auth::new(config.auth).err().map(|e| format!("{e} {e:?}")));
+                shown.extend(Auth::new(config.auth, false).err().map(|e| format!("{e} {e:?}")));
             }
             Err(e) => shown.push(format!("{e} {e:?}")),
         }
