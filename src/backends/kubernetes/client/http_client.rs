@@ -359,16 +359,10 @@ impl ClientShared {
         attempt: &ApiAttempt<'_>,
         credentials: &Credentials,
     ) -> Result<(http::Request<Vec<u8>>, Redacted), ClientError> {
-        let method = match attempt.request.method {
-            Method::Get => http::Method::GET,
-            Method::Post => http::Method::POST,
-            Method::Put => http::Method::PUT,
-            Method::Delete => http::Method::DELETE,
-        };
         let uri = self.endpoint.uri(attempt.request.path, attempt.request.query)?;
         let target = uri.to_string().len();
         let mut call = http::Request::new(attempt.body.clone().unwrap_or_default());
-        *call.method_mut() = method;
+        *call.method_mut() = attempt.request.method.into();
         *call.uri_mut() = uri;
         let headers = call.headers_mut();
         if attempt.body.is_some() {
