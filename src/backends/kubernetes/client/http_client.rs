@@ -12,6 +12,7 @@ use super::error::{ClientError, ErrorKind};
 use super::request::{Method, Request};
 use super::request_log::ApiRequestLog;
 use super::response::{Response, accept};
+use super::stream::Stream;
 use crate::net::MAX_WAIT;
 use crate::net::calls::{ActiveCall, CallError, Exchange, MAX_IDLE, Pool, Versions};
 use crate::net::dial::{Dialer, Network, System};
@@ -20,6 +21,7 @@ use crate::net::http::{AgentHandle, CurrentCall, HttpConnector, Opening, from_ur
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::proxy::Proxy;
 use crate::net::redact::Redacted;
+use crate::net::stream::LineStream;
 use crate::net::tls::ClientTls;
 use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
@@ -74,14 +76,6 @@ struct ClientShared {
 
 /// Maximum number of idle connections that the client keeps open for later calls.
 const MAX_IDLE_AGENTS: usize = 8;
-
-/// A response whose body is still unread.
-pub(super) struct OpenedStream {
-    pub(super) answer: http::Response<ureq::Body>,
-    /// Keeps the agent alive, because an interrupt needs the agent to reach the connection.
-    pub(super) handle: Arc<AgentHandle>,
-    pub(super) credentials: Credentials,
-}
 
 /// The versions of the certificate files for the server and for the proxy.
 type FileVersions = [u64; 2];
@@ -248,27 +242,60 @@ impl Client {
         result.map_err(|e| e.during(&attempt.place))
     }
 
-    /// Opens a stream and returns once the head of a 2xx response has arrived.
-    pub(super) fn open(
-        &self,
-        request: &Request<'_>,
-        silence: Duration,
-        interrupter: &Interrupter,
-    ) -> Result<OpenedStream, ClientError> {
-        let attempt = ApiAttempt::new(request)?;
+    /// Opens a stream, such as a watch.
+    ///
+    /// `request.timeout` limits everything before the first line: credentials, name lookup, connect, TLS and the head
+    /// of the response. After that, `silence` is the longest time between two pieces of data. Any thread may cancel the
+    /// stream, even while this method opens it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use leasehold::CancelToken;
+    /// use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
+    ///
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// let cancel = CancelToken::new();
+    /// let mut events = client.stream(
+    ///     Request {
+    ///         method: Method::Get,
+    ///         path: "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+    ///         query: &[("watch", "true"), ("fieldSelector", "metadata.name=my-controller")],
+    ///         body: None,
+    ///         timeout: Duration::from_secs(5),
+    ///     },
+    ///     Duration::from_secs(60),
+    ///     &cancel,
+    /// )?;
+    /// while let Some(line) = events.next_line()? {
+    ///     println!("{}", String::from_utf8_lossy(&line));
+    /// }
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`request`](Client::request).
+    pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &CancelToken) -> Result<Stream, ClientError> {
+        let (interrupter, hook) = Interrupter::hooked(cancel);
+        let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
+        let attempt = ApiAttempt::new(&request)?;
         let opening = Opening::until(attempt.deadline);
-        let result = self.shared.repeat_when_rejected(&attempt, interrupter, |credentials| {
-            let handle = self.shared.new_handle(credentials, interrupter, opening.clone())?;
+        let opened = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
+            let handle = self.shared.new_handle(credentials, &interrupter, opening.clone())?;
             let agent = handle.agent.clone();
             let (call, _masked) = self.shared.http_request(&attempt, credentials)?;
             let call = agent.configure_request(call).timeout_per_read(Some(silence)).build();
             let began = Instant::now();
             let answer = agent.run(call).map_err(|e| ClientError::from(from_ureq(e)));
             self.shared.log.note(&attempt.place, began, &answer, credentials);
-            accept(answer?, credentials).map(|answer| OpenedStream { answer, handle, credentials: credentials.clone() })
+            Ok((accept(answer?, credentials)?.into_body(), handle, credentials.clone()))
         });
         opening.finish();
-        result.map_err(|e| attempt.explain(e, interrupter))
+        let (body, handle, credentials) = opened.map_err(|e| attempt.explain(e, &interrupter))?;
+        let lines = LineStream::new(body, handle, interrupter, hook);
+        Ok(Stream { lines, credentials, place: format!("{} (stream)", attempt.place) })
     }
 }
 

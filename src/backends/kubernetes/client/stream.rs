@@ -1,15 +1,8 @@
 //! Streamed responses with one JSON object per line, such as watches.
 
-use std::time::Duration;
-
+use super::auth::Credentials;
 use super::error::ClientError;
-use super::request::Request;
-use crate::backends::kubernetes::client::auth::Credentials;
-use crate::backends::kubernetes::client::http_client::{Client, OpenedStream};
-use crate::net::MAX_WAIT;
-use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
-use crate::util::cancel::CancelToken;
 use crate::util::debug_fields::debug_fields;
 
 /// An open stream of lines, on its own connection.
@@ -37,58 +30,10 @@ use crate::util::debug_fields::debug_fields;
 /// # Ok::<(), leasehold::kubernetes::ClientError>(())
 /// ```
 pub struct Stream {
-    lines: LineStream,
+    pub(super) lines: LineStream,
     /// The credentials to redact if the server quotes them in a line.
-    credentials: Credentials,
-    place: String,
-}
-
-impl Client {
-    /// Opens a stream, such as a watch.
-    ///
-    /// `request.timeout` limits everything before the first line: credentials, name lookup, connect, TLS and the head
-    /// of the response. After that, `silence` is the longest time between two pieces of data. Any thread may cancel the
-    /// stream, even while this method opens it.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    /// use leasehold::CancelToken;
-    /// use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
-    ///
-    /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let cancel = CancelToken::new();
-    /// let mut events = client.stream(
-    ///     Request {
-    ///         method: Method::Get,
-    ///         path: "/apis/coordination.k8s.io/v1/namespaces/default/leases",
-    ///         query: &[("watch", "true"), ("fieldSelector", "metadata.name=my-controller")],
-    ///         body: None,
-    ///         timeout: Duration::from_secs(5),
-    ///     },
-    ///     Duration::from_secs(60),
-    ///     &cancel,
-    /// )?;
-    /// while let Some(line) = events.next_line()? {
-    ///     println!("{}", String::from_utf8_lossy(&line));
-    /// }
-    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [`request`](Client::request).
-    pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &CancelToken) -> Result<Stream, ClientError> {
-        let (interrupter, hook) = Interrupter::hooked(cancel);
-        let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
-        let OpenedStream { answer, handle, credentials } = self.open(&request, silence, &interrupter)?;
-        Ok(Stream {
-            lines: LineStream::new(answer.into_body(), handle, interrupter, hook),
-            credentials,
-            place: format!("{} {} (stream)", request.method, request.path),
-        })
-    }
+    pub(super) credentials: Credentials,
+    pub(super) place: String,
 }
 
 impl Stream {
