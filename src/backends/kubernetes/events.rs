@@ -52,33 +52,23 @@ const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 /// ```
 #[derive(Debug)]
 pub struct EventRecorder {
-    client: Client,
-    subject: Subject,
-    identity: String,
-    is_failing: AtomicBool,
-}
-
-/// The object that the events belong to.
-#[derive(Debug)]
-pub(crate) struct Subject {
-    pub(crate) api_version: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    /// The path of the object.
-    pub(crate) path: String,
+    pub(super) client: Client,
+    pub(super) identity: String,
+    // The object that the events belong to, and its path.
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) path: String,
+    pub(super) is_failing: AtomicBool,
 }
 
 impl EventRecorder {
-    pub(crate) fn new(client: Client, subject: Subject, identity: &str) -> Self {
-        Self { client, subject, identity: identity.to_owned(), is_failing: AtomicBool::new(false) }
-    }
-
     fn record(&self, what: &str) {
         match self.create(what) {
             Ok(()) => self.is_failing.store(false, Ordering::SeqCst),
             Err(error) => {
-                let Subject { kind, namespace, name, .. } = &self.subject;
+                let Self { kind, namespace, name, .. } = self;
                 let level =
                     if self.is_failing.swap(true, Ordering::SeqCst) { log::Level::Debug } else { log::Level::Warn };
                 let is_forbidden = error.status().is_some_and(|status| status.code == 403);
@@ -94,7 +84,7 @@ impl EventRecorder {
     }
 
     fn create(&self, what: &str) -> Result<(), ClientError> {
-        let Subject { api_version, kind, namespace, name, path } = &self.subject;
+        let Self { api_version, kind, namespace, name, path, .. } = self;
         let request = Request { method: Method::Get, path, query: &[], body: None, timeout: TIMEOUT };
         let object = self.client.request(request)?;
         // The server accepts an event without a uid. Clients that search for the events of the object do not find such

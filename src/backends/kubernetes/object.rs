@@ -3,6 +3,7 @@
 //! Each [`Codec`] supports one kind of object.
 
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::metadata::{Metadata, OwnerReference};
 use super::{annotation, notes};
 use crate::backends::kubernetes::client::{ApiStatus, Client, ClientError, Method, Request, Response};
-use crate::backends::kubernetes::events::{EventRecorder, Subject};
+use crate::backends::kubernetes::events::EventRecorder;
 use crate::net::calls::CallError;
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
@@ -180,14 +181,16 @@ impl<C: Codec> ObjectStore<C> {
     /// Returns [`ConfigError`] if `key` is not a valid object name.
     pub fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
         check_name(key)?;
-        let subject = Subject {
+        Ok(EventRecorder {
+            client: self.client.clone(),
+            identity: identity.to_owned(),
             api_version: C::API_VERSION,
             kind: C::KIND,
             namespace: self.namespace.clone(),
             name: key.to_owned(),
             path: self.path(Some(key)),
-        };
-        Ok(EventRecorder::new(self.client.clone(), subject, identity))
+            is_failing: AtomicBool::new(false),
+        })
     }
 
     fn describe_scope(&self, scope: WatchScope<'_>) -> String {
