@@ -64,35 +64,38 @@ pub(crate) struct ElectionObjects {
     pub(crate) events: EventRecorder,
 }
 
-/// An election on the objects with the name `key` in a namespace.
-pub(crate) struct ObjectElection<'a> {
-    pub(crate) client: Client,
-    pub(crate) namespace: &'a str,
-    pub(crate) metadata: Metadata,
-    pub(crate) key: &'a str,
-    pub(crate) identity: &'a str,
-}
-
-impl ObjectElection<'_> {
+impl ObjectChoice {
     /// Returns the store and recorder of the first kind, and of the second kind if there is one.
+    ///
+    /// `key` is the name of the objects.
     pub(crate) fn objects(
         &self,
-        lock: ResourceLock,
+        client: &Client,
+        namespace: &str,
+        key: &str,
+        identity: &str,
     ) -> Result<(ElectionObjects, Option<ElectionObjects>), ConfigError> {
         use ResourceLock::{ConfigMaps, ConfigMapsLeases, Endpoints, EndpointsLeases, Leases};
-        let primary = match lock {
-            Leases => self.of::<LeaseKind>(),
-            ConfigMaps | ConfigMapsLeases => self.of::<ConfigMapKind>(),
-            Endpoints | EndpointsLeases => self.of::<endpoints::EndpointsKind>(),
+        let of = match self.lock {
+            Leases => Self::of::<LeaseKind>,
+            ConfigMaps | ConfigMapsLeases => Self::of::<ConfigMapKind>,
+            Endpoints | EndpointsLeases => Self::of::<endpoints::EndpointsKind>,
         };
-        let has_lease = matches!(lock, ConfigMapsLeases | EndpointsLeases);
-        Ok((primary?, has_lease.then(|| self.of::<LeaseKind>()).transpose()?))
+        let has_lease = matches!(self.lock, ConfigMapsLeases | EndpointsLeases);
+        let lease = || self.of::<LeaseKind>(client, namespace, key, identity);
+        Ok((of(self, client, namespace, key, identity)?, has_lease.then(lease).transpose()?))
     }
 
-    fn of<C: Codec>(&self) -> Result<ElectionObjects, ConfigError> {
-        let store = ObjectStore::<C>::with_metadata(self.client.clone(), self.namespace, self.metadata.clone())?;
-        store.check_key(self.key)?;
-        let events = store.event_recorder(self.key, self.identity)?;
+    fn of<C: Codec>(
+        &self,
+        client: &Client,
+        namespace: &str,
+        key: &str,
+        identity: &str,
+    ) -> Result<ElectionObjects, ConfigError> {
+        let store = ObjectStore::<C>::with_metadata(client.clone(), namespace, self.metadata.clone())?;
+        store.check_key(key)?;
+        let events = store.event_recorder(key, identity)?;
         Ok(ElectionObjects { store: Arc::new(store), events })
     }
 }

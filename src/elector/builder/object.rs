@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{LeaderElectorBuilder, check_notes};
 use crate::backends::kubernetes::client::Client;
 use crate::backends::kubernetes::metadata::OwnerReference;
-use crate::backends::kubernetes::resource_lock::{ElectionObjects, ObjectChoice, ObjectElection, ResourceLock};
+use crate::backends::kubernetes::resource_lock::{ElectionObjects, ObjectChoice, ResourceLock};
 use crate::election::settings::Settings;
 use crate::elector::leader_elector::LeaderElector;
 use crate::leadership::error::Error;
@@ -191,14 +191,7 @@ impl LeaderElectorBuilder {
             None => client.default_namespace().to_owned(),
         };
         let (server, source) = (client.server(), client.source().to_owned());
-        let election = ObjectElection {
-            client,
-            namespace: &namespace,
-            metadata: self.object.metadata,
-            key: &self.name,
-            identity: &settings.identity,
-        };
-        let (primary, secondary) = election.objects(self.object.lock)?;
+        let (primary, secondary) = self.object.objects(&client, &namespace, &self.name, &settings.identity)?;
         let mut asking = self.asking;
         let mut entry = |objects: ElectionObjects| {
             if self.object.events {
