@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-#[cfg(unix)]
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::ClientConnection;
 #[cfg(feature = "_http")]
 use ureq::unversioned::transport::ShutdownHandle;
@@ -121,13 +119,6 @@ impl Socket {
     /// Returns `true` if neither a byte nor the end of the stream has arrived.
     ///
     /// If either arrives between two calls, the connection must not be used again.
-    #[cfg(unix)]
-    pub(crate) fn is_quiet(&self) -> bool {
-        let at_once = Timespec::default();
-        poll(&mut [PollFd::new(&self.stream.0, PollFlags::IN)], Some(&at_once)) == Ok(0)
-    }
-
-    #[cfg(not(unix))]
     pub(crate) fn is_quiet(&self) -> bool {
         let stream = &self.stream.0;
         let probe = || -> io::Result<bool> {
