@@ -55,49 +55,25 @@ impl Network for System {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn connect(&self, address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream> {
-        cancellable::connect(address, timeout, cancelled)
-    }
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        use rustix::io::Errno;
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
-    fn is_cancellable(&self) -> bool {
-        cfg!(any(target_os = "linux", target_os = "android"))
-    }
+        /// The longest time from the cancellation until the attempt ends.
+        const GLANCE: Duration = Duration::from_millis(10);
 
-    /// On systems other than Linux and Android, a canceled attempt lasts until its timeout.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn connect(&self, address: SocketAddr, timeout: Duration, _: &Cancelled) -> io::Result<TcpStream> {
-        TcpStream::connect_timeout(&address, timeout)
-    }
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod cancellable {
-    use std::io;
-    use std::net::{SocketAddr, TcpStream};
-    use std::time::{Duration, Instant};
-
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::io::Errno;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, connect as start, socket_with, sockopt};
-
-    use super::Cancelled;
-
-    /// The longest time from the cancellation until the attempt ends.
-    const GLANCE: Duration = Duration::from_millis(10);
-
-    /// Does the same as [`TcpStream::connect_timeout`], but can be canceled.
-    pub(crate) fn connect(address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream> {
-        let start_time = Instant::now();
+        let began = std::time::Instant::now();
         let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        match start(&socket, &address) {
+        match connect(&socket, &address) {
             Ok(()) => {}
             // If a signal interrupts the system call, the kernel continues the connection attempt.
             Err(Errno::INPROGRESS | Errno::INTR) => loop {
                 if cancelled.is_cancelled() {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "connection attempt canceled"));
                 }
-                let left = timeout.saturating_sub(start_time.elapsed());
+                let left = timeout.saturating_sub(began.elapsed());
                 if left.is_zero() {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
@@ -116,5 +92,15 @@ mod cancellable {
         let stream = TcpStream::from(socket);
         stream.set_nonblocking(false)?;
         Ok(stream)
+    }
+
+    /// On systems other than Linux and Android, a canceled attempt lasts until its timeout.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn connect(&self, address: SocketAddr, timeout: Duration, _: &Cancelled) -> io::Result<TcpStream> {
+        TcpStream::connect_timeout(&address, timeout)
+    }
+
+    fn is_cancellable(&self) -> bool {
+        cfg!(any(target_os = "linux", target_os = "android"))
     }
 }
