@@ -9,8 +9,9 @@ use ureq::http::{self, HeaderName, HeaderValue, header};
 
 use super::config::EtcdConfig;
 use super::error::Error;
-use super::login::{At, EtcdLogin, Token, refusal};
+use super::login::{EtcdLogin, Token, refusal};
 use crate::net::calls::{ActiveCall, CallError, Exchange, MAX_IDLE_DIRECT, Pool, late};
+use crate::net::confidential::Post;
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error::{self as net, NetErrorKind};
@@ -19,6 +20,7 @@ use crate::net::http::{
 };
 use crate::net::interrupt::Interrupter;
 use crate::net::redact::Redacted;
+use crate::net::stream::LineStream;
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsParts};
 use crate::net::{MAX_WAIT, USER_AGENT};
@@ -29,6 +31,9 @@ use crate::util::panics::log_line;
 
 /// Maximum number of idle connections that the client keeps open to each member.
 const MAX_IDLE_AGENTS: usize = 4;
+
+/// The path of a login.
+const LOGIN: &str = "/v3/auth/authenticate";
 
 /// A request header that makes a member without a leader fail immediately.
 ///
@@ -86,14 +91,6 @@ struct MemberAttempt<'a> {
     interrupter: &'a Interrupter,
 }
 
-/// A streaming response whose head has arrived, and whose body is not read yet.
-pub(super) struct OpenedWatch {
-    pub(super) body: ureq::Body,
-    pub(super) handle: Arc<AgentHandle>,
-    pub(super) opening: Opening,
-    pub(super) token: Option<Token>,
-}
-
 impl EtcdClient {
     /// Creates a client without connecting.
     pub(crate) fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
@@ -139,16 +136,18 @@ impl EtcdClient {
     }
 
     /// Opens a stream, and returns once the head of a 2xx response has arrived.
+    ///
+    /// Also returns the deadline for the first line, which the caller must end, and the token of the request.
     pub(super) fn open(
         &self,
         request: EtcdRequest<'_>,
         silence: Duration,
-        interrupter: &Interrupter,
-    ) -> Result<OpenedWatch, Error> {
+    ) -> Result<(LineStream, Opening, Option<Token>), Error> {
+        let (interrupter, hook) = Interrupter::hooked(request.call.cancel());
         let deadline = Instant::now() + request.call.remaining().min(MAX_WAIT);
         let body = request.body.to_string().into_bytes();
-        self.on_some_member(interrupter, deadline, true, |number, connected_by, deadline| {
-            let member = &self.members[number];
+        let opened = self.on_some_member(&interrupter, deadline, true, |number, connected_by, deadline| {
+            let (member, interrupter) = (&self.members[number], &interrupter);
             let attempt = MemberAttempt { member, request, body: &body, connected_by, deadline, interrupter };
             let opening = Opening::until(deadline);
             let handle = self.new_handle(attempt, opening.clone())?;
@@ -157,8 +156,10 @@ impl EtcdClient {
             let call = handle.agent.configure_request(call).timeout_per_read(Some(silence)).build();
             let answer = handle.agent.run(call).map_err(from_ureq)?;
             let answer = self.accept(answer, token.as_ref())?;
-            Ok(OpenedWatch { body: answer.into_body(), handle: Arc::clone(&handle), opening, token })
-        })
+            Ok((answer.into_body(), handle, opening, token))
+        });
+        let (body, handle, opening, token) = opened?;
+        Ok((LineStream::new(body, handle, interrupter, hook), opening, token))
     }
 
     /// Drops a token that etcd has refused.
@@ -251,10 +252,11 @@ impl EtcdClient {
         // itself is not sent yet.
         let MemberAttempt { member, request: EtcdRequest { call, .. }, connected_by: deadline, interrupter, .. } =
             attempt;
-        let tls = member.parts()?;
-        let (endpoint, dialer) = (&member.endpoint, &self.dialer);
-        let at = At { endpoint, tls: tls.as_ref(), dialer, deadline, cancel: call.cancel(), interrupter };
-        login.token(at).map(Some).map_err(|error| match error {
+        let post = |body: &[u8]| {
+            let post = Post { endpoint: &member.endpoint, tls: member.parts()?, path: LOGIN, body, deadline };
+            post.send(&self.dialer, interrupter)
+        };
+        login.token(deadline, call.cancel(), post).map(Some).map_err(|error| match error {
             // If the login fails, the request itself has not been sent.
             Error::Net(error) => Error::Net(error.sent(false)),
             error if error.is_of_the_member() => net::Error::new(NetErrorKind::Io, error.to_string()).into(),
@@ -365,7 +367,7 @@ fn http_request(
     let headers = call.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(HAS_LEADER, HeaderValue::from_static("true"));
-    let (masked, mask) = Redacted::new(target, token.map(Token::header), &[]);
+    let (masked, mask) = Redacted::new(target, token, &[]);
     headers.extend(mask);
     Ok((call, masked))
 }

@@ -8,12 +8,8 @@ use ureq::http::HeaderValue;
 use super::config::EtcdUser;
 use super::error::{Error, code};
 use super::message;
-use crate::net::confidential::Post;
-use crate::net::dial::Dialer;
 use crate::net::echo;
-use crate::net::endpoint::Endpoint;
-use crate::net::interrupt::Interrupter;
-use crate::net::tls::TlsParts;
+use crate::net::error as net;
 use crate::util::cancel::CancelToken;
 
 /// Minimum length of a secret that is redacted, in bytes.
@@ -30,19 +26,7 @@ pub(crate) struct EtcdLogin {
 /// A token in the form of the `Authorization` header.
 ///
 /// The header contains no scheme such as `Bearer`, because etcd accepts none.
-#[derive(Clone)]
-pub(crate) struct Token(HeaderValue);
-
-/// The target, deadline and interrupt of a login.
-#[derive(Clone, Copy)]
-pub(crate) struct At<'a> {
-    pub(crate) endpoint: &'a Endpoint,
-    pub(crate) tls: Option<&'a TlsParts>,
-    pub(crate) dialer: &'a Dialer,
-    pub(crate) deadline: Instant,
-    pub(crate) cancel: &'a CancelToken,
-    pub(crate) interrupter: &'a Interrupter,
-}
+pub(crate) type Token = HeaderValue;
 
 impl EtcdLogin {
     pub(crate) fn new(user: EtcdUser) -> Self {
@@ -52,13 +36,23 @@ impl EtcdLogin {
     /// Returns the current token, or logs in for a new token.
     ///
     /// Two concurrent calls may both log in. Both tokens are then valid.
-    pub(crate) fn token(&self, at: At<'_>) -> Result<Token, Error> {
+    ///
+    /// `post` sends a body to the login of etcd, and returns the status and the body of the response.
+    pub(crate) fn token(
+        &self,
+        deadline: Instant,
+        cancel: &CancelToken,
+        post: impl Fn(&[u8]) -> Result<(u16, Vec<u8>), net::Error>,
+    ) -> Result<Token, Error> {
         let current = self.token.lock().clone();
         match current {
             Some(token) => Ok(token),
             None => {
-                let log_in = |password: Option<&str>| self.authenticate(at, password.unwrap_or_default());
-                let token = self.user.password.log_in(at.deadline, at.cancel, log_in, Error::is_of_the_password)?;
+                let log_in = |password: Option<&str>| {
+                    let body = message::authenticate(&self.user.name, password.unwrap_or_default());
+                    self.read_token(post(body.to_string().as_bytes())?)
+                };
+                let token = self.user.password.log_in(deadline, cancel, log_in, Error::is_of_the_password)?;
                 *self.token.lock() = Some(token.clone());
                 Ok(token)
             }
@@ -68,16 +62,12 @@ impl EtcdLogin {
     /// Drops `token` if `token` is still the current token.
     pub(crate) fn forget(&self, token: &Token) {
         let mut current = self.token.lock();
-        if current.as_ref().is_some_and(|current| current.0 == token.0) {
+        if current.as_ref().is_some_and(|current| current == token) {
             *current = None;
         }
     }
 
-    fn authenticate(&self, at: At<'_>, password: &str) -> Result<Token, Error> {
-        let At { endpoint, tls, dialer, deadline, interrupter, .. } = at;
-        let body = message::authenticate(&self.user.name, password).to_string();
-        let post = Post { endpoint, tls: tls.cloned(), path: "/v3/auth/authenticate", body: body.as_bytes(), deadline };
-        let (status, mut answer) = post.send(dialer, interrupter)?;
+    fn read_token(&self, (status, mut answer): (u16, Vec<u8>)) -> Result<Token, Error> {
         if status != 200 {
             self.redact(None, &mut answer);
             return Err(refusal(status, &answer));
@@ -85,21 +75,15 @@ impl EtcdLogin {
         let token = message::read_token(&answer)?;
         let mut token = HeaderValue::from_str(&token).map_err(|_| Error::malformed("invalid token"))?;
         token.set_sensitive(true);
-        Ok(Token(token))
+        Ok(token)
     }
 
     /// Overwrites the token and the password wherever they occur in `text`.
     pub(crate) fn redact(&self, token: Option<&Token>, text: &mut [u8]) {
-        if let Some(Token(token)) = token.filter(|token| token.0.len() >= SHORTEST) {
+        if let Some(token) = token.filter(|token| token.len() >= SHORTEST) {
             echo::redact(token.as_bytes(), text);
         }
         self.user.password.redact(text, SHORTEST);
-    }
-}
-
-impl Token {
-    pub(crate) fn header(&self) -> &HeaderValue {
-        &self.0
     }
 }
 

@@ -1,18 +1,16 @@
 //! Watches of etcd, where each watch is an endless response on its own connection.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::client::{EtcdClient, EtcdRequest, OpenedWatch};
+use super::client::{EtcdClient, EtcdRequest};
 use super::error::{Error, EtcdRefusal, code, is_reason_of_the_token};
 use super::login::Token;
 use super::message::{self, EtcdWatchLine};
 use crate::net::calls::CallError;
 use crate::net::error::NetErrorKind;
 use crate::net::http::Opening;
-use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
 use crate::store::CallContext;
 
@@ -32,11 +30,9 @@ impl EtcdClient {
     pub(crate) fn watch(&self, body: &Value, call: &CallContext, silence: Duration) -> Result<EtcdWatch<'_>, Error> {
         let request = EtcdRequest { path: "/v3/watch", body, is_read: true, call };
         for _ in 0..2 {
-            let (interrupter, hook) = Interrupter::hooked(call.cancel());
-            let OpenedWatch { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
+            let (mut lines, opening, token) = self.open(request, silence)?;
             // The gateway of etcd 3.4 sends the last line without a line feed. `takes_rest` therefore makes the rest
             // of the body a line.
-            let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook);
             lines.takes_rest = true;
             if let Some(revision) = self.begin(&mut lines, &opening, token.as_ref())? {
                 return Ok(EtcdWatch { client: self, token, lines, revision });
