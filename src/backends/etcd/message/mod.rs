@@ -196,21 +196,12 @@ pub(crate) fn authenticate(name: &str, password: &str) -> Value {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Integer<'a> {
-    Text(#[serde(borrow)] Text<'a>),
-    Number(u64),
-}
-
-/// Parses an integer of at most 63 bits from a JSON string or a number.
+/// Parses an integer of at most 63 bits from a JSON string.
 ///
 /// etcd's integers are signed, but never negative.
 fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let number = match Integer::deserialize(deserializer)? {
-        Integer::Text(Text(text)) => text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit())),
-        Integer::Number(number) => Some(number),
-    };
+    let Text(text) = Text::deserialize(deserializer)?;
+    let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     number.filter(|number| i64::try_from(*number).is_ok()).ok_or_else(|| de::Error::custom("not an integer of 63 bits"))
 }
 
