@@ -5,10 +5,8 @@
 //! If two candidates read one annotation differently, both may lead. Any text that client-go might read differently is
 //! therefore an error, and the store never overwrites such a text.
 
-use std::fmt;
-
-use serde::Deserializer;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use crate::backends::record_fields;
@@ -62,31 +60,22 @@ fn fields(object: &Map<String, Value>) -> Result<Map<String, Value>, String> {
         return Ok(Map::new());
     }
     match json::read(text.as_bytes(), LARGEST_VALUES) {
-        Ok(Value::Object(fields)) => check_names(text).map(|()| fields),
+        Ok(Value::Object(fields)) => check_names(&fields, text).map(|()| fields),
         Ok(Value::Null) => Ok(Map::new()),
         _ => Err(wrong("is not a record in JSON")),
     }
 }
 
-/// Returns an error if the text has ambiguous field names.
+/// Returns an error if the text, which has `fields`, has ambiguous field names.
 ///
 /// Go ignores the case of field names. If a field is repeated, Go reads its last non-null value.
-fn check_names(text: &str) -> Result<(), String> {
-    let names = serde_json::Deserializer::from_str(text).deserialize_map(Names);
-    let names = names.map_err(|_| wrong("is not a record in JSON"))?;
+fn check_names(fields: &Map<String, Value>, text: &str) -> Result<(), String> {
     for field in FIELDS {
-        let (wanted, mut count) = (folded(field), 0);
-        for name in names.iter().filter(|name| folded(name) == wanted) {
-            count += 1;
-            if name != field {
-                return Err(wrong("has a field that differs from a record's field only in case"));
-            }
-        }
-        if count > 1 {
-            return Err(wrong("repeats a field of the record"));
+        if fields.keys().any(|name| name != field && folded(name) == folded(field)) {
+            return Err(wrong("has a field that differs from a record's field only in case"));
         }
     }
-    Ok(())
+    serde_json::from_str(text).map(|UnrepeatedFields { .. }| ()).map_err(|_| wrong("repeats a field of the record"))
 }
 
 /// Folds case as Go's `encoding/json` does: U+017F equals `s`, and U+212A equals `k`.
@@ -99,23 +88,16 @@ fn folded(name: &str) -> String {
     name.chars().map(fold).collect()
 }
 
-/// A visitor that collects the member names of an object, including repeated names.
-struct Names;
-
-impl<'de> Visitor<'de> for Names {
-    type Value = Vec<String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Vec<String>, A::Error> {
-        let mut names = Vec::new();
-        while let Some((name, IgnoredAny)) = members.next_entry()? {
-            names.push(name);
-        }
-        Ok(names)
-    }
+/// The fields of a record, which the parser accepts only once.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only the names matter")]
+struct UnrepeatedFields {
+    holder_identity: Option<IgnoredAny>,
+    lease_duration_seconds: Option<IgnoredAny>,
+    acquire_time: Option<IgnoredAny>,
+    renew_time: Option<IgnoredAny>,
+    leader_transitions: Option<IgnoredAny>,
 }
 
 /// Reads a 64-bit integer, as Go does, and clamps the value to 32 bits.
