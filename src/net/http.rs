@@ -1,6 +1,5 @@
 //! HTTP agents that have one [`Socket`] each and read no proxy from the environment.
 
-use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +21,7 @@ use super::redact::{room, unmask};
 use super::socket::{Socket, explain, failure};
 use super::text::clean;
 use super::tls::{TlsParts, tls_error};
+use crate::util::debug_fields::debug_fields;
 
 /// The largest body in bytes. A larger body is an error.
 pub(crate) const MAX_BODY: u64 = 4 * 1024 * 1024;
@@ -75,26 +75,13 @@ pub(crate) struct Opening(Arc<Mutex<Option<Instant>>>);
 #[derive(Debug)]
 pub(crate) struct NoResolver;
 
-/// The connection that carries HTTP.
-pub(crate) trait HttpSocket: Send + Sync + 'static {
-    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()>;
-
-    /// Waits for bytes and returns their number. Returns zero at the end of the stream.
-    fn receive(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize>;
-
-    /// Returns `true` if the connection can carry another request.
-    fn is_idle(&mut self) -> bool;
-
-    fn is_tls(&self) -> bool;
-}
-
 /// The transport of ureq, which inserts the credentials just before bytes are sent.
 ///
 /// A load balancer or an API server may close an idle connection at any time, even while a request is being sent. The
 /// client cannot know then if the request arrived. Such a failure is [`NetErrorKind::ConnectionClosed`], because it
 /// does not mean that the server is in trouble.
-pub(crate) struct HttpTransport<S> {
-    socket: S,
+pub(crate) struct HttpTransport {
+    socket: Socket,
     input: LazyBuffers,
     output: Vec<u8>,
     route: Option<Route>,
@@ -250,35 +237,8 @@ fn set_up_tls(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Resul
     })
 }
 
-impl HttpSocket for Socket {
-    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
-        self.write_all(bytes, deadline)
-    }
-
-    fn receive(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
-        self.read(buffer, deadline).map_err(|e| match e.kind() {
-            // rustls returns `UnexpectedEof` if the peer closes the connection without a close_notify. ureq would
-            // treat `UnexpectedEof` as the end of a body without a length. An attacker on the network could thus
-            // truncate a body.
-            io::ErrorKind::UnexpectedEof => io::Error::new(
-                io::ErrorKind::BrokenPipe,
-                "the peer closed the connection without ending the TLS session",
-            ),
-            _ => e,
-        })
-    }
-
-    fn is_idle(&mut self) -> bool {
-        self.has_nothing_to_read()
-    }
-
-    fn is_tls(&self) -> bool {
-        Socket::is_tls(self)
-    }
-}
-
-impl<S: HttpSocket> HttpTransport<S> {
-    pub(crate) fn new(socket: S, buffer: usize, route: Option<Route>, opening: Opening) -> Self {
+impl HttpTransport {
+    pub(crate) fn new(socket: Socket, buffer: usize, route: Option<Route>, opening: Opening) -> Self {
         // ureq writes into `output`. `LazyBuffers` requires an output buffer too, so it gets one byte.
         let input = LazyBuffers::new(buffer, 1);
         Self { socket, input, output: Vec::new(), route, opening, has_answered: false, awaits_answer: false }
@@ -308,7 +268,7 @@ impl<S: HttpSocket> HttpTransport<S> {
     }
 }
 
-impl<S: HttpSocket> Transport for HttpTransport<S> {
+impl Transport for HttpTransport {
     fn buffers(&mut self) -> &mut dyn Buffers {
         self
     }
@@ -317,14 +277,14 @@ impl<S: HttpSocket> Transport for HttpTransport<S> {
         self.awaits_answer = true;
         let bytes = unmask(&self.output[..amount]).map_err(wrap)?;
         let timeout = timeout.for_write();
-        let sent = self.socket.send(&bytes, self.opening.deadline(timeout));
+        let sent = self.socket.write_all(&bytes, self.opening.deadline(timeout));
         sent.map_err(|error| self.explain(error, timeout))
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         let timeout = timeout.for_read();
         let deadline = self.opening.deadline(timeout);
-        match self.socket.receive(self.input.input_append_buf(), deadline) {
+        match self.socket.read(self.input.input_append_buf(), deadline) {
             Ok(0) if self.has_answered && self.awaits_answer => Err(closed()),
             Ok(0) => Ok(false),
             Ok(amount) => {
@@ -335,12 +295,19 @@ impl<S: HttpSocket> Transport for HttpTransport<S> {
                 }
                 Ok(true)
             }
+            // rustls returns `UnexpectedEof` if the peer closes the connection without a close_notify. ureq would treat
+            // `UnexpectedEof` as the end of a body without a length. An attacker on the network could thus truncate a
+            // body.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let what = "the peer closed the connection without ending the TLS session";
+                Err(self.explain(io::Error::new(io::ErrorKind::BrokenPipe, what), timeout))
+            }
             Err(error) => Err(self.explain(error, timeout)),
         }
     }
 
     fn is_open(&mut self) -> bool {
-        self.socket.is_idle()
+        self.socket.has_nothing_to_read()
     }
 
     fn is_tls(&self) -> bool {
@@ -348,7 +315,7 @@ impl<S: HttpSocket> Transport for HttpTransport<S> {
     }
 }
 
-impl<S: HttpSocket> Buffers for HttpTransport<S> {
+impl Buffers for HttpTransport {
     fn output(&mut self) -> &mut [u8] {
         self.make_room();
         &mut self.output
@@ -381,11 +348,7 @@ impl<S: HttpSocket> Buffers for HttpTransport<S> {
     }
 }
 
-impl<S> fmt::Debug for HttpTransport<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpTransport").finish_non_exhaustive()
-    }
-}
+debug_fields!(impl Debug for HttpTransport { self => .. });
 
 /// Wraps an error of this crate in an error of ureq, from which [`from_ureq`] extracts it.
 fn wrap(error: Error) -> ureq::Error {

@@ -1,8 +1,9 @@
 //! Request heads of any length, which the client sends whole or not at all.
 
-use std::io::{self, Read};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::Instant;
+use std::thread;
 
 use parking_lot::Mutex;
 use ureq::Agent;
@@ -14,46 +15,37 @@ use super::server::{Script, Server, ok, raw, serve};
 use super::{LONG, get};
 use crate::backends::kubernetes::client::auth::Impersonation;
 use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
-use crate::net::http::{HttpSocket, HttpTransport, NoResolver, Opening, from_ureq};
+use crate::net::http::{HttpTransport, NoResolver, Opening, from_ureq};
 use crate::net::redact::{MAX_HEAD, Redacted};
+use crate::net::socket::Socket;
 use crate::net::tests::Scratch;
 use crate::net::tests::certificates::authority;
 
-/// A connection that records the sent bytes, and answers each request.
-struct Recorder(Arc<Mutex<Vec<u8>>>);
-
+/// A connector whose peer records the sent bytes, and answers each request.
 #[derive(Debug)]
 struct Recording(Arc<Mutex<Vec<u8>>>);
-
-impl HttpSocket for Recorder {
-    fn send(&mut self, bytes: &[u8], _: Instant) -> io::Result<()> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn receive(&mut self, buffer: &mut [u8], _: Instant) -> io::Result<usize> {
-        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".as_slice().read(buffer)
-    }
-
-    fn is_idle(&mut self) -> bool {
-        true
-    }
-
-    fn is_tls(&self) -> bool {
-        false
-    }
-}
 
 impl Connector<()> for Recording {
     type Out = Box<dyn Transport>;
 
     fn connect(&self, _: &ConnectionDetails, _: Option<()>) -> Result<Option<Self::Out>, ureq::Error> {
-        let recorder = Recorder(Arc::clone(&self.0));
-        Ok(Some(Box::new(HttpTransport::new(recorder, 4096, None, Opening::default()))))
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let socket = Socket::tcp(TcpStream::connect(listener.local_addr()?)?);
+        let ((mut peer, _), sent) = (listener.accept()?, Arc::clone(&self.0));
+        thread::spawn(move || {
+            let mut chunk = vec![0; 64 * 1024];
+            while let Ok(count @ 1..) = peer.read(&mut chunk) {
+                sent.lock().extend_from_slice(&chunk[..count]);
+                if sent.lock().ends_with(b"\r\n\r\n") {
+                    peer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+                }
+            }
+        });
+        Ok(Some(Box::new(HttpTransport::new(socket, 4096, None, Opening::default()))))
     }
 }
 
-/// Requests through the HTTP library, without a network.
+/// Requests through the HTTP library to a peer that records them.
 struct Recorded {
     agent: Agent,
     sent: Arc<Mutex<Vec<u8>>>,
