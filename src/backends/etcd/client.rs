@@ -166,13 +166,7 @@ impl EtcdClient {
     ///
     /// Returns `false` if the client has no user, and therefore cannot get another token.
     pub(super) fn forget(&self, token: Option<&Token>) -> bool {
-        match (&self.login, token) {
-            (Some(login), Some(token)) => {
-                login.forget(token);
-                true
-            }
-            _ => false,
-        }
+        self.login.as_ref().zip(token).map(|(login, token)| login.forget(token)).is_some()
     }
 
     /// Calls `ask` for one member after another until a call succeeds, starting with `current`.
