@@ -35,9 +35,7 @@ pub type ConfigMapStore = ObjectStore<ConfigMapKind>;
 pub struct ConfigMapKind;
 
 impl Codec for ConfigMapKind {
-    const GROUP: &'static str = "";
     const API_VERSION: &'static str = "v1";
-    const PATH: &'static str = "/api/v1";
     const KIND: &'static str = "ConfigMap";
     const NAME: &'static str = "config map";
     const RESOURCE: &'static str = "configmaps";

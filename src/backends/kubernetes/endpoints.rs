@@ -28,9 +28,7 @@ pub type EndpointsStore = ObjectStore<EndpointsKind>;
 pub struct EndpointsKind;
 
 impl Codec for EndpointsKind {
-    const GROUP: &'static str = "";
     const API_VERSION: &'static str = "v1";
-    const PATH: &'static str = "/api/v1";
     const KIND: &'static str = "Endpoints";
     const NAME: &'static str = "endpoints";
     const RESOURCE: &'static str = "endpoints";

@@ -37,9 +37,7 @@ pub type LeaseStore = ObjectStore<LeaseKind>;
 pub struct LeaseKind;
 
 impl Codec for LeaseKind {
-    const GROUP: &'static str = "coordination.k8s.io";
     const API_VERSION: &'static str = "coordination.k8s.io/v1";
-    const PATH: &'static str = "/apis/coordination.k8s.io/v1";
     const KIND: &'static str = "Lease";
     const NAME: &'static str = "lease";
     const RESOURCE: &'static str = "leases";

@@ -54,12 +54,8 @@ const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
 /// A kind of object that can hold a record.
 pub trait Codec: Send + Sync + 'static {
-    /// The API group, as in RBAC rules. Empty for the core group.
-    const GROUP: &'static str;
-    /// The `apiVersion` of the objects.
+    /// The `apiVersion` of the objects: the API group and its version, or the version alone for the core group.
     const API_VERSION: &'static str;
-    /// The path of the API version.
-    const PATH: &'static str;
     /// The `kind` of the objects.
     const KIND: &'static str;
     /// The name of the kind in messages.
@@ -202,7 +198,8 @@ impl<C: Codec> ObjectStore<C> {
     }
 
     fn path(&self, key: Option<&str>) -> String {
-        let collection = format!("{}/namespaces/{}/{}", C::PATH, self.namespace, C::RESOURCE);
+        let api = if C::API_VERSION.contains('/') { "apis" } else { "api" };
+        let collection = format!("/{api}/{}/namespaces/{}/{}", C::API_VERSION, self.namespace, C::RESOURCE);
         match key {
             Some(key) => format!("{collection}/{key}"),
             None => collection,
@@ -326,7 +323,7 @@ impl<C: Codec> ObjectStore<C> {
             Some(it) if it.code == 403 && it.message.contains(&format!(" cannot {verb} resource ")) => format!(
                 "; grant the verb `{verb}` on the resource `{}` of the API group `{}` in the namespace `{namespace}`{}",
                 C::RESOURCE,
-                if C::GROUP.is_empty() { "\"\"" } else { C::GROUP },
+                C::API_VERSION.split_once('/').map_or("\"\"", |(group, _)| group),
                 if scope.is_one() { "" } else { " without `resourceNames`" }
             ),
             Some(it) if it.code == 404 => {
