@@ -12,7 +12,7 @@ use super::lease::LeaseKind;
 use super::metadata::Metadata;
 use super::object::{Codec, ObjectStore};
 use crate::backends::kubernetes::client::Client;
-use crate::backends::kubernetes::client::config::choice::Choice;
+use crate::backends::kubernetes::client::config::infer::Choice;
 use crate::backends::kubernetes::events::EventRecorder;
 use crate::store::Store;
 use crate::util::config_error::ConfigError;

@@ -17,9 +17,8 @@ use crate::net::proxy::Proxy;
 use crate::net::secret::Secret;
 use crate::net::tls::{PemSource, TlsSettings};
 
-pub(crate) mod choice;
 pub(crate) mod in_cluster;
-mod infer;
+pub(crate) mod infer;
 #[cfg(feature = "kubeconfig")]
 pub(crate) mod kubeconfig;
 mod proxy;
