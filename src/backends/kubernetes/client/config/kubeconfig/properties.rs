@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::backends::kubernetes::client::auth::Auth;
 use crate::backends::kubernetes::client::config::AuthConfig;
 use crate::fuzzing::target::{MARKER, Target, holds_marker};
 use crate::net::secret::Secret;
-
-mod rewrite;
-
-use rewrite::write;
 
 pub(crate) const TARGET: Target = Target { name: "kubeconfig", base: 4 * MAX_ALIASED, read, check };
 
@@ -198,4 +194,28 @@ fn assert_hidden(kubeconfig: &Kubeconfig) {
     for text in shown {
         assert!(!text.contains(MARKER), "{text}");
     }
+}
+
+/// Returns a kubeconfig as JSON on one line.
+///
+/// Characters beyond printable ASCII are escaped. Such characters occur only in JSON strings.
+fn write(kubeconfig: &Kubeconfig) -> String {
+    let document = json!({
+        "current-context": kubeconfig.current_context,
+        "clusters": list("cluster", &kubeconfig.clusters),
+        "users": list("user", &kubeconfig.users),
+        "contexts": list("context", &kubeconfig.contexts),
+    });
+    let mut out = String::new();
+    for c in document.to_string().chars() {
+        match c {
+            ' '..='~' => out.push(c),
+            _ => out.push_str(&format!("\\U{:08X}", u32::from(c))),
+        }
+    }
+    out
+}
+
+fn list<T: Serialize>(key: &str, entries: &[NamedEntry<T>]) -> Vec<Value> {
+    entries.iter().map(|entry| json!({ "name": entry.name, key: entry.value })).collect()
 }
