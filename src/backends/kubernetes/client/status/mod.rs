@@ -66,7 +66,7 @@ struct StatusFields {
     details: Option<Details>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Details {
     kind: Option<String>,
@@ -105,15 +105,12 @@ impl ApiStatus {
 
 impl StatusFields {
     fn into_status(self, code: u16) -> ApiStatus {
-        let (kind, name, seconds) = match self.details {
-            Some(d) => (d.kind, d.name, d.retry_after_seconds),
-            None => (None, None, None),
-        };
+        let Details { kind, name, retry_after_seconds } = self.details.unwrap_or_default();
         ApiStatus {
             code,
             reason: clean(&self.reason.unwrap_or_default(), MAX_WORD),
             message: clean(&self.message.unwrap_or_default(), MAX_MESSAGE),
-            retry_after: seconds
+            retry_after: retry_after_seconds
                 .and_then(|s| u64::try_from(s).ok())
                 .filter(|s| *s > 0)
                 .map(|s| Duration::from_secs(s).min(MAX_RETRY_AFTER)),
