@@ -28,10 +28,7 @@ pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &str, login: Opti
     let mut answer = Vec::new();
     let end = loop {
         let mut chunk = [0; 1024];
-        let n = match proxy.read(&mut chunk) {
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            other => other.map_err(broken)?,
-        };
+        let n = proxy.read(&mut chunk).map_err(broken)?;
         let from = answer.len().saturating_sub(END.len() - 1);
         answer.extend_from_slice(&chunk[..n]);
         if let Some(at) = answer[from..].windows(END.len()).position(|window| window == END) {
