@@ -17,7 +17,7 @@ use super::endpoint::Endpoint;
 use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, Shutdown, interrupted};
 use super::proxy::Proxy;
-use super::redact::{room, unmask};
+use super::redact::{add_hidden, room};
 use super::socket::{Socket, explain, failure};
 use super::text::clean;
 use super::tls::{TlsParts, tls_error};
@@ -244,7 +244,7 @@ impl HttpTransport {
         Self { socket, input, output: Vec::new(), route, opening, has_answered: false, awaits_answer: false }
     }
 
-    /// Enlarges `output` for a whole request head, because a split mask cannot be replaced.
+    /// Enlarges `output` for a whole request head, which [`add_hidden`] requires.
     fn make_room(&mut self) {
         let room = room();
         if self.output.len() < room {
@@ -275,7 +275,7 @@ impl Transport for HttpTransport {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         self.awaits_answer = true;
-        let bytes = unmask(&self.output[..amount]).map_err(wrap)?;
+        let bytes = add_hidden(&self.output[..amount]).map_err(wrap)?;
         let timeout = timeout.for_write();
         let sent = self.socket.write_all(&bytes, self.opening.deadline(timeout));
         sent.map_err(|error| self.explain(error, timeout))

@@ -307,7 +307,7 @@ fn no_record_holds_a_part_of_a_token_however_long_the_head_is() {
         assert!(heads[0].contains(&format!("\r\nauthorization: {sent}\r\n")), "{what}");
         assert_eq!(heads[0].matches("\r\nimpersonate-group: ").count(), groups.len(), "{what}");
         let dumped = undumped(&log);
-        assert!(dumped.contains("authorization:.****"), "{what}: the dumps are read: {dumped}");
+        assert!(dumped.contains("accept-encoding:.identity"), "{what}: the dumps are read: {dumped}");
         for text in log.iter().map(|said| &said.text).chain([&dumped]) {
             assert!(!text.contains("sesame") && !text.contains(&sent[7..20]), "{what}: {text}");
         }

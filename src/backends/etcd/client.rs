@@ -152,7 +152,7 @@ impl EtcdClient {
             let opening = Opening::until(deadline);
             let handle = self.new_handle(attempt, opening.clone())?;
             let token = self.token(attempt)?;
-            let (call, _masked) = http_request(attempt, token.as_ref())?;
+            let (call, _hidden) = http_request(attempt, token.as_ref())?;
             let call = handle.agent.configure_request(call).timeout_per_read(Some(silence)).build();
             let answer = handle.agent.run(call).map_err(from_ureq)?;
             let answer = self.accept(answer, token.as_ref())?;
@@ -297,7 +297,7 @@ impl EtcdClient {
         if left.is_zero() || to_connect.is_zero() {
             return Err(late().into());
         }
-        let (call, _masked) = http_request(attempt, token)?;
+        let (call, _hidden) = http_request(attempt, token)?;
         let call = handle.agent.configure_request(call);
         let call = call.timeout_global(Some(left)).timeout_connect(Some(to_connect)).build();
         let answer = handle.agent.run(call).map_err(from_ureq)?;
@@ -361,7 +361,5 @@ fn http_request(
     let headers = call.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(HAS_LEADER, HeaderValue::from_static("true"));
-    let (masked, mask) = Redacted::new(target, token, &[]);
-    headers.extend(mask);
-    Ok((call, masked))
+    Ok((call, Redacted::new(target, token, &[])))
 }

@@ -285,7 +285,7 @@ impl Client {
         let opened = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
             let handle = self.shared.new_handle(credentials, &interrupter, opening.clone())?;
             let agent = handle.agent.clone();
-            let (call, _masked) = self.shared.http_request(&attempt, credentials)?;
+            let (call, _hidden) = self.shared.http_request(&attempt, credentials)?;
             let call = agent.configure_request(call).timeout_per_read(Some(silence)).build();
             let began = Instant::now();
             let answer = agent.run(call).map_err(|e| ClientError::from(from_ureq(e)));
@@ -391,13 +391,10 @@ impl ClientShared {
         let mut call = http::Request::new(attempt.body.clone().unwrap_or_default());
         *call.method_mut() = attempt.request.method.into();
         *call.uri_mut() = uri;
-        let headers = call.headers_mut();
         if attempt.body.is_some() {
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            call.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        let (masked, mask) = Redacted::new(target, credentials.authorization.as_ref(), &self.impersonation);
-        headers.extend(mask);
-        Ok((call, masked))
+        Ok((call, Redacted::new(target, credentials.authorization.as_ref(), &self.impersonation)))
     }
 
     fn exchange(
@@ -410,7 +407,7 @@ impl ClientShared {
         if left.is_zero() {
             return Err(ClientError::new(ErrorKind::Timeout, "no time was left to send the request"));
         }
-        let (call, _masked) = self.http_request(attempt, credentials)?;
+        let (call, _hidden) = self.http_request(attempt, credentials)?;
         let empty = attempt.body.is_none();
         let call = handle.agent.configure_request(call).timeout_global(Some(left)).build();
         let began = Instant::now();

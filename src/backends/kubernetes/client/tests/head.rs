@@ -68,8 +68,7 @@ impl Recorded {
         let value = HeaderValue::from_bytes(token).unwrap();
         let mut request = http::Request::new(());
         *request.uri_mut() = format!("http://localhost{path}").parse().unwrap();
-        let (_masked, mask) = Redacted::new(path.len(), Some(&value), groups);
-        request.headers_mut().extend(mask);
+        let _hidden = Redacted::new(path.len(), Some(&value), groups);
         let result = self.agent.run(request).map(|_| ()).map_err(from_ureq);
         (std::mem::take(&mut *self.sent.lock()), result.map_err(ClientError::from))
     }
@@ -175,7 +174,7 @@ fn scripts() -> Vec<Script> {
 }
 
 fn assert_all_arrive(server: &Server, config: &ClientConfig) {
-    // The body is longer than one output buffer. The body has no line that resembles a masked header.
+    // The body is longer than one output buffer.
     let body = serde_json::json!({ "text": "*".repeat(100_000) });
     for (length, count) in HEADS {
         let token = "t".repeat(length);
