@@ -125,6 +125,9 @@ impl Endpoint {
             target.push('=');
             percent::encode(&mut target, value, percent::is_unreserved);
         }
+        if target.len() > MAX_TARGET {
+            return Err(rule("must have at most 16 KiB with its query"));
+        }
         Uri::builder()
             .scheme(self.scheme.clone())
             .authority(self.authority.clone())
@@ -133,6 +136,9 @@ impl Endpoint {
             .map_err(|_| rule("contains characters that are not allowed in a path"))
     }
 }
+
+/// The longest path with its query in bytes. Most servers accept less.
+pub(crate) const MAX_TARGET: usize = 16 * 1024;
 
 /// Removes the zone from an address such as `[fe80::1%25eth0]`.
 ///
@@ -253,5 +259,8 @@ mod tests {
         for path in ["api", "/a/../b", "/a?b", "/a#b", "/a%2e", "/a b", "/a//b", "/a\r\nb", "/."] {
             assert!(e.uri(path, &[]).is_err(), "{path}");
         }
+        let query = "q".repeat(MAX_TARGET - "/x/a?n=".len());
+        assert_eq!(e.uri("/a", &[("n", &query)]).unwrap().path_and_query().unwrap().as_str().len(), MAX_TARGET);
+        assert!(e.uri("/ab", &[("n", &query)]).unwrap_err().to_string().contains("16 KiB"));
     }
 }

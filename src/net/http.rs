@@ -17,7 +17,7 @@ use super::endpoint::Endpoint;
 use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, Shutdown, interrupted};
 use super::proxy::Proxy;
-use super::redact::{add_hidden, room};
+use super::redact::add_hidden;
 use super::socket::{Socket, explain, failure};
 use super::text::clean;
 use super::tls::{TlsParts, tls_error};
@@ -28,6 +28,11 @@ pub(crate) const MAX_BODY: u64 = 4 * 1024 * 1024;
 
 /// The largest number of characters that an error quotes from the HTTP library.
 const MAX_TEXT: usize = 300;
+
+/// The size of the buffer in which ureq writes a request head in one piece, and a body in pieces.
+///
+/// A head has at most [`MAX_TARGET`](super::endpoint::MAX_TARGET) bytes of a path, and 16 KiB of other parts.
+const OUTPUT: usize = 32 * 1024;
 
 /// An HTTP agent and its one connection, which are shut down together.
 ///
@@ -82,8 +87,7 @@ pub(crate) struct NoResolver;
 /// does not mean that the server is in trouble.
 pub(crate) struct HttpTransport {
     socket: Socket,
-    input: LazyBuffers,
-    output: Vec<u8>,
+    buffers: LazyBuffers,
     route: Option<Route>,
     opening: Opening,
     has_answered: bool,
@@ -239,17 +243,8 @@ fn set_up_tls(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Resul
 
 impl HttpTransport {
     pub(crate) fn new(socket: Socket, buffer: usize, route: Option<Route>, opening: Opening) -> Self {
-        // ureq writes into `output`. `LazyBuffers` requires an output buffer too, so it gets one byte.
-        let input = LazyBuffers::new(buffer, 1);
-        Self { socket, input, output: Vec::new(), route, opening, has_answered: false, awaits_answer: false }
-    }
-
-    /// Enlarges `output` for a whole request head, which [`add_hidden`] requires.
-    fn make_room(&mut self) {
-        let room = room();
-        if self.output.len() < room {
-            self.output.resize(room, 0);
-        }
+        let buffers = LazyBuffers::new(buffer, OUTPUT);
+        Self { socket, buffers, route, opening, has_answered: false, awaits_answer: false }
     }
 
     fn explain(&self, error: io::Error, timeout: NextTimeout) -> ureq::Error {
@@ -270,25 +265,26 @@ impl HttpTransport {
 
 impl Transport for HttpTransport {
     fn buffers(&mut self) -> &mut dyn Buffers {
-        self
+        &mut self.buffers
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         self.awaits_answer = true;
-        let bytes = add_hidden(&self.output[..amount]).map_err(wrap)?;
         let timeout = timeout.for_write();
+        let bytes = add_hidden(&self.buffers.output()[..amount]).map_err(wrap)?;
         let sent = self.socket.write_all(&bytes, self.opening.deadline(timeout));
+        drop(bytes);
         sent.map_err(|error| self.explain(error, timeout))
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         let timeout = timeout.for_read();
         let deadline = self.opening.deadline(timeout);
-        match self.socket.read(self.input.input_append_buf(), deadline) {
+        match self.socket.read(self.buffers.input_append_buf(), deadline) {
             Ok(0) if self.has_answered && self.awaits_answer => Err(closed()),
             Ok(0) => Ok(false),
             Ok(amount) => {
-                self.input.input_appended(amount);
+                self.buffers.input_appended(amount);
                 (self.has_answered, self.awaits_answer) = (true, false);
                 if let Some(route) = &mut self.route {
                     route.answered();
@@ -312,39 +308,6 @@ impl Transport for HttpTransport {
 
     fn is_tls(&self) -> bool {
         self.socket.is_tls()
-    }
-}
-
-impl Buffers for HttpTransport {
-    fn output(&mut self) -> &mut [u8] {
-        self.make_room();
-        &mut self.output
-    }
-
-    fn input(&self) -> &[u8] {
-        self.input.input()
-    }
-
-    fn input_append_buf(&mut self) -> &mut [u8] {
-        self.input.input_append_buf()
-    }
-
-    fn input_appended(&mut self, amount: usize) {
-        self.input.input_appended(amount);
-    }
-
-    fn input_consume(&mut self, amount: usize) {
-        self.input.input_consume(amount);
-    }
-
-    fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
-        self.make_room();
-        let (tmp, _) = self.input.tmp_and_output();
-        (tmp, &mut self.output)
-    }
-
-    fn can_use_input(&self) -> bool {
-        self.input.can_use_input()
     }
 }
 

@@ -20,16 +20,12 @@ use super::error::{Error, NetErrorKind};
 /// The limit is `DefaultMaxHeaderBytes` of Go's net/http, which the API server uses.
 pub(crate) const MAX_HEAD: usize = 1024 * 1024;
 
-/// The number of bytes that are enough for all parts of a head with a bounded length.
-const ROOM: usize = 16 * 1024;
-
 thread_local! {
     static SENDING: RefCell<Option<Sending>> = const { RefCell::new(None) };
 }
 
 /// The head of the request that this thread sends.
 struct Sending {
-    room: usize,
     /// The header lines that the HTTP library must not log. Empty once the lines are sent.
     lines: Vec<u8>,
     /// The number of bytes of the credentials in `lines`.
@@ -43,13 +39,7 @@ pub(crate) struct Redacted(());
 
 impl Redacted {
     /// Hides headers of the next request of this thread from the HTTP library.
-    ///
-    /// `target` is the length of all other parts of the head that have no bounded length, such as the path.
-    pub(crate) fn new(
-        target: usize,
-        authorization: Option<&HeaderValue>,
-        others: &[(HeaderName, HeaderValue)],
-    ) -> Self {
+    pub(crate) fn new(authorization: Option<&HeaderValue>, others: &[(HeaderName, HeaderValue)]) -> Self {
         let mut lines = Vec::new();
         if let Some(value) = authorization {
             push_line(&mut lines, &header::AUTHORIZATION, value);
@@ -58,7 +48,7 @@ impl Redacted {
         for (name, value) in others {
             push_line(&mut lines, name, value);
         }
-        SENDING.set(Some(Sending { room: ROOM + target, lines, credentials }));
+        SENDING.set(Some(Sending { lines, credentials }));
         Self(())
     }
 }
@@ -67,11 +57,6 @@ impl Drop for Redacted {
     fn drop(&mut self) {
         SENDING.set(None);
     }
-}
-
-/// Returns the buffer size that lets ureq write the request head in one piece.
-pub(crate) fn room() -> usize {
-    SENDING.with_borrow(|sending| sending.as_ref().map_or(ROOM, |sending| sending.room))
 }
 
 /// Adds the hidden header lines to the end of the head in `output`, the first piece of a request.
@@ -106,7 +91,7 @@ fn push_line(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
 }
 
 fn too_long(length: usize, sending: &Sending) -> Error {
-    let Sending { lines, credentials, .. } = sending;
+    let Sending { lines, credentials } = sending;
     let others = lines.len() - credentials;
     let (kind, advice) = match *credentials > others {
         true => (NetErrorKind::Credentials, "use a shorter token"),
@@ -126,7 +111,7 @@ mod tests {
     const HEAD: &[u8] = b"PUT / HTTP/1.1\r\nhost: a\r\n\r\n";
 
     fn hide(value: &'static str) -> Redacted {
-        Redacted::new(0, Some(&HeaderValue::from_static(value)), &[])
+        Redacted::new(Some(&HeaderValue::from_static(value)), &[])
     }
 
     #[test]
@@ -153,8 +138,7 @@ mod tests {
 
     #[test]
     fn without_credentials_nothing_is_added() {
-        let _hidden = Redacted::new(7, None, &[]);
-        assert_eq!(room(), ROOM + 7);
+        let _hidden = Redacted::new(None, &[]);
         assert_eq!(add_hidden(HEAD).unwrap(), HEAD);
     }
 }

@@ -354,12 +354,11 @@ fn http_request(
     token: Option<&Token>,
 ) -> Result<(http::Request<Vec<u8>>, Redacted), Error> {
     let uri = attempt.member.endpoint.uri(attempt.request.path, &[])?;
-    let target = uri.to_string().len();
     let mut call = http::Request::new(attempt.body.to_vec());
     *call.method_mut() = http::Method::POST;
     *call.uri_mut() = uri;
     let headers = call.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(HAS_LEADER, HeaderValue::from_static("true"));
-    Ok((call, Redacted::new(target, token, &[])))
+    Ok((call, Redacted::new(token, &[])))
 }

@@ -387,14 +387,13 @@ impl ClientShared {
         credentials: &Credentials,
     ) -> Result<(http::Request<Vec<u8>>, Redacted), ClientError> {
         let uri = self.endpoint.uri(attempt.request.path, attempt.request.query)?;
-        let target = uri.to_string().len();
         let mut call = http::Request::new(attempt.body.clone().unwrap_or_default());
         *call.method_mut() = attempt.request.method.into();
         *call.uri_mut() = uri;
         if attempt.body.is_some() {
             call.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        Ok((call, Redacted::new(target, credentials.authorization.as_ref(), &self.impersonation)))
+        Ok((call, Redacted::new(credentials.authorization.as_ref(), &self.impersonation)))
     }
 
     fn exchange(

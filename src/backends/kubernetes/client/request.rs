@@ -54,6 +54,8 @@ pub struct Request<'a> {
     /// The client rejects a path that needs escaping.
     pub path: &'a str,
     /// The query parameters, which the client escapes.
+    ///
+    /// The client rejects a path and a query of more than 16 KiB together.
     pub query: &'a [(&'a str, &'a str)],
     /// The body, sent as JSON.
     pub body: Option<&'a Value>,
