@@ -2,7 +2,7 @@
 //!
 //! Source: Kubernetes documentation, "client-go credential plugins", and `client.authentication.k8s.io/v1`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -72,18 +72,6 @@ pub(crate) struct ExecPlugin {
 impl ExecPlugin {
     pub(crate) fn set_limit(&mut self, limit: Duration) {
         self.limit = limit.clamp(SHORTEST_LIMIT, LONGEST_LIMIT);
-    }
-
-    /// Resolves the command as kubectl does.
-    ///
-    /// A path is relative to the directory of the kubeconfig. A name without a slash stays as it is, because the system
-    /// searches for the name in `PATH`.
-    pub(crate) fn resolve(command: &str, directory: &Path) -> PathBuf {
-        let path = Path::new(command);
-        match path.components().count() > 1 || command.contains('/') {
-            true => directory.join(path),
-            false => path.to_owned(),
-        }
     }
 
     /// Logs at `info` that the plugin does not run. Called once for each client.

@@ -93,10 +93,7 @@ impl<T> NamedEntry<T> {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        match self.file.parent() {
-            Some(directory) => directory.join(path),
-            None => PathBuf::from(path),
-        }
+        self.file.with_file_name(path)
     }
 
     /// Returns the PEM text from the base64 field, or else from the file in the file field.
@@ -267,10 +264,11 @@ impl NamedEntry<AuthInfo> {
         let args = exec.args.iter().flatten();
         let wants_cluster = exec.provide_cluster_info.unwrap_or(false);
         let cluster_info = wants_cluster.then(|| cluster.exec_info()).transpose()?;
-        let directory = self.path("");
+        // As in kubectl, a path is relative to the kubeconfig. The system searches for a name without a slash in `PATH`.
+        let is_path = Path::new(command).components().count() > 1 || command.contains('/');
         Ok(ExecPlugin {
             api_version: version.to_owned(),
-            command: ExecPlugin::resolve(command, &directory),
+            command: if is_path { self.path(command) } else { command.into() },
             args: args.map(|a| a.expose().to_owned()).collect(),
             env: variables.map(|v| (v.name.clone(), v.value.clone())).collect(),
             install_hint: exec.install_hint.clone(),
