@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backends::postgres::client::{PostgresClient, PostgresRequest};
+use crate::backends::postgres::client::PostgresClient;
 use crate::backends::postgres::connection::{PostgresConnection, Rows, Statement};
 use crate::backends::postgres::error::Error;
 use crate::backends::postgres::table;
@@ -160,12 +160,9 @@ impl TableWatch<'_> {
         statement: Statement<'_>,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let statements = [statement];
-        let call = CallContext::new(READ_TIMEOUT, self.cancel.clone());
-        let request = PostgresRequest { statements: &statements, is_read: true, call: &call };
         match listener {
-            Some(listener) => self.client.run_on(listener, &request, read),
-            None => self.client.run(request, read),
+            Some(listener) => self.client.run_on(listener, &[statement], Instant::now() + READ_TIMEOUT, read),
+            None => self.client.run(&[statement], true, &CallContext::new(READ_TIMEOUT, self.cancel.clone()), read),
         }
     }
 }

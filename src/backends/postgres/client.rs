@@ -10,7 +10,6 @@ use super::connection::{PostgresConnection, Rows, Statement};
 use super::error::Error;
 use super::settings::{self, SETTINGS};
 use crate::backends::password::Password;
-use crate::net::MAX_WAIT;
 use crate::net::calls::{ActiveCall, Exchange, MAX_IDLE_DIRECT, Pool};
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, NetErrorKind};
@@ -23,11 +22,6 @@ use crate::util::config_error::ConfigError;
 /// Maximum number of idle connections that the client keeps open for later calls.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// Maximum `statement_timeout` for a call, as a multiple of the time that the call has left.
-///
-/// If a cancel request is lost, the server ends the statement after the `statement_timeout`.
-const MOST_TIME: u32 = 10;
-
 /// A blocking client for one database.
 pub(crate) struct PostgresClient {
     config: PostgresConfig,
@@ -37,24 +31,8 @@ pub(crate) struct PostgresClient {
     idle: Pool<PostgresConnection>,
     /// `true` if each connection is known to have its own session on the server.
     has_sessions: AtomicBool,
-    /// `true` once a transaction has lacked the settings of its session.
-    ///
-    /// From then on, the client applies the settings in each transaction, even if a watch finds that connections have
-    /// sessions.
-    has_lost_settings: AtomicBool,
     /// Number of cancel requests in progress.
     ending: Arc<AtomicUsize>,
-}
-
-/// Statements, with their timeout and their cancel token.
-pub(crate) struct PostgresRequest<'a> {
-    /// The statements of one transaction.
-    pub(crate) statements: &'a [Statement<'a>],
-    /// `true` if the request changes nothing.
-    ///
-    /// The client may repeat such a request even if the server may have received the first copy.
-    pub(crate) is_read: bool,
-    pub(crate) call: &'a CallContext,
 }
 
 impl PostgresClient {
@@ -63,15 +41,7 @@ impl PostgresClient {
         config.password.check(false)?;
         let tls = config.tls_mode.client(&config.tls, &config.address)?;
         let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
-        Ok(Self {
-            config,
-            tls,
-            dialer,
-            idle,
-            has_sessions: AtomicBool::new(false),
-            has_lost_settings: AtomicBool::new(false),
-            ending: Arc::default(),
-        })
+        Ok(Self { config, tls, dialer, idle, has_sessions: AtomicBool::new(false), ending: Arc::default() })
     }
 
     /// Returns host, port and database, without secrets.
@@ -87,22 +57,25 @@ impl PostgresClient {
         self.config.poll_interval
     }
 
-    /// Runs statements, and returns the result of `read` on the rows.
+    /// Runs statements in one transaction, and returns the result of `read` on the rows.
     ///
-    /// If `read` returns an error, the connection is not reused.
+    /// If `read` returns an error, the connection is not reused. `is_read` is `true` if the statements change nothing.
+    /// The client may repeat such statements even if the server may have received the first copy.
     pub(crate) fn run<T>(
         &self,
-        request: PostgresRequest<'_>,
+        statements: &[Statement<'_>],
+        is_read: bool,
+        call: &CallContext,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let call = ActiveCall::begin(request.call);
+        let (cancel, call) = (call.cancel(), ActiveCall::begin(call));
         let (deadline, mut used) = (call.deadline, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let answer = call.exchange(
-            Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read: request.is_read },
+            Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read },
             &mut used,
-            || self.connect(deadline, request.call.cancel(), &call.interrupter),
-            |connection| self.ask(connection, &request, deadline),
+            || self.connect(deadline, cancel, &call.interrupter),
+            |connection| self.ask(connection, statements, deadline),
             |connection, error| self.keeps_nothing(connection, error),
         );
         let answer = answer.and_then(|rows| read(rows).map_err(Error::sent));
@@ -115,13 +88,13 @@ impl PostgresClient {
     pub(crate) fn run_on<T>(
         &self,
         connection: &mut PostgresConnection,
-        request: &PostgresRequest<'_>,
+        statements: &[Statement<'_>],
+        deadline: Instant,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let deadline = Instant::now() + request.call.remaining().min(MAX_WAIT);
-        let mut answer = self.ask(connection, request, deadline);
+        let mut answer = self.ask(connection, statements, deadline);
         if answer.as_ref().is_err_and(|error| self.keeps_nothing(connection, error)) {
-            answer = self.ask(connection, request, deadline);
+            answer = self.ask(connection, statements, deadline);
         }
         answer.and_then(read)
     }
@@ -170,60 +143,31 @@ impl PostgresClient {
         is_so
     }
 
-    /// Runs statements, and returns the rows if the transaction had the required settings.
+    /// Runs statements with the required settings, and returns the rows if they prove the settings.
     fn ask(
         &self,
         connection: &mut PostgresConnection,
-        request: &PostgresRequest<'_>,
-        deadline: Instant,
-    ) -> Result<Rows, Error> {
-        let kept = self.has_sessions.load(Ordering::Acquire) && !self.has_lost_settings.load(Ordering::Acquire);
-        let are_proved = settings::are_proved_by(request.statements);
-        let rows = self.ask_with_settings(connection, request, kept, kept && are_proved, deadline)?;
-        if !are_proved || settings::are_proven(&rows) {
-            return Ok(rows);
-        }
-        self.has_lost_settings.store(true, Ordering::Release);
-        match kept && request.is_read {
-            true => self.ask(connection, request, deadline),
-            // The transaction may be committed, but without the settings, a crash could revert the commit.
-            false => Err(without_settings().sent(true).into()),
-        }
-    }
-
-    fn ask_with_settings(
-        &self,
-        connection: &mut PostgresConnection,
-        request: &PostgresRequest<'_>,
-        kept: bool,
-        for_session: bool,
+        statements: &[Statement<'_>],
         deadline: Instant,
     ) -> Result<Rows, Error> {
         // The minimum is one millisecond, because a `statement_timeout` of zero means no limit.
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        if for_session && connection.settings.is_some_and(|set| left <= set && set <= left * MOST_TIME) {
-            return connection.run(request.statements, kept, deadline);
+        let milliseconds = left.as_millis().to_string();
+        let settings = [Statement { sql: SETTINGS, parameters: &[Some(&milliseconds)] }];
+        let kept = self.has_sessions.load(Ordering::Acquire);
+        let rows = connection.run(&[&settings[..], statements].concat(), kept, deadline)?;
+        match settings::are_proven(statements, &rows) {
+            true => Ok(rows),
+            // The transaction may be committed, but without the settings, a crash could revert the commit.
+            false => Err(without_settings().sent(true).into()),
         }
-        // The extra quarter lets a later call with slightly more time use the same setting.
-        let time = if for_session { left + left / 4 } else { left };
-        let milliseconds = time.as_millis().to_string();
-        let settings = [Some(milliseconds.as_str()), Some(if for_session { "false" } else { "true" })];
-        let settings = [Statement { sql: SETTINGS, parameters: &settings }];
-        let statements = [&settings, request.statements].concat();
-        let rows = connection.run(&statements, kept, deadline)?;
-        if for_session {
-            // The client stores the time only after a success, because a failed transaction restores the previous
-            // settings.
-            connection.settings = Some(time);
-        }
-        Ok(rows)
     }
 }
 
 fn without_settings() -> net::Error {
-    let detail = "the transaction lacked the required settings: a pooler, or a trigger on the table, changed \
+    let detail = "the transaction lacked the required settings: a trigger on the table, or a pooler, changed \
                   synchronous_commit, client_min_messages or lock_timeout";
-    // With the kind `Io`, the client would retry on another connection. The same pooler or trigger would change the
+    // With the kind `Io`, the client would retry on another connection. The same trigger or pooler would change the
     // settings there, too.
     net::Error::new(NetErrorKind::Connect, detail)
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -38,8 +38,6 @@ pub(crate) struct PostgresConnection {
     prepared: HashSet<u64>,
     /// Whether the client has ever asked the server to prepare a statement on this connection.
     pub(super) has_kept: bool,
-    /// The `statement_timeout` of the session, or `None` if the session lacks the settings.
-    pub(super) settings: Option<Duration>,
 }
 
 /// SQL with the parameters `$1`, `$2` and so on, which are texts or NULL.
@@ -80,7 +78,6 @@ impl PostgresConnection {
             is_busy: false,
             prepared: HashSet::new(),
             has_kept: false,
-            settings: None,
         };
         if let Some(route) = &mut connection.route {
             route.answered();

@@ -95,51 +95,42 @@ fn commit_is_synchronous_and_a_stronger_setting_stays() {
             assert_eq!(seen.trim(), expected, "{own}");
         };
         writes();
-        // A watch detects that the store has its own sessions. From then on, the settings apply to the whole session.
+        // A watch detects that the store has its own sessions. From then on, the server prepares the statements.
         watching(&store, |_| writes());
     }
 }
 
-/// A pooler may run the next transaction in another session, with other settings.
-///
-/// Such a pooler may still pass on notifications.
+/// A trigger may change the settings of a transaction, and of the later transactions of the session.
 #[test]
 fn commit_without_settings_is_in_doubt_and_the_next_has_them() {
     let Some(postgres) = Postgres::shared() else { return };
-    postgres.database("forgets");
+    let store = with_table(postgres, "forgets");
     for (name, value) in [("synchronous_commit", "off"), ("client_min_messages", "error"), ("lock_timeout", "0")] {
-        // A store that has lost its settings never relies on them again, so each case has a new store.
-        let store = store(postgres, "forgets");
-        store.create_table().expect("a table");
         postgres.execute_in(
             "forgets",
             &format!(
                 "CREATE TABLE seen (setting text);
                  CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                     IF NEW.holder_identity = 'forgets' THEN PERFORM set_config('{name}', '{value}', false); END IF;
-                     INSERT INTO seen VALUES (current_setting('{name}')); RETURN NULL; END $$;
-                 CREATE TRIGGER note AFTER INSERT OR UPDATE ON leasehold FOR EACH ROW EXECUTE FUNCTION note();"
+                     IF NEW.holder_identity = TG_WHEN THEN PERFORM set_config('{name}', '{value}', false); END IF;
+                     INSERT INTO seen VALUES (current_setting('{name}')); RETURN NEW; END $$;
+                 CREATE TRIGGER before BEFORE INSERT OR UPDATE ON leasehold FOR EACH ROW EXECUTE FUNCTION note();
+                 CREATE TRIGGER after AFTER INSERT OR UPDATE ON leasehold FOR EACH ROW EXECUTE FUNCTION note();"
             ),
         );
         watching(&store, |_| {
             let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
-            let base = store
-                .update("jobs", &base, held_by("forgets").as_write(), &call())
-                .expect("an update, for the last time");
-            let seen = || postgres.query_in("forgets", &format!("SELECT '{value}' IN (TABLE seen)"));
-            assert_eq!(seen().trim(), "t", "{name}");
-            let error =
-                store.update("jobs", &base, held_by("b").as_write(), &call()).expect_err("its commit may be lost");
+            let error = store.update("jobs", &base, held_by("BEFORE").as_write(), &call()).expect_err("it may be lost");
             assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
             assert!(error.to_string().contains(name), "{error}");
-            postgres.execute_in("forgets", "DELETE FROM seen");
             let base = store.get("jobs", &call()).expect("an answer").expect("a record");
-            assert_eq!(base.record.holder(), Some("b"), "it was open");
-            let base = store.update("jobs", &base, held_by("forgets").as_write(), &call()).expect("an update");
+            assert_eq!(base.record.holder(), Some("BEFORE"), "the write was in doubt");
+            let base = store.update("jobs", &base, held_by("AFTER").as_write(), &call()).expect("an update");
+            let seen = || postgres.query_in("forgets", &format!("SELECT '{value}' IN (TABLE seen)"));
+            assert_eq!(seen().trim(), "t", "{name}");
             postgres.execute_in("forgets", "DELETE FROM seen");
             store.update("jobs", &base, held_by("c").as_write(), &call()).expect("with settings of its own");
             assert_eq!(seen().trim(), "f", "{name}");
         });
-        postgres.execute_in("forgets", "DROP TABLE leasehold, seen; DROP FUNCTION note");
+        postgres.execute_in("forgets", "DELETE FROM leasehold; DROP TABLE seen; DROP FUNCTION note CASCADE");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::backends::postgres::client::{PostgresClient, PostgresRequest};
+use crate::backends::postgres::client::PostgresClient;
 use crate::backends::postgres::config::PostgresConfig;
 use crate::backends::postgres::connection::{Rows, Statement};
 use crate::backends::postgres::error::{Error, PostgresRefusal};
@@ -156,7 +156,7 @@ impl PostgresTable {
     fn check_table(&self, operation: &str, what: &str, call: &CallContext) -> Result<(), StoreError> {
         if !self.is_checked.load(Ordering::Acquire) {
             let check = [table::HAS_ITS_COLUMNS, table::WRONG_COLUMN].map(|sql| Statement { sql, parameters: &[] });
-            let wrong = self.client.run(request(&check, true, call), Ok);
+            let wrong = self.client.run(&check, true, call, Ok);
             let wrong = wrong.map_err(|error| self.explain(operation, what, &error))?;
             if let Some([Some(column), Some(next)]) = wrong.first().map(SqlRow::columns).as_deref() {
                 let why = table::wrong_column(column, next);
@@ -181,7 +181,7 @@ impl PostgresTable {
         self.check_table(operation, &what, call)?;
         let parameters: Vec<_> = parameters.iter().map(Option::as_deref).collect();
         let statement = Statement { sql, parameters: &parameters };
-        let answer = self.client.run(request(&[statement], operation == "get", call), read);
+        let answer = self.client.run(&[statement], operation == "get", call, read);
         answer.map_err(|error| self.explain(operation, &what, &error))
     }
 
@@ -193,10 +193,6 @@ impl PostgresTable {
         };
         sql::failed(operation, what, error, self.client.password(), (kind, advice))
     }
-}
-
-fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a CallContext) -> PostgresRequest<'a> {
-    PostgresRequest { statements, is_read, call }
 }
 
 impl SqlTable for PostgresTable {
@@ -213,7 +209,7 @@ impl SqlTable for PostgresTable {
             }
             _ => self.explain("create", &what, &error),
         };
-        let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, call), Ok).map_err(place);
+        let run = |statements: &[Statement<'_>]| self.client.run(statements, false, call, Ok).map_err(place);
         let statement = |sql| Statement { sql, parameters: &[] };
         if run(&[statement(table::IS_THERE)])?.is_empty() {
             let create: Vec<_> = table::create().map(statement).collect();

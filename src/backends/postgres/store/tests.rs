@@ -1,7 +1,5 @@
 //! Tests of the store against a scripted server.
 
-mod sessions;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -121,7 +119,7 @@ impl Scripted for Server {
 
     fn write(&self, call: &CallContext) -> net::Error {
         let update = Statement { sql: "UPDATE", parameters: &[] };
-        match self.store().0.table.client.run(request(&[update], false, call), Ok) {
+        match self.store().0.table.client.run(&[update], false, call, Ok) {
             Err(Error::Net(error)) => error,
             other => panic!("{other:?}"),
         }
@@ -387,6 +385,33 @@ fn clear_text_is_not_accepted_as_part_of_tls() {
         let url = format!("{}?sslmode=require", other.as_ref().unwrap_or(&server).url);
         let store = PostgresStore::new(PostgresConfig::new(&url).unwrap()).unwrap();
         assert_eq!(kind(store.get("jobs", &call())), expected, "{answer:?}");
+    }
+}
+
+/// A trigger on the table may turn `synchronous_commit` off, so that a crash could revert the commit.
+#[test]
+fn row_without_the_settings_is_no_answer() {
+    type Call = fn(&PostgresStore) -> Result<(), StoreError>;
+    let calls: [Call; 3] = [
+        |store| store.get("jobs", &call()).map(drop),
+        |store| store.create("jobs", LeaderElectionRecord::default().as_write(), &call()).map(drop),
+        |store| {
+            let base = VersionedRecord::new(LeaderElectionRecord::default(), 1 << 31, StoreData::none());
+            store.update("jobs", &base, base.record.as_write(), &call()).map(drop)
+        },
+    ];
+    for run in calls {
+        let server = Server::new(|said| match said.number {
+            0 => logged_in(),
+            _ if said.connection > 0 => well(said),
+            _ if said.is("INSERT") || said.is("UPDATE") => answer(&[row(&[Some("1"), Some("f")])]),
+            // Each row must prove the settings.
+            _ => answer(&[row(&RECORD), row(&[&RECORD[..10], &[Some("f")]].concat())]),
+        });
+        let store = server.store();
+        assert_eq!((kind(run(&store)), server.connections()), (StoreErrorKind::Unavailable, 1));
+        run(&store).expect("another connection");
+        assert_eq!(server.connections(), 2);
     }
 }
 
