@@ -8,13 +8,11 @@ use super::connection::{MySqlConnection, StatementResult};
 use super::error::Error;
 use super::handshake::{MySqlLogin, shake_hands};
 use super::packet::malformed;
-use super::session::{self, MySqlSession};
+use super::session;
 use crate::backends::password::Password;
-use crate::net::calls::{ActiveCall, CallConnection, Exchange, MAX_IDLE_DIRECT, Pool, Versions};
+use crate::net::calls::{ActiveCall, Exchange, MAX_IDLE_DIRECT, Pool};
 use crate::net::database_url::Address;
 use crate::net::dial::{Dialer, System};
-use crate::net::error as net;
-use crate::net::interrupt::Interrupter;
 use crate::net::secret::Secret;
 use crate::net::tls::{ClientTls, TlsParts};
 use crate::store::CallContext;
@@ -35,26 +33,7 @@ pub(crate) struct MySqlClient {
     /// `None` for unencrypted connections.
     tls: Option<ClientTls>,
     dialer: Dialer,
-    idle: Pool<PooledSession>,
-}
-
-/// A connection and its session, which one call uses at a time.
-struct PooledSession {
-    connection: MySqlConnection,
-    session: MySqlSession,
-    /// The version of the certificate files with which the connection was opened.
-    files: u64,
-}
-
-/// A statement, and the call that limits its time and may cancel it.
-#[derive(Clone, Copy)]
-pub(crate) struct MySqlStatement<'a> {
-    pub(crate) sql: &'a str,
-    /// `true` if the statement changes nothing.
-    ///
-    /// The client may repeat a read, even if the server may have received the first copy.
-    pub(crate) is_read: bool,
-    pub(crate) call: &'a CallContext,
+    idle: Pool<MySqlConnection>,
 }
 
 impl MySqlClient {
@@ -88,21 +67,24 @@ impl MySqlClient {
     }
 
     /// Sends a statement and returns its result.
-    pub(crate) fn query(&self, request: MySqlStatement<'_>) -> Result<StatementResult, Error> {
-        let (call, mut used) = (ActiveCall::begin(request.call), None);
+    ///
+    /// `is_read` is `true` if the statement changes nothing. The client may repeat such a statement, even if the server
+    /// may have received the first copy.
+    pub(crate) fn query(&self, sql: &str, is_read: bool, call: &CallContext) -> Result<StatementResult, Error> {
+        let (cancel, call, mut used) = (call.cancel(), ActiveCall::begin(call), None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
-        let exchange = Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read: request.is_read };
-        let open = || self.open(&call, request.call.cancel());
-        let carry_out = |pooled: &mut PooledSession| pooled.carry_out(request, call.deadline);
+        let exchange = Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read };
+        let open = || self.open(&call, cancel);
+        let carry_out = |connection: &mut MySqlConnection| carry_out(connection, sql, is_read, call.deadline);
         let answer = call.exchange(exchange, &mut used, open, carry_out, |_, _| false);
-        call.end(answer, [&self.idle], used.map(|pooled| (&self.idle, pooled)))
+        call.end(answer, [&self.idle], used.map(|connection| (&self.idle, connection)))
     }
 
-    /// Opens a session for this call.
-    fn open(&self, call: &ActiveCall, cancel: &CancelToken) -> Result<PooledSession, Error> {
+    /// Opens a connection with a session for this call.
+    fn open(&self, call: &ActiveCall, cancel: &CancelToken) -> Result<MySqlConnection, Error> {
         let open = |password: Option<&str>, files: u64, tls: Option<&TlsParts>| {
             let (socket, mut route) = self.address.open(&self.dialer, call.deadline, &call.interrupter)?;
-            let mut connection = MySqlConnection::new(socket);
+            let mut connection = MySqlConnection::new(socket, files);
             let login = MySqlLogin {
                 user: &self.user,
                 password: password.unwrap_or_default(),
@@ -113,8 +95,8 @@ impl MySqlClient {
             if let Some(route) = &mut route {
                 route.answered();
             }
-            let session = session::set_up(&mut connection, &self.is_checked, call.deadline)?;
-            Ok(PooledSession { connection, session, files })
+            session::set_up(&mut connection, &self.is_checked, call.deadline)?;
+            Ok(connection)
         };
         let log_in = |password: Option<&str>| {
             ClientTls::open(self.tls.as_ref(), |files, tls| open(password, files, tls.as_ref()))
@@ -125,30 +107,19 @@ impl MySqlClient {
     }
 }
 
-impl CallConnection for PooledSession {
-    fn versions(&self) -> Versions {
-        [0, self.files]
+fn carry_out(
+    connection: &mut MySqlConnection,
+    sql: &str,
+    is_read: bool,
+    deadline: Instant,
+) -> Result<StatementResult, Error> {
+    // This user can write even on a read-only server, so the client first checks that the server is not read-only.
+    if !is_read && connection.writes_on_read_only {
+        session::check_writable_by(connection, deadline)?;
     }
-
-    fn is_quiet(&self) -> bool {
-        self.connection.is_quiet()
-    }
-
-    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), net::Error> {
-        self.connection.use_again_for(interrupter)
-    }
-}
-
-impl PooledSession {
-    fn carry_out(&mut self, request: MySqlStatement<'_>, deadline: Instant) -> Result<StatementResult, Error> {
-        // This user can write even on a read-only server, so the client first checks that the server is not read-only.
-        if !request.is_read && self.session.writes_on_read_only {
-            session::check_writable_by(&mut self.connection, deadline)?;
-        }
-        match self.connection.query(request.sql, deadline) {
-            // A write returns no rows. If the server returns rows, the outcome of the write is therefore unknown.
-            Ok(answer) if !request.is_read && answer.is_rows => Err(malformed("rows for a write").sent(true).into()),
-            other => other.map_err(Error::sent),
-        }
+    match connection.query(sql, deadline) {
+        // A write returns no rows. If the server returns rows, the outcome of the write is therefore unknown.
+        Ok(answer) if !is_read && answer.is_rows => Err(malformed("rows for a write").sent(true).into()),
+        other => other.map_err(Error::sent),
     }
 }

@@ -4,8 +4,9 @@ use std::io;
 use std::time::Instant;
 
 use super::error::Error;
-use super::packet::{self, Done, EOF, ERR, HEADER, LOCAL_FILE, OK, PacketReader, check, malformed, status};
+use super::packet::{self, EOF, ERR, HEADER, LOCAL_FILE, OK, PacketReader, check, malformed, status};
 use crate::backends::sql::{self, SqlRow};
+use crate::net::calls::{CallConnection, Versions};
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
 use crate::net::socket::{Socket, explain};
@@ -28,6 +29,10 @@ pub(super) struct MySqlConnection {
     is_reused: bool,
     /// Whether any byte has arrived since the last statement was sent.
     has_answered: bool,
+    /// The version of the certificate files with which the connection was opened.
+    files: u64,
+    /// Whether the server executes this user's writes even while the server is read-only.
+    pub(super) writes_on_read_only: bool,
 }
 
 /// The outcome of a statement, or its rows.
@@ -41,18 +46,9 @@ pub(crate) struct StatementResult {
 }
 
 impl MySqlConnection {
-    pub(super) fn new(socket: Socket) -> Self {
-        Self { socket, received: Vec::new(), sequence: 0, is_reused: false, has_answered: false }
-    }
-
-    pub(super) fn use_again_for(&mut self, interrupter: &Interrupter) -> Result<(), net::Error> {
-        self.is_reused = true;
-        self.socket.use_for(interrupter)
-    }
-
-    /// Returns `true` if the connection is open and no unexpected bytes have arrived.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.received.is_empty() && self.socket.is_quiet()
+    pub(super) fn new(socket: Socket, files: u64) -> Self {
+        let (received, sequence) = (Vec::new(), 0);
+        Self { socket, received, sequence, is_reused: false, has_answered: false, files, writes_on_read_only: false }
     }
 
     pub(super) fn is_tls(&self) -> bool {
@@ -118,7 +114,7 @@ impl MySqlConnection {
         let packet = self.receive(deadline)?;
         let (answer, status) = match packet.first() {
             Some(&OK) => {
-                let Done { affected, last_insert_id, status } = Done::parse(&packet)?;
+                let (affected, last_insert_id, status) = packet::done(&packet)?;
                 (StatementResult { affected, last_insert_id, ..StatementResult::default() }, status)
             }
             Some(&ERR) => return Err(Error::Refused(packet::refusal(&packet)?)),
@@ -166,6 +162,21 @@ impl MySqlConnection {
             Some(&ERR) => Err(Error::Refused(packet::refusal(&packet)?)),
             _ => Ok(packet),
         }
+    }
+}
+
+impl CallConnection for MySqlConnection {
+    fn versions(&self) -> Versions {
+        [0, self.files]
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.received.is_empty() && self.socket.is_quiet()
+    }
+
+    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), net::Error> {
+        self.is_reused = true;
+        self.socket.use_for(interrupter)
     }
 }
 

@@ -140,24 +140,16 @@ impl<'a> PacketReader<'a> {
     }
 }
 
-/// The outcome of a successful statement.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Done {
-    pub(super) affected: u64,
-    pub(super) last_insert_id: u64,
-    pub(super) status: u16,
-}
-
-impl Done {
-    /// Parses a packet that starts with [`OK`].
-    pub(super) fn parse(packet: &[u8]) -> Result<Self, Error> {
-        let mut reader = PacketReader::new(packet);
-        reader.take(1)?;
-        let (affected, last_insert_id) = (reader.length_encoded()?, reader.length_encoded()?);
-        let status = reader.u16()?;
-        let _warnings = reader.u16()?;
-        Ok(Self { affected, last_insert_id, status })
-    }
+/// Parses a packet that starts with [`OK`].
+///
+/// Returns the number of affected rows, the number of the last inserted row, and the status flags.
+pub(super) fn done(packet: &[u8]) -> Result<(u64, u64, u16), Error> {
+    let mut reader = PacketReader::new(packet);
+    reader.take(1)?;
+    let (affected, last_insert_id) = (reader.length_encoded()?, reader.length_encoded()?);
+    let status = reader.u16()?;
+    let _warnings = reader.u16()?;
+    Ok((affected, last_insert_id, status))
 }
 
 /// Returns `true` if `packet` ends the columns or the rows.
@@ -226,8 +218,7 @@ mod tests {
     /// Parses the examples in the protocol's documentation.
     #[test]
     fn answers_are_taken_apart() {
-        let done = Done::parse(&[0, 0, 0, 2, 0, 0, 0]).unwrap();
-        assert_eq!(done, Done { affected: 0, last_insert_id: 0, status: status::AUTOCOMMIT });
+        assert_eq!(done(&[0, 0, 0, 2, 0, 0, 0]).unwrap(), (0, 0, status::AUTOCOMMIT));
         for (packet, text) in [
             (&b"\xff\x48\x04#HY000No tables used"[..], "the server returned an error: No tables used (error 1096)"),
             (b"\xff\x10\x04Too many connections", "the server returned an error: Too many connections (error 1040)"),
@@ -237,7 +228,7 @@ mod tests {
         assert!(is_eof(&[0xfe, 0, 0, 2, 0]) && !is_eof(&[0xfe; 9]) && !is_eof(&[]));
         assert_eq!(eof_status(&[0xfe, 0, 0, 2, 0]).unwrap(), status::AUTOCOMMIT);
         for end in 0..7 {
-            assert!(Done::parse(&[0, 1, 1, 2, 0, 0, 0][..end]).is_err(), "cut at {end}");
+            assert!(done(&[0, 1, 1, 2, 0, 0, 0][..end]).is_err(), "cut at {end}");
         }
         assert!(refusal(b"\xff").is_err() && refusal(b"\xff\x10\x04#HY").is_err() && eof_status(&[0xfe]).is_err());
     }

@@ -41,13 +41,6 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN \
 const CAUSAL_GALERA: &str = "SET SESSION wsrep_sync_wait = 15";
 const CAUSAL_GROUP: &str = "SET SESSION group_replication_consistency = 'BEFORE'";
 
-/// The properties of a session.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MySqlSession {
-    /// `true` if the server executes this user's writes even while the server is read-only.
-    pub(super) writes_on_read_only: bool,
-}
-
 /// Applies the settings of a session, and checks the server and the table.
 ///
 /// `is_checked` is `true` once the check has found no wrong column.
@@ -55,7 +48,7 @@ pub(super) fn set_up(
     connection: &mut MySqlConnection,
     is_checked: &AtomicBool,
     deadline: Instant,
-) -> Result<MySqlSession, Error> {
+) -> Result<(), Error> {
     connection.query(SETTINGS, deadline)?;
     connection.query(ISOLATION, deadline)?;
     let variables = connection.query(VARIABLES, deadline)?;
@@ -85,7 +78,8 @@ pub(super) fn set_up(
         }
         is_checked.store(true, Ordering::Release);
     }
-    Ok(MySqlSession { writes_on_read_only: find(&about, "privilege").next().is_some() })
+    connection.writes_on_read_only = find(&about, "privilege").next().is_some();
+    Ok(())
 }
 
 /// Returns an explanation of a wrong column, with the statement that repairs the column.

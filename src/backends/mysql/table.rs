@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backends::mysql::client::{MySqlClient, MySqlStatement};
+use crate::backends::mysql::client::MySqlClient;
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::connection::StatementResult;
 use crate::backends::mysql::error::{Error, MySqlRefusal};
@@ -70,8 +70,7 @@ impl MySqlTable {
             "SELECT {READ_ONLY}, r.generation, r.name, r.writes, r.uid, r.holder_identity, r.lease_duration_seconds, \
              r.acquire_time, r.renew_time, r.lease_transitions FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
         );
-        let request = MySqlStatement { sql: &select, is_read: true, call };
-        let StatementResult { rows, .. } = self.client.query(request).map_err(|error| place(&error))?;
+        let StatementResult { rows, .. } = self.client.query(&select, true, call).map_err(|error| place(&error))?;
         let malformed = || {
             let rule = "a row was not written by this library";
             let message = format!("cannot {operation} {}: {rule}", self.describe(scope));
@@ -140,8 +139,7 @@ impl MySqlTable {
     /// Sends a write, and repeats the write after a deadlock, which has rolled back the write.
     fn write(&self, operation: &str, key: &str, sql: &str, call: &CallContext) -> Result<StatementResult, Error> {
         for _ in 0..MOST_DEADLOCKS {
-            let request = MySqlStatement { sql, is_read: false, call };
-            match self.client.query(request) {
+            match self.client.query(sql, false, call) {
                 Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
                     log_line!(debug, target: STORE, "{operation} {key}: repeating: {}", self.client.password().clean(&error));
                 }
@@ -149,7 +147,7 @@ impl MySqlTable {
             }
             watch_diff::wait(call, PAUSE.mul_f64(fastrand::f64()));
         }
-        self.client.query(MySqlStatement { sql, is_read: false, call })
+        self.client.query(sql, false, call)
     }
 }
 
@@ -163,8 +161,7 @@ impl SqlTable for MySqlTable {
     }
 
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
-        let request = MySqlStatement { sql: CREATE_TABLE, is_read: false, call };
-        self.client.query(request).map_err(|error| match error.code() {
+        self.client.query(CREATE_TABLE, false, call).map_err(|error| match error.code() {
             // The user may not create tables, but may still use a table that another user has created.
             Some(1044 | 1142) => {
                 let meaning = (StoreErrorKind::Forbidden, "; grant CREATE to this user, or use the table's owner");

@@ -6,7 +6,7 @@ use std::thread;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
-use crate::backends::mysql::client::{MySqlClient, MySqlStatement};
+use crate::backends::mysql::client::MySqlClient;
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::error::Error;
 use crate::backends::mysql::store::MySqlStore;
@@ -145,7 +145,7 @@ impl Scripted for Server {
 
     fn write(&self, call: &CallContext) -> net::Error {
         let client = MySqlClient::new(self.config()).unwrap();
-        match client.query(MySqlStatement { sql: "UPDATE leasehold", is_read: false, call }) {
+        match client.query("UPDATE leasehold", false, call) {
             Err(Error::Net(error)) => error,
             other => panic!("{other:?}"),
         }
