@@ -9,10 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use postgres_protocol::message::frontend;
 
 use super::login;
-use super::wire::Key;
 use crate::net::database_url::Address;
 use crate::net::dial::Dialer;
 use crate::net::error::Error;
@@ -40,18 +38,18 @@ pub(super) struct CancelTarget {
 }
 
 impl CancelTarget {
-    /// Sends a cancel request for the session, on another connection and another thread.
+    /// Sends the cancel request of a session, on another connection and another thread.
     ///
     /// The caller does not wait for the result. The connection of the session is never reused, so the request cannot
     /// cancel a later statement.
-    pub(super) fn end(&self, key: Key) {
+    pub(super) fn end(&self, request: BytesMut) {
         let more = |count| (count < MOST).then_some(count + 1);
         if self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
             return;
         }
         let place = self.clone();
         let begun = thread::Builder::new().name("leasehold-cancel".to_owned()).spawn(move || {
-            if let Err(error) = place.ask(key) {
+            if let Err(error) = place.send(&request) {
                 log_line!(debug, target: CLIENT, "postgres: {}: cancel request failed: {error}", place.address);
             }
             place.under_way.fetch_sub(1, Ordering::AcqRel);
@@ -61,15 +59,13 @@ impl CancelTarget {
         }
     }
 
-    fn ask(&self, Key { process, secret }: Key) -> Result<(), Error> {
+    fn send(&self, request: &[u8]) -> Result<(), Error> {
         let deadline = Instant::now() + TIMEOUT;
         let (mut socket, _route) = self.address.open(&self.dialer, deadline, &Interrupter::default())?;
         if let Some(parts) = &self.tls {
             login::encrypt(&mut socket, parts, deadline)?;
         }
-        let mut request = BytesMut::new();
-        frontend::cancel_request(process, secret, &mut request);
-        socket.write_all(&request, deadline).map_err(explain)?;
+        socket.write_all(request, deadline).map_err(explain)?;
         // The server closes the connection after it has processed the request.
         socket.read(&mut [0], deadline).map_err(explain).map(drop)
     }

@@ -15,7 +15,7 @@ use super::abandoned::CancelTarget;
 use super::config::PostgresConfig;
 use super::error::{Error, PostgresRefusal};
 use super::login;
-use super::wire::{Changed, Key, Wire};
+use super::wire::{Changed, Wire};
 use crate::backends::sql::{self, SqlRow};
 use crate::net::calls::{CallConnection, Versions};
 use crate::net::dial::Route;
@@ -31,7 +31,8 @@ pub(crate) struct PostgresConnection {
     /// The version of the certificate files with which the connection was opened.
     files: u64,
     place: CancelTarget,
-    key: Option<Key>,
+    /// The request that cancels the statements of the session.
+    cancel: Option<BytesMut>,
     /// Whether the server may still be executing a statement.
     is_busy: bool,
     /// The numbers of the statements that the server has prepared.
@@ -67,14 +68,14 @@ impl PostgresConnection {
             login::encrypt(&mut socket, parts, deadline)?;
         }
         let mut wire = Wire::new(socket);
-        let key = login::log_in(&mut wire, config, password, deadline)?;
+        let cancel = login::log_in(&mut wire, config, password, deadline)?;
         let mut connection = Self {
             wire,
             route,
             is_reused: false,
             files,
             place,
-            key,
+            cancel,
             is_busy: false,
             prepared: HashSet::new(),
             has_kept: false,
@@ -239,8 +240,8 @@ impl Statement<'_> {
 
 impl Drop for PostgresConnection {
     fn drop(&mut self) {
-        if let Some(key) = self.key.filter(|_| self.is_busy) {
-            self.place.end(key);
+        if let Some(request) = self.cancel.take().filter(|_| self.is_busy) {
+            self.place.end(request);
         }
     }
 }

@@ -12,7 +12,7 @@ use fallible_iterator::FallibleIterator;
 
 use super::config::PostgresConfig;
 use super::error::{Error, PostgresRefusal};
-use super::wire::{Key, Wire};
+use super::wire::Wire;
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::socket::{Socket, explain};
 use crate::net::tls::TlsParts;
@@ -38,13 +38,13 @@ pub(super) fn encrypt(socket: &mut Socket, parts: &TlsParts, deadline: Instant) 
 
 /// Logs in, and returns once the server accepts statements.
 ///
-/// Returns the key that cancels the session's statements.
+/// Returns the request that cancels the session's statements.
 pub(super) fn log_in(
     wire: &mut Wire,
     config: &PostgresConfig,
     password: Option<&str>,
     deadline: Instant,
-) -> Result<Option<Key>, Error> {
+) -> Result<Option<BytesMut>, Error> {
     let none = "the server requests a password; set one with PostgresConfig::with_password";
     let password = || password.ok_or_else(|| refuse(none));
     let mut out = BytesMut::new();
@@ -56,7 +56,7 @@ pub(super) fn log_in(
     ];
     frontend::startup_message(parameters, &mut out).map_err(Error::malformed)?;
     wire.send(&out, deadline)?;
-    let (mut scram, mut key) = (None, None);
+    let (mut scram, mut cancel) = (None, None);
     loop {
         out.clear();
         match wire.receive(deadline)? {
@@ -64,12 +64,13 @@ pub(super) fn log_in(
             // After the start of SCRAM, the server must prove that it knows the password before it accepts the login.
             Message::AuthenticationOk if scram.is_none() => {}
             Message::BackendKeyData(body) => {
-                key = Some(Key { process: body.process_id(), secret: body.secret_key() });
+                let request = cancel.insert(BytesMut::new());
+                frontend::cancel_request(body.process_id(), body.secret_key(), request);
             }
             Message::ErrorResponse(body) => {
                 return Err(Error::Refused(PostgresRefusal { is_fatal: true, ..PostgresRefusal::read(body.fields()) }));
             }
-            Message::ReadyForQuery(_) => return Ok(key),
+            Message::ReadyForQuery(_) => return Ok(cancel),
             Message::AuthenticationCleartextPassword => {
                 // Only local or encrypted connections may send the password itself. SCRAM never sends the password.
                 if !wire.socket.is_tls() && !config.address.is_local() {
@@ -137,7 +138,7 @@ mod tests {
     fn log_in_at(
         host: &str,
         mut answer: impl FnMut(&str) -> Vec<u8> + Send + 'static,
-    ) -> (Result<Option<Key>, Error>, String) {
+    ) -> (Result<Option<BytesMut>, Error>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let server = thread::spawn(move || {

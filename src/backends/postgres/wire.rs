@@ -45,13 +45,6 @@ pub(crate) struct Changed {
     pub(crate) and_others: bool,
 }
 
-/// The key that a client needs to cancel the statements of its session.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Key {
-    pub(super) process: i32,
-    pub(super) secret: i32,
-}
-
 impl Wire {
     pub(super) fn new(socket: Socket) -> Self {
         Self { socket, input: BytesMut::new(), has_heard: false, changed: Changed::default(), listens: false }
