@@ -55,7 +55,6 @@ struct MemoryState {
     forgotten: u64,
     /// The open watches by number.
     watches: BTreeMap<u64, MemoryWatch>,
-    last_watch: u64,
 }
 
 struct MemoryWatch {
@@ -200,8 +199,7 @@ impl Store for MemoryStore {
                 Some(version) => state.after(*version, scope)?,
                 None => state.all(scope),
             };
-            state.last_watch += 1;
-            let id = state.last_watch;
+            let id = state.watches.last_key_value().map_or(0, |(last, _)| last + 1);
             state.watches.insert(id, MemoryWatch { text: scope.text().into(), is_one: scope.is_one(), behind });
             (changes, state.version, id)
         };

@@ -61,13 +61,8 @@ pub(super) struct Database {
     /// SQLite's `data_version` changes only after commits of other connections, such as `requests`. This field must
     /// follow `requests`, because Rust drops fields in order, and SQLite must close `requests` first.
     watches: Mutex<Connection>,
-    wakers: Mutex<Wakers>,
-}
-
-#[derive(Default)]
-struct Wakers {
-    last: u64,
-    of: BTreeMap<u64, Waker>,
+    /// The wakers of the watches, by number.
+    wakers: Mutex<BTreeMap<u64, Waker>>,
 }
 
 impl Database {
@@ -111,18 +106,17 @@ impl Database {
     fn signal(&self) -> (CommitSignal, OnDrop<impl Fn()>) {
         let signal = CommitSignal::new(self.file.path(), self.file.wal());
         let mut wakers = self.wakers.lock();
-        wakers.last += 1;
-        let number = wakers.last;
-        wakers.of.insert(number, signal.waker());
+        let number = wakers.last_key_value().map_or(0, |(last, _)| last + 1);
+        wakers.insert(number, signal.waker());
         drop(wakers);
-        (signal, OnDrop(move || drop(self.wakers.lock().of.remove(&number))))
+        (signal, OnDrop(move || drop(self.wakers.lock().remove(&number))))
     }
 
     fn announce(&self, rows: usize) {
         if rows > 0 {
             let is_told = wake_others(self.file.wal());
             let wakers = self.wakers.lock();
-            wakers.of.values().filter(|waker| !is_told || !waker.hears_of_all()).for_each(Waker::wake);
+            wakers.values().filter(|waker| !is_told || !waker.hears_of_all()).for_each(Waker::wake);
         }
     }
 

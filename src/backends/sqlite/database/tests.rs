@@ -145,7 +145,7 @@ fn without_inotify_changes_of_all_processes_are_reported() {
         cancel.cancel();
         assert_eq!(watching.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);
     });
-    assert!(database.wakers.lock().of.is_empty());
+    assert!(database.wakers.lock().is_empty());
 }
 
 /// A watch must report the deletion of a record that the watch has never delivered.
