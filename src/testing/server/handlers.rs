@@ -9,12 +9,11 @@ use crate::testing::object::key::{Filter, ObjectKey};
 use crate::testing::object::resource::{Api, Verb};
 use crate::testing::object::status::{self, StatusObject};
 use crate::testing::object::validate;
-use crate::testing::server::route::{Plain, ResourceCall, check_supported, field_selector};
+use crate::testing::server::route::{ResourceCall, check_supported, field_selector};
 use crate::testing::server::shared::{ExpiredWatch, ServerState};
 use crate::testing::server::users::RequestUser;
 use crate::testing::store::history::Subscription;
-use crate::testing::store::table::Preconditions;
-use crate::testing::wire::http::{ServedRequest, ServedResponse};
+use crate::testing::wire::http::{ServedRequest, ServedResponse, header_text};
 
 pub(crate) enum ServerAnswer {
     Done(ServedResponse),
@@ -57,22 +56,6 @@ fn answer(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
         Verb::Delete => (200, delete(server, call, request)?),
     };
     Ok(ServerAnswer::Done(ServedResponse::json(code, &body)))
-}
-
-/// Answers a request that needs no identity.
-pub(crate) fn plain_answer(plain: Plain) -> ServedResponse {
-    match plain {
-        Plain::Health => ServedResponse::new(200, "text/plain; charset=utf-8", "ok"),
-        Plain::Version => ServedResponse::json(
-            200,
-            &json!({
-                "major": "1",
-                "minor": "35",
-                "gitVersion": "v1.35.0+leasehold",
-                "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
-            }),
-        ),
-    }
 }
 
 fn authorize(call: &ResourceCall, identity: &RequestUser) -> Result<(), StatusObject> {
@@ -143,7 +126,7 @@ fn watch(server: &ServerState, call: &ResourceCall) -> Result<ServerAnswer, Stat
 
 fn create(server: &ServerState, call: &ResourceCall, request: &ServedRequest) -> Result<Value, StatusObject> {
     check_content_type(request)?;
-    let mut object = validate::decode(call.api, &request.body)?;
+    let mut object = validate::decode(call.api, request.body())?;
     let mut key = key(call);
     let sent = object["metadata"]["namespace"].as_str().unwrap_or_default();
     if !sent.is_empty() && sent != key.namespace {
@@ -158,7 +141,7 @@ fn create(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
 
 fn update(server: &ServerState, call: &ResourceCall, request: &ServedRequest) -> Result<(u16, Value), StatusObject> {
     check_content_type(request)?;
-    let mut object = validate::decode(call.api, &request.body)?;
+    let mut object = validate::decode(call.api, request.body())?;
     let key = key(call);
     let metadata = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let (name, namespace) = (metadata("name"), metadata("namespace"));
@@ -186,18 +169,13 @@ fn update(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
 }
 
 fn delete(server: &ServerState, call: &ResourceCall, request: &ServedRequest) -> Result<Value, StatusObject> {
-    let options = match request.body.as_slice() {
+    let options = match request.body().as_slice() {
         [] => Value::Null,
         body => serde_json::from_slice(body)
             .map_err(|error| StatusObject::bad_request(format!("invalid DeleteOptions: {error}")))?,
     };
-    let precondition = |field: &str| {
-        let wanted = options["preconditions"][field].as_str();
-        wanted.map(str::to_owned)
-    };
-    let preconditions = Preconditions { uid: precondition("uid"), resource_version: precondition("resourceVersion") };
     let key = key(call);
-    let object = server.store.lock().delete(call.api, &key, &preconditions)?;
+    let object = server.store.lock().delete(call.api, &key, &options["preconditions"])?;
     Ok(status::deleted(call.api, &key.name, object["metadata"]["uid"].as_str().unwrap_or_default()))
 }
 
@@ -231,7 +209,7 @@ fn number<T: FromStr>(call: &ResourceCall, parameter: &str) -> Result<Option<T>,
 
 fn check_content_type(request: &ServedRequest) -> Result<(), StatusObject> {
     let accepted = "application/json";
-    let sent = request.header("content-type").unwrap_or(accepted);
+    let sent = header_text(request.headers(), "content-type").unwrap_or(accepted);
     let sent = sent.split(';').next().unwrap_or_default().trim();
     match sent.eq_ignore_ascii_case(accepted) {
         true => Ok(()),

@@ -54,10 +54,6 @@ pub struct RequestLog {
     pub status: Option<u16>,
 }
 
-/// The number of an entry, by which the server later adds the status.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogEntryId(u64);
-
 #[derive(Debug, Default)]
 pub(crate) struct ServerLog(Mutex<Entries>);
 
@@ -69,19 +65,20 @@ struct Entries {
 }
 
 impl ServerLog {
-    pub fn begin(&self, request: RequestLog) -> LogEntryId {
+    /// Adds an entry, and returns its number, by which the server later adds the status.
+    pub fn begin(&self, request: RequestLog) -> u64 {
         let mut entries = self.0.lock();
         if entries.kept.len() == KEPT {
             entries.kept.pop_front();
             entries.gone += 1;
         }
         entries.kept.push_back(request);
-        LogEntryId(entries.gone + entries.kept.len() as u64 - 1)
+        entries.gone + entries.kept.len() as u64 - 1
     }
 
-    pub fn answered(&self, entry: LogEntryId, status: u16) {
+    pub fn answered(&self, entry: u64, status: u16) {
         let mut entries = self.0.lock();
-        let index = entry.0.checked_sub(entries.gone);
+        let index = entry.checked_sub(entries.gone);
         let request = index.and_then(|index| entries.kept.get_mut(usize::try_from(index).ok()?));
         if let Some(request) = request {
             request.status = Some(status);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::testing::object::key::{Filter, ObjectKey};
 use crate::testing::object::resource::Resource;
 use crate::testing::server::api_server::ApiServer;
-use crate::testing::store::table::{Preconditions, Snapshot};
+use crate::testing::store::table::Snapshot;
 
 /// Operator methods, which access the store directly, without HTTP, rights, validation or faults.
 ///
@@ -85,7 +85,7 @@ impl ApiServer {
     /// Deletes an object. Returns its last state, with the version of the deletion.
     pub fn delete(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value> {
         let key = key(resource, namespace, name);
-        let deleted = self.server.store.lock().delete(resource.storage_api(), &key, &Preconditions::default());
+        let deleted = self.server.store.lock().delete(resource.storage_api(), &key, &Value::Null);
         deleted.ok().map(|object| Value::clone(&object))
     }
 

@@ -1,21 +1,17 @@
 //! The parser of the method and URL of a request.
 
+use serde_json::json;
 use ureq_proto::http::{Method, Uri};
 
 use crate::net::percent;
 use crate::testing::object::resource::{Api, Verb};
 use crate::testing::object::status::StatusObject;
+use crate::testing::wire::http::ServedResponse;
 
 pub(crate) enum RequestRoute {
     Resource(ResourceCall),
-    /// A path that is not about a resource, such as `/version`.
-    Plain(Plain),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plain {
-    Version,
-    Health,
+    /// The response to a path that is not about a resource, such as `/version`.
+    Plain(ServedResponse),
 }
 
 /// A request about a resource.
@@ -68,8 +64,10 @@ pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<RequestRoute, StatusOb
     let segments = segments.ok_or_else(|| StatusObject::bad_request("invalid URL escape"))?;
     let segments = segments.iter().map(String::as_str).collect::<Vec<_>>();
     let (group, rest) = match segments.as_slice() {
-        ["version"] => return plain(method, Plain::Version),
-        ["healthz" | "readyz" | "livez", ..] => return plain(method, Plain::Health),
+        ["version"] => return plain(method, version()),
+        ["healthz" | "readyz" | "livez", ..] => {
+            return plain(method, ServedResponse::new(200, "text/plain; charset=utf-8", "ok"));
+        }
         ["api", "v1", rest @ ..] => ("", rest),
         ["apis", group, "v1", rest @ ..] if !group.is_empty() => (*group, rest),
         _ => return Err(StatusObject::unknown_path()),
@@ -140,9 +138,19 @@ fn unsupported(call: &ResourceCall, why: &str) -> StatusObject {
     ))
 }
 
-fn plain(method: &Method, plain: Plain) -> Result<RequestRoute, StatusObject> {
+fn version() -> ServedResponse {
+    let version = json!({
+        "major": "1",
+        "minor": "35",
+        "gitVersion": "v1.35.0+leasehold",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    });
+    ServedResponse::json(200, &version)
+}
+
+fn plain(method: &Method, response: ServedResponse) -> Result<RequestRoute, StatusObject> {
     match [Method::GET, Method::HEAD].contains(method) {
-        true => Ok(RequestRoute::Plain(plain)),
+        true => Ok(RequestRoute::Plain(response)),
         false => Err(StatusObject::method_not_allowed()),
     }
 }

@@ -10,11 +10,13 @@ use crate::testing::object::resource::Verb;
 use crate::testing::object::status::StatusObject;
 use crate::testing::server::connection::ServedConnection;
 use crate::testing::server::handlers::{self, ServerAnswer, StreamedWatch};
-use crate::testing::server::log::{LogEntryId, RequestLog};
+use crate::testing::server::log::RequestLog;
 use crate::testing::server::route::{self, RequestRoute, ResourceCall};
 use crate::testing::server::stream;
 use crate::testing::server::users::RequestUser;
-use crate::testing::wire::http::{ReadError, RequestReader, ServedRequest, ServedResponse, chunk, chunked_head};
+use crate::testing::wire::http::{
+    ReadError, RequestReader, ServedRequest, ServedResponse, chunk, chunked_head, header_text, wants_close,
+};
 use crate::testing::wire::transport::Disconnected;
 use crate::util::on_drop::OnDrop;
 
@@ -39,7 +41,7 @@ impl ServedConnection {
             }
             match reader.read(&mut self.transport) {
                 Ok(request) => match self.serve(&request) {
-                    Ok(()) if request.last => return self.transport.close(),
+                    Ok(()) if wants_close(&request) => return self.transport.close(),
                     Ok(()) => {}
                     Err(Disconnected) => return self.transport.cut(),
                 },
@@ -51,7 +53,7 @@ impl ServedConnection {
 
     fn serve(&mut self, request: &ServedRequest) -> Result<(), Disconnected> {
         let server = self.server.clone();
-        let route = route::parse(&request.method, &request.uri);
+        let route = route::parse(request.method(), request.uri());
         let identity = self.identify(request);
         let facts = self.describe(&route, &identity, request);
         let entry = server.log.begin(facts.clone());
@@ -91,7 +93,7 @@ impl ServedConnection {
 
         let answer = match (&route, &identity) {
             // Health and version need no credentials, as on the real server.
-            (Ok(RequestRoute::Plain(plain)), _) => Ok(ServerAnswer::Done(handlers::plain_answer(*plain))),
+            (Ok(RequestRoute::Plain(response)), _) => Ok(ServerAnswer::Done(response.clone())),
             (_, Err(refusal)) | (Err(refusal), _) => Err(refusal.clone()),
             (Ok(RequestRoute::Resource(call)), Ok(identity)) => handlers::handle(&server, call, identity, request),
         };
@@ -100,7 +102,7 @@ impl ServedConnection {
 
     fn finish(
         &mut self,
-        entry: LogEntryId,
+        entry: u64,
         request: &ServedRequest,
         answer: Result<ServerAnswer, StatusObject>,
         facts: &RequestLog,
@@ -139,15 +141,15 @@ impl ServedConnection {
 
     fn answer(
         &mut self,
-        entry: LogEntryId,
+        entry: u64,
         request: &ServedRequest,
         response: &ServedResponse,
         truncate: Option<usize>,
     ) -> Result<(), Disconnected> {
         self.wait_while_paused()?;
         self.server.log.answered(entry, response.code);
-        let mut bytes = response.head(request.last);
-        let body = match request.method == Method::HEAD {
+        let mut bytes = response.head(wants_close(request));
+        let body = match *request.method() == Method::HEAD {
             true => &[],
             false => response.body.as_slice(),
         };
@@ -186,7 +188,7 @@ impl ServedConnection {
         let certified =
             certificate.zip(self.server.tls.as_ref()).and_then(|(certificate, tls)| tls.user_of(certificate));
         let users = &self.server.users;
-        users.authenticate(&request.headers, certified.as_deref())
+        users.authenticate(request.headers(), certified.as_deref())
     }
 
     fn describe(
@@ -201,7 +203,7 @@ impl ServedConnection {
         };
         let name = |call: &ResourceCall| match call.verb {
             Verb::Create => {
-                let body: serde_json::Value = serde_json::from_slice(&request.body).ok()?;
+                let body: serde_json::Value = serde_json::from_slice(request.body()).ok()?;
                 Some(body["metadata"]["name"].as_str()?.to_owned())
             }
             Verb::List | Verb::Watch => call.selected_name(),
@@ -210,15 +212,15 @@ impl ServedConnection {
         RequestLog {
             at: Instant::now(),
             connection: self.number,
-            method: request.method.to_string(),
-            path: request.uri.path().to_owned(),
-            query: request.uri.query().unwrap_or_default().to_owned(),
+            method: request.method().to_string(),
+            path: request.uri().path().to_owned(),
+            query: request.uri().query().unwrap_or_default().to_owned(),
             verb: call.map(|call| call.verb),
             resource: call.map(|call| call.api.resource),
             namespace: call.and_then(|call| call.namespace.clone()),
             name: call.and_then(name),
             user: identity.as_ref().ok().and_then(|it| it.name.clone()),
-            user_agent: request.header("user-agent").map(str::to_owned),
+            user_agent: header_text(request.headers(), "user-agent").map(str::to_owned),
             status: None,
         }
     }

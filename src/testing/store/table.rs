@@ -21,13 +21,6 @@ const FIRST_REVISION: u64 = 1000;
 /// The maximum number of started lists whose rest the store keeps.
 const MAX_LISTS: usize = 100;
 
-/// The preconditions of a DELETE.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Preconditions {
-    pub uid: Option<String>,
-    pub resource_version: Option<String>,
-}
-
 /// The content of a store at one moment.
 ///
 /// [`ApiServer::restore`](crate::testing::ApiServer::restore) restores a snapshot. A clone of a snapshot is cheap.
@@ -166,25 +159,17 @@ impl ObjectTable {
     }
 
     /// Deletes an object. Returns its last state, with the version of the deletion.
-    pub fn delete(
-        &mut self,
-        api: &Api,
-        key: &ObjectKey,
-        preconditions: &Preconditions,
-    ) -> Result<Arc<Value>, StatusObject> {
+    ///
+    /// `preconditions` is the field `preconditions` of `DeleteOptions`, or null.
+    pub fn delete(&mut self, api: &Api, key: &ObjectKey, preconditions: &Value) -> Result<Arc<Value>, StatusObject> {
         let object = self.get(key).ok_or_else(|| StatusObject::not_found(api, &key.name))?;
         let mut object = Value::clone(&object);
-        for (what, wanted, field, hint) in [
-            ("UID", &preconditions.uid, "uid", "The object might have been deleted and then recreated"),
-            (
-                "ResourceVersion",
-                &preconditions.resource_version,
-                "resourceVersion",
-                "The object might have been modified",
-            ),
+        for (what, field, hint) in [
+            ("UID", "uid", "The object might have been deleted and then recreated"),
+            ("ResourceVersion", "resourceVersion", "The object might have been modified"),
         ] {
             let found = object["metadata"][field].as_str().unwrap_or_default();
-            if let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) {
+            if let Some(wanted) = preconditions[field].as_str().filter(|wanted| *wanted != found) {
                 let why = format!(
                     "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {hint}"
                 );

@@ -3,7 +3,7 @@
 //! ureq-proto parses requests. This module formats responses itself, because faults must be able to corrupt every byte.
 
 use serde_json::Value;
-use ureq_proto::http::{HeaderMap, Method, Request as Head, StatusCode, Uri, Version, header};
+use ureq_proto::http::{HeaderMap, Request, StatusCode, Version, header};
 use ureq_proto::server::{RecvRequestResult, Reply};
 
 use crate::testing::object::status::StatusObject;
@@ -13,14 +13,7 @@ use crate::testing::wire::transport::{Disconnected, Transport};
 pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
 const HEAD_LIMIT: usize = 64 * 1024;
 
-pub(crate) struct ServedRequest {
-    pub method: Method,
-    pub uri: Uri,
-    pub headers: HeaderMap,
-    pub body: Vec<u8>,
-    /// `true` if the connection ends after the response.
-    pub last: bool,
-}
+pub(crate) type ServedRequest = Request<Vec<u8>>;
 
 pub(crate) enum ReadError {
     Disconnected,
@@ -49,12 +42,6 @@ pub(crate) struct RequestReader {
 impl From<Disconnected> for ReadError {
     fn from(_: Disconnected) -> ReadError {
         ReadError::Disconnected
-    }
-}
-
-impl ServedRequest {
-    pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
     }
 }
 
@@ -127,7 +114,8 @@ impl RequestReader {
             }
         };
         let too_large = || ReadError::Bad(StatusObject::body_too_large(BODY_LIMIT));
-        if announced_length(&head).is_some_and(|length| length > BODY_LIMIT as u64) {
+        let announced = header_text(head.headers(), header::CONTENT_LENGTH).and_then(|it| it.trim().parse().ok());
+        if announced.is_some_and(|length: u64| length > BODY_LIMIT as u64) {
             return Err(too_large());
         }
         let mut body = Vec::new();
@@ -163,14 +151,7 @@ impl RequestReader {
                 }
             }
         }
-        let (head, ()) = head.into_parts();
-        Ok(ServedRequest {
-            last: wants_close(&head.headers, head.version),
-            method: head.method,
-            uri: head.uri,
-            headers: head.headers,
-            body,
-        })
+        Ok(head.map(|()| body))
     }
 
     fn fill(&mut self, transport: &mut Transport) -> Result<(), Disconnected> {
@@ -189,21 +170,23 @@ fn malformed(why: impl std::fmt::Display) -> ReadError {
     ReadError::Bad(StatusObject::bad_request(format!("malformed request: {why}")))
 }
 
-fn announced_length(head: &Head<()>) -> Option<u64> {
-    let value = head.headers().get(header::CONTENT_LENGTH)?;
-    value.to_str().ok()?.trim().parse().ok()
+/// Returns the text of a header, or `None` if the header is absent or not ASCII.
+pub(crate) fn header_text(headers: &HeaderMap, name: impl header::AsHeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
 }
 
-fn wants_close(headers: &HeaderMap, version: Version) -> bool {
+/// Returns `true` if the connection ends after the response.
+pub(crate) fn wants_close(request: &ServedRequest) -> bool {
     let listed = |token: &str| {
-        headers
+        request
+            .headers()
             .get_all(header::CONNECTION)
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
             .any(|item| item.trim().eq_ignore_ascii_case(token))
     };
-    listed("close") || (version == Version::HTTP_10 && !listed("keep-alive"))
+    listed("close") || (request.version() == Version::HTTP_10 && !listed("keep-alive"))
 }
 
 fn warning_line(text: Option<&str>) -> String {
