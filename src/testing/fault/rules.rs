@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -79,7 +79,7 @@ impl FaultHandle {
     ///
     /// Returns `false` after `timeout`.
     pub fn wait_for_hits(&self, count: u64, timeout: Duration) -> bool {
-        self.signal.wait(timeout, || self.hits() >= count)
+        self.signal.wait(Instant::now().checked_add(timeout), || self.hits() >= count)
     }
 
     /// Releases every request and stream that the fault holds. Later requests are hit again.

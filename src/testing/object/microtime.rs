@@ -12,20 +12,8 @@ pub(crate) enum Layout {
     Seconds,
 }
 
-/// The elements from the year to the seconds, with the width of each element. Both layouts have these elements.
-const ELEMENTS: [(&str, usize); 11] = [
-    ("2006", 4),
-    ("-", 1),
-    ("01", 2),
-    ("-", 1),
-    ("02", 2),
-    ("T", 1),
-    ("15", 2),
-    (":", 1),
-    ("04", 2),
-    (":", 1),
-    ("05", 2),
-];
+/// The elements from the year to the seconds, each as wide as its value. Both layouts have these elements.
+const ELEMENTS: [&str; 11] = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
 
 impl Layout {
     fn text(self) -> &'static str {
@@ -50,9 +38,9 @@ pub(crate) fn normalize(text: &str, layout: Layout) -> Result<String, String> {
     let mut rest = text;
     let mut numbers = [0_i64; 6];
     let mut count = 0;
-    for (element, width) in ELEMENTS {
-        let field = rest.get(..width).ok_or_else(|| cannot(rest, element))?;
-        if width == 1 {
+    for element in ELEMENTS {
+        let field = rest.get(..element.len()).ok_or_else(|| cannot(rest, element))?;
+        if element.len() == 1 {
             if field != element {
                 return Err(cannot(rest, element));
             }
@@ -60,7 +48,7 @@ pub(crate) fn normalize(text: &str, layout: Layout) -> Result<String, String> {
             numbers[count] = digits(field).ok_or_else(|| cannot(rest, element))?;
             count += 1;
         }
-        rest = &rest[width..];
+        rest = &rest[element.len()..];
     }
     let fraction = match layout {
         Layout::Micro => {

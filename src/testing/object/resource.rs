@@ -99,6 +99,8 @@ pub(crate) const EVENTS: Api = Api { resource: Resource::Events, kind: "Event", 
 
 pub(crate) const EVENTS_K8S: Api = Api { group: "events.k8s.io", ..EVENTS };
 
+pub(crate) const APIS: [&Api; 5] = [&LEASES, &CONFIG_MAPS, &ENDPOINTS, &EVENTS, &EVENTS_K8S];
+
 impl Resource {
     /// Returns the plural name, as in URLs and RBAC rules.
     pub fn plural(self) -> &'static str {
@@ -142,9 +144,7 @@ impl fmt::Display for Verb {
 
 impl Api {
     pub fn find(group: &str, plural: &str) -> Option<&'static Api> {
-        [&LEASES, &CONFIG_MAPS, &ENDPOINTS, &EVENTS, &EVENTS_K8S]
-            .into_iter()
-            .find(|api| api.group == group && api.resource.plural() == plural)
+        APIS.into_iter().find(|api| api.group == group && api.resource.plural() == plural)
     }
 
     pub fn plural(&self) -> &'static str {

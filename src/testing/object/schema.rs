@@ -28,10 +28,6 @@ pub(crate) enum FieldShape {
 
 use FieldShape::{Bool, Bytes, Int32, List, Open, String as Text, Struct, Time};
 
-static TEXT: FieldShape = Text;
-static BYTES: FieldShape = Bytes;
-static OPEN: FieldShape = Open;
-
 /// The fields of `metadata`, except `managedFields` and `generation`, which this server does not track.
 const METADATA: FieldShape = Struct(
     "ObjectMeta",
@@ -42,10 +38,10 @@ const METADATA: FieldShape = Struct(
         ("uid", Text),
         ("resourceVersion", Text),
         ("creationTimestamp", Time(Layout::Seconds)),
-        ("labels", FieldShape::Map(&TEXT)),
-        ("annotations", FieldShape::Map(&TEXT)),
-        ("ownerReferences", List(&OPEN)),
-        ("finalizers", List(&TEXT)),
+        ("labels", FieldShape::Map(&Text)),
+        ("annotations", FieldShape::Map(&Text)),
+        ("ownerReferences", List(&Open)),
+        ("finalizers", List(&Text)),
     ],
 );
 
@@ -72,13 +68,13 @@ static CONFIG_MAP: FieldShape = Struct(
         ("apiVersion", Text),
         ("metadata", METADATA),
         ("immutable", Bool),
-        ("data", FieldShape::Map(&TEXT)),
-        ("binaryData", FieldShape::Map(&BYTES)),
+        ("data", FieldShape::Map(&Text)),
+        ("binaryData", FieldShape::Map(&Bytes)),
     ],
 );
 
 static ENDPOINTS: FieldShape =
-    Struct("Endpoints", &[("kind", Text), ("apiVersion", Text), ("metadata", METADATA), ("subsets", List(&OPEN))]);
+    Struct("Endpoints", &[("kind", Text), ("apiVersion", Text), ("metadata", METADATA), ("subsets", List(&Open))]);
 
 static EVENT: FieldShape = Struct(
     "Event",

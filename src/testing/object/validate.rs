@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::testing::object::resource::{Api, CONFIG_MAPS, ENDPOINTS, EVENTS, EVENTS_K8S, LEASES, Resource};
+use crate::testing::object::resource::{APIS, Api, EVENTS_K8S, Resource};
 use crate::testing::object::schema::FieldShape;
 use crate::testing::object::status::{Cause, StatusObject};
 use crate::util::names::is_dns_subdomain;
@@ -30,7 +30,7 @@ pub(crate) fn decode(api: &Api, body: &[u8]) -> Result<Value, StatusObject> {
     };
     check_type(api, &object)?;
     if let (true, Some(fields)) = (is_events_k8s(api), object.as_object_mut()) {
-        rename(fields, EVENT_FIELDS.map(|(new, old)| (new, old)));
+        rename(fields, EVENT_FIELDS);
     }
     let mut object = FieldShape::of(api.resource).decode(object).map_err(|why| {
         let kind = api.kind;
@@ -98,9 +98,7 @@ fn unrecognized(api: &Api, why: &str) -> StatusObject {
 fn check_type(api: &Api, object: &Value) -> Result<(), StatusObject> {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let (kind, version) = (text("kind"), text("apiVersion"));
-    let known = [&LEASES, &CONFIG_MAPS, &ENDPOINTS, &EVENTS, &EVENTS_K8S]
-        .into_iter()
-        .any(|api| api.kind == kind && api.api_version() == version);
+    let known = APIS.into_iter().any(|api| api.kind == kind && api.api_version() == version);
     if (kind.is_empty() || kind == api.kind) && !version.is_empty() && version != api.api_version() {
         return Err(StatusObject::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({})",

@@ -24,11 +24,7 @@ impl ServedConnection {
     /// disconnects, because a real server also applies a write in its queue.
     pub fn hold(&self, deadline: Option<Instant>, done: impl Fn() -> bool) -> Result<(), Disconnected> {
         let stopping = || self.stopping.load(Ordering::SeqCst);
-        let timeout = match deadline {
-            None => Duration::MAX,
-            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-        };
-        self.server.signal.wait(timeout, || done() || stopping());
+        self.server.signal.wait(deadline, || done() || stopping());
         match stopping() {
             true => Err(Disconnected),
             false => Ok(()),

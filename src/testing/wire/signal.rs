@@ -1,6 +1,6 @@
 //! A signal for threads that wait until a flag changes.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -18,18 +18,14 @@ impl FlagSignal {
         self.notified.notify_all();
     }
 
-    /// Waits until `done` is true. Returns `false` after `timeout`.
-    pub fn wait(&self, timeout: Duration, done: impl Fn() -> bool) -> bool {
-        let deadline = Instant::now().checked_add(timeout);
+    /// Waits until `done` is true. Returns `false` after `deadline`.
+    pub fn wait(&self, deadline: Option<Instant>, done: impl Fn() -> bool) -> bool {
         let mut lock = self.lock.lock();
         while !done() {
             match deadline {
                 None => self.notified.wait(&mut lock),
-                Some(deadline) => {
-                    if self.notified.wait_until(&mut lock, deadline).timed_out() {
-                        return done();
-                    }
-                }
+                Some(deadline) if self.notified.wait_until(&mut lock, deadline).timed_out() => return done(),
+                Some(_) => {}
             }
         }
         true
