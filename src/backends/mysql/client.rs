@@ -26,7 +26,7 @@ const MAX_IDLE_CONNECTIONS: usize = 4;
 pub(crate) struct MySqlClient {
     address: Address,
     user: String,
-    password: Password,
+    pub(super) password: Password,
     database: String,
     /// `true` once the columns of the store's table were correct.
     is_checked: AtomicBool,
@@ -60,10 +60,6 @@ impl MySqlClient {
             Address::Tcp { .. } => format!("{}/{}", self.address, self.database),
             Address::Unix(path) => format!("{}, database {}", path.display(), self.database),
         }
-    }
-
-    pub(crate) fn password(&self) -> &Password {
-        &self.password
     }
 
     /// Sends a statement and returns its result.

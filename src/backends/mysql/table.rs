@@ -133,7 +133,7 @@ impl MySqlTable {
             Error::Refused(MySqlRefusal::Error { code, .. }) => of_mysql(*code),
             Error::Refused(MySqlRefusal::ReadOnly) => (StoreErrorKind::Unavailable, PRIMARY),
         };
-        sql::failed(operation, what, error, self.client.password(), (kind, advice))
+        sql::failed(operation, what, error, &self.client.password, (kind, advice))
     }
 
     /// Sends a write, and repeats the write after a deadlock, which has rolled back the write.
@@ -141,7 +141,7 @@ impl MySqlTable {
         for _ in 0..MOST_DEADLOCKS {
             match self.client.query(sql, false, call) {
                 Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
-                    log_line!(debug, target: STORE, "{operation} {key}: repeating: {}", self.client.password().clean(&error));
+                    log_line!(debug, target: STORE, "{operation} {key}: repeating: {}", self.client.password.clean(&error));
                 }
                 other => return other,
             }
@@ -165,7 +165,7 @@ impl SqlTable for MySqlTable {
             // The user may not create tables, but may still use a table that another user has created.
             Some(1044 | 1142) => {
                 let meaning = (StoreErrorKind::Forbidden, "; grant CREATE to this user, or use the table's owner");
-                sql::failed("create", &self.name(), &error, self.client.password(), meaning)
+                sql::failed("create", &self.name(), &error, &self.client.password, meaning)
             }
             _ => self.explain("create", &self.name(), &error),
         })?;

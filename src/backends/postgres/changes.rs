@@ -6,7 +6,6 @@ use crate::backends::postgres::client::PostgresClient;
 use crate::backends::postgres::connection::{PostgresConnection, Rows, Statement};
 use crate::backends::postgres::error::Error;
 use crate::backends::postgres::table;
-use crate::backends::postgres::wire::Changed;
 use crate::backends::sql::store::WatchRequest;
 use crate::backends::sql::watch_diff::WatchDiff;
 use crate::backends::sql::{Records, watch_diff};
@@ -98,8 +97,7 @@ impl TableWatch<'_> {
         self.run(None, Statement { sql: NOTIFY, parameters: &[Some(&probe)] }, |_| Ok(()))?;
         let until = Instant::now() + PROBE_TIMEOUT;
         loop {
-            let Changed { payloads, .. } = listener.notified(until)?;
-            if payloads.contains(&*probe) {
+            if listener.notified(until)?.contains(&*probe) {
                 return Ok(Some(listener));
             }
             if Instant::now() >= until {
@@ -116,17 +114,17 @@ impl TableWatch<'_> {
     /// Waits until records may have changed, and reads these records.
     fn wait_for_change(&self, listener: Option<&mut PostgresConnection>, current: &mut Records) -> Result<(), Error> {
         let Some(listener) = listener else {
-            let interval = self.client.poll_interval();
+            let interval = self.client.config.poll_interval;
             watch_diff::wait(&CallContext::new(interval, self.cancel.clone()), interval);
             self.interrupter.check()?;
             *current = self.read(None)?;
             return Ok(());
         };
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
-        let Changed { payloads, and_others } = listener.notified(Instant::now() + silence)?;
-        // Any record may have changed after a silence (no payload) or a truncation (an empty payload), or if the
-        // connection has dropped payloads.
-        let is_any = payloads.is_empty() || and_others || payloads.contains("");
+        let payloads = listener.notified(Instant::now() + silence)?;
+        // Any record may have changed after a silence (no payload), or after a truncation or too many notifications (an
+        // empty payload).
+        let is_any = payloads.is_empty() || payloads.contains("");
         let changed: Vec<_> = payloads.into_iter().filter(|key| self.scope.includes(key)).collect();
         if is_any || changed.len() > ONE_BY_ONE {
             *current = self.read(Some(listener))?;

@@ -9,7 +9,6 @@ use super::config::PostgresConfig;
 use super::connection::{PostgresConnection, Rows, Statement};
 use super::error::Error;
 use super::settings::{self, SETTINGS};
-use crate::backends::password::Password;
 use crate::net::calls::{ActiveCall, Exchange, MAX_IDLE_DIRECT, Pool};
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, NetErrorKind};
@@ -24,7 +23,7 @@ const MAX_IDLE_CONNECTIONS: usize = 4;
 
 /// A blocking client for one database.
 pub(crate) struct PostgresClient {
-    config: PostgresConfig,
+    pub(super) config: PostgresConfig,
     /// `None` for unencrypted connections.
     tls: Option<ClientTls>,
     dialer: Dialer,
@@ -47,14 +46,6 @@ impl PostgresClient {
     /// Returns host, port and database, without secrets.
     pub(crate) fn location(&self) -> String {
         format!("{}/{}", self.config.address, self.config.database)
-    }
-
-    pub(crate) fn password(&self) -> &Password {
-        &self.config.password
-    }
-
-    pub(crate) fn poll_interval(&self) -> Duration {
-        self.config.poll_interval
     }
 
     /// Runs statements in one transaction, and returns the result of `read` on the rows.

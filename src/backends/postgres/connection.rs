@@ -1,7 +1,7 @@
 //! One connection, which runs statements and receives notifications.
 
-use std::collections::{HashSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use super::abandoned::CancelTarget;
 use super::config::PostgresConfig;
 use super::error::{Error, PostgresRefusal};
 use super::login;
-use super::wire::{Changed, Wire};
+use super::wire::Wire;
 use crate::backends::sql::{self, SqlRow};
 use crate::net::calls::{CallConnection, Versions};
 use crate::net::dial::Route;
@@ -135,10 +135,10 @@ impl PostgresConnection {
         self.run(&[statement], false, deadline).map(drop)
     }
 
-    /// Returns the received notifications, or blocks until the next notification.
+    /// Returns the payloads of the received notifications, or blocks until the next notification.
     ///
-    /// If the deadline passes, returns no notifications.
-    pub(crate) fn notified(&mut self, deadline: Instant) -> Result<Changed, Error> {
+    /// If the deadline passes, returns no payload.
+    pub(crate) fn notified(&mut self, deadline: Instant) -> Result<BTreeSet<Box<str>>, Error> {
         loop {
             while let Some(message) = self.wire.parse()? {
                 match message {
@@ -148,11 +148,11 @@ impl PostgresConnection {
                     _ => return Err(Error::malformed("a message without a statement")),
                 }
             }
-            if self.wire.changed != Changed::default() {
+            if !self.wire.changed.is_empty() {
                 return Ok(std::mem::take(&mut self.wire.changed));
             }
             match self.wire.fill(deadline) {
-                Err(Error::Net(error)) if error.kind == NetErrorKind::Timeout => return Ok(Changed::default()),
+                Err(Error::Net(error)) if error.kind == NetErrorKind::Timeout => return Ok(BTreeSet::new()),
                 other => other?,
             }
         }
@@ -232,9 +232,7 @@ impl CallConnection for PostgresConnection {
 impl Statement<'_> {
     /// Returns a number that identifies the SQL text.
     fn number(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.sql.hash(&mut hasher);
-        hasher.finish()
+        BuildHasherDefault::<DefaultHasher>::default().hash_one(self.sql)
     }
 }
 

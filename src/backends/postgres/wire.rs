@@ -16,7 +16,7 @@ const MAX_MESSAGE: usize = 1024 * 1024;
 
 /// Maximum number of distinct payloads that a connection keeps.
 ///
-/// If more payloads arrive, the watch reads all records.
+/// More payloads are kept as one empty payload, after which the watch reads all records.
 const MAX_CHANGED: usize = 1024;
 
 /// Maximum length of a payload in bytes.
@@ -30,24 +30,17 @@ pub(super) struct Wire {
     input: BytesMut,
     /// Whether data has arrived since the last statement was sent.
     pub(super) has_heard: bool,
-    pub(super) changed: Changed,
+    /// The payloads of the received notifications. An empty payload means that any record may have changed.
+    pub(super) changed: BTreeSet<Box<str>>,
     /// Whether the connection keeps notifications.
     ///
     /// A pooler may deliver the notifications of another client, so only a connection with a `LISTEN` keeps them.
     pub(super) listens: bool,
 }
 
-/// The payloads of notifications.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changed {
-    pub(crate) payloads: BTreeSet<Box<str>>,
-    /// Whether more than [`MAX_CHANGED`] distinct payloads have arrived.
-    pub(crate) and_others: bool,
-}
-
 impl Wire {
     pub(super) fn new(socket: Socket) -> Self {
-        Self { socket, input: BytesMut::new(), has_heard: false, changed: Changed::default(), listens: false }
+        Self { socket, input: BytesMut::new(), has_heard: false, changed: BTreeSet::new(), listens: false }
     }
 
     /// Returns `true` if the connection is open and no data has arrived since the last response.
@@ -94,13 +87,9 @@ impl Wire {
 
     pub(super) fn note(&mut self, body: &NotificationResponseBody) -> Result<(), Error> {
         let payload = body.message().map_err(Error::malformed)?;
-        if !self.listens || payload.len() > MAX_PAYLOAD {
-            return Ok(());
-        }
-        if self.changed.payloads.len() < MAX_CHANGED {
-            self.changed.payloads.insert(payload.into());
-        } else if !self.changed.payloads.contains(payload) {
-            self.changed.and_others = true;
+        if self.listens && payload.len() <= MAX_PAYLOAD && !self.changed.contains(payload) {
+            let is_one_too_many = self.changed.len() >= MAX_CHANGED;
+            self.changed.insert(if is_one_too_many { "" } else { payload }.into());
         }
         Ok(())
     }

@@ -191,7 +191,7 @@ impl PostgresTable {
             Error::Refused(PostgresRefusal { is_warning: true, .. }) => (StoreErrorKind::Unavailable, WARNED),
             Error::Refused(PostgresRefusal { sqlstate, .. }) => of_postgres(sqlstate),
         };
-        sql::failed(operation, what, error, self.client.password(), (kind, advice))
+        sql::failed(operation, what, error, &self.client.config.password, (kind, advice))
     }
 }
 
@@ -205,7 +205,7 @@ impl SqlTable for PostgresTable {
         let place = |error: Error| match &error {
             Error::Refused(PostgresRefusal { sqlstate, .. }) if sqlstate == "42501" => {
                 let advice = "; let its owner create the table, or grant this user CREATE on the schema";
-                sql::failed("create", &what, &error, self.client.password(), (StoreErrorKind::Forbidden, advice))
+                sql::failed("create", &what, &error, &self.client.config.password, (StoreErrorKind::Forbidden, advice))
             }
             _ => self.explain("create", &what, &error),
         };
