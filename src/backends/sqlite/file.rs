@@ -12,9 +12,9 @@ pub(super) struct DatabaseFile {
     ///
     /// Other processes open the database by this path. If a link in the path changes, the path leads to another
     /// database.
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// The path at which SQLite creates the `-wal` file, with all links resolved.
-    wal: PathBuf,
+    pub(super) wal: PathBuf,
     shm: PathBuf,
     opened: Vec<(PathBuf, FileIdentity)>,
 }
@@ -58,20 +58,6 @@ impl DatabaseFile {
         let [wal, shm] = ["-wal", "-shm"].map(|suffix| beside(&real, suffix));
         let opened = vec![(path.clone(), identity(&path).map_err(failed)?)];
         Ok(Self { path, wal, shm, opened })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn wal(&self) -> &Path {
-        &self.wal
-    }
-
-    /// Replaces the path of the `-wal` file by a missing path, so that inotify fails.
-    #[cfg(test)]
-    pub(super) fn lose_wal(&mut self) {
-        self.wal = PathBuf::from("/no/such/file");
     }
 
     /// Remembers the `-wal` and `-shm` files beside the database.

@@ -60,10 +60,6 @@ impl CommitSignal {
         }
         #[cfg(not(target_os = "linux"))]
         let _ = (database, wal);
-        Self::polling()
-    }
-
-    pub(super) fn polling() -> Self {
         let (sender, receiver) = channel::bounded(1);
         Self::Polling { sender, receiver }
     }
@@ -112,15 +108,6 @@ fn wait_for_either(changes: &OwnedFd, own: &OwnedFd) {
 }
 
 impl Waker {
-    /// Returns `true` if inotify wakes the watch for commits of this process and of other processes.
-    pub(super) fn hears_of_all(&self) -> bool {
-        match self {
-            #[cfg(target_os = "linux")]
-            Self::Own(_) => true,
-            Self::Channel(_) => false,
-        }
-    }
-
     pub(super) fn wake(&self) {
         match self {
             #[cfg(target_os = "linux")]
@@ -130,25 +117,19 @@ impl Waker {
     }
 }
 
-/// Wakes the watches of all processes through inotify, and returns `true` on success.
+/// Wakes the watches of all processes through inotify.
 ///
 /// The caller runs this function after a commit. The write itself also causes inotify events, but before other
 /// connections can read the write.
-pub(super) fn wake_others(wal: &Path) -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        let times = Timestamps { last_access: now, last_modification: now };
-        let touched = utimensat(CWD, wal, &times, AtFlags::empty());
-        if let Err(error) = touched {
-            crate::util::panics::log_line!(debug, target: crate::util::log_fields::STORE, "cannot touch {}, other processes detect the write later: {error}", wal.display());
-        }
-        touched.is_ok()
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = wal;
-        false
+#[cfg(target_os = "linux")]
+pub(super) fn wake_others(wal: &Path) {
+    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: now, last_modification: now };
+    if let Err(error) = utimensat(CWD, wal, &times, AtFlags::empty()) {
+        crate::util::panics::log_line!(debug, target: crate::util::log_fields::STORE, "cannot touch {}, other processes detect the write later: {error}", wal.display());
     }
 }
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn wake_others(_: &Path) {}

@@ -104,7 +104,7 @@ impl Database {
 
     /// Returns the signal of a watch, and a value that unregisters the signal when dropped.
     fn signal(&self) -> (CommitSignal, OnDrop<impl Fn()>) {
-        let signal = CommitSignal::new(self.file.path(), self.file.wal());
+        let signal = CommitSignal::new(&self.file.path, &self.file.wal);
         let mut wakers = self.wakers.lock();
         let number = wakers.last_key_value().map_or(0, |(last, _)| last + 1);
         wakers.insert(number, signal.waker());
@@ -114,9 +114,8 @@ impl Database {
 
     fn announce(&self, rows: usize) {
         if rows > 0 {
-            let is_told = wake_others(self.file.wal());
-            let wakers = self.wakers.lock();
-            wakers.values().filter(|waker| !is_told || !waker.hears_of_all()).for_each(Waker::wake);
+            wake_others(&self.file.wal);
+            self.wakers.lock().values().for_each(Waker::wake);
         }
     }
 
@@ -136,7 +135,7 @@ impl Database {
 
 impl SqlTable for Database {
     fn location(&self) -> String {
-        self.file.path().display().to_string()
+        self.file.path.display().to_string()
     }
 
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
@@ -198,12 +197,12 @@ impl SqlTable for Database {
 fn connect(file: &DatabaseFile, call: &CallContext) -> Result<Connection, StoreError> {
     // Without the flags for URIs and creation, SQLite uses the path as it is, and does not create a file.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(file.path(), flags).map_err(|error| failed(file, error))?;
+    let connection = Connection::open_with_flags(&file.path, flags).map_err(|error| failed(file, error))?;
     let on = |work: &dyn Fn(&Connection) -> rusqlite::Result<()>| retry(file, call, || Some(work(&connection)));
     // The store itself waits for locks, because SQLite's own wait cannot be cancelled.
     on(&|connection| connection.busy_timeout(Duration::ZERO))?;
     let mode = retry(file, call, || Some(write_ahead_log(&connection)))?;
-    require_write_ahead_log(file.path(), &mode)?;
+    require_write_ahead_log(&file.path, &mode)?;
     // Without these settings, a power failure could revert confirmed writes. On Apple's systems, a sync needs
     // `fullfsync`.
     on(&|connection| connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON"))?;
@@ -227,7 +226,7 @@ fn wrong_column(file: &DatabaseFile, column: &str) -> StoreError {
             CREATE_TABLE.replace("\n    ", " ").replace('\n', " ")
         )
     });
-    StoreError::new(StoreErrorKind::Rejected, format!("cannot use {}: {why}", file.path().display()))
+    StoreError::new(StoreErrorKind::Rejected, format!("cannot use {}: {why}", file.path.display()))
 }
 
 /// Requests the write-ahead log, and returns the resulting journal mode.
@@ -317,7 +316,7 @@ fn check(file: &DatabaseFile, call: &CallContext) -> Result<(), StoreError> {
     if call.remaining().is_zero() {
         let message = format!(
             "timeout while waiting for {}; another connection may be in a long transaction",
-            file.path().display()
+            file.path.display()
         );
         return Err(StoreError::new(StoreErrorKind::Timeout, message));
     }
@@ -357,7 +356,7 @@ fn failed(file: &DatabaseFile, error: rusqlite::Error) -> StoreError {
         Some(_) => (StoreErrorKind::Unavailable, "SQLite cannot use the file now"),
         None => (StoreErrorKind::Malformed, "a row of the table `leasehold` was not written by this library"),
     };
-    StoreError::new(kind, format!("{}: {error}: {what_to_do}", file.path().display())).with_source(error)
+    StoreError::new(kind, format!("{}: {error}: {what_to_do}", file.path.display())).with_source(error)
 }
 
 #[cfg(test)]
