@@ -213,7 +213,7 @@ setters! {
     /// Has an effect on [`Fault::status`] and [`Fault::apply_then`] only.
     pub fn retry_after(mut self, seconds: u64) {
         if let Action::Refuse(status) | Action::ApplyThen(status) = &mut self.action {
-            *status = status.clone().retry_after(seconds);
+            status.details.insert("retryAfterSeconds".to_owned(), seconds.into());
         }
     }
 }

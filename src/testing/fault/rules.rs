@@ -1,7 +1,7 @@
 //! The active faults of a server, and their handles.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -32,24 +32,24 @@ use crate::util::debug_fields::debug_fields;
 pub struct FaultHandle {
     rule: Arc<Rule>,
     signal: Arc<FlagSignal>,
-    /// Makes open streams evaluate the rules again.
+    /// Makes requests and open streams evaluate the rules again.
     wake: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// An active fault, with its counters.
+/// A fault, with its state.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub id: u64,
     pub fault: Fault,
-    counts: Mutex<Counts>,
-    removed: AtomicBool,
-    releases: AtomicU64,
+    state: Mutex<RuleState>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct RuleState {
     seen: u64,
     hits: u64,
+    releases: u64,
+    is_removed: bool,
 }
 
 /// A request or a stream that a rule has hit. A release of the rule ends the hit.
@@ -72,7 +72,7 @@ impl FaultHandle {
 
     /// Returns the number of requests that the fault has hit. A watch fault counts streams.
     pub fn hits(&self) -> u64 {
-        self.rule.counts.lock().hits
+        self.rule.state.lock().hits
     }
 
     /// Waits until [`hits`](FaultHandle::hits) has reached `count`.
@@ -84,18 +84,13 @@ impl FaultHandle {
 
     /// Releases every request and stream that the fault holds. Later requests are hit again.
     pub fn release(&self) {
-        self.rule.releases.fetch_add(1, Ordering::SeqCst);
-        self.wake();
+        self.rule.state.lock().releases += 1;
+        (self.wake)();
     }
 
     /// Ends the fault and releases the requests that it holds.
     pub fn remove(&self) {
-        self.rule.removed.store(true, Ordering::SeqCst);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        self.signal.notify();
+        self.rule.state.lock().is_removed = true;
         (self.wake)();
     }
 }
@@ -106,17 +101,17 @@ impl Rule {
     /// Counts a matching request. Returns a hit if the rule applies to the request.
     pub fn decide(self: &Arc<Rule>) -> Option<Hit> {
         let matcher = &self.fault.matcher;
-        let mut counts = self.counts.lock();
-        let turn = counts.seen.checked_sub(matcher.skip);
-        counts.seen += 1;
+        let mut state = self.state.lock();
+        let turn = state.seen.checked_sub(matcher.skip);
+        state.seen += 1;
         let hit = turn.is_some_and(|turn| matcher.every.is_none_or(|nth| turn % nth == 0))
-            && matcher.first.is_none_or(|first| counts.hits < first)
+            && matcher.first.is_none_or(|first| state.hits < first)
             && matcher.probability.is_none_or(|p| fastrand::f64() < p);
         if !hit {
             return None;
         }
-        counts.hits += 1;
-        Some(Hit { rule: self.clone(), releases: self.releases.load(Ordering::SeqCst) })
+        state.hits += 1;
+        Some(Hit { rule: self.clone(), releases: state.releases })
     }
 }
 
@@ -127,26 +122,22 @@ impl Hit {
 
     /// Returns `true` while the fault holds the request.
     pub fn holds(&self) -> bool {
-        !self.rule.removed.load(Ordering::SeqCst) && self.rule.releases.load(Ordering::SeqCst) == self.releases
+        let state = self.rule.state.lock();
+        !state.is_removed && state.releases == self.releases
     }
 }
 
 impl Rules {
     pub fn add(&self, fault: Fault) -> Arc<Rule> {
-        let rule = Arc::new(Rule {
-            id: self.next.fetch_add(1, Ordering::Relaxed),
-            fault,
-            counts: Mutex::default(),
-            removed: AtomicBool::new(false),
-            releases: AtomicU64::new(0),
-        });
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let rule = Arc::new(Rule { id, fault, state: Mutex::default() });
         self.rules.lock().push(rule.clone());
         rule
     }
 
     pub fn clear(&self) {
         for rule in self.rules.lock().drain(..) {
-            rule.removed.store(true, Ordering::SeqCst);
+            rule.state.lock().is_removed = true;
         }
     }
 
@@ -168,7 +159,7 @@ impl Rules {
     /// Returns the rules that may hit a request: the watch faults, or all other faults.
     pub fn matching(&self, request: &RequestLog, watch_faults: bool) -> Vec<Arc<Rule>> {
         let mut rules = self.rules.lock();
-        rules.retain(|rule| !rule.removed.load(Ordering::SeqCst));
+        rules.retain(|rule| !rule.state.lock().is_removed);
         rules
             .iter()
             .filter(|rule| rule.fault.action.is_watch_fault() == watch_faults)

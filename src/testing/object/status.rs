@@ -131,37 +131,6 @@ impl StatusObject {
         StatusObject::new(403, "Forbidden", message).detail("name", other).detail("kind", "users")
     }
 
-    /// Returns the response 410 to a watch from a version that the history no longer contains.
-    pub fn expired(requested: u64, oldest: u64) -> StatusObject {
-        let message = format!("too old resource version: {requested} ({oldest})");
-        StatusObject::new(410, "Expired", message)
-    }
-
-    /// Returns the response 410 to a list from a token whose state the server no longer has.
-    pub fn expired_token() -> StatusObject {
-        let message = "The provided continue parameter is too old to display a consistent list result.";
-        StatusObject::new(410, "Expired", message)
-    }
-
-    pub fn body_too_large(limit: usize) -> StatusObject {
-        let message = format!("Request entity too large: limit is {limit}");
-        StatusObject::new(413, "RequestEntityTooLarge", message)
-    }
-
-    pub fn unsupported_media_type(accepted: &str) -> StatusObject {
-        let message =
-            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
-        StatusObject::new(415, "UnsupportedMediaType", message)
-    }
-
-    pub fn retry_after(self, seconds: u64) -> StatusObject {
-        self.detail("retryAfterSeconds", seconds)
-    }
-
-    pub fn retry_after_seconds(&self) -> Option<u64> {
-        self.details.get("retryAfterSeconds")?.as_u64()
-    }
-
     pub fn to_json(&self) -> Value {
         let mut status = json!({
             "kind": "Status",

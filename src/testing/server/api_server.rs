@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use parking_lot::Mutex;
+use serde_json::json;
 
 use crate::testing::fault::kind::Fault;
 use crate::testing::fault::rules::FaultHandle;
-use crate::testing::server::kubeconfig::{self, quoted};
 use crate::testing::server::listener::{Reserved, RunningServer};
 use crate::testing::server::log::RequestLog;
 use crate::testing::server::shared::ServerState;
@@ -85,10 +85,30 @@ impl ApiServer {
         self.render(user, &[("client-certificate-data", certificate), ("client-key-data", key)])
     }
 
+    /// Returns a kubeconfig in YAML. `credentials` are pairs of a name and a value in YAML.
     fn render(&self, user: &str, credentials: &[(&str, String)]) -> String {
         let mut cluster = vec![("server", quoted(&self.url()))];
         cluster.extend(self.ca_pem().map(|pem| ("certificate-authority-data", BASE64_STANDARD.encode(pem))));
-        kubeconfig::render(&cluster, user, credentials)
+        let written = |members: &[(&str, String)]| -> String {
+            members.iter().map(|(name, value)| format!("    {name}: {value}\n")).collect()
+        };
+        let cluster = written(&cluster);
+        let credentials = match credentials {
+            [] => "  user: {}\n".to_owned(),
+            members => format!("  user:\n{}", written(members)),
+        };
+        let user = quoted(user);
+        format!(
+            "apiVersion: v1\n\
+             kind: Config\n\
+             clusters:\n\
+             - name: testing\n  cluster:\n{cluster}\
+             users:\n\
+             - name: {user}\n{credentials}\
+             contexts:\n\
+             - name: testing\n  context:\n    cluster: testing\n    user: {user}\n    namespace: default\n\
+             current-context: testing\n"
+        )
     }
 
     /// Writes [`kubeconfig`](ApiServer::kubeconfig) to a file.
@@ -167,11 +187,7 @@ impl ApiServer {
     pub fn fault(&self, fault: Fault) -> FaultHandle {
         let rule = self.server.rules.add(fault);
         let server = Arc::downgrade(&self.server);
-        let wake = move || {
-            if let Some(server) = server.upgrade() {
-                server.store.lock().history.wake();
-            }
-        };
+        let wake = move || server.upgrade().iter().for_each(|server| server.wake());
         wake();
         FaultHandle::new(rule, self.server.signal.clone(), Arc::new(wake))
     }
@@ -232,6 +248,11 @@ impl Drop for ApiServer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Returns a text quoted as in JSON, which is also valid YAML.
+fn quoted(text: &str) -> String {
+    json!(text).to_string()
 }
 
 debug_fields!(impl Debug for ApiServer { self => url: self.url(), .. });

@@ -213,6 +213,9 @@ fn check_content_type(request: &ServedRequest) -> Result<(), StatusObject> {
     let sent = sent.split(';').next().unwrap_or_default().trim();
     match sent.eq_ignore_ascii_case(accepted) {
         true => Ok(()),
-        false => Err(StatusObject::unsupported_media_type(accepted)),
+        false => {
+            let why = "the body of the request was in an unknown format - accepted media types include";
+            Err(StatusObject::new(415, "UnsupportedMediaType", format!("{why}: {accepted}")))
+        }
     }
 }

@@ -5,7 +5,6 @@
 
 pub(crate) mod shared;
 
-pub(crate) mod kubeconfig;
 pub(crate) mod log;
 pub(crate) mod route;
 pub(crate) mod users;

@@ -26,7 +26,7 @@ struct PostActions {
     delay: Duration,
     hold: Option<Hit>,
     drop: bool,
-    answer: Option<StatusObject>,
+    answer: Option<ServedResponse>,
     truncate: Option<usize>,
 }
 
@@ -69,9 +69,7 @@ impl ServedConnection {
                 }
                 Action::Hang => self.hold(None, || !hit.holds())?,
                 Action::DropBefore => return Err(Disconnected),
-                Action::Refuse(status) => {
-                    return self.answer(entry, request, &status.into(), None);
-                }
+                Action::Refuse(status) => return self.answer(entry, request, &status.into(), None),
                 Action::Answer(response) => return self.answer(entry, request, response, None),
                 Action::Garbage(bytes) => {
                     self.transport.write(bytes)?;
@@ -84,7 +82,7 @@ impl ServedConnection {
                 Action::DelayAnswer(time) => after.delay = after.delay.saturating_add(*time),
                 Action::HangAfter => after.hold = Some(hit),
                 Action::DropAfter => after.drop = true,
-                Action::ApplyThen(status) => after.answer = Some(status.clone()),
+                Action::ApplyThen(status) => after.answer = Some(status.into()),
                 Action::Truncate(bytes) => after.truncate = Some(*bytes),
                 // The streams evaluate watch faults themselves.
                 _ => {}
@@ -97,6 +95,7 @@ impl ServedConnection {
             (_, Err(refusal)) | (Err(refusal), _) => Err(refusal.clone()),
             (Ok(RequestRoute::Resource(call)), Ok(identity)) => handlers::handle(&server, call, identity, request),
         };
+        let answer = answer.unwrap_or_else(|refusal| ServerAnswer::Done((&refusal).into()));
         self.finish(entry, request, answer, &facts, after)
     }
 
@@ -104,13 +103,13 @@ impl ServedConnection {
         &mut self,
         entry: u64,
         request: &ServedRequest,
-        answer: Result<ServerAnswer, StatusObject>,
+        answer: ServerAnswer,
         facts: &RequestLog,
         after: PostActions,
     ) -> Result<(), Disconnected> {
         // Unsubscribes the watch when this function returns, even if no stream was sent.
         let _subscription = match &answer {
-            Ok(ServerAnswer::Watch(StreamedWatch { opening: Ok(subscription), .. })) => {
+            ServerAnswer::Watch(StreamedWatch { opening: Ok(subscription), .. }) => {
                 let (server, id) = (self.server.clone(), subscription.id);
                 Some(OnDrop(move || server.store.lock().history.unsubscribe(id)))
             }
@@ -125,13 +124,9 @@ impl ServedConnection {
         if after.drop {
             return Err(Disconnected);
         }
-        if let Some(status) = after.answer {
-            return self.answer(entry, request, &(&status).into(), after.truncate);
-        }
-        match answer {
-            Ok(ServerAnswer::Done(response)) => self.answer(entry, request, &response, after.truncate),
-            Err(status) => self.answer(entry, request, &(&status).into(), after.truncate),
-            Ok(ServerAnswer::Watch(watch)) => {
+        match after.answer.map_or(answer, ServerAnswer::Done) {
+            ServerAnswer::Done(response) => self.answer(entry, request, &response, after.truncate),
+            ServerAnswer::Watch(watch) => {
                 self.wait_while_paused()?;
                 self.server.log.answered(entry, 200);
                 stream::stream(self, watch, facts, after.truncate)

@@ -12,7 +12,7 @@ use crate::testing::object::resource::Api;
 use crate::testing::server::connection::ServedConnection;
 use crate::testing::server::handlers::StreamedWatch;
 use crate::testing::server::log::RequestLog;
-use crate::testing::store::history::{ChangeKind, ObjectChange, WatchMessage};
+use crate::testing::store::history::{ChangeKind, WatchMessage};
 use crate::testing::wire::http::{chunk, chunked_head};
 
 use crate::testing::object::validate;
@@ -144,7 +144,14 @@ impl WatchStream<'_> {
 
     fn deliver(&mut self, message: &WatchMessage) -> Result<(), Disconnected> {
         match message {
-            WatchMessage::Change(change) => self.send_change(change),
+            WatchMessage::Change(change) => {
+                let kind = match change.kind {
+                    ChangeKind::Added => "ADDED",
+                    ChangeKind::Modified => "MODIFIED",
+                    ChangeKind::Deleted => "DELETED",
+                };
+                self.send_event(kind, &validate::present(self.api, &change.object))
+            }
             WatchMessage::Bookmark(revision) if self.bookmarks => {
                 let bookmark = json!({
                     "kind": self.api.kind,
@@ -155,15 +162,6 @@ impl WatchStream<'_> {
             }
             WatchMessage::Bookmark(_) | WatchMessage::Wake => Ok(()),
         }
-    }
-
-    fn send_change(&mut self, change: &ObjectChange) -> Result<(), Disconnected> {
-        let kind = match change.kind {
-            ChangeKind::Added => "ADDED",
-            ChangeKind::Modified => "MODIFIED",
-            ChangeKind::Deleted => "DELETED",
-        };
-        self.send_event(kind, &validate::present(self.api, &change.object))
     }
 
     fn send_event(&mut self, kind: &str, object: &Value) -> Result<(), Disconnected> {

@@ -91,7 +91,8 @@ impl History {
     /// Returns the changes after a revision, or an error if the history begins later.
     pub fn since(&self, revision: u64, filter: &Filter) -> Result<Vec<Arc<ObjectChange>>, StatusObject> {
         if revision < self.compacted {
-            return Err(StatusObject::expired(revision, self.compacted));
+            let message = format!("too old resource version: {revision} ({})", self.compacted);
+            return Err(StatusObject::new(410, "Expired", message));
         }
         let later = self.changes.iter().filter(|change| change.revision > revision && filter.matches(&change.key));
         Ok(later.cloned().collect())

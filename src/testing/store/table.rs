@@ -89,7 +89,10 @@ impl ObjectTable {
             "" => ListPage { objects: self.list(filter), revision: self.state.revision, token: String::new() },
             token => {
                 let rest = self.rests.iter().find(|rest| rest.token == token).cloned();
-                rest.ok_or_else(StatusObject::expired_token)?
+                rest.ok_or_else(|| {
+                    let why = "The provided continue parameter is too old to display a consistent list result.";
+                    StatusObject::new(410, "Expired", why)
+                })?
             }
         };
         let objects = page.objects.split_off(limit.min(page.objects.len()));

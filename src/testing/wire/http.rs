@@ -78,7 +78,7 @@ impl ServedResponse {
 impl From<&StatusObject> for ServedResponse {
     fn from(status: &StatusObject) -> ServedResponse {
         ServedResponse {
-            retry_after: status.retry_after_seconds(),
+            retry_after: status.details.get("retryAfterSeconds").and_then(Value::as_u64),
             ..ServedResponse::json(status.code, &status.to_json())
         }
     }
@@ -113,7 +113,10 @@ impl RequestReader {
                 None => self.fill(transport)?,
             }
         };
-        let too_large = || ReadError::Bad(StatusObject::body_too_large(BODY_LIMIT));
+        let too_large = || {
+            let message = format!("Request entity too large: limit is {BODY_LIMIT}");
+            ReadError::Bad(StatusObject::new(413, "RequestEntityTooLarge", message))
+        };
         let announced = header_text(head.headers(), header::CONTENT_LENGTH).and_then(|it| it.trim().parse().ok());
         if announced.is_some_and(|length: u64| length > BODY_LIMIT as u64) {
             return Err(too_large());
