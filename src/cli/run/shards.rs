@@ -138,7 +138,6 @@ impl ShardCommands {
             guardian,
             signals,
             renewals: never(),
-            judge: None,
             times: *times,
             command: format!("command of shard {index}"),
             retry_period: settings.retry_period,
