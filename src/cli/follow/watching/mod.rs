@@ -56,13 +56,6 @@ impl CurrentWatch {
     }
 }
 
-/// The reason for the end of the thread or of a watch.
-enum Stop {
-    /// The receiver of the messages is gone.
-    Gone,
-    Failed(StoreError),
-}
-
 pub struct FollowThread {
     store: Arc<dyn Store>,
     /// `None` for all leases.
@@ -95,15 +88,15 @@ impl FollowThread {
         }
     }
 
-    /// Runs until the receiver is gone.
+    /// Runs until a permanent error or the end of the process.
     pub fn run(mut self) {
-        while let Ok(pause) = self.follow() {
+        while let Some(pause) = self.follow() {
             sleep(pause);
         }
     }
 
-    /// Runs one watch until it ends. Returns the pause before the next watch.
-    fn follow(&mut self) -> Result<Duration, Stop> {
+    /// Runs one watch until it ends. Returns the pause before the next watch, or `None` after a permanent error.
+    fn follow(&mut self) -> Option<Duration> {
         let began = Instant::now();
         let ended = self.watch();
         let has_lasted = began.elapsed() > RETRY_PERIOD;
@@ -111,59 +104,62 @@ impl FollowThread {
             self.backoff.reset();
         }
         match ended {
-            Ok(is_replaced) if is_replaced || has_lasted => Ok(Duration::ZERO),
-            Ok(_) => Ok(self.back_off()),
-            Err(Stop::Failed(error)) => self.failed(&error),
-            Err(Stop::Gone) => Err(Stop::Gone),
+            Ok(is_replaced) if is_replaced || has_lasted => Some(Duration::ZERO),
+            Ok(_) => Some(self.back_off()),
+            Err(error) => self.failed(&error),
         }
     }
 
     /// Watches until the watch ends. Returns `true` if the next watch must start at once.
-    fn watch(&mut self) -> Result<bool, Stop> {
+    fn watch(&mut self) -> Result<bool, StoreError> {
         let (store, key, from) = (Arc::clone(&self.store), self.key.clone(), self.from.clone());
         let scope = key.as_deref().map_or(WatchScope::All, WatchScope::Key);
         let cancel = CancelToken::new();
         *self.current.0.lock() = Some((cancel.clone(), Instant::now()));
         self.has_told = false;
-        let mut stop = None;
+        let mut failed = None;
         let ended = store.watch(scope, from.as_ref(), &cancel, &mut |event| {
-            if stop.is_none()
-                && let Err(why) = self.hear(event, from.is_none(), &cancel)
+            if failed.is_none()
+                && let Err(error) = self.hear(event, from.is_none(), &cancel)
             {
-                stop = Some(why);
+                failed = Some(error);
                 cancel.cancel();
             }
         });
-        match stop {
-            Some(Stop::Failed(error)) if error.kind() == StoreErrorKind::Interrupted => Ok(true),
-            Some(stop) => Err(stop),
+        match failed {
+            Some(error) if error.kind() == StoreErrorKind::Interrupted => Ok(true),
+            Some(error) => Err(error),
             None if cancel.is_cancelled() => Ok(true),
-            None => ended.map(|()| false).map_err(Stop::Failed),
+            None => ended.map(|()| false),
         }
     }
 
     /// Sends an event of a watch to the receiver of the messages.
-    fn hear(&mut self, event: WatchEvent, from_scratch: bool, cancel: &CancelToken) -> Result<(), Stop> {
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the read after the start of the watch.
+    fn hear(&mut self, event: WatchEvent, from_scratch: bool, cancel: &CancelToken) -> Result<(), StoreError> {
         match event {
             WatchEvent::Opened => {
                 let key = self.key.clone();
-                self.update(Update::Opened { key: key.clone(), from_scratch })?;
+                self.update(Update::Opened { key: key.clone(), from_scratch });
                 // The watch delivers every change from here on, but nothing for an absent record. A read finds the
                 // absence.
                 if let Some(key) = key {
                     let call = CallContext::new(READ_TIMEOUT, cancel.clone());
-                    let found = self.store.get(&key, &call).map_err(Stop::Failed)?.map(without_data);
-                    self.tell(Update::Read { key, found })?;
+                    let found = self.store.get(&key, &call)?.map(without_data);
+                    self.tell(Update::Read { key, found });
                 }
                 self.has_worked = true;
             }
             WatchEvent::Changed { key, observed } => {
-                self.tell(Update::Changed { key, observed: without_data(observed) })?;
+                self.tell(Update::Changed { key, observed: without_data(observed) });
             }
-            WatchEvent::Deleted { key, version } => self.tell(Update::Deleted { key, version })?,
+            WatchEvent::Deleted { key, version } => self.tell(Update::Deleted { key, version }),
             WatchEvent::Bookmark(cursor) => {
                 self.from = Some(cursor);
-                self.tell(Update::ToldAll { key: self.key.clone() })?;
+                self.tell(Update::ToldAll { key: self.key.clone() });
             }
             // A bookmark follows `Synced`.
             _ => {}
@@ -174,42 +170,43 @@ impl FollowThread {
     /// Sends an update. If an error was reported before, reports the recovery first.
     ///
     /// The recovery is reported only with an update, because an open watch without events proves nothing.
-    fn tell(&mut self, update: Update) -> Result<(), Stop> {
+    fn tell(&mut self, update: Update) {
         self.has_told = true;
         if self.trouble.take().is_some() {
             let what = match &self.key {
                 Some(key) => self.store.describe(key),
                 None => self.store.location().unwrap_or_else(|| "the store".to_owned()),
             };
-            self.send(FollowMessage::Trouble(Level::Info, format!("following {what} again")))?;
+            self.send(FollowMessage::Trouble(Level::Info, format!("following {what} again")));
         }
-        self.update(update)
+        self.update(update);
     }
 
-    fn update(&self, update: Update) -> Result<(), Stop> {
-        self.send(FollowMessage::Update(update, Now::read()))
+    fn update(&self, update: Update) {
+        self.send(FollowMessage::Update(update, Now::read()));
     }
 
-    fn send(&self, message: FollowMessage) -> Result<(), Stop> {
-        self.tell.send(message).map_err(|_| Stop::Gone)
+    fn send(&self, message: FollowMessage) {
+        // The receiver is gone only while the process exits.
+        let _ = self.tell.send(message);
     }
 
-    /// Reports an error of a watch, and returns the pause before the next watch.
-    fn failed(&mut self, error: &StoreError) -> Result<Duration, Stop> {
+    /// Reports an error of a watch. Returns the pause before the next watch, or `None` if the error is permanent.
+    fn failed(&mut self, error: &StoreError) -> Option<Duration> {
         if error.kind() == StoreErrorKind::Expired {
             self.from = None;
-            return Ok(self.back_off());
+            return Some(self.back_off());
         }
         let why = error.to_string();
         if !self.has_worked && !error.is_transient() {
-            self.send(FollowMessage::Failed(why))?;
-            return Err(Stop::Gone);
+            self.send(FollowMessage::Failed(why));
+            return None;
         }
         if self.trouble.as_ref() != Some(&why) {
             self.trouble = Some(why.clone());
-            self.send(FollowMessage::Trouble(Level::Warn, format!("{why}; retrying")))?;
+            self.send(FollowMessage::Trouble(Level::Warn, format!("{why}; retrying")));
         }
-        Ok(self.back_off().max(error.retry_after().unwrap_or_default()))
+        Some(self.back_off().max(error.retry_after().unwrap_or_default()))
     }
 
     /// Returns the next pause. The pauses double, up to half a minute.
