@@ -60,55 +60,33 @@ fn part(text: &str) -> Result<(u64, &str), &'static str> {
     Ok((nanos.checked_add(fraction as u64).ok_or(too_long)?, rest))
 }
 
-/// Formats a duration like Go's `Duration.String`.
-pub(crate) fn format(duration: Duration) -> String {
-    let nanos = duration.as_nanos();
-    let (size, unit) = match nanos {
-        0 => return "0s".to_owned(),
-        1..1_000 => (1_u128, "ns"),
-        1_000..1_000_000 => (1_000, "µs"),
-        1_000_000..1_000_000_000 => (1_000_000, "ms"),
-        _ => (1_000_000_000, "s"),
-    };
-    let minutes = match (duration.as_secs() / 3_600, duration.as_secs() / 60 % 60) {
-        (0, 0) => String::new(),
-        (0, minutes) => format!("{minutes}m"),
-        (hours, minutes) => format!("{hours}h{minutes}m"),
-    };
-    let (rest, width) = (nanos % 60_000_000_000, size.ilog10() as usize);
-    let decimal = format!("{}.{:0width$}", rest / size, rest % size);
-    format!("{minutes}{}{unit}", decimal.trim_end_matches('0').trim_end_matches('.'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The expected values come from Go's own `time.ParseDuration` and `String`.
+    /// The expected values come from Go's own `time.ParseDuration`.
     #[test]
-    fn durations_are_read_and_written_as_go_does() {
-        for (text, nanos, written) in [
-            ("15s", 15_000_000_000, "15s"),
-            ("1m30s", 90_000_000_000, "1m30s"),
-            ("1.5s", 1_500_000_000, "1.5s"),
-            ("1h", 3_600_000_000_000, "1h0m0s"),
-            ("0", 0, "0s"),
-            ("+5s", 5_000_000_000, "5s"),
-            ("0s", 0, "0s"),
-            (".5s", 500_000_000, "500ms"),
-            ("5.s", 5_000_000_000, "5s"),
-            ("1.9ns", 1, "1ns"),
-            ("1500us", 1_500_000, "1.5ms"),
-            ("3µs", 3_000, "3µs"),
-            ("3μs5ns", 3_005, "3.005µs"),
-            ("2h45m0.25s", 9_900_250_000_000, "2h45m0.25s"),
-            ("9223372036854775807ns", i64::MAX as u64, "2562047h47m16.854775807s"),
-            ("0.9223372036854775807h", 3_320_413_933_267, "55m20.413933267s"),
+    fn durations_are_read_as_go_does() {
+        for (text, nanos) in [
+            ("15s", 15_000_000_000),
+            ("1m30s", 90_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("1h", 3_600_000_000_000),
+            ("0", 0),
+            ("+5s", 5_000_000_000),
+            ("0s", 0),
+            (".5s", 500_000_000),
+            ("5.s", 5_000_000_000),
+            ("1.9ns", 1),
+            ("1500us", 1_500_000),
+            ("3µs", 3_000),
+            ("3μs5ns", 3_005),
+            ("2h45m0.25s", 9_900_250_000_000),
+            ("9223372036854775807ns", i64::MAX as u64),
+            ("0.9223372036854775807h", 3_320_413_933_267),
         ] {
             let parsed = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(parsed, Duration::from_nanos(nanos), "{text}");
-            assert_eq!(format(parsed), written);
-            assert_eq!(parse(&format(parsed)), Ok(parsed));
         }
     }
 

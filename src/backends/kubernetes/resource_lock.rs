@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::configmap::ConfigMapKind;
 use super::endpoints;
@@ -31,7 +31,7 @@ use crate::util::sync::Arc;
 ///
 /// assert_eq!("configmaps".parse(), Ok(ResourceLock::ConfigMaps));
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ResourceLock {
