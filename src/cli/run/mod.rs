@@ -35,7 +35,7 @@ use http::Listen;
 use probe::Probe;
 use progress::ProgressSource;
 use shards::ShardMeans;
-use supervisor::{OnLoss, Plan, Supervisor};
+use supervisor::{OnLoss, Supervisor};
 use term::Means;
 use times::Times;
 
@@ -193,21 +193,16 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
         log::info!(target: COMMAND, "listening on http://{address}");
     }
     let progress = arguments.progress.zip(arguments.progress_timeout);
-    if let Some((ProgressSource::File(path), _)) = &progress {
-        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-        if directory.is_some_and(|directory| !directory.is_dir()) {
-            log::warn!(target: COMMAND, "--progress {}: the directory does not exist yet", path.display());
-        }
-    }
     if let Some((probe, fitness)) = judged {
         // A single attempt needs the first result.
         let is_awaited = arguments.wait.is_some_and(|wait| wait.is_zero());
         probe.start(settings.retry_period, fitness, is_awaited).map_err(failed)?;
     }
-    let plan = Plan { guarded, restart, on_loss, progress, wait: arguments.wait };
     let (command, retry_period) = ("command".to_owned(), settings.retry_period);
     let means = Means { guardian, signals, renewals, times, command, retry_period, drain_timeout };
-    Supervisor { plan, elector, means, work, backoff: Backoff::default() }.run().map_err(failed)
+    let (wait, backoff) = (arguments.wait, Backoff::default());
+    let supervisor = Supervisor { guarded, restart, on_loss, progress, wait, elector, means, work, backoff };
+    supervisor.run().map_err(failed)
 }
 
 /// An observer that reports renewals to the supervisor.

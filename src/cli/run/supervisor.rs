@@ -28,18 +28,13 @@ pub enum OnLoss {
     Exit,
 }
 
-/// The settings of a supervisor.
-pub struct Plan {
+pub struct Supervisor {
     pub guarded: Guarded,
     pub restart: bool,
     pub on_loss: OnLoss,
     pub progress: Option<(ProgressSource, Duration)>,
     /// The time limit of a campaign, or `None` for no limit.
     pub wait: Option<Duration>,
-}
-
-pub struct Supervisor {
-    pub plan: Plan,
     pub elector: Arc<LeaderElector>,
     pub means: Means,
     pub work: Arc<CommandWork>,
@@ -49,7 +44,7 @@ pub struct Supervisor {
 impl Supervisor {
     /// Runs until the command has ended or a signal stops it. Returns the exit code.
     pub fn run(mut self) -> Result<u8, Error> {
-        let mut wait = self.plan.wait;
+        let mut wait = self.wait;
         loop {
             let guard = match self.campaign(wait)? {
                 Ok(guard) => guard,
@@ -74,10 +69,10 @@ impl Supervisor {
                 return Ok(code);
             }
             if matches!(outcome.why, Some(Why::GuardianLost(_))) {
-                self.means.guardian = Guardian::start(&self.plan.guarded)?;
+                self.means.guardian = Guardian::start(&self.guarded)?;
             }
             // After a request, this replica stands aside, which may take longer than the limit.
-            wait = self.plan.wait.filter(|_| outcome.why != Some(Why::Lost(StopReason::Requested)));
+            wait = self.wait.filter(|_| outcome.why != Some(Why::Lost(StopReason::Requested)));
             // After a lost term, there is no pause. Either another candidate leads, or the lease must be acquired again
             // as soon as possible.
             if matches!(outcome.why, None | Some(Why::NoProgress(_) | Why::GuardianLost(_))) {
@@ -129,7 +124,7 @@ impl Supervisor {
                 Err(Lost(why)) => {
                     log::warn!(target: COMMAND, "guardian lost, starting another: {why}");
                     self.means.guardian.kill(self.means.drain_timeout);
-                    self.means.guardian = Guardian::start(&self.plan.guarded)?;
+                    self.means.guardian = Guardian::start(&self.guarded)?;
                     self.means.guardian.prepare();
                 }
             }
@@ -155,7 +150,7 @@ impl Supervisor {
     /// Returns an error if the lease was not acquired for another reason.
     fn not_acquired(&self) -> Result<u8, Error> {
         let status = self.elector.status();
-        let (wait, hold_back) = (self.plan.wait.unwrap_or_default(), status.settings.hold_back);
+        let (wait, hold_back) = (self.wait.unwrap_or_default(), status.settings.hold_back);
         let what = format!("{} was not acquired within {}", status.record, humantime::format_duration(wait));
         let (holder, is_fit) = (self.elector.current_leader(), status.is_fit && status.may_acquire_in.is_none());
         // While another candidate holds the lease, an old failure of a write does not matter.
@@ -188,7 +183,7 @@ impl Supervisor {
     }
 
     fn lead(&mut self, guard: &LeaderGuard) -> Result<TermOutcome, Error> {
-        let progress = self.plan.progress.as_ref();
+        let progress = self.progress.as_ref();
         let watchdog = progress.map(|(source, within)| Watchdog::start(source, *within)).transpose()?;
         self.work.begins(guard.leadership());
         let outcome = term::lead(WorkRight::Lease(guard), &mut self.means, watchdog);
@@ -222,8 +217,8 @@ impl Supervisor {
             Some(Why::Lost(StopReason::ElectorPanicked)) => Some(command::FAILED),
             // The candidate stands aside until another candidate has led.
             Some(Why::Lost(StopReason::Requested)) => None,
-            Some(_) => (self.plan.on_loss == OnLoss::Exit).then_some(TERM_ENDED),
-            None => (!self.plan.restart).then(|| end.unwrap_or(command::FAILED)),
+            Some(_) => (self.on_loss == OnLoss::Exit).then_some(TERM_ENDED),
+            None => (!self.restart).then(|| end.unwrap_or(command::FAILED)),
         }
     }
 
