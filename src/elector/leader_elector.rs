@@ -154,8 +154,8 @@ impl LeaderElector {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn leadership(&self) -> Option<Leadership> {
-        let link = &self.shared.link;
-        self.shared.observations.valid_term().map(|term| Leadership::of(term, Arc::clone(link)))
+        let SharedParts { link, observations, .. } = &self.shared;
+        observations.valid_term().map(|term| Leadership { term, link: Arc::clone(link) })
     }
 
     /// Starts a campaign for one term.

@@ -9,7 +9,7 @@ use crate::backends::kubernetes::client::{Client, ClientConfig};
 #[cfg(feature = "kubernetes")]
 use crate::backends::kubernetes::lease::LeaseStore;
 use crate::election::group::{GroupSettings, MAX_MEMBERS, MAX_SHARDS};
-use crate::elector::builder::LeaderElectorBuilder;
+use crate::elector::builder::{LeaderElectorBuilder, check_no_namespace};
 use crate::elector::leader_elector::LeaderElector;
 use crate::group::core::GroupCore;
 use crate::group::lease_group::LeaseGroup;
@@ -146,13 +146,7 @@ impl LeaseGroupBuilder {
     pub fn start_on(self, store: impl Store) -> Result<LeaseGroup, Error> {
         let Self { name, namespace, shards, max_members, drain_timeout, slot } = self;
         let settings = slot.validate()?;
-        let rule = "cannot be combined with start_on; set the namespace in the store";
-        require(
-            namespace.is_none(),
-            "namespace",
-            format_args!("{:?}", namespace.as_deref().unwrap_or_default()),
-            rule,
-        )?;
+        check_no_namespace(namespace.as_deref())?;
         require((1..=MAX_SHARDS).contains(&shards), "shards", shards, format_args!("must be 1 to {MAX_SHARDS}"))?;
         let rule = format_args!("must be 1 to {MAX_MEMBERS}");
         require((1..=MAX_MEMBERS).contains(&max_members), "max_members", max_members, rule)?;
@@ -166,9 +160,11 @@ impl LeaseGroupBuilder {
         let fields = LogFields::new(format!("group {name}"), &settings.identity);
         let observing = |observer: &_| Observing::spawn(Arc::clone(observer), fields.clone());
         let observers: Vec<_> =
-            slot.observers().iter().map(observing).collect::<Result<_, _>>().map_err(Error::Thread)?;
-        let slot = slot.identity(settings.identity.clone());
-        let slot = slot.observed_by(observers.iter().map(Observing::of_slot).collect());
+            slot.asking.observers.iter().map(observing).collect::<Result<_, _>>().map_err(Error::Thread)?;
+        let mut slot = slot.identity(settings.identity.clone());
+        // The threads of the observers run already.
+        slot.asking.observers.clear();
+        slot.asking.observing = observers.iter().map(Observing::of_slot).collect();
         let renew_deadline = settings.renew_deadline;
         let settings = GroupSettings {
             shards,

@@ -89,7 +89,8 @@ impl MemberThread {
         let kept_elector = kept.take().filter(|(kept, _)| *kept == slot);
         let elector = kept_elector.map_or_else(
             || {
-                let builder = self.builder.clone().named(core.key(GroupKey::Slot(slot)));
+                let mut builder = self.builder.clone();
+                builder.name = core.key(GroupKey::Slot(slot));
                 builder.start_on(SlotStore { core: Arc::clone(core), slot })
             },
             |(_, elector)| Ok(elector),

@@ -30,13 +30,6 @@ struct ProbeState {
     has_panicked: bool,
 }
 
-/// The result of a run of a probe.
-struct ProbeResult {
-    is_fit: bool,
-    /// `true` if this elector's own run panicked and the run before did not. The elector then logs the panic.
-    panics_anew: bool,
-}
-
 impl SharedProbe {
     pub(crate) fn new(ask: Box<dyn FnMut() -> bool + Send>) -> Self {
         let probe = Mutex::new(ProbeState { ask, is_fit: false, has_panicked: false });
@@ -44,7 +37,10 @@ impl SharedProbe {
     }
 
     /// Returns the result of a run that begins after this call.
-    fn ask(&self) -> ProbeResult {
+    ///
+    /// The second value is `true` if this elector's own run panicked and the run before did not. The elector then logs
+    /// the panic.
+    fn ask(&self) -> (bool, bool) {
         let runs = self.runs.load(Ordering::SeqCst);
         let mut probe = self.probe.lock();
         let mut panics_anew = false;
@@ -57,7 +53,7 @@ impl SharedProbe {
         }
         let is_fit = probe.is_fit;
         unlock_fair(probe);
-        ProbeResult { is_fit, panics_anew }
+        (is_fit, panics_anew)
     }
 }
 
@@ -71,9 +67,9 @@ pub(crate) fn spawn(probe: Arc<SharedProbe>, period: Duration, link: Arc<Link>) 
 fn run(probe: &SharedProbe, period: Duration, link: &Link, ended: &Receiver<Infallible>) {
     loop {
         let began = Instant::now();
-        let said = probe.ask();
-        link.tell(Command::Input(Input::Fitness(FitnessSource::Probe, said.is_fit)));
-        if said.panics_anew {
+        let (is_fit, panics_anew) = probe.ask();
+        link.tell(Command::Input(Input::Fitness(FitnessSource::Probe, is_fit)));
+        if panics_anew {
             log_with!(Level::Error, link.log_fields(None); "probe panicked: the candidate is unfit until the probe returns true");
         }
         match ended.recv_timeout(period.saturating_sub(began.elapsed())) {

@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
+use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
-use serde::Deserialize;
 
 use super::configmap::ConfigMapKind;
 use super::endpoints;

@@ -8,7 +8,6 @@ use crate::election::settings::{Config, Settings};
 use crate::elector::leader_elector::{Asking, LeaderElector};
 use crate::leadership::error::Error;
 use crate::observe::observer::Observer;
-use crate::runtime::observing::Observing;
 use crate::store::Store;
 use crate::store::entry::Entry;
 use crate::util::config_error::{ConfigError, require};
@@ -75,11 +74,11 @@ mod object;
 #[derive(Clone)]
 #[must_use = "nothing happens before `start`"]
 pub struct LeaderElectorBuilder {
-    name: String,
+    pub(crate) name: String,
     namespace: Option<String>,
     #[cfg(feature = "kubernetes")]
     object: ObjectChoice,
-    asking: Asking,
+    pub(crate) asking: Asking,
     config: Config,
 }
 
@@ -101,21 +100,6 @@ impl LeaderElector {
 }
 
 impl LeaderElectorBuilder {
-    /// Sets the name of the Lease.
-    pub(crate) fn named(self, name: String) -> Self {
-        Self { name, ..self }
-    }
-
-    pub(crate) fn observers(&self) -> &[Arc<dyn Observer>] {
-        &self.asking.observers
-    }
-
-    /// Replaces the observers by observers whose threads run already.
-    pub(crate) fn observed_by(mut self, observing: Vec<Observing>) -> Self {
-        (self.asking.observers, self.asking.observing) = (Vec::new(), observing);
-        self
-    }
-
     /// Sets the namespace of the Lease.
     ///
     /// Defaults to the namespace of the kubeconfig context, then of the pod, then `default`.
@@ -253,9 +237,7 @@ impl LeaderElectorBuilder {
     /// Returns an error if the builder has a setting that belongs to the store.
     fn check_start_on(&self) -> Result<Settings, ConfigError> {
         let settings = self.validate()?;
-        let namespace = self.namespace.as_deref().unwrap_or_default();
-        let rule = "cannot be combined with start_on; set the namespace in the store";
-        require(self.namespace.is_none(), "namespace", format_args!("{namespace:?}"), rule)?;
+        check_no_namespace(self.namespace.as_deref())?;
         #[cfg(feature = "kubernetes")]
         self.check_no_object()?;
         Ok(settings)
@@ -265,6 +247,12 @@ impl LeaderElectorBuilder {
         store.check_key(&self.name)?;
         Ok(Entry::new(Arc::new(store), &self.name))
     }
+}
+
+/// Returns an error if a namespace is set although the store determines the namespace.
+pub(crate) fn check_no_namespace(namespace: Option<&str>) -> Result<(), ConfigError> {
+    let rule = "cannot be combined with start_on; set the namespace in the store";
+    require(namespace.is_none(), "namespace", format_args!("{:?}", namespace.unwrap_or_default()), rule)
 }
 
 /// Returns an error if the settings need notes, and one of the stores does not keep notes.

@@ -170,7 +170,7 @@ impl LeaderGuard {
 
     /// Returns a view of this term for other threads.
     pub fn leadership(&self) -> Leadership {
-        Leadership::of(Arc::clone(&self.term), Arc::clone(&self.link))
+        Leadership { term: Arc::clone(&self.term), link: Arc::clone(&self.link) }
     }
 
     /// Ends the term but keeps the lease until the guard is dropped.
@@ -247,11 +247,6 @@ impl LeaderGuard {
     /// [`ProgressHandle`] describes how the reports of several workers are combined.
     pub fn progress_handle(&self) -> ProgressHandle {
         ProgressHandle::new(Arc::clone(&self.term))
-    }
-
-    /// Steps down with the limit that applies after a panic.
-    fn step_down_after_panic(&self) {
-        self.link.step_down(&self.term, DrainLimit::Bounded);
     }
 
     /// Releases the lease like a drop, and returns whether the store confirmed the release.
@@ -362,15 +357,11 @@ debug_fields!(impl Debug for LeaderGuard { self => fencing_token: self.fencing_t
 /// ```
 #[derive(Clone)]
 pub struct Leadership {
-    term: Arc<Term>,
-    link: Arc<Link>,
+    pub(crate) term: Arc<Term>,
+    pub(crate) link: Arc<Link>,
 }
 
 impl Leadership {
-    pub(crate) fn of(term: Arc<Term>, link: Arc<Link>) -> Self {
-        Self { term, link }
-    }
-
     /// Returns `true` while the term is valid, like [`LeaderGuard::is_leader`].
     pub fn is_leader(&self) -> bool {
         self.term.is_valid()

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::thread::ScopedJoinHandle;
 
+use crate::election::drain::DrainLimit;
 use crate::leadership::guard::LeaderGuard;
 use crate::util::on_drop::OnDrop;
 
@@ -82,7 +83,7 @@ impl LeaderGuard {
     }
 
     fn step_down_unless_finished<T>(&self, work: impl FnOnce() -> T) -> T {
-        let unfinished = OnDrop(|| self.step_down_after_panic());
+        let unfinished = OnDrop(|| self.link.step_down(&self.term, DrainLimit::Bounded));
         let result = work();
         std::mem::forget(unfinished);
         result
