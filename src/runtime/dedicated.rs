@@ -158,7 +158,7 @@ impl Core {
     /// Does the deferred work, and catches panics of a store's hooks.
     ///
     /// The caller may be the sender of a command. A panic of the store must not reach the sender.
-    fn carry_out(&self, Deferred { cancel, restart_watch, wake, keys }: Deferred) {
+    fn carry_out(&self, Deferred { cancel, restart_watch, wake }: Deferred) {
         for cancel in cancel {
             let _ = caught(|| cancel.cancel());
         }
@@ -168,7 +168,6 @@ impl Core {
         for side in wake {
             let _ = self.records[side as usize].wake.try_send(());
         }
-        drop(keys);
         self.lines.log();
     }
 

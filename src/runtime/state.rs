@@ -14,7 +14,7 @@ use crate::election::candidate::session::{Behind, Effect, Input};
 use crate::election::candidate::side::Side;
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
-use crate::leadership::campaign::slot::{CampaignKey, CampaignSlot, Unsent};
+use crate::leadership::campaign::slot::{CampaignSlot, Unsent};
 use crate::leadership::error::Error;
 use crate::leadership::fitness::Fitness;
 use crate::leadership::guard::LeaderGuard;
@@ -90,8 +90,6 @@ pub(crate) struct Deferred {
     pub(crate) restart_watch: Vec<Side>,
     /// The records whose request threads must wake.
     pub(crate) wake: Vec<Side>,
-    /// The keys of undelivered answers, which must be dropped outside the lock.
-    pub(crate) keys: Vec<CampaignKey>,
 }
 
 /// The request that a thread is sending.
@@ -304,9 +302,8 @@ impl ElectorState {
     }
 
     /// Answers a campaign with an error.
-    fn fail(&mut self, campaign: u64, error: Error) {
-        let unsent = self.shared.pending.fail(campaign, error, &self.shared.link);
-        self.deferred.keys.extend(unsent.and_then(|unsent| unsent.key));
+    fn fail(&self, campaign: u64, error: Error) {
+        self.shared.pending.fail(campaign, error, &self.shared.link);
     }
 
     fn cancel_at(&mut self, side: Side, request: u64, at: Moment, behind: Behind) {
@@ -357,14 +354,13 @@ impl ElectorState {
         self.shared.subscriptions.started(fencing_token);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // The campaign may have been withdrawn since the check above.
-        if let Err(Unsent { guard, key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
+        if let Err(Unsent { guard, is_by_key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
             self.shared.observations.guard_gone();
             guard.into_iter().for_each(LeaderGuard::forget);
-            if key.is_some() {
+            if is_by_key {
                 let text = "term released: the channel of the campaign is full or disconnected";
                 self.log(None, Notice::new(Level::Warn, text));
             }
-            self.deferred.keys.extend(key);
             self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
         }
     }

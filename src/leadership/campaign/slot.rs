@@ -1,8 +1,8 @@
 //! The pending campaign of an elector, and the delivery of its answer.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::mem::ManuallyDrop;
 use std::thread::Builder;
 
 use crate::election::candidate::session::Input;
@@ -61,35 +61,27 @@ impl Delivery {
         Self::To(Box::new(move |won| {
             sender.try_send((key, won)).map_err(|unsent| {
                 let (key, won) = unsent.into_inner();
-                Unsent { guard: won.ok(), key: Some(CampaignKey(Some(Box::new(key)))) }
+                drop_aside(key);
+                Unsent { guard: won.ok(), is_by_key: true }
             })
         }))
     }
 }
 
 /// An answer that no receiver took.
-///
-/// Drop the value outside any lock, because the drop of a guard or a caller's key may run any code.
 pub(crate) struct Unsent {
     pub(crate) guard: Option<LeaderGuard>,
-    pub(crate) key: Option<CampaignKey>,
+    /// `true` if the campaign has a key of the caller.
+    pub(crate) is_by_key: bool,
 }
 
-/// The caller's key of a campaign.
-pub(crate) struct CampaignKey(Option<Box<dyn Any + Send>>);
-
-impl Drop for CampaignKey {
-    /// Drops the key on its own thread, because the drop may block or panic.
-    ///
-    /// The drop of a caller's key may wait for the elector's thread.
-    fn drop(&mut self) {
-        let key = self.0.take();
-        let drop_it = move || {
-            let _ = caught(|| drop(key));
-        };
-        // If the thread cannot start, the closure and its key are dropped here.
-        let _ = Builder::new().name("leasehold-wake".to_owned()).spawn(drop_it);
-    }
+/// Drops the caller's key of a campaign on another thread, because the drop may block or panic.
+///
+/// The drop may wait for the elector's thread, which holds locks here. If the thread cannot start, the key leaks.
+fn drop_aside(key: impl Send + 'static) {
+    let key = ManuallyDrop::new(key);
+    let drop_it = move || _ = caught(|| drop(ManuallyDrop::into_inner(key)));
+    let _ = Builder::new().name("leasehold-wake".to_owned()).spawn(drop_it);
 }
 
 impl CampaignSlot {
@@ -152,15 +144,15 @@ impl CampaignSlot {
     pub(crate) fn win(&self, id: u64, guard: LeaderGuard, link: &Link) -> Result<(), Unsent> {
         // Sent under the lock, so that the drop of the campaign finds either the pending campaign or its guard.
         let mut state = self.0.lock();
-        let Some(waiting) = state.take(id) else { return Err(Unsent { guard: Some(guard), key: None }) };
+        let Some(waiting) = state.take(id) else { return Err(Unsent { guard: Some(guard), is_by_key: false }) };
         // A delivered guard keeps the elector busy. An undelivered guard frees the elector for another campaign.
         waiting.answer(Ok(guard)).inspect_err(|_| link.free_seat())
     }
 
-    /// Answers campaign `id` with an error. The caller drops an answer that no receiver took.
-    pub(crate) fn fail(&self, id: u64, error: Error, link: &Link) -> Option<Unsent> {
+    /// Answers campaign `id` with an error.
+    pub(crate) fn fail(&self, id: u64, error: Error, link: &Link) {
         // Answered under the lock, so that a campaign is decided only after its answer is in the channel.
-        self.0.lock().end(id, link).and_then(|waiting| waiting.answer(Err(error)).err())
+        self.0.lock().end(id, link).map(|waiting| waiting.answer(Err(error)));
     }
 
     /// Answers campaign `id`, whose only round did not acquire the lease.
@@ -215,7 +207,7 @@ impl SlotState {
 impl Waiting {
     fn answer(self, won: Won) -> Result<(), Unsent> {
         let Self { delivery, decided: _decided, .. } = self;
-        let unsent = |guard| Unsent { guard, key: None };
+        let unsent = |guard| Unsent { guard, is_by_key: false };
         match delivery {
             Delivery::Term(sender) => sender.try_send(won).map_err(|error| unsent(error.into_inner().ok())),
             Delivery::Round(sender) => {
