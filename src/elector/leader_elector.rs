@@ -10,7 +10,7 @@ use crate::leadership::campaign::slot::{CampaignSlot, Delivery};
 use crate::leadership::error::Error;
 use crate::leadership::fitness::Fitness;
 use crate::leadership::guard::{LeaderGuard, Leadership};
-use crate::leadership::handle::{Command, Link};
+use crate::leadership::handle::Link;
 use crate::observe::health::HealthCheck;
 use crate::observe::observations::Observations;
 use crate::observe::observer::Observer;
@@ -19,7 +19,7 @@ use crate::observe::transition::{Subscriptions, Transitions};
 use crate::runtime::dedicated;
 use crate::runtime::observing::Observing;
 use crate::runtime::probing::{self, SharedProbe};
-use crate::runtime::state::{Asked, SharedParts};
+use crate::runtime::state::SharedParts;
 use crate::store::entry::Entry;
 use crate::util::config_error::random_seed;
 use crate::util::debug_fields::debug_fields;
@@ -106,13 +106,8 @@ impl LeaderElector {
         let probing =
             |probe: &Arc<SharedProbe>| probing::spawn(Arc::clone(probe), settings.retry_period, Arc::clone(&link));
         let probing = probe.as_ref().map(probing).transpose()?;
-        if let Some(fitness) = fitness {
-            fitness.tell(&link);
-            // The flag may have been set before the elector was attached.
-            link.leave(Command::FitnessSet);
-        }
-        let asked = Asked { probing, fitness: fitness.clone(), changes: 0 };
-        let drivers = dedicated::drivers(candidacy, entries, commands, observers, asked, shared.clone(), &settings)?;
+        fitness.iter().for_each(|fitness| fitness.tell(&link));
+        let drivers = dedicated::drivers(candidacy, entries, commands, observers, probing, shared.clone(), &settings)?;
         let elector = Self { name, namespace, description: fields.described, settings, shared };
         dedicated::spawn(drivers)?;
         Ok(elector)

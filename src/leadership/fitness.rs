@@ -1,10 +1,12 @@
 //! The fitness flag that a program sets.
 
-use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::{fmt, mem};
 
+use crate::election::candidate::fitness::FitnessSource;
+use crate::election::candidate::session::Input;
 use crate::leadership::handle::{Command, Link};
-use crate::util::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
+use crate::util::sync::{Arc, Mutex, Weak};
 
 /// A flag by which the program reports whether this process is fit to lead.
 ///
@@ -29,13 +31,12 @@ use crate::util::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Fitness(Arc<FitnessState>);
+pub struct Fitness(Arc<Mutex<FitnessState>>);
 
 #[derive(Default)]
 struct FitnessState {
-    /// The number of changes. The flag is fit if this number is odd.
-    changes: AtomicU64,
-    electors: Mutex<Vec<Weak<Link>>>,
+    is_fit: bool,
+    electors: Vec<Weak<Link>>,
 }
 
 impl Fitness {
@@ -48,45 +49,35 @@ impl Fitness {
     ///
     /// The electors react immediately, on the calling thread or on a thread of the elector.
     pub fn set(&self, is_fit: bool) {
-        let next = |changes: u64| (is_odd(changes) != is_fit).then(|| changes.wrapping_add(1));
-        if self.0.changes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_err() {
+        let mut state = self.0.lock();
+        if mem::replace(&mut state.is_fit, is_fit) == is_fit {
             return;
         }
-        let mut electors = self.0.electors.lock();
-        electors.retain(|elector| elector.strong_count() > 0);
-        let told: Vec<_> = electors.iter().filter_map(Weak::upgrade).collect();
+        state.electors.retain(|elector| elector.strong_count() > 0);
+        let told: Vec<_> = state.electors.iter().filter_map(Weak::upgrade).collect();
+        // Queued under the lock, so that each elector receives all changes in their order.
+        told.iter().for_each(|elector| elector.leave(reported(is_fit)));
         // Unlocked first, so that other callers do not wait for the electors.
-        drop(electors);
-        for elector in told {
-            elector.tell(Command::FitnessSet);
-        }
+        drop(state);
+        told.iter().for_each(|elector| elector.work_off());
     }
 
     /// Returns `true` if the flag was last set to `true`.
     pub fn is_fit(&self) -> bool {
-        is_odd(self.0.changes.load(Ordering::SeqCst))
+        self.0.lock().is_fit
     }
 
-    /// Returns the reports since the last call, and updates `before`, the number of changes at that call.
-    ///
-    /// Yields `false` if the flag was unfit at any time since the last call. Then yields `true` if the flag is fit now.
-    pub(crate) fn ask(&self, before: &mut u64) -> impl Iterator<Item = bool> + use<> {
-        let changes = self.0.changes.load(Ordering::SeqCst);
-        let since = changes.wrapping_sub(std::mem::replace(before, changes));
-        let said_no = since > 1 || !is_odd(changes);
-        [said_no.then_some(false), is_odd(changes).then_some(true)].into_iter().flatten()
-    }
-
-    /// Notifies the elector of `link` of every later change.
+    /// Notifies the elector of `link` of the present state and of every later change.
     pub(crate) fn tell(&self, link: &Arc<Link>) {
-        let mut electors = self.0.electors.lock();
-        electors.retain(|elector| elector.strong_count() > 0);
-        electors.push(Arc::downgrade(link));
+        let mut state = self.0.lock();
+        link.leave(reported(state.is_fit));
+        state.electors.retain(|elector| elector.strong_count() > 0);
+        state.electors.push(Arc::downgrade(link));
     }
 }
 
-fn is_odd(changes: u64) -> bool {
-    changes % 2 == 1
+fn reported(is_fit: bool) -> Command {
+    Command::Input(Input::Fitness(FitnessSource::Program, is_fit))
 }
 
 impl fmt::Debug for Fitness {
@@ -95,31 +86,33 @@ impl fmt::Debug for Fitness {
     }
 }
 
-// A panic cannot leave the state half-changed, because the state is one atomic counter and a list of electors.
+// A panic cannot leave the state half-changed, because the lock is held for no code that panics.
 impl UnwindSafe for Fitness {}
 impl RefUnwindSafe for Fitness {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leadership::handle::tests::link;
 
     #[test]
     fn a_no_that_is_taken_back_at_once_is_a_no() {
-        let (fitness, mut before) = (Fitness::new(), 0);
-        let mut ask = |fitness: &Fitness| {
-            let said: Vec<_> = fitness.ask(&mut before).collect();
-            (said.contains(&true), said.contains(&false))
+        let (fitness, (link, commands)) = (Fitness::new(), link());
+        fitness.tell(&link);
+        let is_fit = |command| match command {
+            Command::Input(Input::Fitness(FitnessSource::Program, is_fit)) => is_fit,
+            _ => panic!("another command"),
         };
-        assert_eq!(ask(&fitness), (false, true), "not known");
+        let told = || commands.try_iter().map(is_fit).collect::<Vec<bool>>();
+        assert_eq!(told(), [false], "not known");
         fitness.set(true);
-        assert_eq!(ask(&fitness), (true, false));
+        assert_eq!(told(), [true]);
         fitness.set(true);
-        assert_eq!(ask(&fitness), (true, false), "nothing new");
+        assert!(told().is_empty(), "nothing new");
         fitness.set(false);
         fitness.set(true);
-        assert_eq!(ask(&fitness), (true, true));
-        assert_eq!(ask(&fitness), (true, false));
+        assert_eq!(told(), [false, true]);
         fitness.set(false);
-        assert_eq!(ask(&fitness), (false, true));
+        assert_eq!((told(), fitness.is_fit()), (vec![false], false));
     }
 }

@@ -47,8 +47,6 @@ pub(crate) trait Inbox: Send + Sync {
 pub(crate) enum Command {
     /// An input that concerns no particular record.
     Input(Input),
-    /// A change of the program's fitness flag.
-    FitnessSet,
     GuardGone {
         /// Receives the progress of the release. `None` if no thread waits.
         ack: Option<ReleaseSender>,

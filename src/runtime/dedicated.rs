@@ -11,7 +11,7 @@ use crate::election::{Operation, Step, StoreRequest, StoreResponse};
 use crate::leadership::handle::{Command, Inbox, as_runtime};
 use crate::runtime::lines::Lines;
 use crate::runtime::observing::Observing;
-use crate::runtime::state::{Asked, Deferred, ElectorState, SharedParts};
+use crate::runtime::state::{Deferred, ElectorState, SharedParts};
 use crate::runtime::watcher::Watcher;
 use crate::store::CallContext;
 use crate::store::entry::Entry;
@@ -69,7 +69,7 @@ pub(crate) fn drivers(
     entries: Vec<Entry>,
     commands: Receiver<Command>,
     observers: Vec<Observing>,
-    asked: Asked,
+    probing: Option<Sender<Infallible>>,
     shared: SharedParts,
     settings: &Settings,
 ) -> io::Result<Vec<Driver>> {
@@ -84,7 +84,7 @@ pub(crate) fn drivers(
         records.push(OfRecord { watcher, wake });
         threads.push((entry, side, woken));
     }
-    let state = Mutex::new(ElectorState::new(candidacy, observers, asked, shared, records.len(), Arc::clone(&lines)));
+    let state = Mutex::new(ElectorState::new(candidacy, observers, probing, shared, records.len(), Arc::clone(&lines)));
     let core = Arc::new(Core { commands, state, lines, records });
     let _ = link.inbox.set(Arc::<Core>::downgrade(&core));
     let driver = |(entry, side, woken)| Driver { core: Arc::clone(&core), side, entry, woken, has_finished: false };
@@ -251,7 +251,7 @@ mod tests {
         let observations = Arc::new(Observations::new(&settings, records));
         let shared = SharedParts { link, pending, subscriptions, observations };
         let entries = vec![entry(); records];
-        drivers(candidacy, entries, commands, Vec::new(), Asked::default(), shared, &settings).unwrap()
+        drivers(candidacy, entries, commands, Vec::new(), None, shared, &settings).unwrap()
     }
 
     /// Without the wake-up, a waiting request thread would react only after the retry period.

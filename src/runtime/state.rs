@@ -8,7 +8,6 @@ use log::Level;
 
 use crate::election::Step;
 use crate::election::candidate::candidacy::Candidacy;
-use crate::election::candidate::fitness::FitnessSource;
 use crate::election::candidate::notice::{LogEvent, LogRecord, Notice};
 use crate::election::candidate::session::{Behind, Effect, Input};
 use crate::election::candidate::side::Side;
@@ -16,7 +15,6 @@ use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
 use crate::leadership::campaign::slot::{CampaignSlot, Unsent};
 use crate::leadership::error::Error;
-use crate::leadership::fitness::Fitness;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::{Cancellation, Command, Link, ReleaseAck, ReleaseSender};
 use crate::leadership::term::Term;
@@ -44,7 +42,8 @@ pub(crate) struct ElectorState {
     candidacy: Candidacy,
     pub(crate) shared: SharedParts,
     observers: Vec<Observing>,
-    asked: Asked,
+    /// Dropping the sender ends the thread of the probe.
+    probing: Option<Sender<Infallible>>,
     term: Option<Arc<Term>>,
     /// Notifies the caller that waits for the release of the last term.
     releasing: Option<ReleaseSender>,
@@ -61,16 +60,6 @@ pub(crate) struct ElectorState {
     at_work: bool,
     /// The number of request threads that have not ended.
     pub(crate) threads: usize,
-}
-
-/// The sources of fitness of the candidate.
-#[derive(Default)]
-pub(crate) struct Asked {
-    /// Dropping the sender ends the thread of the probe.
-    pub(crate) probing: Option<Sender<Infallible>>,
-    pub(crate) fitness: Option<Fitness>,
-    /// The change counter of `fitness` when the elector last read the flag.
-    pub(crate) changes: u64,
 }
 
 /// The request and the watch of one record.
@@ -105,7 +94,7 @@ impl ElectorState {
     pub(crate) fn new(
         candidacy: Candidacy,
         observers: Vec<Observing>,
-        asked: Asked,
+        probing: Option<Sender<Infallible>>,
         shared: SharedParts,
         records: usize,
         lines: Arc<Lines>,
@@ -114,7 +103,7 @@ impl ElectorState {
             candidacy,
             shared,
             observers,
-            asked,
+            probing,
             term: None,
             releasing: None,
             is_awaited_to_close: false,
@@ -176,14 +165,6 @@ impl ElectorState {
         let of_user = Side::Primary;
         match command {
             Command::Input(input) => self.handle(of_user, input),
-            Command::FitnessSet => {
-                // The command carries no value, because the commands of two threads that set the flag may arrive in the
-                // wrong order.
-                let Asked { fitness: Some(fitness), changes, .. } = &mut self.asked else { return };
-                for is_fit in fitness.ask(changes) {
-                    self.handle(of_user, Input::Fitness(FitnessSource::Program, is_fit));
-                }
-            }
             Command::GuardGone { ack, at } => {
                 self.shared.observations.guard_gone();
                 self.releasing = ack;
@@ -389,6 +370,6 @@ impl ElectorState {
             self.shared.observations.thread_panicked();
         }
         self.observers.clear();
-        drop(self.asked.probing.take());
+        drop(self.probing.take());
     }
 }
