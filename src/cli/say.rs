@@ -82,6 +82,14 @@ pub fn check_stdout() -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the exit code or the error, if stdout cannot be written.
+pub fn end_of_stdout(written: io::Result<()>) -> Option<Result<u8, String>> {
+    let error = written.err()?;
+    // The reader has closed stdout.
+    let is_closed = error.kind() == io::ErrorKind::BrokenPipe;
+    Some(if is_closed { Ok(0) } else { Err(format!("cannot write to stdout: {error}")) })
+}
+
 /// Returns the events of a stream, or no event after `patience`.
 #[cfg(unix)]
 fn poll_once(stream: &impl AsFd, wanted: PollFlags, patience: Duration) -> PollFlags {

@@ -1,6 +1,5 @@
 //! `leasehold wait`: waits for a leader.
 
-use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -9,7 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use super::election::duration;
 use super::follow::leases::{EventKind, LeaseEvent};
 use super::follow::{FollowArgs, Follower, Heard};
-use super::say::{say, write_stdout};
+use super::say::{end_of_stdout, say, write_stdout};
 use crate::log::COMMAND;
 use leasehold::util::one_line::OneLine;
 
@@ -61,7 +60,8 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
         match follower.next(patience)? {
             Heard::Events(events) => {
                 if let Some(holder) = events.iter().find_map(|event| leader(event, arguments.holder.as_deref())) {
-                    return print(holder);
+                    let written = write_stdout(&format!("{}\n", OneLine(holder)));
+                    return end_of_stdout(written).unwrap_or(Ok(0));
                 }
             }
             Heard::Trouble(level, trouble) => log::log!(target: COMMAND, level, "{trouble}"),
@@ -81,11 +81,4 @@ fn leader<'a>(event: &'a LeaseEvent, awaited: Option<&str>) -> Option<&'a str> {
     let is_held = matches!(event.what, EventKind::NewLeader | EventKind::NewAddress | EventKind::Renewed);
     let holder = event.lease.holder().filter(|_| is_held && !event.lease.has_expired)?;
     awaited.is_none_or(|awaited| awaited == holder).then_some(holder)
-}
-
-fn print(holder: &str) -> Result<u8, String> {
-    match write_stdout(&format!("{}\n", OneLine(holder))) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write to stdout: {error}")),
-        _ => Ok(0),
-    }
 }

@@ -4,8 +4,8 @@ mod group;
 mod lines;
 mod table;
 
-use std::io::{self, ErrorKind};
-use std::time::Duration;
+use std::io;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use crossbeam_channel::RecvTimeoutError;
@@ -13,7 +13,7 @@ use leasehold::LeaseGroup;
 
 use super::election::by_flags;
 use super::follow::{FollowArgs, Follower, Heard};
-use super::say::{check_stdout, write_stdout};
+use super::say::{check_stdout, end_of_stdout, write_stdout};
 use crate::log::COMMAND;
 use leasehold::util::clock::Now;
 use table::LeaseTable;
@@ -75,6 +75,9 @@ pub struct ObserveArgs {
 /// The interval at which an unchanged table is redrawn, and a closed stdout is detected.
 const TICK: Duration = Duration::from_secs(1);
 
+/// The shortest time between two drawings while updates arrive without a pause.
+const BUSY: Duration = Duration::from_millis(100);
+
 /// Shows leases or a group until stdout is closed, and returns the exit code.
 ///
 /// # Errors
@@ -88,16 +91,31 @@ pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
     }
     let names = if arguments.lease.is_empty() { &arguments.leases } else { &arguments.lease };
     let mut follower = Follower::start(store, names, which)?;
-    let mut table = LeaseTable::in_terminal().filter(|_| !arguments.json);
+    if let Some(table) = LeaseTable::in_terminal().filter(|_| !arguments.json) {
+        return follow_in_table(table, follower);
+    }
     loop {
-        let is_old = table.as_ref().is_some_and(|table| table.is_old);
-        let heard = follower.next(if is_old { Duration::ZERO } else { TICK })?;
-        let shown = match &mut table {
-            Some(table) => draw(table, &heard, &follower),
-            None => print(&heard, arguments.json),
-        };
-        if let Some(ended) = end_of_stdout(shown) {
+        let heard = follower.next(TICK)?;
+        if let Some(ended) = end_of_stdout(print(&heard, arguments.json)) {
             return ended;
+        }
+    }
+}
+
+fn follow_in_table(mut table: LeaseTable, mut follower: Follower) -> Result<u8, String> {
+    loop {
+        if let Some(ended) = end_of_stdout(table.draw(&follower, Now::read())) {
+            return ended;
+        }
+        let mut heard = follower.next(TICK)?;
+        let until = Instant::now() + BUSY;
+        while matches!(&heard, Heard::Events(events) if !events.is_empty()) && Instant::now() < until {
+            heard = follower.next(Duration::ZERO)?;
+        }
+        if let Heard::Trouble(level, trouble) = heard {
+            // The next drawing reports an error of stdout.
+            let _ = table.clear();
+            log::log!(target: COMMAND, level, "{trouble}");
         }
     }
 }
@@ -120,23 +138,6 @@ fn follow_group(group: &LeaseGroup, is_json: bool) -> Result<u8, String> {
             return Err(group.shards().map_or_else(|error| error.to_string(), |_| "the group has ended".to_owned()));
         }
     }
-}
-
-/// Returns the exit code or the error, if stdout cannot be written.
-fn end_of_stdout(written: io::Result<()>) -> Option<Result<u8, String>> {
-    let error = written.err()?;
-    // The reader has closed stdout.
-    let is_closed = error.kind() == ErrorKind::BrokenPipe;
-    Some(if is_closed { Ok(0) } else { Err(format!("cannot write to stdout: {error}")) })
-}
-
-fn draw(table: &mut LeaseTable, heard: &Heard, follower: &Follower) -> io::Result<()> {
-    let Heard::Trouble(level, trouble) = heard else {
-        return table.update(matches!(heard, Heard::Events(events) if events.is_empty()), follower, Now::read());
-    };
-    table.clear()?;
-    log::log!(target: COMMAND, *level, "{trouble}");
-    table.draw(follower, Now::read())
 }
 
 fn print(heard: &Heard, is_json: bool) -> io::Result<()> {

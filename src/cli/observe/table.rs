@@ -2,16 +2,12 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
-use std::time::{Duration, Instant};
 
 use super::super::follow::Follower;
 use super::super::follow::leases::LeaseView;
 use super::super::say::write_stdout;
 use leasehold::util::clock::{Moment, Now};
 use leasehold::util::one_line::OneLine;
-
-/// The shortest time between two drawings while updates arrive.
-const BUSY: Duration = Duration::from_millis(100);
 
 /// The largest width of the name column, in characters.
 const LONGEST_NAME: usize = 48;
@@ -21,26 +17,13 @@ const HEAD: [&str; 6] = ["LEASE", "LEFT", "TRANSITIONS", "RENEWALS", "SINCE", "H
 pub struct LeaseTable {
     /// The number of lines that the table has on the terminal.
     lines: usize,
-    drawn: Option<Instant>,
-    /// `true` if an update has arrived since the last drawing.
-    pub is_old: bool,
 }
 
 impl LeaseTable {
     /// Creates a table, or returns `None` if stdout is not a terminal that can redraw lines.
     pub fn in_terminal() -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
-        let table = Self { lines: 0, drawn: None, is_old: true };
-        (io::stdout().is_terminal() && !is_dumb && size().is_some()).then_some(table)
-    }
-
-    /// Draws the table if `is_quiet` is `true`, or if the last drawing is older than [`BUSY`].
-    pub fn update(&mut self, is_quiet: bool, follower: &Follower, now: Now) -> io::Result<()> {
-        self.is_old = true;
-        match is_quiet || self.drawn.is_none_or(|drawn| drawn.elapsed() > BUSY) {
-            true => self.draw(follower, now),
-            false => Ok(()),
-        }
+        (io::stdout().is_terminal() && !is_dumb && size().is_some()).then_some(Self { lines: 0 })
     }
 
     /// Erases the table, so that a message can be written to stderr.
@@ -73,7 +56,7 @@ impl LeaseTable {
             text.push('\n');
         }
         text.push_str("\x1b[?7h");
-        (self.lines, self.drawn, self.is_old) = (lines.len(), Some(Instant::now()), false);
+        self.lines = lines.len();
         write_stdout(&text)
     }
 
