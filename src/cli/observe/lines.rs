@@ -107,12 +107,11 @@ mod tests {
             let local = Duration::from_secs(seconds);
             Now { local: Moment::from_nanos(0) + local, wall: SystemTime::UNIX_EPOCH + local }
         };
-        let key = Box::from("jo\nbs");
         let mut observed = leasehold::VersionedRecord::new(record, 7, leasehold::StoreData::none());
         observed.notes.address = Some("host\u{1b}:1".into());
-        let mut events = leases.apply(Update::Changed { key, observed }, at(1));
+        let mut events = leases.apply(Update::changed("jo\nbs", observed), at(1));
         events.extend(leases.expire(at(60)));
-        events.extend(leases.apply(Update::Deleted { key: "jo\nbs".into(), version: 8 }, at(61)));
+        events.extend(leases.apply(Update::deleted("jo\nbs", 8), at(61)));
         events
     }
 

@@ -151,7 +151,7 @@ mod tests {
             |millis| Now { local: Moment::from_nanos(millis * 1_000_000), wall: std::time::SystemTime::UNIX_EPOCH };
         let mut changed = |key: &str, record, millis| {
             let observed = VersionedRecord::new(record, millis, StoreData::none());
-            leases.apply(Update::Changed { key: key.into(), observed }, at(millis));
+            leases.apply(Update::changed(key, observed), at(millis));
         };
         let record = |holder: &str, seconds| LeaderElectionRecord {
             holder_identity: Some(holder.into()),
@@ -168,7 +168,7 @@ mod tests {
         changed("node", record("node-1", None), 1_000);
         changed("free", record("", Some(1)), 1_000);
         changed(&"x".repeat(60), record("y", Some(100)), 1_000);
-        leases.apply(Update::Read { key: "none".into(), found: None }, at(1_000));
+        leases.apply(Update::Record { key: "none".into(), found: None, version: None }, at(1_000));
         leases.expire(at(3_500));
         assert_eq!(
             rows(leases.iter(), at(3_500).local),

@@ -16,27 +16,16 @@ pub enum Update {
     /// A watch of `key`, or of all keys, has opened.
     ///
     /// Later versions may be lower than known versions, for example because a backup was restored.
-    Opened {
-        key: Option<Box<str>>,
-        from_scratch: bool,
-    },
-    /// The result of a linearizable read.
-    Read {
+    Opened { key: Option<Box<str>>, from_scratch: bool },
+    /// The record of a lease, or `None` if the record is absent.
+    Record {
         key: Box<str>,
         found: Option<VersionedRecord>,
-    },
-    Changed {
-        key: Box<str>,
-        observed: VersionedRecord,
-    },
-    Deleted {
-        key: Box<str>,
-        version: u64,
+        /// The version of the event, or `None` for the result of a linearizable read.
+        version: Option<u64>,
     },
     /// The watch of `key`, or of all keys, has delivered every existing record.
-    ToldAll {
-        key: Option<Box<str>>,
-    },
+    ToldAll { key: Option<Box<str>> },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -137,16 +126,16 @@ impl Leases {
                 }
                 Vec::new()
             }
-            Update::Read { key, found } => self.of_one(key, at, |leases, key| match found {
-                Some(observed) => leases.stands(key, observed, at),
-                None => leases.is_gone(key, None, at),
-            }),
-            Update::Changed { key, observed } => self.of_one(key, at, |leases, key| {
-                (!leases.is_known(&key, observed.version)).then(|| leases.stands(key, observed, at)).flatten()
-            }),
-            Update::Deleted { key, version } => self.of_one(key, at, |leases, key| {
-                (!leases.is_known(&key, version)).then(|| leases.is_gone(key, Some(version), at)).flatten()
-            }),
+            Update::Record { key, found, version } => {
+                // If the lease expired before the change, its expiry is the first event.
+                let expired = self.leases.get_mut(&key).and_then(|lease| expire(&key, lease, at));
+                let change = match found {
+                    _ if version.is_some_and(|version| self.is_known(&key, version)) => None,
+                    Some(observed) => self.stands(key, observed, at),
+                    None => self.is_gone(key, version, at),
+                };
+                expired.into_iter().chain(change).collect()
+            }
             Update::ToldAll { key } => {
                 let untold = self.of_watch(key.as_deref()).filter(|(_, lease)| !lease.is_told);
                 let untold: Vec<_> = untold.map(|(key, _)| key.clone()).collect();
@@ -163,19 +152,6 @@ impl Leases {
     /// Returns the time at which the next lease expires by the local clock.
     pub fn next_expiry(&self) -> Option<Moment> {
         self.leases.values().filter(|lease| !lease.has_expired).filter_map(LeaseView::expiry).min()
-    }
-
-    /// Applies a change of one lease, and returns its events.
-    ///
-    /// If the lease expired before the change, its expiry is the first event.
-    fn of_one(
-        &mut self,
-        key: Box<str>,
-        at: Now,
-        change: impl FnOnce(&mut Self, Box<str>) -> Option<LeaseEvent>,
-    ) -> Vec<LeaseEvent> {
-        let expired = self.leases.get_mut(&key).and_then(|lease| expire(&key, lease, at));
-        expired.into_iter().chain(change(self, key)).collect()
     }
 
     fn of_watch(&mut self, of: Option<&str>) -> impl Iterator<Item = (&Box<str>, &mut LeaseView)> {

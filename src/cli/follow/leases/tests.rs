@@ -33,12 +33,25 @@ fn observed((record, version): (LeaderElectionRecord, u64)) -> VersionedRecord {
     VersionedRecord::new(record, version, StoreData::none())
 }
 
+impl Update {
+    /// Returns the event of a written record.
+    pub fn changed(key: &str, observed: VersionedRecord) -> Self {
+        let version = Some(observed.version);
+        Self::Record { key: key.into(), found: Some(observed), version }
+    }
+
+    /// Returns the event of a deletion.
+    pub fn deleted(key: &str, version: u64) -> Self {
+        Self::Record { key: key.into(), found: None, version: Some(version) }
+    }
+}
+
 fn changed(record: LeaderElectionRecord, version: u64) -> Update {
-    Update::Changed { key: "jobs".into(), observed: observed((record, version)) }
+    Update::changed("jobs", observed((record, version)))
 }
 
 fn read(found: Option<(LeaderElectionRecord, u64)>) -> Update {
-    Update::Read { key: "jobs".into(), found: found.map(observed) }
+    Update::Record { key: "jobs".into(), found: found.map(observed), version: None }
 }
 
 fn opened(from_scratch: bool) -> Update {
@@ -65,10 +78,10 @@ fn terms_renewals_releases_and_deletions_are_reported_once() {
     assert_eq!(said(&tell(changed(held("b", 1, 3), 7), 5)), [(NewLeader, Some("a"), Some("b"))]);
     assert_eq!(said(&tell(changed(free(), 8), 6)), [(Released, Some("b"), None)]);
     assert_eq!(said(&tell(changed(held("b", 2, 4), 9), 7)), [(NewLeader, None, Some("b"))], "the same one again");
-    let deleted = tell(Update::Deleted { key: "jobs".into(), version: 10 }, 8);
+    let deleted = tell(Update::deleted("jobs", 10), 8);
     assert_eq!(said(&deleted), [(Deleted, Some("b"), None)]);
     assert_eq!((deleted[0].lease.version, &deleted[0].lease.record, deleted[0].lease.renewals), (Some(10), &None, 1));
-    assert_eq!(said(&tell(Update::Deleted { key: "jobs".into(), version: 10 }, 8)), []);
+    assert_eq!(said(&tell(Update::deleted("jobs", 10), 8)), []);
     assert_eq!(said(&tell(changed(held("b", 2, 4), 9), 8)), [], "late");
     assert_eq!(said(&tell(changed(held("b", 0, 5), 11), 9)), [(NewLeader, None, Some("b"))]);
 }
@@ -79,7 +92,7 @@ fn changed_address_is_an_event_and_not_a_renewal() {
     let mut tell = |record, version, address: Option<&str>, seconds| {
         let mut observed = observed((record, version));
         observed.notes.address = address.map(str::to_owned);
-        let events = leases.apply(Update::Changed { key: "jobs".into(), observed }, at(seconds));
+        let events = leases.apply(Update::changed("jobs", observed), at(seconds));
         events
             .into_iter()
             .map(|it| (it.what, it.lease.address, it.lease.renewals, it.lease.has_expired))
@@ -143,7 +156,7 @@ fn records_of_others_may_lack_fields() {
         assert_eq!(leases.next_expiry(), None);
     }
     let observed = observed((LeaderElectionRecord::default(), 1));
-    let other = Update::Changed { key: "other".into(), observed };
+    let other = Update::changed("other", observed);
     assert_eq!(said(&leases.apply(other, at(3))), [(Unheld, None, None)]);
 }
 
@@ -151,17 +164,14 @@ fn records_of_others_may_lack_fields() {
 fn deleted_leases_are_forgotten_after_a_watch_restart_too() {
     let mut leases = Leases::new(Which::All);
     let observed = |key: &str, version| observed((held(key, 0, version), version));
-    let told = |key: &str, version| Update::Changed { key: key.into(), observed: observed(key, version) };
+    let told = |key: &str, version| Update::changed(key, observed(key, version));
     leases.apply(opened(true), at(0));
     for key in ["a", "b", "c"] {
         leases.apply(told(key, 1), at(0));
     }
     leases.apply(Update::ToldAll { key: None }, at(0));
     assert_eq!(leases.iter().len(), 3);
-    assert_eq!(
-        said(&leases.apply(Update::Deleted { key: "a".into(), version: 2 }, at(1))),
-        [(Deleted, Some("a"), None)]
-    );
+    assert_eq!(said(&leases.apply(Update::deleted("a", 2), at(1))), [(Deleted, Some("a"), None)]);
     assert_eq!(leases.iter().len(), 2);
     // A resumed watch delivers only new changes, so an undelivered lease still exists.
     leases.apply(opened(false), at(2));

@@ -149,14 +149,17 @@ impl FollowThread {
                 if let Some(key) = key {
                     let call = CallContext::new(READ_TIMEOUT, cancel.clone());
                     let found = self.store.get(&key, &call)?.map(without_data);
-                    self.tell(Update::Read { key, found });
+                    self.tell(Update::Record { key, found, version: None });
                 }
                 self.has_worked = true;
             }
             WatchEvent::Changed { key, observed } => {
-                self.tell(Update::Changed { key, observed: without_data(observed) });
+                let version = Some(observed.version);
+                self.tell(Update::Record { key, found: Some(without_data(observed)), version });
             }
-            WatchEvent::Deleted { key, version } => self.tell(Update::Deleted { key, version }),
+            WatchEvent::Deleted { key, version } => {
+                self.tell(Update::Record { key, found: None, version: Some(version) });
+            }
             WatchEvent::Bookmark(cursor) => {
                 self.from = Some(cursor);
                 self.tell(Update::ToldAll { key: self.key.clone() });

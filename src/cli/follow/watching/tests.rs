@@ -103,11 +103,8 @@ impl Followed {
     fn record(&self) -> (Box<str>, Option<String>) {
         loop {
             match self.told.recv_timeout(SOON).expect("it tells") {
-                FollowMessage::Update(Update::Read { key, found }, _) => {
+                FollowMessage::Update(Update::Record { key, found, .. }, _) => {
                     return (key, found.and_then(|observed| observed.record.holder_identity));
-                }
-                FollowMessage::Update(Update::Changed { key, observed }, _) => {
-                    return (key, observed.record.holder_identity);
                 }
                 _ => {}
             }
