@@ -20,18 +20,10 @@ pub enum ShardPlace {
 pub fn assign(members: &[usize], places: &[ShardPlace]) -> Vec<Option<usize>> {
     let mut targets: Vec<_> =
         places.iter().map(|place| if let ShardPlace::Owned(slot) = place { Some(*slot) } else { None }).collect();
-    let mut owned: Vec<(usize, Vec<usize>)> = members.iter().map(|slot| (*slot, Vec::new())).collect();
-    let mut pool = Vec::new();
-    for (shard, place) in places.iter().enumerate() {
-        match place {
-            ShardPlace::Owned(slot) => {
-                let member = owned.iter_mut().find(|(member, _)| member == slot);
-                member.into_iter().for_each(|(_, shards)| shards.push(shard));
-            }
-            ShardPlace::Free => pool.push(shard),
-            ShardPlace::Excluded => {}
-        }
-    }
+    let shards_at = |place: ShardPlace| (0..places.len()).filter(|shard| places[*shard] == place).collect();
+    let mut owned: Vec<(usize, Vec<usize>)> =
+        members.iter().map(|slot| (*slot, shards_at(ShardPlace::Owned(*slot)))).collect();
+    let mut pool = shards_at(ShardPlace::Free);
     if members.is_empty() {
         return targets;
     }
