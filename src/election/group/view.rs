@@ -14,17 +14,9 @@ impl Group {
     ///
     /// The watch lists all records before the driver calls [`listed`](Self::listed).
     pub fn watch_opened(&mut self, now: Moment, sent_at: Moment) {
-        let View { number, as_of, settled_at, .. } = self.view;
         self.slots.iter_mut().for_each(|slot| slot.reported = 0);
-        self.view = View {
-            number: number + 1,
-            is_open: true,
-            is_listed: false,
-            opened_at: sent_at,
-            as_of,
-            heard_at: now,
-            settled_at,
-        };
+        let number = self.view.number + 1;
+        self.view = View { number, is_open: true, is_listed: false, opened_at: sent_at, heard_at: now, ..self.view };
     }
 
     /// Handles a changed or deleted record. A deletion has no record.
