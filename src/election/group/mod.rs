@@ -34,7 +34,7 @@ pub const MAX_SHARDS: usize = 1024;
 const FOREIGN: &str = "the record names a holder that is not a member of a group";
 
 /// The settings of a group.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct GroupSettings {
     /// The number of shards.
     pub shards: usize,
@@ -159,7 +159,7 @@ pub enum GroupEffect {
 }
 
 /// The state of a group, as one process sees the group.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Group {
     settings: Arc<GroupSettings>,
     slots: Vec<SlotRow>,
@@ -242,23 +242,11 @@ impl Group {
         let settings = settings.into();
         Self {
             slots: vec![SlotRow::default(); MAX_MEMBERS],
-            shards: vec![ShardRow::new(); settings.shards],
+            shards: vec![ShardRow::default(); settings.shards],
             targets: vec![None; settings.shards],
             settings,
             is_dirty: true,
-            assign_at: Moment::default(),
-            view: View::default(),
-            wants: false,
-            campaign: None,
-            member: None,
-            last_term: None,
-            is_spare: false,
-            own_writes: VecDeque::new(),
-            in_flight: None,
-            last_request: 0,
-            paused_until: Moment::default(),
-            last_stamp: 0,
-            effects: VecDeque::new(),
+            ..Self::default()
         }
     }
 

@@ -62,7 +62,7 @@ pub(super) struct SlotRow {
 }
 
 /// A shard, and the use of the shard by this process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ShardRow {
     pub(super) row: Row,
     pub(super) owner: Option<ShardOwner>,
@@ -219,21 +219,6 @@ impl SlotRow {
 }
 
 impl ShardRow {
-    pub(super) fn new() -> Self {
-        Self {
-            row: Row::default(),
-            owner: None,
-            seen_after: 0,
-            offer: None,
-            work: None,
-            is_spent: false,
-            is_given: false,
-            pause: Duration::ZERO,
-            paused_until: Moment::default(),
-            reported: None,
-        }
-    }
-
     /// Returns `true` if this process owns the shard, apart from the validity of its term.
     pub(super) fn is_owned(&self) -> bool {
         self.work.is_some_and(|work| work.ended_at.is_none())
