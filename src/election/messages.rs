@@ -12,9 +12,10 @@ use crate::util::sync::Arc;
 /// The next action of the driver.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a step lives for one turn of a loop")]
-pub enum Step {
-    /// Send this request and call [`Election::on_response`](super::Election::on_response).
-    Send(StoreRequest),
+pub enum Step<R = StoreRequest> {
+    /// Send this request, and report the response, for example to
+    /// [`Election::on_response`](super::Election::on_response).
+    Send(R),
     /// Wait until this moment or until the next input.
     Wait(Moment),
     /// The election is closed, and no work is left.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use log::Level;
 
+use crate::election::Step;
 use crate::election::candidate::failures::Failures;
 use crate::election::candidate::notice::Notice;
 use crate::election::deadline::Deadline;
-use crate::election::group::{Group, GroupEffect, GroupKey, GroupSettings, GroupStep, MAX_MEMBERS, OwnershipEnd};
+use crate::election::group::{Group, GroupEffect, GroupKey, GroupRequest, GroupSettings, MAX_MEMBERS, OwnershipEnd};
 use crate::group::shard::{Ownership, ReturnShard, Shard};
 use crate::group::status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
 use crate::leadership::error::Error;
@@ -177,14 +178,15 @@ impl GroupCore {
         })
     }
 
-    /// Returns the next step, or `None` after the end of the group, and the cancellation of a request.
-    pub(super) fn next(self: &Arc<Self>) -> Option<(GroupStep, CancelToken)> {
+    /// Returns the next step and the cancellation of its request.
+    pub(super) fn next(self: &Arc<Self>) -> (Step<GroupRequest>, CancelToken) {
         self.with(|state| {
             loop {
                 let step = state.group.next(Now::read());
-                if !self.act(state) || matches!(step, GroupStep::Send(_)) {
+                if !self.act(state) || matches!(step, Step::Send(_)) {
                     state.request = CancelToken::new();
-                    return state.end.is_some().then(|| (step, state.request.clone()));
+                    let step = if state.end.is_some() { step } else { Step::Finished };
+                    return (step, state.request.clone());
                 }
             }
         })

@@ -3,9 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use crate::election::Step;
 use crate::election::candidate::failure_log::FailureLog;
 use crate::election::candidate::notice::Notice;
-use crate::election::group::{GroupKey, GroupOperation, GroupRequest, GroupResponse, GroupStep, MAX_MEMBERS};
+use crate::election::group::{GroupKey, GroupOperation, GroupRequest, MAX_MEMBERS};
 use crate::group::core::{GroupCore, GroupLine};
 use crate::leadership::handle::as_runtime;
 use crate::store::entry::Entry;
@@ -43,10 +44,11 @@ pub(super) fn spawn(core: &Arc<GroupCore>, lines: Receiver<Box<GroupLine>>) -> i
 }
 
 fn drive(core: &Arc<GroupCore>) {
-    while let Some((step, cancel)) = core.next() {
-        match step {
-            GroupStep::Send(request) => send(core, request, cancel),
-            GroupStep::Wait(until) => drop(core.woken.recv_timeout(until.since(clock::now()))),
+    loop {
+        match core.next() {
+            (Step::Send(request), cancel) => send(core, request, cancel),
+            (Step::Wait(until), _) => drop(core.woken.recv_timeout(until.since(clock::now()))),
+            (Step::Finished, _) => return,
         }
     }
 }
@@ -55,16 +57,13 @@ fn send(core: &Arc<GroupCore>, GroupRequest { id, key, operation, timeout }: Gro
     let entry = Entry::new(Arc::clone(&core.store), &core.key(key));
     let (call, sent_at) = (CallContext::new(timeout, cancel), clock::now());
     let (operation, response) = match operation {
-        GroupOperation::Get => (StoreOperation::Get, entry.get(&call).map(GroupResponse::Read)),
-        GroupOperation::Create(record) => {
-            (StoreOperation::Create, entry.create(record.as_write(), &call).map(GroupResponse::Written))
-        }
+        GroupOperation::Get => (StoreOperation::Get, entry.get(&call)),
+        GroupOperation::Create(record) => (StoreOperation::Create, entry.create(record.as_write(), &call).map(Some)),
         GroupOperation::Update(base, record) => {
-            (StoreOperation::Update, entry.update(&base, record.as_write(), &call).map(GroupResponse::Written))
+            (StoreOperation::Update, entry.update(&base, record.as_write(), &call).map(Some))
         }
     };
     core.answered(operation, clock::now().since(sent_at), response.as_ref().err());
-    let response = response.unwrap_or_else(GroupResponse::Failed);
     core.change(|group, now| group.on_response(now, id, response));
 }
 

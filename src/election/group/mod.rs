@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::election::Step;
 use crate::election::deadline::Deadline;
 use crate::store::StoreError;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
@@ -90,26 +91,8 @@ pub enum GroupOperation {
     Update(VersionedRecord, LeaderElectionRecord),
 }
 
-/// The response to a request.
-#[derive(Debug, Clone)]
-pub enum GroupResponse {
-    /// The result of a read.
-    Read(Option<VersionedRecord>),
-    /// The stored record after a write.
-    Written(VersionedRecord),
-    /// The error of a request. A write is in doubt.
-    Failed(StoreError),
-}
-
-/// The next step of the driver.
-#[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "a step lives for one turn of a loop")]
-pub enum GroupStep {
-    /// Send this request, and report the response.
-    Send(GroupRequest),
-    /// Wait for input, at most until this moment.
-    Wait(Moment),
-}
+/// The stored record after a read or a write, or an error. After an error, a write is in doubt.
+pub type GroupResponse = Result<Option<VersionedRecord>, StoreError>;
 
 /// The reason why the ownership of a shard ended.
 ///
@@ -256,7 +239,7 @@ impl Group {
     }
 
     /// Returns the next step. The driver carries out the effects before the step.
-    pub fn next(&mut self, now: Now) -> GroupStep {
+    pub fn next(&mut self, now: Now) -> Step<GroupRequest> {
         let mut timer = Timer { now: now.local, wake: now.local + self.settings.lease_duration };
         self.check_slots(&mut timer);
         self.check_term(&mut timer);
@@ -266,8 +249,8 @@ impl Group {
         self.start_and_move(&mut timer);
         self.join_or_leave(&mut timer);
         match self.request(&mut timer, now) {
-            Some(request) => GroupStep::Send(request),
-            None => GroupStep::Wait(timer.wake),
+            Some(request) => Step::Send(request),
+            None => Step::Wait(timer.wake),
         }
     }
 

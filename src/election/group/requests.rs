@@ -11,30 +11,26 @@ impl Group {
     /// Handles the response to the request `id`.
     pub fn on_response(&mut self, now: Moment, id: u64, response: GroupResponse) {
         let Some(sent) = self.in_flight.take_if(|sent| sent.id == id) else { return };
-        let GroupInFlight { key, watch, sent_at, .. } = sent;
+        let GroupInFlight { key, is_read, watch, sent_at, .. } = sent;
+        let seen = match response {
+            Ok(seen) => seen,
+            Err(error) => return self.failed(now, &sent, &error),
+        };
         // A response to a request of an earlier watch is older than the listing, which may have found a deletion.
-        let is_current = watch == self.view.number;
-        match response {
-            GroupResponse::Failed(error) => return self.failed(now, &sent, &error),
-            GroupResponse::Read(Some(seen)) | GroupResponse::Written(seen) if !is_current => {
-                self.row(key).know(now, seen.version);
-            }
-            GroupResponse::Read(None) if !is_current => {}
-            GroupResponse::Read(None) => self.learn_absence(now, key, sent_at),
-            GroupResponse::Read(Some(seen)) => self.learn(now, key, (seen.version, Some(seen)), Some(sent_at)),
-            GroupResponse::Written(seen) => {
-                self.learn(now, key, (seen.version, Some(seen)), None);
-                if let GroupKey::Shard(shard) = key {
-                    let row = &mut self.shards[shard];
-                    row.is_given = row.owner == Some(ShardOwner::Released);
-                }
-            }
+        if watch != self.view.number {
+            return seen.iter().for_each(|seen| self.row(key).know(now, seen.version));
         }
-        if let GroupKey::Slot(slot) = key
-            && is_current
-            && !self.row(key).must_read
-        {
-            self.slots[slot].read = id;
+        match seen {
+            Some(seen) => self.learn(now, key, (seen.version, Some(seen)), is_read.then_some(sent_at)),
+            None => self.learn_absence(now, key, sent_at),
+        }
+        match key {
+            GroupKey::Slot(slot) if !self.row(key).must_read => self.slots[slot].read = id,
+            GroupKey::Shard(shard) if !is_read => {
+                let row = &mut self.shards[shard];
+                row.is_given = row.owner == Some(ShardOwner::Released);
+            }
+            _ => {}
         }
     }
 
@@ -97,7 +93,7 @@ impl Group {
                 row.work.is_none_or(|work| work.ended_at.is_some_and(|at| timer.is_due(at + lease_duration)));
             row.is_spent && has_returned && self.is_ours(*shard) && row.row.is_ready(timer)
         })?;
-        self.write(now, shard, |base| LeaderElectionRecord { holder_identity: Some(String::new()), ..base })
+        self.empty(now, GroupKey::Shard(shard))
     }
 
     /// Takes a free shard that belongs to this member.
@@ -120,7 +116,7 @@ impl Group {
                 && self.free_from(*shard).is_some_and(|at| timer.is_due(at))
         })?;
         let holder = name.to_holder(&self.settings.identity);
-        self.write(now, shard, |base| LeaderElectionRecord {
+        self.write(now, GroupKey::Shard(shard), |base| LeaderElectionRecord {
             holder_identity: Some(holder),
             acquire_time: Some(MicroTime::from_text(name.acquire_time)),
             lease_transitions: Some(base.lease_transitions.unwrap_or(0).max(0).saturating_add(1)),
@@ -161,15 +157,7 @@ impl Group {
             let has_expired = row.has_expired || is_ours;
             has_expired && self.view.is_listed && own != Some(*slot) && row.row.is_ready(timer)
         })?;
-        let base = self.slots[slot].row.seen.clone()?;
-        let renew_time = Some(self.stamp(now, &base));
-        let record = LeaderElectionRecord {
-            holder_identity: Some(String::new()),
-            lease_duration_seconds: Some(1),
-            renew_time,
-            ..base.record.clone()
-        };
-        Some((GroupKey::Slot(slot), GroupOperation::Update(base, record)))
+        self.empty(now, GroupKey::Slot(slot))
     }
 
     /// Creates a missing shard record without an owner.
@@ -199,20 +187,25 @@ impl Group {
         Some((GroupKey::Shard(shard), GroupOperation::Create(record)))
     }
 
-    /// Returns an update of a shard record.
-    ///
-    /// The record has the longest lease duration, so that an ordinary candidate never takes over.
+    /// Returns an update that removes the holder of a record.
+    fn empty(&mut self, now: Now, key: GroupKey) -> Option<(GroupKey, GroupOperation)> {
+        self.write(now, key, |base| LeaderElectionRecord { holder_identity: Some(String::new()), ..base })
+    }
+
+    /// Returns an update of a shard record, or of a slot that has no holder afterwards.
     fn write(
         &mut self,
         now: Now,
-        shard: usize,
+        key: GroupKey,
         change: impl FnOnce(LeaderElectionRecord) -> LeaderElectionRecord,
     ) -> Option<(GroupKey, GroupOperation)> {
-        let base = self.shards[shard].row.seen.clone()?;
+        let base = self.row(key).seen.clone()?;
         let renew_time = Some(self.stamp(now, &base));
+        // A shard has the longest lease duration, so that an ordinary candidate never takes over.
+        let seconds = if let GroupKey::Shard(_) = key { i32::MAX } else { 1 };
         let record = change(base.record.clone());
-        let record = LeaderElectionRecord { lease_duration_seconds: Some(i32::MAX), renew_time, ..record };
-        Some((GroupKey::Shard(shard), GroupOperation::Update(base, record)))
+        let record = LeaderElectionRecord { lease_duration_seconds: Some(seconds), renew_time, ..record };
+        Some((key, GroupOperation::Update(base, record)))
     }
 
     /// Returns a `renewTime` that differs from the time in the record, so that every write changes the version.

@@ -207,7 +207,7 @@ fn ownership_waits_for_a_read_after_an_old_listing() {
     world.edit(key, |record| record.holder_identity = Some(String::new()));
     world.drive(0);
     world.nodes[0].is_deaf = true;
-    let GroupStep::Send(GroupRequest { id, operation: GroupOperation::Update(base, record), .. }) =
+    let Step::Send(GroupRequest { id, operation: GroupOperation::Update(base, record), .. }) =
         world.nodes[0].group.next(wall)
     else {
         panic!("the member takes the shard")
@@ -222,7 +222,7 @@ fn ownership_waits_for_a_read_after_an_old_listing() {
     group.listed(now);
     // The listing may be old, or the store was restored. A read decides.
     let step = group.next(wall);
-    assert!(matches!(step, GroupStep::Send(GroupRequest { operation: GroupOperation::Get, .. })), "{step:?}");
+    assert!(matches!(step, Step::Send(GroupRequest { operation: GroupOperation::Get, .. })), "{step:?}");
     assert!(std::iter::from_fn(|| group.effect()).all(|effect| !matches!(effect, GroupEffect::Started(..))));
 }
 
@@ -267,12 +267,12 @@ fn response_of_an_earlier_watch_is_ignored() {
     let now = world.now + STEP;
     world.nodes[0].group.returned(now, 0);
     let wall = world.wall();
-    let GroupStep::Send(GroupRequest { id, .. }) = world.nodes[0].group.next(wall) else { panic!("no release") };
+    let Step::Send(GroupRequest { id, .. }) = world.nodes[0].group.next(wall) else { panic!("no release") };
     let seen = world.records[&GroupKey::Shard(0)].clone();
     world.nodes[0].is_deaf = true;
     world.delete(GroupKey::Shard(0));
     world.open(0);
-    world.nodes[0].group.on_response(now, id, GroupResponse::Written(seen));
+    world.nodes[0].group.on_response(now, id, Ok(Some(seen)));
     assert_eq!(world.nodes[0].group.owner(0), None);
 }
 
@@ -543,13 +543,13 @@ fn conflict_after_a_newer_event_delays_no_write() {
     let (key, now, wall) = (GroupKey::Shard(0), world.now, world.wall());
     world.nodes[0].owned.clear();
     world.nodes[0].group.returned(now, 0);
-    let GroupStep::Send(GroupRequest { id, .. }) = world.nodes[0].group.next(wall) else { panic!("no release") };
+    let Step::Send(GroupRequest { id, .. }) = world.nodes[0].group.next(wall) else { panic!("no release") };
     world.edit(key, |record| record.lease_transitions = Some(7));
-    let conflict = GroupResponse::Failed(StoreError::new(StoreErrorKind::Conflict, "conflict"));
+    let conflict = Err(StoreError::new(StoreErrorKind::Conflict, "conflict"));
     let group = &mut world.nodes[0].group;
     group.on_response(now, id, conflict);
     let step = group.next(wall);
-    let GroupStep::Send(GroupRequest { operation: GroupOperation::Update(base, _), .. }) = step else {
+    let Step::Send(GroupRequest { operation: GroupOperation::Update(base, _), .. }) = step else {
         panic!("no write: {step:?}")
     };
     assert_eq!(base.version, world.records[&key].version);
@@ -566,8 +566,8 @@ fn conflict_does_not_confirm_the_end_of_a_term() {
         let wall = world.wall();
         let group = &mut world.nodes[1].group;
         match group.next(wall) {
-            GroupStep::Send(request) => break request,
-            GroupStep::Wait(_) => while group.effect().is_some() {},
+            Step::Send(request) => break request,
+            _ => while group.effect().is_some() {},
         }
     };
     assert_eq!(request.key, GroupKey::Slot(slot), "the expired slot is retired");
@@ -575,6 +575,6 @@ fn conflict_does_not_confirm_the_end_of_a_term() {
     // The watch reports an older change than the one that caused the conflict.
     world.edit(GroupKey::Slot(slot), |record| record.lease_transitions = Some(7));
     let (now, conflict) = (world.now, StoreError::new(StoreErrorKind::Conflict, "conflict"));
-    world.nodes[1].group.on_response(now, request.id, GroupResponse::Failed(conflict));
+    world.nodes[1].group.on_response(now, request.id, Err(conflict));
     assert_eq!(world.nodes[1].group.slots[slot].read, read);
 }

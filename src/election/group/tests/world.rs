@@ -189,15 +189,15 @@ impl World {
             self.carry_out(index, effect);
         }
         let node = &mut self.nodes[index];
-        let GroupStep::Send(GroupRequest { id, key, operation, .. }) = step else { return acted };
+        let Step::Send(GroupRequest { id, key, operation, .. }) = step else { return acted };
         let response = match operation {
-            _ if node.is_stuck => GroupResponse::Failed(StoreError::new(StoreErrorKind::Timeout, "stuck")),
+            _ if node.is_stuck => Err(StoreError::new(StoreErrorKind::Timeout, "stuck")),
             GroupOperation::Get if self.damaged == Some(key) => {
-                GroupResponse::Failed(StoreError::new(StoreErrorKind::Malformed, "unreadable"))
+                Err(StoreError::new(StoreErrorKind::Malformed, "unreadable"))
             }
             GroupOperation::Get => {
                 node.reads += 1;
-                GroupResponse::Read(self.records.get(&key).cloned())
+                Ok(self.records.get(&key).cloned())
             }
             GroupOperation::Create(record) => {
                 node.writes += 1;
@@ -213,8 +213,8 @@ impl World {
     }
 
     pub(super) fn written(&mut self, key: GroupKey, base: u64, record: &LeaderElectionRecord) -> GroupResponse {
-        let refused = || GroupResponse::Failed(StoreError::new(StoreErrorKind::Conflict, "conflict"));
-        self.store(key, base, record).map_or_else(refused, GroupResponse::Written)
+        let refused = || StoreError::new(StoreErrorKind::Conflict, "conflict");
+        self.store(key, base, record).map(Some).ok_or_else(refused)
     }
 
     fn carry_out(&mut self, index: usize, effect: GroupEffect) {

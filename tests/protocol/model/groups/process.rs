@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::quality::FixedState;
+use leasehold::election::Step;
 use leasehold::election::deadline::Deadline;
-use leasehold::election::group::{Group, GroupEffect, GroupKey, GroupResponse, GroupSettings, GroupStep};
+use leasehold::election::group::{Group, GroupEffect, GroupKey, GroupResponse, GroupSettings};
 use leasehold::util::clock::Moment;
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
@@ -176,9 +177,8 @@ impl Process {
             Input::Answer(call, reply) => {
                 let seen = reply.stored.seen(call.key);
                 let response = match call.write {
-                    None => GroupResponse::Read(seen),
                     Some(_) if reply.is_conflict => failure(StoreErrorKind::Conflict),
-                    Some(_) => GroupResponse::Written(seen.expect("a record")),
+                    _ => Ok(seen),
                 };
                 self.group.on_response(now, self.request, response);
             }
@@ -217,7 +217,7 @@ impl Process {
                 acted = true;
                 self.carry_out(effect, now, &mut outcome, seen)?;
             }
-            if let GroupStep::Send(request) = step {
+            if let Step::Send(request) = step {
                 self.request = request.id;
                 outcome.call = Some(Call::of(request.key, &request.operation));
             } else if !acted {
@@ -267,7 +267,7 @@ fn observe(group: &mut Group, now: Moment, slot: usize, stored: Stored, sent_at:
 }
 
 fn failure(kind: StoreErrorKind) -> GroupResponse {
-    GroupResponse::Failed(StoreError::new(kind, "a simulated failure"))
+    Err(StoreError::new(kind, "a simulated failure"))
 }
 
 /// The names of moments, and the time after which the group no longer distinguishes earlier moments.

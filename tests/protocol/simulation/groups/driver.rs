@@ -1,9 +1,7 @@
 //! The simulated threads of a process: the driver of the group, the elector of the slot, and the workers.
 
 use leasehold::election::candidate::session::{Effect, Input, Session};
-use leasehold::election::group::{
-    GroupEffect, GroupKey, GroupOperation, GroupRequest, GroupResponse, GroupStep, OwnershipEnd,
-};
+use leasehold::election::group::{GroupEffect, GroupKey, GroupOperation, GroupRequest, OwnershipEnd};
 use leasehold::election::{Operation, Step, StoreResponse};
 use leasehold::{StoreError, StoreErrorKind};
 use std::sync::Arc;
@@ -34,10 +32,11 @@ impl World {
                 self.obey(index, effect)?;
             }
             match step {
-                GroupStep::Send(request) => self.send_group(index, request)?,
-                GroupStep::Wait(_) if has_acted => {}
-                GroupStep::Wait(until) if until <= now.local => {}
-                GroupStep::Wait(until) => {
+                Step::Send(request) => self.send_group(index, request)?,
+                Step::Finished => return Err("a group never finishes".into()),
+                Step::Wait(_) if has_acted => {}
+                Step::Wait(until) if until <= now.local => {}
+                Step::Wait(until) => {
                     let node = &mut self.nodes[index];
                     node.wake += 1;
                     let (at, wake) = (node.clock.when(until), node.wake);
@@ -318,9 +317,9 @@ impl World {
                 return Ok(());
             }
             let response = match answer {
-                Answer::Read(_, seen) => GroupResponse::Read(seen),
-                Answer::Written(seen) => GroupResponse::Written(seen),
-                Answer::Failed(error) => GroupResponse::Failed(error),
+                Answer::Read(_, seen) => Ok(seen),
+                Answer::Written(seen) => Ok(Some(seen)),
+                Answer::Failed(error) => Err(error),
             };
             node.group.on_response(now, id, response);
             return self.drive(index);
