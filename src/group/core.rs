@@ -11,7 +11,7 @@ use crate::election::candidate::failures::Failures;
 use crate::election::candidate::notice::Notice;
 use crate::election::deadline::Deadline;
 use crate::election::group::{Group, GroupEffect, GroupKey, GroupRequest, GroupSettings, MAX_MEMBERS, OwnershipEnd};
-use crate::group::shard::{Ownership, ReturnShard, Shard};
+use crate::group::shard::{Ownership, Shard};
 use crate::group::status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
 use crate::leadership::error::Error;
 use crate::leadership::term::Term;
@@ -257,7 +257,9 @@ impl GroupCore {
         let Some(Participation { term: Some(term), shards, .. }) = &state.participation else { return };
         let ownership = Ownership::new(shard, fencing_token, Arc::clone(term), Arc::clone(&self.valid_until));
         let ownership = Arc::new(ownership);
-        let delivered = Shard::new(Arc::clone(&ownership), Arc::clone(self) as Arc<dyn ReturnShard>);
+        let core = Arc::clone(self);
+        let on_return = move || core.change(|group, now| group.returned(now, shard));
+        let delivered = Shard::new(Arc::clone(&ownership), on_return);
         state.deferred.push(GroupDeferred::Deliver(shards.clone(), delivered));
         state.ownerships[shard] = Some(ownership);
         state.observe(&Fact::ShardStarted(shard, fencing_token));
@@ -468,12 +470,6 @@ impl GroupCore {
 
     pub(super) fn line(&self, notice: Notice, fencing_token: Option<u64>) {
         let _ = self.lines.try_send(Box::new(GroupLine(notice, fencing_token)));
-    }
-}
-
-impl ReturnShard for GroupCore {
-    fn return_shard(self: Arc<Self>, shard: usize) {
-        self.change(|group, now| group.returned(now, shard));
     }
 }
 

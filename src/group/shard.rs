@@ -32,13 +32,8 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 #[must_use = "the shard moves to another member when the value is dropped"]
 pub struct Shard {
     ownership: Arc<Ownership>,
-    /// The group, which learns that the value was dropped.
-    returns: Arc<dyn ReturnShard>,
-}
-
-/// Receives the number of each shard whose value was dropped.
-pub(super) trait ReturnShard: Send + Sync {
-    fn return_shard(self: Arc<Self>, shard: usize);
+    /// Reports the drop of the value to the group.
+    on_return: Box<dyn Fn() + Send + Sync>,
 }
 
 /// The state of one ownership that the shard and the group share.
@@ -114,8 +109,8 @@ impl Ownership {
 }
 
 impl Shard {
-    pub(super) fn new(ownership: Arc<Ownership>, returns: Arc<dyn ReturnShard>) -> Self {
-        Self { ownership, returns }
+    pub(super) fn new(ownership: Arc<Ownership>, on_return: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { ownership, on_return: Box::new(on_return) }
     }
 
     /// Returns the number of the shard, from 0.
@@ -180,7 +175,7 @@ impl Shard {
 impl Drop for Shard {
     fn drop(&mut self) {
         self.ownership.end();
-        Arc::clone(&self.returns).return_shard(self.ownership.index);
+        (self.on_return)();
     }
 }
 
