@@ -174,9 +174,9 @@ impl LeaseGroupBuilder {
             retry_period: settings.retry_period,
             drain_timeout,
         };
-        let (core, lines) = GroupCore::new(name, settings, renew_deadline, Arc::new(store), observers);
+        let core = GroupCore::new(name, settings, renew_deadline, Arc::new(store), observers);
         core.check_keys()?;
-        threads::spawn(&core, lines).map_err(Error::Thread)?;
+        threads::spawn(&core).map_err(Error::Thread)?;
         Ok(LeaseGroup::new(core, slot))
     }
 }

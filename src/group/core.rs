@@ -8,7 +8,7 @@ use log::Level;
 
 use crate::election::Step;
 use crate::election::candidate::failures::Failures;
-use crate::election::candidate::notice::Notice;
+use crate::election::candidate::notice::{LogRecord, Notice};
 use crate::election::deadline::Deadline;
 use crate::election::group::{Group, GroupEffect, GroupKey, GroupRequest, GroupSettings, MAX_MEMBERS, OwnershipEnd};
 use crate::group::shard::{Ownership, Shard};
@@ -17,6 +17,7 @@ use crate::leadership::error::Error;
 use crate::leadership::term::Term;
 use crate::observe::observer::{Fact, RequestOutcome};
 use crate::observe::transition::{Subscribers, Transitions};
+use crate::runtime::lines::{Item, Lines};
 use crate::runtime::observing::Observing;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{Store, StoreError, StoreOperation};
@@ -24,14 +25,13 @@ use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::clock::{Moment, Now};
 use crate::util::config_error::ConfigError;
+use crate::util::log_fields::LogFields;
 use crate::util::panics::caught;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender};
 use crate::util::sync::{Arc, AtomicU64, Mutex, Ordering};
 
-/// The number of log lines that may wait for a logger. Later lines are dropped.
-///
-/// The channel allocates all of its places at once, so it contains boxes.
+/// The maximum number of queued log lines of a group while a logger hangs.
 const MAX_LINES: usize = 4 * 1024;
 
 /// The state that the threads of a group share.
@@ -48,7 +48,7 @@ pub(super) struct GroupCore {
     state: Mutex<GroupState>,
     /// The moment until which ownership may rely on the watch, in nanoseconds.
     valid_until: Arc<AtomicU64>,
-    lines: Sender<Box<GroupLine>>,
+    lines: Arc<Lines>,
 }
 
 struct GroupState {
@@ -100,9 +100,6 @@ enum GroupDeferred {
     Deliver(Sender<Shard>, Shard),
 }
 
-/// A log line of a group, with a fencing token if the line is about one ownership.
-pub(super) struct GroupLine(pub(super) Notice, pub(super) Option<u64>);
-
 impl GroupCore {
     pub(super) fn new(
         name: String,
@@ -110,10 +107,10 @@ impl GroupCore {
         renew_deadline: Duration,
         store: Arc<dyn Store>,
         observers: Vec<Observing>,
-    ) -> (Arc<Self>, Receiver<Box<GroupLine>>) {
+    ) -> Arc<Self> {
         let settings = Arc::new(settings);
         let ((wake, woken), (end, ended)) = (channel::bounded(1), channel::bounded(0));
-        let (lines, logged) = channel::bounded(MAX_LINES);
+        let fields = LogFields::new(format!("group {name}"), &settings.identity);
         let state = GroupState {
             group: Group::new(Arc::clone(&settings)),
             wake,
@@ -130,7 +127,7 @@ impl GroupCore {
             observers,
             deferred: Vec::new(),
         };
-        let core = Self {
+        Arc::new(Self {
             name,
             settings,
             renew_deadline,
@@ -139,9 +136,8 @@ impl GroupCore {
             ended,
             state: Mutex::new(state),
             valid_until: Arc::default(),
-            lines,
-        };
-        (Arc::new(core), logged)
+            lines: Arc::new(Lines::new(MAX_LINES, fields, Vec::new())),
+        })
     }
 
     /// Returns the key of a record of the group.
@@ -469,7 +465,8 @@ impl GroupCore {
     }
 
     pub(super) fn line(&self, notice: Notice, fencing_token: Option<u64>) {
-        let _ = self.lines.try_send(Box::new(GroupLine(notice, fencing_token)));
+        self.lines.push(Item::LogRecord(LogRecord { about: None, fencing_token, notice }));
+        self.lines.log();
     }
 }
 
@@ -506,7 +503,7 @@ mod tests {
             retry_period: Duration::from_secs(2),
             drain_timeout: Duration::from_secs(20),
         };
-        let (core, _) = GroupCore::new(
+        let core = GroupCore::new(
             "ingest".to_owned(),
             settings,
             Duration::from_secs(10),

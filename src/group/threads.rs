@@ -1,4 +1,4 @@
-//! The threads of a group: one for requests, one for the watch, and one for log lines.
+//! The threads of a group: one for requests, and one for the watch.
 
 use std::io;
 use std::time::Duration;
@@ -7,28 +7,19 @@ use crate::election::Step;
 use crate::election::candidate::failure_log::FailureLog;
 use crate::election::candidate::notice::Notice;
 use crate::election::group::{GroupKey, GroupOperation, GroupRequest, MAX_MEMBERS};
-use crate::group::core::{GroupCore, GroupLine};
+use crate::group::core::GroupCore;
 use crate::leadership::handle::as_runtime;
 use crate::store::entry::Entry;
 use crate::store::{CallContext, MAX_VERSION, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 use crate::util::backoff::Backoff;
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
-use crate::util::log_fields::LogFields;
 use crate::util::on_drop::OnDrop;
-use crate::util::sync::channel::{Receiver, RecvTimeoutError};
+use crate::util::sync::channel::RecvTimeoutError;
 use crate::util::sync::{Arc, thread};
 
 /// Starts the threads, which run until the end of the group.
-pub(super) fn spawn(core: &Arc<GroupCore>, lines: Receiver<Box<GroupLine>>) -> io::Result<()> {
-    let fields = LogFields::new(format!("group {}", core.name), &core.settings.identity);
-    let log = move || {
-        for line in lines {
-            let GroupLine(notice, fencing_token) = *line;
-            notice.log(&LogFields { fencing_token, ..fields.clone() });
-        }
-    };
-    thread::Builder::new().name("leasehold-log".into()).spawn(log)?;
+pub(super) fn spawn(core: &Arc<GroupCore>) -> io::Result<()> {
     let runs = [drive, watch] as [fn(&Arc<GroupCore>); 2];
     for (run, name) in runs.into_iter().zip(["leasehold-group", "leasehold-shards"]) {
         let core = Arc::clone(core);

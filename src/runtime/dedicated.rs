@@ -25,6 +25,9 @@ use crate::util::sync::{Arc, Mutex, thread};
 /// The stack size of a thread. The deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
 
+/// The maximum number of queued log lines of an elector while a logger hangs.
+const MAX_LINES: usize = 256;
+
 /// The request thread of one record.
 pub(crate) struct Driver {
     core: Arc<Core>,
@@ -75,7 +78,7 @@ pub(crate) fn drivers(
 ) -> io::Result<Vec<Driver>> {
     let link = Arc::clone(&shared.link);
     let of_records = entries.iter().map(|entry| LogFields::new(entry.describe(), &settings.identity)).collect();
-    let lines = Arc::new(Lines::new(link.log_fields(None), of_records));
+    let lines = Arc::new(Lines::new(MAX_LINES, link.log_fields(None), of_records));
     let (mut records, mut threads) = (Vec::new(), Vec::new());
     for (entry, side) in entries.into_iter().zip(Side::BOTH) {
         let watcher =

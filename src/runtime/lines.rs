@@ -11,11 +11,10 @@ use crate::leadership::handle::{ReleaseSender, as_runtime};
 use crate::util::log_fields::LogFields;
 use crate::util::sync::{Arc, Mutex, thread};
 
-/// The maximum number of queued lines while a logger hangs. Later lines are dropped, to limit the memory.
-const MAX_LINES: usize = 256;
-
 pub(crate) struct Lines {
     queue: Mutex<Queue>,
+    /// The maximum number of queued lines while a logger hangs. Later lines are dropped, to limit the memory.
+    max_lines: usize,
     /// The fields of lines about all records.
     fields: LogFields,
     /// The fields of lines about one record, indexed by side.
@@ -36,14 +35,14 @@ pub(crate) enum Item {
 }
 
 impl Lines {
-    pub(crate) fn new(fields: LogFields, of_records: Vec<LogFields>) -> Self {
-        Self { queue: Mutex::default(), fields, of_records }
+    pub(crate) fn new(max_lines: usize, fields: LogFields, of_records: Vec<LogFields>) -> Self {
+        Self { queue: Mutex::default(), max_lines, fields, of_records }
     }
 
     /// Queues `item` for [`log`](Self::log), unless the queue is full or logging is off.
     pub(crate) fn push(&self, item: Item) {
         let items = &mut self.queue.lock().items;
-        if items.len() < MAX_LINES && log::max_level() > LevelFilter::Off {
+        if items.len() < self.max_lines && log::max_level() > LevelFilter::Off {
             items.push_back(item);
         }
     }
