@@ -343,18 +343,12 @@ impl GroupCore {
     /// Reports the outcome of a request to the observers.
     pub(super) fn answered(self: &Arc<Self>, operation: StoreOperation, latency: Duration, error: Option<&StoreError>) {
         let outcome = RequestOutcome { operation, latency, failure: error.map(StoreError::kind), is_slow_path: false };
-        let (notice, is_permanent) = self.with(|state| {
+        let failed = self.with(|state| {
             state.observe(&Fact::Request(outcome));
-            match error {
-                None => (state.requests.succeeded(clock::now(), operation), false),
-                Some(error) => {
-                    let failed = state.requests.failed(clock::now(), operation, error);
-                    (failed.notice, failed.is_permanent)
-                }
-            }
+            state.requests.answered(clock::now(), operation, error)
         });
-        notice.into_iter().for_each(|notice| self.line(notice, None));
-        if is_permanent {
+        failed.notice.into_iter().for_each(|notice| self.line(notice, None));
+        if failed.is_permanent {
             self.close(error.cloned());
         }
     }
@@ -362,23 +356,19 @@ impl GroupCore {
     /// Notes the outcome of a campaign. Ends the group if the store refuses campaigns permanently.
     pub(super) fn campaigned(self: &Arc<Self>, slot: usize, error: Option<&Error>) {
         // A campaign has no single operation.
-        let (now, operation) = (clock::now(), StoreOperation::Create);
-        let Some(error) = error else {
-            self.with(|state| state.campaigns.succeeded(now, operation));
-            return;
-        };
-        let text = format!("cannot campaign for slot {slot}, retrying: {error}");
+        let answered = |error| self.with(|state| state.campaigns.answered(clock::now(), StoreOperation::Create, error));
         let (level, refused) = match error {
+            None => return drop(answered(None)),
             // The elector logs that the process is unfit.
-            Error::Unfit => (Some(Level::Debug), None),
-            Error::Store(error) => {
-                let failed = self.with(|state| state.campaigns.failed(now, operation, error));
-                (failed.notice.map(|notice| notice.level), Some(error.clone()).filter(|_| failed.is_permanent))
+            Some(Error::Unfit) => (Some(Level::Debug), None),
+            Some(Error::Store(error)) => {
+                let failed = answered(Some(error));
+                (failed.notice.map(|notice| notice.level), failed.is_permanent.then(|| error.clone()))
             }
-            _ => (Some(Level::Warn), None),
+            Some(_) => (Some(Level::Warn), None),
         };
-        if let Some(level) = level {
-            self.log(level, text);
+        if let (Some(level), Some(error)) = (level, error) {
+            self.log(level, format!("cannot campaign for slot {slot}, retrying: {error}"));
         }
         if refused.is_some() {
             self.close(refused);

@@ -20,7 +20,7 @@ pub struct Failures {
     refusal: Option<(Moment, StoreError)>,
 }
 
-/// The consequences of a failure.
+/// The consequences of an outcome.
 #[derive(Debug, Default)]
 pub struct Failed {
     pub(crate) notice: Option<Notice>,
@@ -41,15 +41,9 @@ struct FailureTracker {
     log: FailureLog,
     /// `true` while the operation is repeated because its connection was closed.
     closed: bool,
-    failing: Option<Failing>,
-}
-
-/// The first and the last failure of a failing operation.
-#[derive(Debug)]
-struct Failing {
-    since: Moment,
-    last: Moment,
-    error: StoreError,
+    /// The time for which the operation has failed, and the last failure.
+    failing: Persistence,
+    error: Option<StoreError>,
 }
 
 /// The first and the last time of a repeated event.
@@ -73,8 +67,16 @@ impl Failures {
         Self { renew_deadline, operations: Default::default(), last: None, refusal: None }
     }
 
+    /// Notes the outcome of a request.
+    pub(crate) fn answered(&mut self, now: Moment, operation: StoreOperation, error: Option<&StoreError>) -> Failed {
+        match error {
+            Some(error) => self.failed(now, operation, error),
+            None => Failed { notice: self.succeeded(now, operation), ..Failed::default() },
+        }
+    }
+
     /// Notes that a request succeeded, and returns the notice of a recovery.
-    pub(crate) fn succeeded(&mut self, now: Moment, operation: StoreOperation) -> Option<Notice> {
+    fn succeeded(&mut self, now: Moment, operation: StoreOperation) -> Option<Notice> {
         (self.last, self.refusal) = (None, None);
         let tracker = &mut self.operations[operation as usize];
         let log = std::mem::take(&mut tracker.log);
@@ -83,7 +85,7 @@ impl Failures {
     }
 
     /// Notes a failure.
-    pub(crate) fn failed(&mut self, now: Moment, operation: StoreOperation, error: &StoreError) -> Failed {
+    fn failed(&mut self, now: Moment, operation: StoreOperation, error: &StoreError) -> Failed {
         use StoreErrorKind::{ConnectionClosed, Interrupted};
         let name = operation.name();
         let tracker = &mut self.operations[operation as usize];
@@ -92,7 +94,7 @@ impl Failures {
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
         let is_beaten = error.kind().is_beaten();
         if is_beaten {
-            tracker.failing = None;
+            tracker.failing = Persistence::default();
         }
         if is_repeated || is_beaten || error.kind() == Interrupted {
             // A candidate that loses races also meets conflicts, but not for three renew deadlines without a success.
@@ -112,9 +114,8 @@ impl Failures {
         self.refusal = None;
         // If the last failure is a renew deadline old, the operation was not tried in between. The failure then starts
         // again.
-        let failing = tracker.failing.as_ref().filter(|failing| now.since(failing.last) < self.renew_deadline);
-        let since = failing.map_or(now, |failing| failing.since);
-        tracker.failing = Some(Failing { since, last: now, error: error.clone() });
+        tracker.failing.note(now, self.renew_deadline);
+        tracker.error = Some(error.clone());
         if error.is_transient() || tracker.ever_succeeded {
             tracker.permanent = Persistence::default();
             return Failed { notice, ..Failed::default() };
@@ -134,18 +135,21 @@ impl Failures {
 
     /// Returns the last failure of a failing operation, and its time.
     pub(crate) fn of(&self, operation: StoreOperation) -> Option<(Moment, &StoreError)> {
-        self.operations[operation as usize].failing.as_ref().map(|failing| (failing.last, &failing.error))
+        let tracker = &self.operations[operation as usize];
+        tracker.failing.0.map(|(_, last)| last).zip(tracker.error.as_ref())
     }
 
     /// Returns `true` if an operation has failed for a renew deadline.
     pub(crate) fn is_failing_for_long(&self) -> bool {
-        let lasts = |failing: &Failing| failing.last.since(failing.since) >= self.renew_deadline;
-        self.operations.iter().filter_map(|it| it.failing.as_ref()).any(lasts)
+        self.operations
+            .iter()
+            .filter_map(|it| it.failing.0)
+            .any(|(since, last)| last.since(since) >= self.renew_deadline)
     }
 
     /// Forgets the failing operations, because a new campaign counts only its own failures.
     pub(crate) fn count_anew(&mut self) {
-        self.operations.iter_mut().for_each(|it| it.failing = None);
+        self.operations.iter_mut().for_each(|it| it.failing = Persistence::default());
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::election::candidate::failure_log::FailureLog;
-use crate::election::candidate::failures::{Failed, Failures};
+use crate::election::candidate::failures::Failures;
 use crate::election::candidate::fitness::FitnessSource;
 use crate::election::candidate::notice::Notice;
 use crate::election::deadline::Deadline;
@@ -318,14 +318,11 @@ impl Session {
         // The late response to an abandoned request does not count, because the failure of the request was counted
         // before.
         if let Some((_, operation)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id) {
-            let failed = match &response {
-                StoreResponse::Failed(error) => self.failures.failed(now, operation, error),
-                _ => Failed { notice: self.failures.succeeded(now, operation), ..Failed::default() },
-            };
+            let error = if let StoreResponse::Failed(error) = &response { Some(error) } else { None };
+            let failed = self.failures.answered(now, operation, error);
             self.effects.extend(failed.notice.map(Effect::Log));
             self.effects.extend(failed.refused.map(Effect::WritesRefused));
-            if let StoreResponse::Failed(error) = &response
-                && failed.is_permanent
+            if let Some(error) = error.filter(|_| failed.is_permanent)
                 && let Some(campaign) = self.campaign.take()
             {
                 // The withdrawal comes before the election handles the failure. Otherwise, the election would also
