@@ -9,7 +9,7 @@ use crate::backends::kubernetes::client::{Client, ClientConfig};
 #[cfg(feature = "kubernetes")]
 use crate::backends::kubernetes::lease::LeaseStore;
 use crate::election::group::{GroupSettings, MAX_MEMBERS, MAX_SHARDS};
-use crate::elector::builder::{LeaderElectorBuilder, check_no_namespace};
+use crate::elector::builder::LeaderElectorBuilder;
 use crate::elector::leader_elector::LeaderElector;
 use crate::group::core::GroupCore;
 use crate::group::lease_group::LeaseGroup;
@@ -42,8 +42,6 @@ use crate::util::sync::Arc;
 #[derive(Clone)]
 #[must_use = "nothing happens before `start`"]
 pub struct LeaseGroupBuilder {
-    name: String,
-    namespace: Option<String>,
     shards: usize,
     max_members: usize,
     drain_timeout: Duration,
@@ -55,14 +53,11 @@ impl LeaseGroup {
     ///
     /// The names of all records start with `name`. On Kubernetes, the names of the records must be DNS-1123 subdomains.
     pub fn builder(name: impl Into<String>) -> LeaseGroupBuilder {
-        let name = name.into();
         LeaseGroupBuilder {
-            slot: LeaderElector::builder(name.clone()),
-            name,
-            namespace: None,
             shards: 16,
             max_members: 16,
             drain_timeout: Duration::from_secs(20),
+            slot: LeaderElector::builder(name),
         }
     }
 }
@@ -96,7 +91,7 @@ setters! {
     /// Sets the Kubernetes namespace of the records.
     ///
     /// Defaults to the namespace of the client.
-    pub fn namespace(mut self, namespace: impl Into<String>) { self.namespace = Some(namespace.into()) }
+    pub fn namespace(mut self, namespace: impl Into<String>) { self.slot = self.slot.namespace(namespace) }
 
     /// Changes the settings of the member's slot, such as the identity and the durations.
     ///
@@ -133,7 +128,7 @@ impl LeaseGroupBuilder {
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     #[cfg(feature = "kubernetes")]
     pub fn start_with_client(mut self, client: Client) -> Result<LeaseGroup, Error> {
-        let namespace = self.namespace.take().unwrap_or_else(|| client.default_namespace().to_owned());
+        let namespace = self.slot.namespace.take().unwrap_or_else(|| client.default_namespace().to_owned());
         self.start_on(LeaseStore::new(client, &namespace)?)
     }
 
@@ -144,9 +139,8 @@ impl LeaseGroupBuilder {
     /// - Returns [`Error::Config`] if a setting breaks a rule.
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     pub fn start_on(self, store: impl Store) -> Result<LeaseGroup, Error> {
-        let Self { name, namespace, shards, max_members, drain_timeout, slot } = self;
-        let settings = slot.validate()?;
-        check_no_namespace(namespace.as_deref())?;
+        let Self { shards, max_members, drain_timeout, slot } = self;
+        let settings = slot.check_start_on()?;
         require((1..=MAX_SHARDS).contains(&shards), "shards", shards, format_args!("must be 1 to {MAX_SHARDS}"))?;
         let rule = format_args!("must be 1 to {MAX_MEMBERS}");
         require((1..=MAX_MEMBERS).contains(&max_members), "max_members", max_members, rule)?;
@@ -157,7 +151,7 @@ impl LeaseGroupBuilder {
         let progress_timeout = settings.progress_timeout.unwrap_or_default();
         let rule = "must not be set in a group, because the work of a slot reports no progress";
         require(settings.progress_timeout.is_none(), "progress_timeout", show(progress_timeout), rule)?;
-        let fields = LogFields::new(format!("group {name}"), &settings.identity);
+        let fields = LogFields::new(format!("group {}", slot.name), &settings.identity);
         let observing = |observer: &_| Observing::spawn(Arc::clone(observer), fields.clone());
         let observers: Vec<_> =
             slot.asking.observers.iter().map(observing).collect::<Result<_, _>>().map_err(Error::Thread)?;
@@ -174,7 +168,7 @@ impl LeaseGroupBuilder {
             retry_period: settings.retry_period,
             drain_timeout,
         };
-        let core = GroupCore::new(name, settings, renew_deadline, Arc::new(store), observers);
+        let core = GroupCore::new(slot.name.clone(), settings, renew_deadline, Arc::new(store), observers);
         core.check_keys()?;
         threads::spawn(&core).map_err(Error::Thread)?;
         Ok(LeaseGroup::new(core, slot))
@@ -182,5 +176,5 @@ impl LeaseGroupBuilder {
 }
 
 debug_fields!(impl Debug for LeaseGroupBuilder {
-    self => name: self.name, shards: self.shards, max_members: self.max_members, slot: self.slot, ..
+    self => name: self.slot.name, shards: self.shards, max_members: self.max_members, slot: self.slot, ..
 });

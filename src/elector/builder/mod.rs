@@ -75,7 +75,7 @@ mod object;
 #[must_use = "nothing happens before `start`"]
 pub struct LeaderElectorBuilder {
     pub(crate) name: String,
-    namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
     #[cfg(feature = "kubernetes")]
     object: ObjectChoice,
     pub(crate) asking: Asking,
@@ -235,9 +235,11 @@ impl LeaderElectorBuilder {
     }
 
     /// Returns an error if the builder has a setting that belongs to the store.
-    fn check_start_on(&self) -> Result<Settings, ConfigError> {
+    pub(crate) fn check_start_on(&self) -> Result<Settings, ConfigError> {
         let settings = self.validate()?;
-        check_no_namespace(self.namespace.as_deref())?;
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        let rule = "cannot be combined with start_on; set the namespace in the store";
+        require(self.namespace.is_none(), "namespace", format_args!("{namespace:?}"), rule)?;
         #[cfg(feature = "kubernetes")]
         self.check_no_object()?;
         Ok(settings)
@@ -247,12 +249,6 @@ impl LeaderElectorBuilder {
         store.check_key(&self.name)?;
         Ok(Entry::new(Arc::new(store), &self.name))
     }
-}
-
-/// Returns an error if a namespace is set although the store determines the namespace.
-pub(crate) fn check_no_namespace(namespace: Option<&str>) -> Result<(), ConfigError> {
-    let rule = "cannot be combined with start_on; set the namespace in the store";
-    require(namespace.is_none(), "namespace", format_args!("{:?}", namespace.unwrap_or_default()), rule)
 }
 
 /// Returns an error if the settings need notes, and one of the stores does not keep notes.
