@@ -286,7 +286,7 @@ impl Pair {
             return true;
         }
         let failures = &self.secondary.failures;
-        match &self.stage {
+        match self.stage {
             Stage::Waiting(wanted, at) => match failures.of(StoreOperation::Get) {
                 // A round ends after a failed read of the secondary. During a requested pause, no read is sent, so an
                 // earlier failure also ends the round.
@@ -296,15 +296,14 @@ impl Pair {
                     self.effects.push_back((Side::Secondary, over));
                     true
                 }
-                None if now >= *at && self.secondary.election.has_observed() && self.may_acquire => {
-                    self.stage = Stage::First(*wanted);
+                None if now >= at && self.secondary.election.has_observed() && self.may_acquire => {
+                    self.stage = Stage::First(wanted);
                     self.tell(now, Side::Primary, Input::Campaign { id, once });
                     true
                 }
                 _ => false,
             },
             Stage::Second(wanted, _) if failures.is_failing_for_long() => {
-                let wanted = *wanted;
                 let line = "primary released: the secondary store failed for a renew deadline, retrying after one lease duration";
                 self.effects.push_back((Side::Primary, Effect::Log(Notice::new(Level::Warn, line))));
                 self.give_up_campaign(now);
@@ -413,8 +412,7 @@ impl Pair {
     /// Handles the win of one record.
     fn offered(&mut self, now: Moment, side: Side, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
         match (side, &self.stage) {
-            (Side::Primary, Stage::First(wanted)) if campaign == Some(wanted.id) => {
-                let wanted @ Wanted { id, once, .. } = *wanted;
+            (Side::Primary, &Stage::First(wanted @ Wanted { id, once, .. })) if campaign == Some(id) => {
                 self.stage = Stage::Second(wanted, deadline);
                 self.secondary.failures.count_anew();
                 if let ([_, Some(holder)], [_, false]) = (&self.leaders, self.expired) {
@@ -425,13 +423,11 @@ impl Pair {
                 self.tell(now, Side::Secondary, Input::Campaign { id, once });
             }
             // The term on the primary has expired, and the session of the primary has not noticed the expiry yet.
-            (Side::Secondary, Stage::Second(wanted, primary)) if !primary.is_valid(now) => {
-                let wanted = *wanted;
+            (Side::Secondary, &Stage::Second(wanted, ref primary)) if !primary.is_valid(now) => {
                 self.give_both_back(now);
                 self.stage = Stage::Waiting(wanted, now);
             }
-            (Side::Secondary, Stage::Second(wanted, primary)) if campaign == Some(wanted.id) => {
-                let wanted @ Wanted { id, .. } = *wanted;
+            (Side::Secondary, &Stage::Second(wanted, ref primary)) if campaign == Some(wanted.id) => {
                 let primary = Arc::clone(primary);
                 let until = now + primary.remaining(now).min(deadline.remaining(now));
                 let limit = self.progress_timeout.map(|within| {
@@ -451,7 +447,7 @@ impl Pair {
                 }
                 self.stage =
                     Stage::Leading(PairTerm { both, primary, secondary: deadline, over: false, cover_lost: false });
-                let offer = Effect::Offer { campaign: Some(id), deadline: offered, fencing_token };
+                let offer = Effect::Offer { campaign, deadline: offered, fencing_token };
                 self.effects.push_back((side, offer));
             }
             _ => self.tell(now, side, Input::NotTaken),
