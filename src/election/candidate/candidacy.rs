@@ -20,18 +20,13 @@ use crate::util::sync::Arc;
 ///
 /// A runtime drives a candidacy like a [`Session`], with a side for each input and step.
 ///
-/// The candidacy decides whether the candidate is fit, and limits the log lines about fitness and about late
-/// acquisitions.
+/// The candidacy decides whether the candidate is fit, and limits the log lines about fitness.
 #[derive(Debug)]
 pub struct Candidacy {
     records: Sessions,
     fitness: FitnessPolicy,
     /// The log of changes of fitness.
     flaps: FailureLog,
-    /// The log of acquisitions that took longer than the progress timeout.
-    late: FailureLog,
-    /// The time of the last event or step.
-    now: Moment,
 }
 
 #[derive(Debug)]
@@ -57,15 +52,13 @@ impl Candidacy {
             records.push(Effect::Log(Notice::new(Level::Debug, line)));
             records.push(Effect::Fitness { is_fit: false, pause: Duration::ZERO });
         }
-        let (flaps, late) = <(FailureLog, FailureLog)>::default();
-        Self { records, fitness, flaps, late, now: Moment::from_nanos(0) }
+        Self { records, fitness, flaps: FailureLog::default() }
     }
 
     /// Handles an input at any time, even while a request is under way.
     ///
     /// `side` only matters for an input about one record.
     pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
-        self.now = now;
         // The time aside starts with the release, because the work may drain for longer than a lease duration.
         if let Input::GuardGone { .. } | Input::NotTaken = input {
             self.fitness.guard_gone(now);
@@ -95,20 +88,16 @@ impl Candidacy {
 
     /// Returns the next effect, and its side.
     pub fn effect(&mut self) -> Option<(Side, Effect)> {
-        let (side, mut effect) = self.records.effect()?;
-        if let Effect::Log(notice) = &mut effect
-            && notice.is_about_lateness
-        {
-            notice.level = self.late.happened(self.now);
+        match &mut self.records {
+            Sessions::One(session) => session.effect().map(|effect| (Side::Primary, effect)),
+            Sessions::Both(pair) => pair.effect(),
         }
-        Some((side, effect))
     }
 
     /// Returns the next step of a side.
     ///
     /// The driver calls this function when no request of the side is under way.
     pub fn next(&mut self, now: Now, side: Side) -> Step {
-        self.now = now.local;
         self.judge_fitness(now.local);
         let step = match &mut self.records {
             Sessions::One(session) => session.next(now),
@@ -195,13 +184,6 @@ impl Sessions {
         match self {
             Self::One(session) => session.push(effect),
             Self::Both(pair) => pair.push(effect),
-        }
-    }
-
-    fn effect(&mut self) -> Option<(Side, Effect)> {
-        match self {
-            Self::One(session) => session.effect().map(|effect| (Side::Primary, effect)),
-            Self::Both(pair) => pair.effect(),
         }
     }
 }

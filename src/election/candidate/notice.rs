@@ -33,13 +33,11 @@ pub struct Notice {
     text: String,
     event: Option<LogEvent>,
     error: Option<String>,
-    /// `true` for a line about a late acquisition. A candidacy logs at most one such line a minute at `warn`.
-    pub(crate) is_about_lateness: bool,
 }
 
 impl Notice {
     pub(crate) fn new(level: Level, text: impl Into<String>) -> Self {
-        Self { level, text: text.into(), event: None, error: None, is_about_lateness: false }
+        Self { level, text: text.into(), event: None, error: None }
     }
 
     /// Creates a line of `text`, a colon and the error. The line also has a field with the error.
@@ -79,14 +77,14 @@ impl Notice {
     }
 
     /// Creates a line about an acquisition that took longer than the progress timeout.
-    pub(crate) fn too_late(took: Duration, within: Duration) -> Self {
+    pub(crate) fn too_late(level: Level, took: Duration, within: Duration) -> Self {
         let within = humantime::format_duration(within);
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let took = humantime::format_duration(Duration::from_millis(millis));
         let text = format!(
             "acquired and released the lease: acquiring took {took}, longer than progress_timeout ({within}); raise progress_timeout"
         );
-        Self { is_about_lateness: true, ..Self::new(Level::Warn, text) }
+        Self::new(level, text)
     }
 
     /// Creates a line about the first success of `what` after a failure.

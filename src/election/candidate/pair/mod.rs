@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use log::Level;
 
+use crate::election::candidate::failure_log::FailureLog;
 use crate::election::candidate::notice::Notice;
 use crate::election::candidate::session::{Effect, Input, Session};
 use crate::election::candidate::side::Side;
@@ -41,6 +42,8 @@ pub struct Pair {
     /// The common holder of both records, and whether one of its leases has expired.
     leader: (Option<Box<LeaderInfo>>, bool),
     touched: [bool; 2],
+    /// The log of acquisitions that took longer than the progress timeout.
+    late: FailureLog,
     effects: VecDeque<(Side, Effect)>,
 }
 
@@ -110,6 +113,7 @@ impl Pair {
             expired: [false; 2],
             leader: (None, false),
             touched: [false; 2],
+            late: FailureLog::default(),
         }
     }
 
@@ -459,7 +463,7 @@ impl Pair {
     /// The next campaign waits for a retry period, because an immediate campaign would probably fail in the same way.
     fn too_late(&mut self, now: Moment, wanted: Wanted, took: Duration) {
         let retry_period = self.secondary.settings.retry_period;
-        let line = Notice::too_late(took, self.progress_timeout.unwrap_or_default());
+        let line = Notice::too_late(self.late.happened(now), took, self.progress_timeout.unwrap_or_default());
         self.effects.push_back((Side::Secondary, Effect::Log(line)));
         self.give_both_back(now);
         if wanted.once {

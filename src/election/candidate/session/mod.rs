@@ -33,6 +33,8 @@ pub struct Session {
     pub(super) failures: Failures,
     /// The log of identity conflicts.
     conflicts: FailureLog,
+    /// The log of acquisitions that took longer than the progress timeout.
+    late: FailureLog,
     pub(super) settings: Arc<Settings>,
     /// The campaign that waits for a term.
     campaign: Option<u64>,
@@ -191,6 +193,7 @@ impl Session {
             election,
             failures: Failures::new(settings.renew_deadline),
             conflicts: FailureLog::default(),
+            late: FailureLog::default(),
             settings,
             campaign: None,
             is_round: false,
@@ -366,7 +369,8 @@ impl Session {
                 }
                 ElectionEvent::CoverLost(reason) => Effect::CoverLost(reason),
                 ElectionEvent::TooLateForProgress(took) => {
-                    Effect::Log(Notice::too_late(took, self.settings.progress_timeout.unwrap_or_default()))
+                    let within = self.settings.progress_timeout.unwrap_or_default();
+                    Effect::Log(Notice::too_late(self.late.happened(now), took, within))
                 }
                 ElectionEvent::Released => Effect::Released,
                 ElectionEvent::StepDownRequested => {
