@@ -83,8 +83,6 @@ pub(super) enum MemberCommand {
     Campaign(usize),
     /// Release the slot.
     Release,
-    /// End the participation once all workers have returned.
-    Leave,
 }
 
 /// The part of a process that is a member, or wants to be.

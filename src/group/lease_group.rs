@@ -10,7 +10,7 @@ use log::Level;
 
 use crate::election::group::assign;
 use crate::elector::builder::LeaderElectorBuilder;
-use crate::group::core::{GroupCore, GroupHandle, MemberCommand};
+use crate::group::core::{GroupCore, GroupHandle};
 use crate::group::member::MemberThread;
 use crate::group::shard::Shard;
 use crate::group::status::{GroupStatus, GroupTransition};
@@ -87,8 +87,9 @@ pub struct LeaseGroup {
 /// ```
 #[must_use = "the process leaves the group when the value is dropped"]
 pub struct Shards {
+    /// Dropped first, to make the process leave the group.
+    leave: Sender<Infallible>,
     owned: Receiver<Shard>,
-    commands: Sender<MemberCommand>,
     left: Receiver<Infallible>,
     handle: Arc<GroupHandle>,
 }
@@ -164,17 +165,17 @@ impl LeaseGroup {
     /// - Returns [`Error::Store`] if the group has already ended because the store has no watches, or refuses requests.
     /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
     pub fn shards(&self) -> Result<Shards, Error> {
-        let ((delivered, owned), (commands, received)) = (channel::unbounded(), channel::unbounded());
-        let (leaving, left) = channel::bounded(0);
-        self.core().participate(delivered, commands.clone())?;
+        let ((delivered, owned), (sender, commands)) = (channel::unbounded(), channel::unbounded());
+        let ((leave, leaving), (leaves, left)) = (channel::bounded(0), channel::bounded(0));
+        self.core().participate(delivered, sender)?;
         let (handle, builder) = (Arc::clone(&self.handle), self.builder.clone());
-        let member = MemberThread { handle, builder, commands: received, left: leaving };
+        let member = MemberThread { handle, builder, commands, leaving, left: leaves };
         let spawned = thread::Builder::new().name("leasehold-member".into()).spawn(move || member.run());
         if let Err(error) = spawned {
             self.core().stop_participating();
             return Err(Error::Thread(error));
         }
-        Ok(Shards { owned, commands, left, handle: Arc::clone(&self.handle) })
+        Ok(Shards { leave, owned, left, handle: Arc::clone(&self.handle) })
     }
 
     /// Returns the identity of the member that owns the shard, as last observed, without I/O.
@@ -231,22 +232,16 @@ impl Shards {
     /// - Returns [`Error::Store`] if the store has no watches, or refuses requests permanently.
     /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
     pub fn leave(self) -> Result<(), Error> {
-        self.start_leaving();
+        let Self { leave, owned, left, handle } = self;
+        drop(leave);
         loop {
             select! {
-                recv(self.owned) -> shard => if shard.is_err() { break },
-                recv(self.left) -> _ => break,
+                recv(owned) -> shard => if shard.is_err() { break },
+                recv(left) -> _ => break,
             }
         }
-        let _ = self.left.recv();
-        match self.handle.core.end() {
-            Some(end) => Err(end),
-            None => Ok(()),
-        }
-    }
-
-    fn start_leaving(&self) {
-        let _ = self.commands.send(MemberCommand::Leave);
+        let _ = left.recv();
+        handle.core.end().map_or(Ok(()), Err)
     }
 }
 
@@ -255,12 +250,6 @@ impl Deref for Shards {
 
     fn deref(&self) -> &Receiver<Shard> {
         &self.owned
-    }
-}
-
-impl Drop for Shards {
-    fn drop(&mut self) {
-        self.start_leaving();
     }
 }
 

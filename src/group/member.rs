@@ -24,6 +24,8 @@ pub(super) struct MemberThread {
     pub(super) handle: Arc<GroupHandle>,
     pub(super) builder: LeaderElectorBuilder,
     pub(super) commands: Receiver<MemberCommand>,
+    /// Disconnects when the process must leave the group.
+    pub(super) leaving: Receiver<Infallible>,
     /// Dropped after the release, to report the end of the participation.
     pub(super) left: Sender<Infallible>,
 }
@@ -38,7 +40,7 @@ impl MemberThread {
     pub(super) fn run(self) {
         let core = &self.handle.core;
         let (mut held, mut ended, mut is_leaving) = (None, never(), false);
-        let (mut group_ended, mut limit) = (core.ended.clone(), never());
+        let (mut leaving, mut group_ended, mut limit) = (self.leaving.clone(), core.ended.clone(), never());
         let mut elector = None;
         loop {
             select! {
@@ -54,12 +56,13 @@ impl MemberThread {
                         core.change(|group, now| group.left(now));
                         core.log(Level::Info, "left the group".to_owned());
                     }
-                    Ok(MemberCommand::Leave) => {
-                        is_leaving = true;
-                        core.leave();
-                    }
                     Err(_) => break,
                 },
+                recv(leaving) -> _ => {
+                    leaving = never();
+                    is_leaving = true;
+                    core.leave();
+                }
                 // The group notices the end of the term, and sends `Release` once all workers have returned.
                 recv(ended) -> _ => {
                     ended = never();
