@@ -9,7 +9,6 @@ use log::Level;
 use crate::election::Step;
 use crate::election::candidate::failures::Failures;
 use crate::election::candidate::notice::{LogRecord, Notice};
-use crate::election::deadline::Deadline;
 use crate::election::group::{Group, GroupEffect, GroupKey, GroupRequest, GroupSettings, MAX_MEMBERS, OwnershipEnd};
 use crate::group::shard::{Ownership, Shard};
 use crate::group::status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
@@ -89,7 +88,6 @@ pub(super) enum MemberCommand {
 struct Participation {
     shards: Sender<Shard>,
     commands: Sender<MemberCommand>,
-    term: Option<Arc<Term>>,
 }
 
 /// Work that must not run under the lock, because it may call code of a store or of the user.
@@ -248,8 +246,11 @@ impl GroupCore {
     }
 
     fn started(self: &Arc<Self>, state: &mut GroupState, shard: usize, fencing_token: u64) {
-        let Some(Participation { term: Some(term), shards, .. }) = &state.participation else { return };
-        let ownership = Ownership::new(shard, fencing_token, Arc::clone(term), Arc::clone(&self.valid_until));
+        let (Some(Participation { shards, .. }), Some(deadline)) = (&state.participation, state.group.deadline())
+        else {
+            return;
+        };
+        let ownership = Ownership::new(shard, fencing_token, Arc::clone(deadline), Arc::clone(&self.valid_until));
         let ownership = Arc::new(ownership);
         let core = Arc::clone(self);
         let on_return = move || core.change(|group, now| group.returned(now, shard));
@@ -287,7 +288,7 @@ impl GroupCore {
             if state.participation.is_some() {
                 return Err(Error::Busy);
             }
-            state.participation = Some(Participation { shards, commands, term: None });
+            state.participation = Some(Participation { shards, commands });
             Ok(())
         })?;
         self.change(|group, _| group.join());
@@ -300,11 +301,8 @@ impl GroupCore {
     }
 
     /// Handles a won term. Returns `false` if the term must be released.
-    pub(super) fn joined(self: &Arc<Self>, slot: usize, term: &Arc<Term>) -> bool {
-        self.with(|state| {
-            state.participation.iter_mut().for_each(|it| it.term = Some(Arc::clone(term)));
-        });
-        let deadline: Arc<Deadline> = Arc::clone(&term.deadline);
+    pub(super) fn joined(self: &Arc<Self>, slot: usize, term: &Term) -> bool {
+        let deadline = Arc::clone(&term.deadline);
         let has_joined = self.change(|group, now| group.joined(now, slot, term.fencing_token, deadline));
         if has_joined {
             self.log(Level::Info, format!("joined as member {slot}"));

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::leadership::term::Term;
+use crate::election::deadline::Deadline;
 use crate::util::clock;
 use crate::util::clock::Moment;
 use crate::util::debug_fields::debug_fields;
@@ -40,7 +40,7 @@ pub struct Shard {
 pub(super) struct Ownership {
     index: usize,
     fencing_token: u64,
-    term: Arc<Term>,
+    deadline: Arc<Deadline>,
     valid_until: Arc<AtomicU64>,
     has_ended: AtomicBool,
     is_wanted: AtomicBool,
@@ -68,11 +68,11 @@ impl SignalPair {
 }
 
 impl Ownership {
-    pub(super) fn new(index: usize, fencing_token: u64, term: Arc<Term>, valid_until: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(index: usize, fencing_token: u64, deadline: Arc<Deadline>, valid_until: Arc<AtomicU64>) -> Self {
         Self {
             index,
             fencing_token,
-            term,
+            deadline,
             valid_until,
             has_ended: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
@@ -88,7 +88,7 @@ impl Ownership {
             return false;
         }
         let now = clock::now();
-        let is_valid = now.as_nanos() < valid_until && self.term.deadline.is_valid(now);
+        let is_valid = now.as_nanos() < valid_until && self.deadline.is_valid(now);
         if !is_valid {
             // A later event of the watch could extend the time, but the result must stay `false`.
             self.has_ended.store(true, Ordering::SeqCst);
@@ -144,7 +144,7 @@ impl Shard {
             return Duration::ZERO;
         }
         let view = Moment::from_nanos(self.ownership.valid_until.load(Ordering::SeqCst)).since(clock::now());
-        view.min(self.ownership.term.remaining())
+        view.min(self.ownership.deadline.remaining(clock::now()))
     }
 
     /// Returns a number that is greater than the token of every earlier ownership of this shard.

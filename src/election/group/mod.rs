@@ -276,6 +276,11 @@ impl Group {
         self.member.as_ref().map(|member| member.name.slot)
     }
 
+    /// Returns the validity of this process's term, if this process is a member.
+    pub fn deadline(&self) -> Option<&Arc<Deadline>> {
+        self.member.as_ref().map(|member| &member.deadline)
+    }
+
     /// Returns the reason why the shard is left alone.
     ///
     /// The record of the shard is unreadable or foreign, or the slot of its owner is unreadable.
