@@ -81,15 +81,12 @@ fn watch(core: &Arc<GroupCore>) {
         match ended {
             Err(error) if error.kind() == StoreErrorKind::Unsupported => return core.close(Some(error)),
             Err(error) if !cancel.is_cancelled() => {
-                let level = failures.failed(now, error.kind());
-                level
-                    .into_iter()
-                    .for_each(|level| core.log(level, format!("watch failed, opening another one: {error}")));
+                if let Some(level) = failures.failed(now, error.kind()) {
+                    core.log(level, format!("watch failed, opening another one: {error}"));
+                }
                 // Without a right, no listing ever ends.
-                let is_refused = !has_listed && !error.is_transient();
-                let since = *refused_since.get_or_insert(now);
-                refused_since = refused_since.filter(|_| is_refused);
-                if is_refused && now.since(since) >= core.renew_deadline {
+                refused_since = refused_since.or(Some(now)).filter(|_| !has_listed && !error.is_transient());
+                if refused_since.is_some_and(|since| now.since(since) >= core.renew_deadline) {
                     return core.close(Some(error));
                 }
             }
