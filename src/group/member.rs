@@ -47,12 +47,12 @@ impl MemberThread {
                 recv(self.commands) -> command => match command {
                     Ok(MemberCommand::Campaign(slot)) => {
                         held = self.campaign(slot, &mut elector);
-                        ended = held.as_ref().map_or_else(never, |(guard, _): &(LeaderGuard, _)| guard.ended().clone());
+                        ended = held.as_ref().map_or_else(never, |guard| guard.ended().clone());
                     }
                     Ok(MemberCommand::Release) => {
                         ended = never();
                         // The guard is dropped before its elector.
-                        drop(held.take());
+                        drop((held.take(), elector.take()));
                         core.change(|group, now| group.left(now));
                         core.log(Level::Info, "left the group".to_owned());
                     }
@@ -81,37 +81,31 @@ impl MemberThread {
                 break;
             }
         }
-        drop(held);
+        drop(held.map(|guard| (guard, elector.take())));
         core.stop_participating();
         drop(self.left);
     }
 
     /// Campaigns once. After an error, `kept` keeps the elector, because its probe may not have returned yet.
-    fn campaign(&self, slot: usize, kept: &mut Option<(usize, LeaderElector)>) -> Option<(LeaderGuard, LeaderElector)> {
+    fn campaign(&self, slot: usize, kept: &mut Option<(usize, LeaderElector)>) -> Option<LeaderGuard> {
         let core = &self.handle.core;
-        let kept_elector = kept.take().filter(|(kept, _)| *kept == slot);
-        let elector = kept_elector.map_or_else(
-            || {
+        kept.take_if(|(kept, _)| *kept != slot);
+        let outcome = match kept {
+            Some((_, elector)) => elector.try_acquire(),
+            None => {
                 let mut builder = self.builder.clone();
                 builder.name = core.key(GroupKey::Slot(slot));
-                builder.start_on(SlotStore { core: Arc::clone(core), slot })
-            },
-            |(_, elector)| Ok(elector),
-        );
-        let outcome = elector.and_then(|elector| {
-            let outcome = elector.try_acquire();
-            *kept = Some((slot, elector));
-            outcome
-        });
+                let elector = builder.start_on(SlotStore { core: Arc::clone(core), slot });
+                elector.and_then(|elector| kept.insert((slot, elector)).1.try_acquire())
+            }
+        };
         core.campaigned(slot, outcome.as_ref().err());
         let settings = &core.settings;
         let (slots, pause) = match outcome {
-            Ok(Some(guard)) => {
-                let (_, elector) = kept.take()?;
-                return core.joined(slot, &guard.term).then_some((guard, elector));
-            }
-            Ok(None) => {
-                *kept = None;
+            Ok(Some(guard)) if core.joined(slot, &guard.term) => return Some(guard),
+            Ok(unusable) => {
+                // The guard is dropped before its elector.
+                drop((unusable, kept.take()));
                 (slot..slot + 1, settings.retry_period)
             }
             Err(Error::Store(error)) if error.kind() == StoreErrorKind::Malformed => {
