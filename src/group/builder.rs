@@ -8,7 +8,7 @@ use humantime::format_duration as show;
 use crate::backends::kubernetes::client::{Client, ClientConfig};
 #[cfg(feature = "kubernetes")]
 use crate::backends::kubernetes::lease::LeaseStore;
-use crate::election::group::{GroupSettings, MAX_MEMBERS, MAX_SHARDS};
+use crate::election::group::{GroupKey, GroupSettings, MAX_MEMBERS, MAX_SHARDS};
 use crate::elector::builder::LeaderElectorBuilder;
 use crate::elector::leader_elector::LeaderElector;
 use crate::group::core::GroupCore;
@@ -169,7 +169,9 @@ impl LeaseGroupBuilder {
             drain_timeout,
         };
         let core = GroupCore::new(slot.name.clone(), settings, renew_deadline, Arc::new(store), observers);
-        core.check_keys()?;
+        for key in [GroupKey::Slot(MAX_MEMBERS - 1), GroupKey::Shard(shards - 1)] {
+            core.store.check_key(&core.key(key))?;
+        }
         threads::spawn(&core).map_err(Error::Thread)?;
         Ok(LeaseGroup::new(core, slot))
     }

@@ -23,7 +23,6 @@ use crate::store::{Store, StoreError, StoreOperation};
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::clock::{Moment, Now};
-use crate::util::config_error::ConfigError;
 use crate::util::log_fields::LogFields;
 use crate::util::panics::caught;
 use crate::util::sync::channel;
@@ -68,7 +67,9 @@ struct GroupState {
     request: CancelToken,
     subscribers: Subscribers<GroupTransition>,
     observers: Vec<Observing>,
-    deferred: Vec<GroupDeferred>,
+    /// Work that must not run under the lock, because it may call code of a store or of the user.
+    cancelled: Vec<CancelToken>,
+    delivered: Vec<(Sender<Shard>, Shard)>,
 }
 
 /// Ends the group when the last value is dropped.
@@ -88,12 +89,6 @@ pub(super) enum MemberCommand {
 struct Participation {
     shards: Sender<Shard>,
     commands: Sender<MemberCommand>,
-}
-
-/// Work that must not run under the lock, because it may call code of a store or of the user.
-enum GroupDeferred {
-    Cancel(CancelToken),
-    Deliver(Sender<Shard>, Shard),
 }
 
 impl GroupCore {
@@ -121,7 +116,8 @@ impl GroupCore {
             request: CancelToken::new(),
             subscribers: Subscribers::default(),
             observers,
-            deferred: Vec::new(),
+            cancelled: Vec::new(),
+            delivered: Vec::new(),
         };
         Arc::new(Self {
             name,
@@ -198,16 +194,12 @@ impl GroupCore {
         let mut state = self.state.lock();
         let done = work(&mut state);
         self.valid_until.store(state.group.valid_until().as_nanos(), Ordering::SeqCst);
-        let deferred = std::mem::take(&mut state.deferred);
+        let (cancelled, delivered) = (std::mem::take(&mut state.cancelled), std::mem::take(&mut state.delivered));
         drop(state);
-        for deferred in deferred {
-            match deferred {
-                // A hook of the store may panic, and the caller may be a drop.
-                GroupDeferred::Cancel(cancel) => drop(caught(|| cancel.cancel())),
-                // If the receiver is gone, the shard is dropped here.
-                GroupDeferred::Deliver(shards, shard) => drop(shards.send(shard)),
-            }
-        }
+        // A hook of the store may panic, and the caller may be a drop.
+        cancelled.iter().for_each(|cancel| drop(caught(|| cancel.cancel())));
+        // If the receiver is gone, the shard is dropped here.
+        delivered.into_iter().for_each(|(shards, shard)| drop(shards.send(shard)));
         done
     }
 
@@ -234,7 +226,7 @@ impl GroupCore {
                     let slots = self.settings.max_members;
                     self.log(Level::Info, format!("waiting as a spare: all {slots} slots are taken"));
                 }
-                GroupEffect::Reopen => state.deferred.push(GroupDeferred::Cancel(state.watch.clone())),
+                GroupEffect::Reopen => state.cancelled.push(state.watch.clone()),
                 GroupEffect::Idle(slot) => {
                     let identity = state.group.member(slot).unwrap_or_default();
                     let cause = "the process may be leaving or stopped, or use another number of shards";
@@ -255,7 +247,7 @@ impl GroupCore {
         let core = Arc::clone(self);
         let on_return = move || core.change(|group, now| group.returned(now, shard));
         let delivered = Shard::new(Arc::clone(&ownership), on_return);
-        state.deferred.push(GroupDeferred::Deliver(shards.clone(), delivered));
+        state.delivered.push((shards.clone(), delivered));
         state.ownerships[shard] = Some(ownership);
         state.observe(&Fact::ShardStarted(shard, fencing_token));
         state.subscribers.publish(&GroupTransition::ShardStarted { shard, fencing_token });
@@ -273,7 +265,7 @@ impl GroupCore {
 
     /// Makes the process leave. A hanging request must not delay the release.
     pub(super) fn leave(self: &Arc<Self>) {
-        self.with(|state| state.deferred.push(GroupDeferred::Cancel(state.request.clone())));
+        self.with(|state| state.cancelled.push(state.request.clone()));
         self.change(|group, now| group.leave(now));
     }
 
@@ -314,12 +306,6 @@ impl GroupCore {
     pub(super) fn end(&self) -> Option<Error> {
         let state = self.state.lock();
         state.end.is_none().then(|| state.failure.clone().map_or(Error::Stopped, Error::Store))
-    }
-
-    /// Returns an error if the names of the records are not valid in the store.
-    pub(super) fn check_keys(&self) -> Result<(), ConfigError> {
-        self.store.check_key(&self.key(GroupKey::Slot(MAX_MEMBERS - 1)))?;
-        self.store.check_key(&self.key(GroupKey::Shard(self.settings.shards - 1)))
     }
 
     /// Handles the end of the listing.
@@ -402,8 +388,7 @@ impl GroupCore {
             state.participation.iter_mut().for_each(|it| it.shards = channel::bounded(0).0);
             state.observers.clear();
             state.subscribers = Subscribers::default();
-            state.deferred.push(GroupDeferred::Cancel(state.watch.clone()));
-            state.deferred.push(GroupDeferred::Cancel(state.request.clone()));
+            state.cancelled.extend([state.watch.clone(), state.request.clone()]);
         });
     }
 
