@@ -197,7 +197,7 @@ impl GroupCore {
         let (cancelled, delivered) = (std::mem::take(&mut state.cancelled), std::mem::take(&mut state.delivered));
         drop(state);
         // A hook of the store may panic, and the caller may be a drop.
-        cancelled.iter().for_each(|cancel| drop(caught(|| cancel.cancel())));
+        cancelled.iter().for_each(|cancel| _ = caught(|| cancel.cancel()));
         // If the receiver is gone, the shard is dropped here.
         delivered.into_iter().for_each(|(shards, shard)| drop(shards.send(shard)));
         done
