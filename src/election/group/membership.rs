@@ -13,17 +13,13 @@ use crate::util::sync::Arc;
 impl Group {
     /// Makes this process campaign for a slot, now and after each end of its term.
     pub fn join(&mut self) {
-        self.wants = true;
-        (self.is_spare, self.campaign) = (false, None);
+        (self.leaving_since, self.is_spare, self.campaign) = (None, false, None);
     }
 
     /// Makes this process give up its slot once all workers have returned.
     pub fn leave(&mut self, now: Moment) {
-        self.wants = false;
-        if let Some(member) = &mut self.member {
-            member.leaving_since = member.leaving_since.or(Some(now));
-            (0..self.shards.len()).for_each(|shard| self.want(now, shard));
-        }
+        self.leaving_since.get_or_insert(now);
+        (0..self.shards.len()).for_each(|shard| self.want(now, shard));
     }
 
     /// Ends all ownership, and gives up the slot once all workers have returned.
@@ -43,8 +39,7 @@ impl Group {
             self.slots[slot].campaign_at = now + self.settings.retry_period;
             return false;
         };
-        let leaving_since = (!self.wants).then_some(now);
-        self.member = Some(Membership { name, deadline, joined_at: now, leaving_since, may_leave: false });
+        self.member = Some(Membership { name, deadline, joined_at: now, may_leave: false });
         self.advance(now);
         (self.is_dirty, self.is_spare) = (true, false);
         true
@@ -98,7 +93,7 @@ impl Group {
         if self.member.is_some() {
             return self.allow_leaving(timer);
         }
-        if !self.wants || self.campaign.is_some() || !self.view.is_listed {
+        if self.leaving_since.is_some() || self.campaign.is_some() || !self.view.is_listed {
             return;
         }
         let free: Vec<_> =
@@ -120,7 +115,7 @@ impl Group {
     /// A worker that ignores the end of its ownership delays the release by at most one lease duration.
     fn allow_leaving(&mut self, timer: &mut Timer) {
         let Some(member) = self.member.as_ref().filter(|member| !member.may_leave) else { return };
-        if member.leaving_since.is_none() && member.deadline.is_valid(timer.now) {
+        if self.leaving_since.is_none() && member.deadline.is_valid(timer.now) {
             return;
         }
         let lease_duration = self.settings.lease_duration;

@@ -154,8 +154,8 @@ pub struct Group {
     /// When `targets` may change without an event.
     assign_at: Moment,
     view: View,
-    /// `true` while this process is to be a member.
-    wants: bool,
+    /// When the process began to leave the group, or `None` while the process is to be a member.
+    leaving_since: Option<Moment>,
     campaign: Option<usize>,
     member: Option<Membership>,
     /// The last term of this process, after its end.
@@ -177,8 +177,6 @@ struct Membership {
     name: TermName,
     deadline: Arc<Deadline>,
     joined_at: Moment,
-    /// When the process began to give up the slot.
-    leaving_since: Option<Moment>,
     /// `true` after the effect [`GroupEffect::MayLeave`].
     may_leave: bool,
 }
@@ -229,6 +227,7 @@ impl Group {
             targets: vec![None; settings.shards],
             settings,
             is_dirty: true,
+            leaving_since: Some(Moment::default()),
             ..Self::default()
         }
     }
@@ -309,7 +308,7 @@ impl Group {
     /// Groups with equal texts behave alike.
     #[cfg(any(test, feature = "_internals"))]
     pub fn fingerprint(&self) -> String {
-        let Self { targets, view, wants, campaign, is_spare, paused_until, last_term, .. } = self;
+        let Self { targets, view, leaving_since, campaign, is_spare, paused_until, last_term, .. } = self;
         let (mut slots, mut shards) = (self.slots[..self.settings.max_members].to_vec(), self.shards.clone());
         let is_newer = |request: u64| shards.iter().map(|row| request > row.seen_after).collect::<Vec<_>>();
         let reads: Vec<_> = slots.iter().map(|row| is_newer(row.read)).collect();
@@ -326,12 +325,12 @@ impl Group {
         });
         slots.iter_mut().for_each(|row| row.read = 0);
         shards.iter_mut().for_each(|row| row.seen_after = 0);
-        let member = self.member.as_ref().map(|it| (&it.name, it.leaving_since, it.may_leave));
+        let member = self.member.as_ref().map(|it| (&it.name, it.may_leave));
         let joined_at = self.member.as_ref().map_or(view.as_of, |it| it.joined_at.max(view.as_of));
         let own_writes: Vec<_> = self.own_writes.iter().filter(|it| it.sent_at > Some(view.as_of)).collect();
         format!(
-            "{slots:?} {shards:?} {targets:?} {view:?} {wants} {campaign:?} {is_spare} {last_term:?} {member:?} {own_writes:?} \
-             paused_until: {paused_until:?} joined_at: {joined_at:?} {in_flight:?} {reads:?}"
+            "{slots:?} {shards:?} {targets:?} {view:?} {campaign:?} {is_spare} {last_term:?} {member:?} {own_writes:?} \
+             leaving_since: {leaving_since:?} paused_until: {paused_until:?} joined_at: {joined_at:?} {in_flight:?} {reads:?}"
         )
     }
 
@@ -353,10 +352,7 @@ impl Group {
 
     /// Returns `true` if this process may take shards.
     fn may_own(&self, now: Moment) -> bool {
-        self.is_valid(now)
-            && self.view.is_listed
-            && now < self.valid_until()
-            && self.member.as_ref().is_some_and(|member| member.leaving_since.is_none())
+        self.is_valid(now) && self.view.is_listed && now < self.valid_until() && self.leaving_since.is_none()
     }
 
     /// Ends the ownership of a shard, if this process owns the shard.

@@ -62,7 +62,8 @@ impl Group {
 
     /// Returns the next request, if one is due and none is in flight.
     pub(super) fn request(&mut self, timer: &mut Timer, now: Now) -> Option<GroupRequest> {
-        if self.in_flight.is_some() || !timer.is_due(self.paused_until) || !(self.wants || self.member.is_some()) {
+        let may_send = self.leaving_since.is_none() || self.member.is_some();
+        if self.in_flight.is_some() || !timer.is_due(self.paused_until) || !may_send {
             return None;
         }
         let (key, operation) = self
@@ -80,9 +81,8 @@ impl Group {
 
     /// Empties a shard record after the last worker has returned.
     fn release(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
-        let leaving_since = self.member.as_ref()?.leaving_since;
         // The release of the slot frees all shards with one write, unless a worker takes long to return.
-        let is_early = leaving_since.is_some_and(|at| !timer.is_due(at + self.settings.retry_period));
+        let is_early = self.leaving_since.is_some_and(|at| !timer.is_due(at + self.settings.retry_period));
         if !self.is_valid(timer.now) || is_early {
             return None;
         }

@@ -271,7 +271,7 @@ fn failure(kind: StoreErrorKind) -> GroupResponse {
 }
 
 /// The names of moments, and the time after which the group no longer distinguishes earlier moments.
-const APPOINTMENTS: [(&str, Duration); 14] = [
+const APPOINTMENTS: [(&str, Duration); 15] = [
     ("retry_at", Duration::ZERO),
     ("idle", Duration::ZERO),
     ("campaign_at", Duration::ZERO),
@@ -279,6 +279,7 @@ const APPOINTMENTS: [(&str, Duration); 14] = [
     ("paused_until", Duration::ZERO),
     ("took_at", RETRY),
     ("offer", RETRY),
+    ("leaving_since", RETRY),
     ("wanted_at", DRAIN),
     ("uid_since", LEASE),
     ("ended_at", LEASE),
