@@ -1,31 +1,9 @@
 //! A lint for the language of test names, rustdoc, messages, comments and documents.
 
-use std::collections::BTreeMap;
-
 use proc_macro2::TokenStream;
 
 use crate::files::{files, lines_outside_code, read};
 use crate::imports::{flat, without_tests};
-
-/// The number of matches that each pattern has.
-///
-/// A change may lower these numbers, but must not raise them.
-const LIMITS: [(Area, Pattern, usize); 14] = [
-    (Area::TestName, Pattern::Long, 0),
-    (Area::TestName, Pattern::RelativeClause, 0),
-    (Area::TestName, Pattern::Speech, 0),
-    (Area::FirstLine, Pattern::Long, 0),
-    (Area::FirstLine, Pattern::NoVerb, 0),
-    (Area::FirstLine, Pattern::RelativeClause, 0),
-    (Area::FirstLine, Pattern::Speech, 0),
-    (Area::FirstLine, Pattern::Archaic, 0),
-    (Area::Message, Pattern::RelativeClause, 0),
-    (Area::Message, Pattern::Speech, 0),
-    (Area::Message, Pattern::Archaic, 0),
-    (Area::Text, Pattern::RelativeClause, 0),
-    (Area::Text, Pattern::Speech, 0),
-    (Area::Text, Pattern::Archaic, 0),
-];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Area {
@@ -38,7 +16,7 @@ enum Area {
     Text,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Pattern {
     /// More than 60 characters in a test name, more than 90 in a first line.
     Long,
@@ -57,28 +35,12 @@ const SPEECH: [&str; 8] = ["told", "tell", "tells", "telling", "said", "say", "s
 const ARCHAIC: [&str; 8] = ["anew", "for ever", "all the same", "any more", "but for", "nobody", "somebody", "befall"];
 
 #[test]
-fn prose_patterns_match_no_more_than_their_limits() {
-    let mut found = BTreeMap::<(Area, Pattern), Vec<String>>::new();
-    for (area, place, text) in prose() {
-        for pattern in matches(area, &text) {
-            found.entry((area, pattern)).or_default().push(format!("{place}: {text}"));
-        }
-    }
-    let mut wrong = Vec::new();
-    for (area, pattern, limit) in LIMITS {
-        let found = found.remove(&(area, pattern)).unwrap_or_default();
-        if found.len() > limit {
-            wrong.push(format!(
-                "{area:?} {pattern:?}: {}, at most {limit} allowed:\n{}",
-                found.len(),
-                found.join("\n")
-            ));
-        } else if found.len() < limit {
-            wrong.push(format!("{area:?} {pattern:?}: {}: lower the limit from {limit}", found.len()));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    assert!(found.is_empty(), "patterns without a limit: {:?}", found.keys());
+fn no_prose_matches_a_pattern() {
+    let faults = |(area, place, text): (Area, String, String)| {
+        matches(area, &text).into_iter().map(move |pattern| format!("{area:?} {pattern:?}: {place}: {text}"))
+    };
+    let found: Vec<_> = prose().into_iter().flat_map(faults).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]
