@@ -13,25 +13,27 @@ type Package = (String, String);
 
 #[test]
 fn nothing_banned_is_in_the_normal_tree() {
-    let banned: BTreeSet<_> = denied().into_iter().collect();
+    let bans = deny("bans", "deny");
+    let banned: BTreeSet<_> = bans.iter().map(|ban| ban["crate"].as_str().expect("a name")).collect();
     assert!(banned.contains("tokio") && banned.contains("openssl"));
-    for (name, version) in with_each_store() {
+    for (name, version) in tree(EACH_STORE) {
         assert!(!banned.contains(name.as_str()), "{name} {version} is banned by deny.toml");
     }
 }
 
 #[test]
 fn the_default_normal_tree_has_fewer_than_60_crates() {
-    let tree = tree();
+    let tree = tree(&[]);
     assert!(tree.len() > 20, "the tree was read: {tree:?}");
     assert!(tree.len() < 60, "{} crates: {tree:?}", tree.len());
 }
 
 #[test]
 fn every_licence_in_the_normal_tree_is_allowed() {
-    let allowed = allowed_licences();
+    let licences = deny("licenses", "allow");
+    let allowed: Vec<_> = licences.iter().map(|licence| licence.as_str().expect("a name")).collect();
     let packages = packages();
-    for package in with_each_store() {
+    for package in tree(EACH_STORE) {
         let licence = packages[&package]["license"].as_str().unwrap_or("none");
         assert!(is_allowed(licence, &allowed), "{} {}: {licence}", package.0, package.1);
     }
@@ -41,7 +43,7 @@ fn every_licence_in_the_normal_tree_is_allowed() {
 fn declared_rust_version_is_that_of_the_dependency_tree() {
     let packages = packages();
     let declared = rust_version(packages.iter().find(|((name, _), _)| name == "leasehold").expect("ourselves").1);
-    let needed = tree()
+    let needed = tree(&[])
         .into_iter()
         .filter(|(name, _)| name != "leasehold")
         .map(|package| rust_version(&packages[&package]))
@@ -69,17 +71,11 @@ fn sqlite_store_resolves_beside_sqlx_and_diesel() {
     }
 }
 
-/// Returns leasehold and its normal dependencies with the features of every store.
-fn with_each_store() -> BTreeSet<Package> {
-    tree_with(&["--features=cli,mysql,sqlite"])
-}
+/// The features of every store.
+const EACH_STORE: &[&str] = &["--features=cli,mysql,sqlite"];
 
-/// Returns leasehold and its normal dependencies with the default features.
-fn tree() -> BTreeSet<Package> {
-    tree_with(&[])
-}
-
-fn tree_with(features: &[&str]) -> BTreeSet<Package> {
+/// Returns leasehold and its normal dependencies with these features.
+pub fn tree(features: &[&str]) -> BTreeSet<Package> {
     cargo(&[&["tree", "--edges", "normal", "--prefix", "none", "--format", "{p}"], features].concat())
         .lines()
         .filter_map(|line| {
@@ -111,20 +107,16 @@ fn rust_version(package: &Value) -> Vec<u32> {
 /// Returns `true` if the allowed licenses satisfy an SPDX expression.
 ///
 /// The function supports expressions with `AND` between groups of alternatives. `OR` or `/` separates the alternatives.
-fn is_allowed(expression: &str, allowed: &[String]) -> bool {
+fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
     let one = |licence: &str| {
         let licence = licence.trim_matches(['(', ')', ' ']);
-        licence
-            .split(" OR ")
-            .flat_map(|licence| licence.split('/'))
-            .any(|licence| allowed.iter().any(|allowed| allowed == licence.trim()))
+        licence.split(" OR ").flat_map(|licence| licence.split('/')).any(|licence| allowed.contains(&licence.trim()))
     };
     expression.split(" AND ").all(one)
 }
 
 #[test]
 fn licence_expressions_are_understood() {
-    let allowed = ["MIT".to_owned(), "ISC".to_owned()];
     for (expression, good) in [
         ("MIT", true),
         ("GPL-3.0", false),
@@ -136,24 +128,14 @@ fn licence_expressions_are_understood() {
         ("(GPL-3.0 OR Zlib) AND ISC", false),
         ("none", false),
     ] {
-        assert_eq!(is_allowed(expression, &allowed), good, "{expression}");
+        assert_eq!(is_allowed(expression, &["MIT", "ISC"]), good, "{expression}");
     }
 }
 
-fn denied() -> Vec<String> {
-    let deny: toml::Table = deny_toml();
-    let crates = deny["bans"]["deny"].as_array().expect("a list of bans");
-    crates.iter().map(|ban| ban["crate"].as_str().expect("a name").to_owned()).collect()
-}
-
-fn allowed_licences() -> Vec<String> {
-    let deny: toml::Table = deny_toml();
-    let licences = deny["licenses"]["allow"].as_array().expect("a list of licences");
-    licences.iter().map(|licence| licence.as_str().expect("a name").to_owned()).collect()
-}
-
-fn deny_toml() -> toml::Table {
-    include_str!("../../deny.toml").parse().expect("deny.toml in TOML")
+/// Returns a list of deny.toml.
+fn deny(section: &str, list: &str) -> toml::value::Array {
+    let deny: toml::Table = include_str!("../../deny.toml").parse().expect("deny.toml in TOML");
+    deny[section][list].as_array().expect("a list").clone()
 }
 
 fn host() -> String {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use crate::dependencies::cargo;
+use crate::dependencies::{cargo, tree};
 
 /// Returns the compile error of `chosen.rs`, or `None` if the file compiles.
 ///
@@ -43,10 +43,7 @@ fn one_kind_of_cryptography_will_do_and_so_will_both() {
 
 #[test]
 fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
-    let tree = |features: &[&str]| {
-        let text = cargo(&[&["tree", "--edges=normal", "--prefix=none", "--format={p}"], features].concat());
-        text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect::<BTreeSet<_>>()
-    };
+    let tree = |features: &[&str]| tree(features).into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
     let needed = ["rustls", "ureq", "serde_json"].map(str::to_owned);
     assert!(needed.iter().all(|it| tree(&[]).contains(it)));
     // The etcd store uses HTTP and JSON like the Kubernetes store, so both stores need the same dependencies.

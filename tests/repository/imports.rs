@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{MAIN_SEPARATOR, Path};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use crate::files::{files, read, root};
 
 /// The folders of `src`, from the lowest layer to the highest.
 ///
@@ -51,8 +53,7 @@ fn no_file_has_a_forbidden_import() {
 
 #[test]
 fn each_folder_is_in_one_layer_and_lib_stands_beside_them() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let entries = fs::read_dir(src).expect("a directory").map(|it| it.expect("an entry").file_name());
+    let entries = fs::read_dir(root().join("src")).expect("a directory").map(|it| it.expect("an entry").file_name());
     let entries: BTreeSet<_> = entries.map(|it| it.to_string_lossy().into_owned()).collect();
     assert_eq!(entries, LAYERS.iter().chain(&["lib.rs"]).map(|it| (*it).to_owned()).collect());
 }
@@ -132,29 +133,16 @@ fn layer(module: &str) -> usize {
 
 /// Returns the text of each library module except tests, by the name of the module.
 pub fn sources() -> BTreeMap<String, String> {
-    let mut sources = BTreeMap::new();
-    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut sources);
-    sources
+    let modules = files("src").into_iter().filter_map(|path| Some((module_of(&path)?, read(path))));
+    modules.collect()
 }
 
-fn read(directory: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) {
-    for entry in fs::read_dir(directory).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        let stem = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let module = match &*stem {
-            // Modules of tests may import anything.
-            "tests" | "properties" => continue,
-            "mod" | "main" => prefix.trim_end_matches("::").to_owned(),
-            _ => format!("{prefix}{stem}"),
-        };
-        match path.is_dir() {
-            true => read(&path, &format!("{module}::"), sources),
-            false if path.extension().is_some_and(|it| it == "rs") => {
-                sources.insert(module, fs::read_to_string(&path).expect("a text"));
-            }
-            false => {}
-        }
-    }
+/// Returns the name of the module in a file of `src`, or `None` if the file contains no module or is a test.
+fn module_of(path: &Path) -> Option<String> {
+    let mut names: Vec<_> = path.to_str()?.strip_suffix(".rs")?.split(MAIN_SEPARATOR).skip(1).collect();
+    names.pop_if(|name| ["mod", "main"].contains(name));
+    // Modules of tests may import anything.
+    (!names.iter().any(|name| ["tests", "properties"].contains(name))).then(|| names.join("::"))
 }
 
 pub fn scan(sources: &BTreeMap<String, String>) -> BTreeMap<String, Scan> {
@@ -251,14 +239,11 @@ impl Scan {
     fn of(module: &str, text: &str) -> Self {
         let mut tokens = Vec::new();
         flat(text.parse().unwrap_or_else(|error| panic!("{module}: {error}")), &mut tokens);
-        let words: &[_] = &tokens.iter().map(String::as_str).collect::<Vec<_>>();
+        let words: &[_] = &without_tests(&tokens.iter().map(String::as_str).collect::<Vec<_>>());
         let mut scan = Self { module: split(module), ..Self::default() };
         let mut at = 0;
         while at < words.len() {
             at = match &words[at..] {
-                ["#", "[", "cfg", ..] if requires_test(&words[at + 4..closed(words, at + 3) - 1]) => {
-                    item_end(words, closed(words, at + 1))
-                }
                 ["pub", "(", "crate" | "self" | "super" | "in", ..] => closed(words, at + 1),
                 ["use", ..] => scan.tree(words, at + 1, &[], Some(at > 0 && ["pub", ")"].contains(&words[at - 1]))),
                 ["crate" | "super", ..] | [_, "::", ..] if is_name(words[at]) => scan.tree(words, at, &[], None),
