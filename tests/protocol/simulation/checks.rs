@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold::StopReason;
-use leasehold::election::StoreRequest;
+use leasehold::election::{Operation, StoreRequest};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::node::Node;
 use crate::plan::{Plan, Suite, Violation};
-use crate::store::{Call, Store};
+use crate::store::Store;
 
 /// The most steps per second that any election needs, however much fails around it.
 const STEPS_PER_SECOND: u32 = 300;
@@ -160,14 +160,7 @@ impl Checks {
     }
 
     /// Checks a request that an election sends.
-    pub fn sent(
-        &self,
-        node: &Node,
-        request: &StoreRequest,
-        call: &Call,
-        truth: Nanos,
-        plan: &Plan,
-    ) -> Result<(), Violation> {
+    pub fn sent(&self, node: &Node, request: &StoreRequest, truth: Nanos, plan: &Plan) -> Result<(), Violation> {
         let settings = &node.settings;
         let left = node.term.as_ref().map_or(0, |term| term.valid_until.saturating_sub(truth));
         if request.timeout.is_zero() || request.timeout > settings.renew_deadline {
@@ -178,10 +171,10 @@ impl Checks {
         if plan.suite != Suite::Fitness && left > 0 && true_time(request.timeout, node) > leaves_room {
             return Err(format!("{}: {:?} of {left} ns in one request", node.identity, request.timeout).into());
         }
-        let record = match call {
-            Call::Get(_) => return Ok(()),
-            Call::Create(record, _) => record,
-            Call::Update(base, record, _) => {
+        let record = match &request.operation {
+            Operation::Get(_) => return Ok(()),
+            Operation::Create(record) => record,
+            Operation::Update(base, record) => {
                 // The election ignores the answer to a write that is no longer in doubt. Only if a third party deletes
                 // the lease can such an answer contain a new version.
                 let ignored = plan.suite.meddles() && base.version < node.records[0].known.0;

@@ -1,5 +1,6 @@
 //! The simulated elector thread, which passes inputs to a candidacy and executes its effects.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use leasehold::election::candidate::fitness::FitnessSource;
@@ -14,7 +15,6 @@ use crate::network::Fate;
 use crate::node::{Command, Record, Term, Wants};
 use crate::plan::{Kind, Suite, Violation};
 use crate::queue::{Sent, To, What};
-use crate::store::Call;
 use crate::trace::{self, trace};
 use crate::two_objects::checks::may_claim;
 use crate::world::World;
@@ -85,20 +85,15 @@ impl World {
     pub fn send(&mut self, index: usize, side: Side, request: StoreRequest) -> Result<(), Violation> {
         let is_on_two = self.plan.suite.is_on_two();
         let held_up = self.held_up();
-        let call = match &request.operation {
-            Operation::Get(look) => Call::Get(*look),
-            Operation::Create(record) => Call::Create(record.clone(), request.notes.clone()),
-            Operation::Update(base, record) => Call::Update(base.clone(), record.clone(), request.notes.clone()),
-        };
         let node = &mut self.nodes[index];
         node.refresh();
-        if let Call::Update(base, ..) = &call {
+        if let Operation::Update(base, _) = &request.operation {
             node.records[side as usize].acts_by(base.version);
         }
         if is_on_two {
-            may_claim(node, &call, self.truth)?;
+            may_claim(node, &request.operation, self.truth)?;
         } else {
-            self.checks.sent(node, &request, &call, self.truth, &self.plan)?;
+            self.checks.sent(node, &request, self.truth, &self.plan)?;
             self.may_write(index, &request)?;
             let node = &mut self.nodes[index];
             if !node.requests.allow(self.truth) {
@@ -113,21 +108,28 @@ impl World {
         let local = node.clock.local(self.truth);
         let times_out = node.clock.when(local + request.timeout).max(self.truth + 1);
         let cut = node.cut(self.truth);
-        let is_read = matches!(call, Call::Get(_));
+        let is_read = matches!(request.operation, Operation::Get(_));
         let fate = match self.plan.fate_of(index, object, is_read, self.truth) {
             Some(fate) => fate,
             None => Fate::draw(&mut self.random, &self.plan.odds, cut, times_out - self.truth),
         };
-        trace!(self, "{} {side:?} sends {}: {}, {fate:?}", node.identity, request.id, trace::call(&call));
+        trace!(
+            self,
+            "{} {side:?} sends {}: {}, {fate:?}",
+            node.identity,
+            request.id,
+            trace::operation(&request.operation)
+        );
         self.count.requests += 1;
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
         let sent = Sent { id: request.id, side, object, knowing: knowing.0, absent: knowing.1, at: self.truth };
         self.queue.push(times_out + held_up, to, What::TimesOut(side, request.id));
         // A request that is under way when the faults end arrives soon after.
         let last = self.plan.heal_at + SECOND;
+        let request = Rc::new(request);
         for arrival in fate.arrivals {
             let at = (self.truth + held_up + arrival).min(last.max(self.truth + 100 * MILLI));
-            self.queue.push(at, to, What::Arrives(sent, call.clone(), fate.answers.clone()));
+            self.queue.push(at, to, What::Arrives(sent, Rc::clone(&request), fate.answers.clone()));
         }
         if let Some((error, delay)) = fate.error {
             self.queue.push(self.truth + held_up + delay, to, What::Answer(sent, StoreResponse::Failed(error)));
@@ -135,17 +137,23 @@ impl World {
         Ok(())
     }
 
-    pub fn arrives(&mut self, to: Option<To>, sent: Sent, call: Call, answers: Vec<Nanos>) -> Result<(), Violation> {
-        let result = self.stores[sent.object].apply(&call)?;
+    pub fn arrives(
+        &mut self,
+        to: Option<To>,
+        sent: Sent,
+        request: &StoreRequest,
+        answers: Vec<Nanos>,
+    ) -> Result<(), Violation> {
+        let result = self.stores[sent.object].apply(request)?;
         self.one_counter();
         trace!(self, "store {} answers {} of {to:?} with {}", sent.object, sent.id, trace::result(&result));
         for delay in answers {
-            let answer = match (&call, &result) {
+            let answer = match (&request.operation, &result) {
                 (_, Err(_)) if self.plan.certain => {
                     StoreResponse::Failed(StoreError::new(StoreErrorKind::NotApplied, "refused"))
                 }
                 (_, Err(kind)) => StoreResponse::Failed(StoreError::new(*kind, "refused")),
-                (Call::Get(look), Ok(observed)) => StoreResponse::Read(*look, observed.clone()),
+                (Operation::Get(look), Ok(observed)) => StoreResponse::Read(*look, observed.clone()),
                 (_, Ok(Some(observed))) => StoreResponse::Written(observed.clone()),
                 (_, Ok(None)) => continue,
             };

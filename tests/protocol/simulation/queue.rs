@@ -1,12 +1,12 @@
 //! The events that will happen, in the order of true time.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use leasehold::election::StoreResponse;
 use leasehold::election::candidate::side::Side;
+use leasehold::election::{StoreRequest, StoreResponse};
 
 use crate::clock::Nanos;
-use crate::store::Call;
 use crate::stream::Turn;
 use crate::two_objects::multi_lock::{Ask, Told};
 
@@ -16,7 +16,7 @@ pub type To = (usize, u32);
 pub enum What {
     Wake(Side, u64),
     /// A request reaches the store, which sends its answers after the given delays.
-    Arrives(Sent, Call, Vec<Nanos>),
+    Arrives(Sent, Rc<StoreRequest>, Vec<Nanos>),
     Answer(Sent, StoreResponse),
     TimesOut(Side, u64),
     Interrupt(Side, u64),

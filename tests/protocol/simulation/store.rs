@@ -2,19 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::election::{self, ReadContext};
+use leasehold::election::{self, Operation, StoreRequest};
 use leasehold::{LeaderElectionRecord, RecordNotes, StoreData, StoreErrorKind, VersionedRecord};
 
 use crate::clock::Nanos;
 use crate::plan::Violation;
-
-/// A request to the store.
-#[derive(Debug, Clone)]
-pub enum Call {
-    Get(ReadContext),
-    Create(LeaderElectionRecord, RecordNotes),
-    Update(VersionedRecord, LeaderElectionRecord, RecordNotes),
-}
 
 /// An acquisition, which the store held from version `since` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,12 +72,15 @@ impl Store {
         Self { uid_blind, ..Self::default() }
     }
 
-    pub fn apply(&mut self, call: &Call) -> Result<Result<Option<VersionedRecord>, StoreErrorKind>, Violation> {
-        Ok(match call {
-            Call::Get(_) => Ok(self.object.clone()),
-            Call::Create(..) if self.object.is_some() => Err(StoreErrorKind::AlreadyExists),
-            Call::Create(record, notes) => Ok(Some(self.create(record.clone(), notes.clone()))),
-            Call::Update(base, record, notes) => match &self.object {
+    pub fn apply(
+        &mut self,
+        StoreRequest { operation, notes, .. }: &StoreRequest,
+    ) -> Result<Result<Option<VersionedRecord>, StoreErrorKind>, Violation> {
+        Ok(match operation {
+            Operation::Get(_) => Ok(self.object.clone()),
+            Operation::Create(_) if self.object.is_some() => Err(StoreErrorKind::AlreadyExists),
+            Operation::Create(record) => Ok(Some(self.create(record.clone(), notes.clone()))),
+            Operation::Update(base, record) => match &self.object {
                 None if self.uid_blind => Ok(Some(self.create(record.clone(), notes.clone()))),
                 None => Err(StoreErrorKind::Conflict),
                 Some(standing) if standing.version != base.version => Err(StoreErrorKind::Conflict),

@@ -1,9 +1,7 @@
 //! The trace that is printed when a single seed is replayed, with one line for each event.
 
-use leasehold::election::StoreResponse;
+use leasehold::election::{Operation, StoreResponse};
 use leasehold::{StoreErrorKind, VersionedRecord};
-
-use crate::store::Call;
 
 macro_rules! trace {
     ($world:expr, $($what:tt)*) => {
@@ -15,11 +13,11 @@ macro_rules! trace {
 
 pub(crate) use trace;
 
-pub fn call(call: &Call) -> String {
-    match call {
-        Call::Get(_) => "get".into(),
-        Call::Create(record, _) => format!("create {:?} {:?}", record.holder(), record.renew_time),
-        Call::Update(base, record, _) => {
+pub fn operation(operation: &Operation) -> String {
+    match operation {
+        Operation::Get(_) => "get".into(),
+        Operation::Create(record) => format!("create {:?} {:?}", record.holder(), record.renew_time),
+        Operation::Update(base, record) => {
             format!("update {} {:?} {:?}", base.version, record.holder(), record.renew_time)
         }
     }

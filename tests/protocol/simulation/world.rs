@@ -146,7 +146,7 @@ impl World {
         let index = to.map_or(0, |(index, _)| index);
         match what {
             What::Wake(side, _) => self.drive_side(index, side)?,
-            What::Arrives(sent, call, answers) => self.arrives(to, sent, call, answers)?,
+            What::Arrives(sent, request, answers) => self.arrives(to, sent, &request, answers)?,
             What::Answer(sent, answer) => self.answer(index, sent, answer)?,
             What::TimesOut(side, id) => self.give_up(index, side, id, StoreErrorKind::Timeout)?,
             What::Interrupt(side, id) => self.give_up(index, side, id, StoreErrorKind::Interrupted)?,

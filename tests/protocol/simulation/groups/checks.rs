@@ -1,6 +1,7 @@
 //! The rules that must hold after every step of a group's world.
 
-use super::store::GroupCall;
+use leasehold::election::group::GroupOperation;
+
 use super::world::{What, World};
 use crate::clock::Nanos;
 use crate::plan::Violation;
@@ -56,9 +57,9 @@ impl World {
     }
 
     /// Returns an error if the group writes after it has settled.
-    pub fn writes(&self, index: usize, call: &GroupCall) -> Result<(), Violation> {
+    pub fn writes(&self, index: usize, call: &GroupOperation) -> Result<(), Violation> {
         let name = &self.nodes[index].identity;
-        match self.calm.is_settled && !matches!(call, GroupCall::Get(_)) {
+        match self.calm.is_settled && !matches!(call, GroupOperation::Get) {
             true => Err(format!("{name} writes in a settled group: {call:?}").into()),
             false => Ok(()),
         }

@@ -1,15 +1,14 @@
 //! The simulated threads of a process: the driver of the group, the elector of the slot, and the workers.
 
 use leasehold::election::candidate::session::{Effect, Input, Session};
-use leasehold::election::group::{GroupEffect, GroupKey, GroupOperation, GroupRequest, OwnershipEnd};
+use leasehold::election::group::{GroupEffect, GroupKey, GroupOperation, GroupRequest, GroupResponse, OwnershipEnd};
 use leasehold::election::{Operation, Step, StoreResponse};
 use leasehold::{StoreError, StoreErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::{Elector, Worker};
-use super::store::GroupCall;
-use super::world::{Answer, Sender, Sent, What, World};
+use super::world::{Sender, Sent, What, World};
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Fate;
 use crate::plan::{Odds, Violation};
@@ -180,13 +179,13 @@ impl World {
             };
             match elector.session.next(now) {
                 Step::Send(request) => {
-                    elector.in_flight = Some((request.id, now.local));
                     let (sender, key) = (Sender::Slot(elector.serial), GroupKey::Slot(elector.slot));
-                    let call = match request.operation {
-                        Operation::Get(context) => GroupCall::Get(Some(context)),
-                        Operation::Create(record) => GroupCall::Create(record),
-                        Operation::Update(base, record) => GroupCall::Update(base.version, base.record.uid, record),
+                    let (call, context) = match request.operation {
+                        Operation::Get(context) => (GroupOperation::Get, Some(context)),
+                        Operation::Create(record) => (GroupOperation::Create(record), None),
+                        Operation::Update(base, record) => (GroupOperation::Update(base, record), None),
                     };
+                    elector.in_flight = Some((request.id, now.local, context));
                     self.listen(index);
                     self.send(index, sender, request.id, key, call, request.timeout);
                     return Ok(());
@@ -257,7 +256,7 @@ impl World {
                     elector.session.handle(now, Input::Close);
                 }
                 Effect::CancelAt(id, at, _) => {
-                    let failed = Answer::Failed(StoreError::new(StoreErrorKind::Interrupted, "canceled"));
+                    let failed = Err(StoreError::new(StoreErrorKind::Interrupted, "canceled"));
                     let at = node.clock.when(at);
                     self.push(at, to, What::Answer(Sender::Slot(serial), id, Box::new(failed)));
                 }
@@ -270,18 +269,13 @@ impl World {
 
     fn send_group(&mut self, index: usize, request: GroupRequest) -> Result<(), Violation> {
         let GroupRequest { id, key, operation, timeout } = request;
-        let call = match operation {
-            GroupOperation::Get => GroupCall::Get(None),
-            GroupOperation::Create(record) => GroupCall::Create(record),
-            GroupOperation::Update(base, record) => GroupCall::Update(base.version, base.record.uid, record),
-        };
-        self.writes(index, &call)?;
+        self.writes(index, &operation)?;
         self.nodes[index].in_flight = Some((id, key));
-        self.send(index, Sender::Group, id, key, call, timeout);
+        self.send(index, Sender::Group, id, key, operation, timeout);
         Ok(())
     }
 
-    fn send(&mut self, index: usize, sender: Sender, id: u64, key: GroupKey, call: GroupCall, timeout: Duration) {
+    fn send(&mut self, index: usize, sender: Sender, id: u64, key: GroupKey, call: GroupOperation, timeout: Duration) {
         self.count.requests += 1;
         let (truth, to) = (self.truth, self.to(index));
         let is_calm = truth >= self.plan.heal_at;
@@ -293,7 +287,7 @@ impl World {
         let fate = Fate::draw(&mut self.random, odds, cut, times_out - truth);
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
         trace!(self, "{} sends {sender:?} {id} {key:?} {call:?}: {fate:?}", self.nodes[index].identity);
-        let failed = |kind| Box::new(Answer::Failed(StoreError::new(kind, "no answer")));
+        let failed = |kind| Box::new(Err(StoreError::new(kind, "no answer")));
         self.push(times_out, to, What::Answer(sender, id, failed(StoreErrorKind::Timeout)));
         let last = (self.plan.heal_at + SECOND).max(truth + 100 * MILLI);
         for arrival in fate.arrivals {
@@ -302,44 +296,39 @@ impl World {
             self.push((truth + arrival).min(last), to, What::Arrives(Box::new(sent)));
         }
         if let Some((error, delay)) = fate.error {
-            self.push(truth + delay, to, What::Answer(sender, id, Box::new(Answer::Failed(error))));
+            self.push(truth + delay, to, What::Answer(sender, id, Box::new(Err(error))));
         }
     }
 
-    pub fn answer(&mut self, index: usize, sender: Sender, id: u64, answer: Answer) -> Result<(), Violation> {
+    pub fn answer(&mut self, index: usize, sender: Sender, id: u64, answer: GroupResponse) -> Result<(), Violation> {
         let node = &mut self.nodes[index];
         let now = node.clock.local(self.truth);
-        if let Answer::Read(_, Some(seen)) | Answer::Written(seen) = &answer {
+        if let Ok(Some(seen)) = &answer {
             node.knows = node.knows.max(seen.version);
         }
         if sender == Sender::Group {
             if node.in_flight.take_if(|(sent, _)| *sent == id).is_none() {
                 return Ok(());
             }
-            let response = match answer {
-                Answer::Read(_, seen) => Ok(seen),
-                Answer::Written(seen) => Ok(Some(seen)),
-                Answer::Failed(error) => Err(error),
-            };
-            node.group.on_response(now, id, response);
+            node.group.on_response(now, id, answer);
             return self.drive(index);
         }
         let Some(elector) = &mut node.elector else { return Ok(()) };
-        let in_flight = elector.in_flight.take_if(|(sent, _)| sender == Sender::Slot(elector.serial) && *sent == id);
-        let Some((_, sent_at)) = in_flight else { return Ok(()) };
-        let response = match answer {
-            Answer::Read(context, seen) => {
+        let in_flight = elector.in_flight.take_if(|(sent, ..)| sender == Sender::Slot(elector.serial) && *sent == id);
+        let Some((_, sent_at, context)) = in_flight else { return Ok(()) };
+        let response = match (answer, context) {
+            (Ok(seen), Some(context)) => {
                 if let Some(seen) = seen.as_ref().filter(|seen| seen.record.holder() == Some(&node.identity)) {
                     node.group.own_slot_observed(now, elector.slot, None, seen);
                 }
-                let Some(context) = context else { return Ok(()) };
                 StoreResponse::Read(context, seen)
             }
-            Answer::Written(seen) => {
+            (Ok(seen), None) => {
+                let seen = seen.expect("a written record");
                 node.group.own_slot_observed(now, elector.slot, Some(sent_at), &seen);
                 StoreResponse::Written(seen)
             }
-            Answer::Failed(error) => StoreResponse::Failed(error),
+            (Err(error), _) => StoreResponse::Failed(error),
         };
         elector.session.handle(now, Input::Response(id, response));
         self.drive_slot(index)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use leasehold::election::ReadContext;
 use leasehold::election::candidate::session::Session;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::group::{Group, GroupKey};
@@ -40,8 +41,8 @@ pub struct Elector {
     pub serial: u64,
     pub slot: usize,
     pub session: Session,
-    /// The number and the send time of the request under way.
-    pub in_flight: Option<(u64, Moment)>,
+    /// The number and the send time of the request under way, and the context of a read.
+    pub in_flight: Option<(u64, Moment, Option<ReadContext>)>,
     pub wake: u64,
     /// `true` while the group waits for the outcome of the campaign.
     pub is_campaign: bool,

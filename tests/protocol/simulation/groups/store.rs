@@ -2,19 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::election::ReadContext;
-use leasehold::election::group::GroupKey;
+use leasehold::election::group::{GroupKey, GroupOperation};
 use leasehold::{LeaderElectionRecord, StoreData, StoreErrorKind, VersionedRecord};
-
-/// A request to the store.
-#[derive(Debug, Clone)]
-pub enum GroupCall {
-    /// A read, with the context of the session if a session reads.
-    Get(Option<ReadContext>),
-    Create(LeaderElectionRecord),
-    /// An update of the record with this version and `uid`.
-    Update(u64, Option<String>, LeaderElectionRecord),
-}
 
 pub type Records = BTreeMap<GroupKey, VersionedRecord>;
 
@@ -27,22 +16,23 @@ pub struct GroupStore {
 }
 
 impl GroupStore {
-    pub fn apply(&mut self, key: GroupKey, call: &GroupCall) -> Result<Option<VersionedRecord>, StoreErrorKind> {
+    pub fn apply(&mut self, key: GroupKey, call: &GroupOperation) -> Result<Option<VersionedRecord>, StoreErrorKind> {
         let standing = self.records.get(&key);
         match (call, standing) {
-            (GroupCall::Get(_), _) => Ok(standing.cloned()),
-            (GroupCall::Create(_), Some(_)) => Err(StoreErrorKind::AlreadyExists),
-            (GroupCall::Create(record), None) => {
+            (GroupOperation::Get, _) => Ok(standing.cloned()),
+            (GroupOperation::Create(_), Some(_)) => Err(StoreErrorKind::AlreadyExists),
+            (GroupOperation::Create(record), None) => {
                 self.uids += 1;
                 let uid = Some(format!("uid-{}", self.uids));
                 Ok(Some(self.put(key, LeaderElectionRecord { uid, ..record.clone() })))
             }
-            (GroupCall::Update(version, uid, record), Some(standing))
-                if (*version, uid) == (standing.version, &standing.record.uid) =>
+            (GroupOperation::Update(base, record), Some(standing))
+                if (base.version, &base.record.uid) == (standing.version, &standing.record.uid) =>
             {
-                Ok(Some(self.put(key, LeaderElectionRecord { uid: uid.clone(), ..record.clone() })))
+                let uid = base.record.uid.clone();
+                Ok(Some(self.put(key, LeaderElectionRecord { uid, ..record.clone() })))
             }
-            (GroupCall::Update(..), _) => Err(StoreErrorKind::Conflict),
+            (GroupOperation::Update(..), _) => Err(StoreErrorKind::Conflict),
         }
     }
 

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::election::ReadContext;
-use leasehold::election::group::{Group, GroupKey};
+use leasehold::election::group::{Group, GroupKey, GroupOperation, GroupResponse};
 use leasehold::util::clock::Moment;
 use leasehold::{StoreError, StoreErrorKind, VersionedRecord};
 
 use super::checks::Calm;
 use super::plan::GroupPlan;
 use super::process::{Process, Stream};
-use super::store::{GroupCall, GroupStore, Records};
+use super::store::{GroupStore, Records};
 use crate::clock::{MILLI, Nanos, NodeClock, SECOND};
 use crate::count::Count;
 use crate::plan::Violation;
@@ -26,20 +25,13 @@ pub enum Sender {
     Slot(u64),
 }
 
-#[derive(Debug, Clone)]
-pub enum Answer {
-    Read(Option<ReadContext>, Option<VersionedRecord>),
-    Written(VersionedRecord),
-    Failed(StoreError),
-}
-
 /// A request on its way to the store, and the delays of its answers.
 #[derive(Debug, Clone)]
 pub struct Sent {
     pub sender: Sender,
     pub id: u64,
     pub key: GroupKey,
-    pub call: GroupCall,
+    pub call: GroupOperation,
     pub answers: Vec<Nanos>,
     /// The number of restores of the store before the request. A restore loses all requests on their way.
     pub restores: u64,
@@ -49,7 +41,7 @@ pub enum What {
     Wake(u64),
     SlotWake(u64, u64),
     Arrives(Box<Sent>),
-    Answer(Sender, u64, Box<Answer>),
+    Answer(Sender, u64, Box<GroupResponse>),
     /// A watch reaches the store, which takes the snapshot for the listing.
     Opens(u64, Moment),
     /// The process receives the listing, which ends after this time.
@@ -379,11 +371,11 @@ impl World {
             self.publish(sent.key);
             self.back_up_free(sent.key);
         }
-        let answer = match (sent.call, result) {
-            (GroupCall::Get(context), Ok(seen)) => Answer::Read(context, seen),
-            (_, Ok(Some(seen))) => Answer::Written(seen),
-            (_, Ok(None)) => Answer::Failed(StoreError::new(StoreErrorKind::NotFound, "no record")),
-            (_, Err(kind)) => Answer::Failed(StoreError::new(kind, "refused")),
+        let answer = match result {
+            Ok(None) if !matches!(sent.call, GroupOperation::Get) => {
+                Err(StoreError::new(StoreErrorKind::NotFound, "no record"))
+            }
+            other => other.map_err(|kind| StoreError::new(kind, "refused")),
         };
         for delay in sent.answers {
             self.push(self.truth + delay, to, What::Answer(sent.sender, sent.id, Box::new(answer.clone())));

@@ -1,13 +1,14 @@
 //! The rules that must hold after every step in a world with two objects.
 
 use leasehold::StopReason;
+use leasehold::election::Operation;
 
 use crate::checks::Checks;
 use crate::clock::{Nanos, SECOND};
 use crate::node::{Mind, Node};
 use crate::plan::{Kind, Plan, Violation};
 use crate::queue::What;
-use crate::store::{Call, Store};
+use crate::store::Store;
 use crate::world::World;
 
 /// The most steps that a world needs.
@@ -16,8 +17,8 @@ use crate::world::World;
 pub const MOST_STEPS: u64 = 300_000;
 
 /// Returns an error if an unfit node acquires, or if a node renews while its work hangs.
-pub fn may_claim(node: &Node, call: &Call, truth: Nanos) -> Result<(), Violation> {
-    let (Call::Create(record, _) | Call::Update(_, record, _)) = call else { return Ok(()) };
+pub fn may_claim(node: &Node, operation: &Operation, truth: Nanos) -> Result<(), Violation> {
+    let (Operation::Create(record) | Operation::Update(_, record)) = operation else { return Ok(()) };
     let what = match &node.mind {
         _ if record.holder().is_none() => return Ok(()),
         _ if node.holds_guard() && node.hangs_at(truth) => "renews for work that makes no progress",
