@@ -13,10 +13,11 @@ use leasehold::testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
 use serde_json::json;
 
-#[path = "../tests/support/far.rs"]
-mod far;
+#[path = "../tests/support/proxy.rs"]
+#[allow(dead_code, reason = "other users cause faults")]
+mod proxy;
 
-use far::Far;
+use proxy::Proxy;
 
 const ROUND_TRIPS: [u64; 9] = [1, 5, 20, 50, 100, 200, 300, 400, 500];
 const TRIES: usize = 20;
@@ -123,7 +124,7 @@ fn attempt(
 ) -> Option<Outcome> {
     static COUNTER: AtomicUsize = AtomicUsize::new(0);
     let lease = format!("bench-{}", COUNTER.fetch_add(1, Ordering::SeqCst));
-    let (far, config) = Far::to_server_of(&server.kubeconfig("me"), round_trip);
+    let (far, config) = Proxy::far_from(&server.kubeconfig("me"), round_trip);
     let elector = LeaderElector::builder(&lease)
         .identity("me")
         .renew_interval(RENEW_INTERVAL)

@@ -10,11 +10,11 @@ use leasehold::kubernetes::Client;
 use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, Transition};
 
-#[path = "../tests/support/far.rs"]
-#[allow(dead_code, reason = "other users close connections")]
-mod far;
+#[path = "../tests/support/proxy.rs"]
+#[allow(dead_code, reason = "other users cause faults")]
+mod proxy;
 
-use far::Far;
+use proxy::Proxy;
 
 const ROUND_TRIPS: [u64; 3] = [1, 50, 200];
 const TRIES: usize = 5;
@@ -83,7 +83,7 @@ fn measure(server: &ApiServer, kubeconfig: &str, idle: Duration, lease: &str, mi
     let lasts = if let Ending::Expiry(lasts) = ending { lasts } else { Duration::from_secs(15) };
     let user_agent = |identity| format!("{identity}-{lease}");
     let elector = |identity| {
-        let (far, config) = Far::to_server_of(kubeconfig, Duration::from_millis(millis));
+        let (far, config) = Proxy::far_from(kubeconfig, Duration::from_millis(millis));
         let client = Client::new(config.with_user_agent(user_agent(identity)).expect("a name")).expect("a client");
         let elector = LeaderElector::builder(lease).identity(identity).namespace("default").lease_duration(lasts);
         (far, elector.start_with_client(client).expect("an elector"))

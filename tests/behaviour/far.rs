@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, Server};
-use crate::support::far::Far;
+use crate::support::proxy::Proxy;
 use leasehold::kubernetes::Client;
 use leasehold::testing::{Fault, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
@@ -146,12 +146,12 @@ fn wait_until_renewal_is_sent(guard: &LeaderGuard) {
 
 /// Returns a client that is far away from the server.
 ///
-/// The client works only while the returned `Far` exists.
-fn from_afar(cluster: &Cluster, round_trip: Duration) -> (Far, Client) {
+/// The client works only while the returned proxy exists.
+fn from_afar(cluster: &Cluster, round_trip: Duration) -> (Proxy, Client) {
     let kubeconfig = match cluster.server() {
         Server::InMemory { server, .. } => server.kubeconfig("candidate"),
         Server::Real(_) => std::fs::read_to_string(cluster.kubeconfig("candidate")).expect("a kubeconfig"),
     };
-    let (far, config) = Far::to_server_of(&kubeconfig, round_trip);
+    let (far, config) = Proxy::far_from(&kubeconfig, round_trip);
     (far, Client::new(config).expect("a client"))
 }

@@ -6,7 +6,6 @@ pub mod cluster;
 pub mod command;
 pub mod etcd;
 pub mod exclusion;
-pub mod far;
 pub mod journal;
 pub mod kind;
 pub mod late_write;

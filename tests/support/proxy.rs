@@ -1,4 +1,4 @@
-//! A TCP proxy between a candidate and a server that can cause network faults.
+//! A TCP proxy between a candidate and a server that can cause network faults, or delay every byte.
 //!
 //! TLS passes unchanged.
 
@@ -6,9 +6,12 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
+use leasehold::kubernetes::{ClientConfig, Kubeconfig};
 use parking_lot::{Condvar, Mutex};
 
 /// The behavior of the proxy.
@@ -33,6 +36,7 @@ pub enum Faults {
     HeldBack,
 }
 
+/// A proxy with unlimited bandwidth. Dropping the proxy ends its connections and its threads.
 pub struct Proxy {
     pub port: u16,
     shared: Arc<Shared>,
@@ -41,6 +45,8 @@ pub struct Proxy {
 
 struct Shared {
     server: SocketAddr,
+    /// Half a round trip, after which each byte arrives.
+    delay: Duration,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -48,6 +54,7 @@ struct Shared {
 struct State {
     faults: Faults,
     over: bool,
+    opened: usize,
     links: Vec<Weak<Link>>,
 }
 
@@ -72,19 +79,45 @@ impl Proxy {
     /// Writes a copy of the kubeconfig with the proxy's address.
     pub fn by_kubeconfig(original: &Path, copy: &Path) -> Proxy {
         let text = std::fs::read_to_string(original).expect("a kubeconfig");
-        let mut words = text.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
-        let server = words.find_map(|word| word.strip_prefix("https://")).expect("a server");
-        let proxy = Proxy::to(server.parse().expect("an address and a port"));
-        let text = text.replace(server, &format!("127.0.0.1:{}", proxy.port));
+        let (proxy, text) = Proxy::to_server_of(&text, Duration::ZERO);
         std::fs::write(copy, text).expect("a kubeconfig");
         proxy
     }
 
+    /// Creates a proxy as if the server of a kubeconfig were far away, and the configuration of a client.
+    ///
+    /// Opening a connection takes one round trip.
+    pub fn far_from(kubeconfig: &str, round_trip: Duration) -> (Proxy, ClientConfig) {
+        let (proxy, text) = Proxy::to_server_of(kubeconfig, round_trip / 2);
+        let config = Kubeconfig::from_text(&text, ".").and_then(|file| file.client_config(None));
+        (proxy, config.expect("a configuration"))
+    }
+
+    /// Returns a proxy to the server of a kubeconfig, and the kubeconfig with the proxy's address.
+    fn to_server_of(kubeconfig: &str, delay: Duration) -> (Proxy, String) {
+        let mut words = kubeconfig.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
+        let server = words.find_map(|word| word.strip_prefix("https://")).expect("a server");
+        let proxy = Proxy::with_delay(server.parse().expect("an address and a port"), delay);
+        let text = kubeconfig.replace(server, &format!("127.0.0.1:{}", proxy.port));
+        (proxy, text)
+    }
+
+    /// Creates a proxy to the server with this port and URL. Returns the proxy, and the URL with the proxy's port.
+    pub fn by_url(port: u16, url: &str) -> (Proxy, String) {
+        let proxy = Proxy::to(([127, 0, 0, 1], port).into());
+        let url = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+        (proxy, url)
+    }
+
     pub fn to(server: SocketAddr) -> Proxy {
+        Proxy::with_delay(server, Duration::ZERO)
+    }
+
+    fn with_delay(server: SocketAddr, delay: Duration) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("a bound socket").port();
-        let state = State { faults: Faults::Fair, over: false, links: Vec::new() };
-        let shared = Arc::new(Shared { server, state: Mutex::new(state), changed: Condvar::new() });
+        let state = State { faults: Faults::Fair, over: false, opened: 0, links: Vec::new() };
+        let shared = Arc::new(Shared { server, delay, state: Mutex::new(state), changed: Condvar::new() });
         let listens = thread::spawn({
             let shared = Arc::clone(&shared);
             move || shared.listen(&listener)
@@ -103,6 +136,21 @@ impl Proxy {
             }
         }
         self.shared.changed.notify_all();
+    }
+
+    /// Returns the number of connections that were opened so far.
+    pub fn connections(&self) -> usize {
+        self.shared.state.lock().opened
+    }
+
+    /// Closes every connection on the server's side.
+    ///
+    /// The clients receive the close half a round trip later.
+    pub fn close_connections(&self) {
+        let links = self.shared.state.lock().links.iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        for server in links.iter().filter_map(|link| link.server.as_ref()) {
+            let _ = server.shutdown(Shutdown::Both);
+        }
     }
 }
 
@@ -141,6 +189,7 @@ impl Shared {
             }
             let forgotten = AtomicBool::new(server.is_none());
             let link = Arc::new(Link { client, server, forgotten });
+            state.opened += 1;
             state.links.retain(|link| link.strong_count() > 0);
             state.links.push(Arc::downgrade(&link));
             drop(state);
@@ -157,15 +206,42 @@ impl Shared {
             Direction::Answers => (link.server.as_ref(), Some(&link.client)),
         };
         let Some(mut from) = from else { return };
-        let mut buffer = [0; 16 * 1024];
-        loop {
-            let read = from.read(&mut buffer).unwrap_or(0);
+        if let Direction::Requests = direction {
+            // A connection to this proxy opens at once. A client of a distant server can send its first byte only after
+            // a round trip.
+            thread::sleep(2 * self.delay);
+        }
+        let (pieces, under_way) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || self.deliver(link, direction, to, &under_way));
+            let mut buffer = [0; 16 * 1024];
+            loop {
+                let read = from.read(&mut buffer).unwrap_or(0);
+                let piece = (Instant::now() + self.delay, buffer[..read].to_vec());
+                if pieces.send(piece).is_err() || read == 0 {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Delivers pieces of a stream at their times. An empty piece is the end of the stream.
+    fn deliver(
+        &self,
+        link: &Link,
+        direction: Direction,
+        to: Option<&TcpStream>,
+        under_way: &Receiver<(Instant, Vec<u8>)>,
+    ) {
+        for (arrives_at, bytes) in under_way {
+            thread::sleep(arrives_at.saturating_duration_since(Instant::now()));
             let mut to = to.filter(|_| self.passes(link, direction));
-            if read == 0 {
+            if bytes.is_empty() {
                 let _ = to.map(|to| to.shutdown(Shutdown::Write));
                 return;
             }
-            if to.as_mut().is_some_and(|to| to.write_all(&buffer[..read]).is_err()) {
+            if to.as_mut().is_some_and(|to| to.write_all(&bytes).is_err()) {
+                thread::sleep(self.delay);
                 return link.close();
             }
         }
