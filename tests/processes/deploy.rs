@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use leasehold::kubernetes::{Client, Method};
-use rustix::process::Signal;
 use serde_json::json;
 
 use crate::support::cluster::{Cluster, request};
 use crate::support::manifests::{Manifests, apply, kubeconfig_of};
 use crate::support::process::{example, mono};
+use crate::support::run::Run;
 use crate::support::wait_until;
 
 #[test]
@@ -53,21 +53,15 @@ fn api_server_accepts_manifests_and_their_rights_suffice() {
 /// Runs the example as the service account until it has led and released the lease.
 fn lead(admin: &Client, cluster: &Cluster, namespace: &str, watches: bool) {
     let kubeconfig = kubeconfig_of("threaded-service", cluster, admin, namespace);
-    let log = tempfile::NamedTempFile::new().expect("a file");
     let mut command = example("threaded_service");
-    command.env("KUBECONFIG", kubeconfig.path()).env("RUST_LOG", "debug");
-    command.stdout(std::process::Stdio::null()).stderr(log.reopen().expect("the log"));
-    let mut service = crate::examples::Ended(command.spawn().expect("the example runs"));
-    let said = || fs::read_to_string(log.path()).expect("the log");
+    let service = Run::of(command.env("KUBECONFIG", kubeconfig.path()).env("RUST_LOG", "debug"));
+    let polls = || service.errors().contains("polling");
     let began = mono();
-    wait_until("it leads", || said().contains("started leading"));
+    service.wait_for_error("started leading");
     // If the API server rejected a watch, the elector would log `polling` within a retry period.
-    wait_until("it watches, or says that it does not", || {
-        said().contains("polling") || (watches && mono() - began > 3.0)
-    });
-    assert_eq!(said().contains("polling"), !watches, "{}", said());
-    rustix::process::kill_process(rustix::process::Pid::from_child(&service.0), Signal::TERM).expect("it runs");
-    assert!(service.0.wait().expect("it ends").success(), "{}", said());
+    wait_until("it watches, or says that it does not", || polls() || (watches && mono() - began > 3.0));
+    assert_eq!(polls(), !watches, "{}", service.errors());
+    service.terminates_with(0);
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/threaded-service");
     let lease = request(admin, Method::Get, &path, None).expect("the lease");
     assert_eq!(lease["spec"]["holderIdentity"], "", "it is released");

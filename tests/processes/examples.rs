@@ -2,12 +2,11 @@
 
 #![cfg(unix)]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Stdio};
-
+use crate::programs::after;
+use crate::support::command::ask;
 use crate::support::postgres::Postgres;
 use crate::support::process::example;
+use crate::support::run::Run;
 use crate::support::sql::{PASSWORD, SqlServer};
 use crate::support::wait_until;
 
@@ -81,39 +80,20 @@ fn component_takes_the_flags_of_kubernetes() {
     }
 }
 
-/// A process that is killed when this value is dropped.
-pub struct Ended(pub Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Returns the head and the body of the response of an HTTP server.
-pub fn get(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    answer
+/// Returns the status and the body of the response of an HTTP server.
+pub fn get(address: &str, path: &str) -> (u16, String) {
+    ask(address, &format!("GET {path} HTTP/1.0\r\n\r\n"))
 }
 
 #[test]
 fn threaded_service_answers_probes_and_scrapes() {
     let mut command = example("threaded_service");
-    command.args(["--in-memory", "--seconds", "60", "--listen", "127.0.0.1:0"]);
-    let mut service = Ended(command.stdout(Stdio::piped()).spawn().expect("the example runs"));
-    let mut printed = BufReader::new(service.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
-    let address =
-        printed.find_map(|line| Some(line.split_once("metrics at http://")?.1.to_owned())).expect("an address");
-    // Unread output could fill the pipe and block the example.
-    std::thread::spawn(move || printed.for_each(drop));
+    let service = Run::of(command.args(["--in-memory", "--seconds", "60", "--listen", "127.0.0.1:0"]));
+    let address = after(&service, "metrics at http://");
     let get = |path: &str| get(&address, path);
-    wait_until("it is ready", || get("/readyz").contains(" 200 "));
+    wait_until("it is ready", || get("/readyz").0 == 200);
     let says_that_it_leads = |line: &str| line.starts_with("leader_election_master_status{") && line.ends_with(" 1");
-    wait_until("it leads", || get("/metrics").lines().any(says_that_it_leads));
-    assert!(get("/metrics").contains("\nleasehold_client_plugin_runs_total{server=\"http://127.0.0.1:"));
-    assert!(get("/healthz").contains(" 200 ") && get("/nothing").contains(" 404 "));
+    wait_until("it leads", || get("/metrics").1.lines().any(says_that_it_leads));
+    assert!(get("/metrics").1.contains("\nleasehold_client_plugin_runs_total{server=\"http://127.0.0.1:"));
+    assert_eq!((get("/healthz").0, get("/nothing").0), (200, 404));
 }

@@ -2,13 +2,10 @@
 //!
 //! Several processes of one program run, and are ended or hang.
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::examples::{Ended, get};
+use crate::examples::get;
 use crate::on_both_servers;
 use crate::support::cluster::Cluster;
 use crate::support::process::{cargo, example};
@@ -32,17 +29,18 @@ fn program(name: &'static str, arguments: &[&str], cluster: &Cluster) -> Run {
 }
 
 /// Returns the rest of the line after `text`.
-fn after(program: &Run, text: &str) -> String {
+pub fn after(program: &Run, text: &str) -> String {
     program.wait_for_out(text);
     let printed = program.out();
     printed.split_once(text).and_then(|(_, rest)| rest.lines().next()).expect("it was there").to_owned()
 }
 
 fn job_runners_hand_over_on_sigterm(cluster: &Cluster) {
-    let mut runners = ["", ""].map(|_| program("job_runner", &["127.0.0.1:0"], cluster));
+    let runners = ["", ""].map(|_| program("job_runner", &["127.0.0.1:0"], cluster));
     let addresses = runners.each_ref().map(|runner| after(runner, "metrics at http://"));
     let leads = |at: usize| {
         get(&addresses[at], "/metrics")
+            .1
             .lines()
             .any(|line| line.starts_with("leader_election_master_status{") && line.ends_with(" 1"))
     };
@@ -51,21 +49,20 @@ fn job_runners_hand_over_on_sigterm(cluster: &Cluster) {
     let other = 1 - first;
     assert!(!leads(other));
     for address in &addresses {
-        wait_until("it is ready", || get(address, "/readyz").contains(" 200 "));
-        assert!(get(address, "/healthz").contains(" 200 "));
+        wait_until("it is ready", || get(address, "/readyz").0 == 200);
+        assert_eq!(get(address, "/healthz").0, 200);
     }
     wait_until("a job is done", || {
-        let metrics = get(&addresses[first], "/metrics");
+        let metrics = get(&addresses[first], "/metrics").1;
         metrics.lines().any(|line| line.starts_with("job_runs_total{job=\"rollup\"}") && !line.ends_with(" 0"))
     });
-    assert!(get(&addresses[other], "/metrics").contains("job_runs_total{job=\"rollup\"} 0"));
-    runners[first].signal(Signal::TERM);
-    assert!(runners[first].status().success(), "{}", runners[first].errors());
-    assert!(runners[first].out().contains("ended\n"));
+    assert!(get(&addresses[other], "/metrics").1.contains("job_runs_total{job=\"rollup\"} 0"));
+    let [one, two] = runners;
+    let (former, standby) = if first == 0 { (one, two) } else { (two, one) };
+    assert!(former.terminates_with(0).out.contains("ended\n"));
     // The lease lasts fifteen seconds, but the standby learns of the release at once.
     wait_until("the other leads", || leads(other));
-    runners[other].signal(Signal::TERM);
-    assert!(runners[other].status().success(), "{}", runners[other].errors());
+    standby.terminates_with(0);
 }
 
 fn a_leader_whose_work_hangs_ends_and_another_leads(cluster: &Cluster) {
@@ -117,19 +114,12 @@ fn library() -> Option<PathBuf> {
 
 #[test]
 fn api_server_prints_a_kubeconfig_and_ends_on_sigterm() {
-    let mut command = example("api_server");
-    command.stdout(Stdio::piped());
-    let mut server = Ended(command.spawn().expect("the example runs"));
-    let mut printed = BufReader::new(server.0.stdout.take().expect("piped"));
-    let mut kubeconfig = String::new();
-    while !kubeconfig.contains("current-context") {
-        assert_ne!(printed.read_line(&mut kubeconfig).expect("text"), 0, "{kubeconfig}");
-    }
+    let server = Run::of(&mut example("api_server"));
+    server.wait_for_out("current-context");
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let path = scratch.path().join("kubeconfig");
-    std::fs::write(&path, kubeconfig).expect("a file");
+    std::fs::write(&path, server.out()).expect("a file");
     let elector = leasehold::LeaderElector::builder("jobs").kubeconfig(&path).start().expect("an elector");
     assert!(elector.try_acquire().expect("an answer").is_some());
-    kill_process(Pid::from_child(&server.0), Signal::TERM).expect("it runs");
-    assert!(server.0.wait().expect("a child of ours").success());
+    server.terminates_with(0);
 }
