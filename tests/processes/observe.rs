@@ -9,18 +9,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::testing::{Fault, Resource, User, Verb};
-use leasehold::{LeaderElector, SqliteStore, Store};
-use rusqlite::Connection;
+use leasehold::{LeaderElector, Store};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::command::leasehold;
+use crate::support::real_store::{File, RealStore};
 use crate::support::run::Run;
 use crate::support::server::installed;
 use crate::support::stores::{call, elector, held_by};
-use crate::support::{A_WHILE, SOON, scratch, wait_or_explain, wait_until};
+use crate::support::{A_WHILE, SOON, wait_or_explain, wait_until};
 
 fn of(arguments: &[&str]) -> Command {
     let mut command = leasehold();
@@ -87,33 +86,14 @@ impl Running {
     }
 }
 
-struct File {
-    scratch: TempDir,
-    store: Arc<SqliteStore>,
+fn file() -> File {
+    File::shared("observed").expect("a file needs no server")
 }
 
-impl File {
-    fn new() -> File {
-        let scratch = scratch();
-        let store = Arc::new(SqliteStore::open(scratch.path().join("election.db")).expect("a store"));
-        File { scratch, store }
-    }
-
-    fn url(&self) -> String {
-        format!("sqlite://{}/election.db", self.scratch.path().display())
-    }
-
-    fn run(&self, arguments: &[&str]) -> Running {
-        let mut command = of(arguments);
-        command.args(["--store", &self.url()]);
-        Running::start(command)
-    }
-
-    fn delete(&self, key: &str) {
-        let operator = Connection::open(self.scratch.path().join("election.db")).expect("a connection");
-        operator.busy_timeout(SOON).expect("it may wait");
-        assert_eq!(operator.execute("DELETE FROM leasehold WHERE key = ?1", [key]).expect("it is deleted"), 1);
-    }
+fn run_on(file: &File, arguments: &[&str]) -> Running {
+    let mut command = of(arguments);
+    command.args(["--store", &file.url()]);
+    Running::start(command)
 }
 
 fn observe_in(cluster: &Cluster, user: &str, arguments: &[&str]) -> Running {
@@ -124,11 +104,12 @@ fn observe_in(cluster: &Cluster, user: &str, arguments: &[&str]) -> Running {
 
 #[test]
 fn observe_reports_terms_of_a_file_in_json() {
-    let file = File::new();
-    let mut observing = file.run(&["observe", "--json", "jobs"]);
+    let file = file();
+    let store = Arc::new(file.store());
+    let mut observing = run_on(&file, &["observe", "--json", "jobs"]);
     let unheld = observing.event("jobs", "unheld");
     assert_eq!((&unheld["holder"], &unheld["seconds_left"]), (&Value::Null, &Value::Null));
-    let (anna, ben) = (elector(&file.store, "anna"), elector(&file.store, "ben"));
+    let (anna, ben) = (elector(&store, "anna"), elector(&store, "ben"));
     let guard = anna.block_until_leader().expect("the lease");
     let first = observing.event("jobs", "new_leader");
     assert_eq!((&first["holder"], &first["transitions"]), (&json!("anna"), &json!(0)), "{first}");
@@ -266,7 +247,7 @@ fn permanent_error_names_a_remedy_and_no_secret() {
 
 #[test]
 fn a_reader_that_has_seen_enough_ends_it_quietly() {
-    let file = File::new();
+    let file = file();
     for (arguments, lines) in [(&["observe", "jobs"][..], 1), (&["observe", "--json"], 0)] {
         let mut command = of(arguments);
         command.args(["--store", &file.url()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -284,26 +265,26 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
 
 #[test]
 fn wait_ends_with_the_name_of_the_leader() {
-    let file = File::new();
-    let mut waiting = file.run(&["wait", "jobs"]);
+    let file = file();
+    let mut waiting = run_on(&file, &["wait", "jobs"]);
     thread::sleep(A_WHILE);
     assert!(waiting.run.is_running(), "{}", waiting.run.out());
     // Other clients accept an identity with control characters.
-    let strange = file.store.create("jobs", held_by("anna\n\u{1b}[2J").as_write(), &call()).expect("a record");
+    let strange = file.store().create("jobs", held_by("anna\n\u{1b}[2J").as_write(), &call()).expect("a record");
     let said = (Some(0), r"anna\n\u{1b}[2J".to_owned(), String::new());
     assert_eq!(waiting.end(), said);
-    assert_eq!(file.run(&["wait", "jobs", "--timeout", "30s"]).end(), said, "also who led already");
-    let mut for_ben = file.run(&["wait", "--holder", "ben", "jobs"]);
+    assert_eq!(run_on(&file, &["wait", "jobs", "--timeout", "30s"]).end(), said, "also who led already");
+    let mut for_ben = run_on(&file, &["wait", "--holder", "ben", "jobs"]);
     thread::sleep(A_WHILE);
     assert!(for_ben.run.is_running(), "{}", for_ben.run.out());
-    file.store.update("jobs", &strange, held_by("ben").as_write(), &call()).expect("an update");
+    file.store().update("jobs", &strange, held_by("ben").as_write(), &call()).expect("an update");
     assert_eq!(for_ben.end(), (Some(0), "ben".to_owned(), String::new()));
 }
 
 #[test]
 fn wait_gives_up_when_its_timeout_has_passed() {
-    let file = File::new();
-    file.store.create("jobs", held_by("anna").as_write(), &call()).expect("it is created");
+    let file = file();
+    file.store().create("jobs", held_by("anna").as_write(), &call()).expect("it is created");
     for (arguments, said) in [
         (["wait", "others", "--timeout", "500ms", "--lock-type=leases"].as_slice(), None),
         (&["wait", "others", "--timeout", "500ms"], Some("lease others was not held within 500ms")),
@@ -313,7 +294,7 @@ fn wait_gives_up_when_its_timeout_has_passed() {
         ),
     ] {
         let began = Instant::now();
-        let (code, stdout, stderr) = file.run(arguments).end();
+        let (code, stdout, stderr) = run_on(&file, arguments).end();
         let Some(said) = said else {
             assert!(code == Some(125) && stderr.contains("cannot be used with"), "{stderr}");
             continue;
@@ -326,7 +307,7 @@ fn wait_gives_up_when_its_timeout_has_passed() {
 #[test]
 fn in_a_terminal_a_table_is_drawn_over_the_one_before() {
     let Some(script) = installed("script", &[], "a terminal for `leasehold observe`") else { return };
-    let file = File::new();
+    let file = file();
     let mut command = Command::new(script);
     let observe = format!("exec {} observe jobs --store {}", env!("CARGO_BIN_EXE_leasehold"), file.url());
     command
@@ -337,7 +318,7 @@ fn in_a_terminal_a_table_is_drawn_over_the_one_before() {
     let mut observing = Running::start(command);
     observing.line("nobody holds it", |line| line.starts_with("jobs") && line.trim_end().ends_with("  -"));
     // Other clients accept an identity with control characters.
-    file.store.create("jobs", held_by("anna\u{1b}[2J").as_write(), &call()).expect("a record");
+    file.store().create("jobs", held_by("anna\u{1b}[2J").as_write(), &call()).expect("a record");
     let line = observing.line("it is held", |line| line.contains(r"anna\u{1b}[2J"));
     let cells: Vec<_> = line.split_whitespace().collect();
     assert!(cells[0] == "jobs" && cells[1].ends_with('s') && cells[2] == "3", "{line}");

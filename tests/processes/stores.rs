@@ -10,15 +10,12 @@ mod processes;
 mod servers;
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::Duration;
-
-use rusqlite::Connection;
 
 use crate::support::etcd::Etcd;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
-use crate::support::scratch;
+use crate::support::real_store::{File, InTable, RealStore};
 use crate::support::sql::SqlServer;
 use candidates::{Candidates, Fault, LEASE};
 use servers::HasServer;
@@ -75,42 +72,27 @@ fn mariadb_hundred_handovers_with_faults_do_not_overlap() {
     Candidates::by_way_of_proxies("mariadb", mariadb, &url).outlast(&faults);
 }
 
-/// A store without a server: a SQLite file.
-struct File {
-    _scratch: tempfile::TempDir,
-    path: PathBuf,
-}
-
-impl File {
-    fn operator(&self) -> Connection {
-        Connection::open(&self.path).expect("a connection")
-    }
-}
-
 /// Holds the writer's lock of the file from a process that is not a candidate.
 fn hold_writers_lock(candidates: &mut Candidates<File>, leader: usize, between: Range<Duration>) {
-    let operator = candidates.store.operator();
-    operator.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    candidates.store.execute("BEGIN IMMEDIATE");
     candidates.pass(leader, between);
-    operator.execute_batch("ROLLBACK").expect("it is ours");
+    candidates.store.execute("ROLLBACK");
 }
 
 #[test]
 fn file_hundred_handovers_with_faults_do_not_overlap() {
-    let scratch = scratch();
-    let path = scratch.path().join("election.db");
-    let url = format!("sqlite://{}", path.display());
+    let file = File::shared("faults").expect("a file needs no server");
+    let url = file.url();
     let of_its_own: [Fault<File>; 3] = [
         ("writer's lock held for a moment", |it, leader| hold_writers_lock(it, leader, LEASE / 40..LEASE / 2)),
         ("writer's lock held past a lease", |it, leader| hold_writers_lock(it, leader, LEASE..LEASE * 3 / 2)),
         ("log truncated", |candidates, leader| {
             // A concurrent reader may prevent the truncation, so the result is ignored.
             let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
-            let operator = candidates.store.operator();
-            operator.query_row(checkpoint, [], |_| Ok(())).expect("an answer");
+            candidates.store.operator.query_row(checkpoint, [], |_| Ok(())).expect("an answer");
             candidates.pass(leader, LEASE / 40..LEASE / 4);
         }),
     ];
     let faults = [processes::faults(), of_its_own.into()].concat();
-    Candidates::on("file", File { _scratch: scratch, path }, &url).outlast(&faults);
+    Candidates::on("file", file, &url).outlast(&faults);
 }
