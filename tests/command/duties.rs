@@ -6,12 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::command::{Arena, address, ask, get};
+use crate::support::command::{Arena, LONG, address, ask, get};
 use crate::support::run::Run;
 use crate::support::wait_until;
-
-/// Flags of a lease that does not expire during a test.
-const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=100ms"];
 
 #[test]
 fn one_that_ends_is_run_again_after_a_pause_that_grows() {

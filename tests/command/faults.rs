@@ -10,19 +10,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use leasehold::kubernetes::{Client, Kubeconfig, Method};
+use leasehold::kubernetes::Method;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::support::cluster::request;
+use crate::support::cluster::{client, request};
 use crate::support::command::{Arena, children, is_guardian, is_prepared};
 use crate::support::journal::Journal;
 use crate::support::process::mono;
 use crate::support::proxy::{Faults, Proxy};
 use crate::support::real::Real;
 use crate::support::run::Run;
-use crate::support::{say_aloud, wait_until, wait_within};
+use crate::support::{chosen, say_aloud, seed, wait_until, wait_within};
 
 /// The number of leases, each with `CANDIDATES` candidates.
 const LEASES: usize = 4;
@@ -223,9 +223,8 @@ impl<'a> Lease<'a> {
 #[test]
 fn faults_never_let_two_commands_run_at_once() {
     let Some(real) = Real::own() else { return };
-    let number = |name: &str| std::env::var(name).ok().map(|number| number.parse().expect("a number"));
-    let count = number("LEASEHOLD_COMMAND_FAULTS").unwrap_or(120) as usize;
-    let seed = number("LEASEHOLD_COMMAND_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let count = chosen("LEASEHOLD_COMMAND_FAULTS", |text| text.parse().ok()).unwrap_or(120);
+    let seed = seed("LEASEHOLD_COMMAND_SEED");
     say_aloud(&format!("commands (seed {seed}): {count} faults"));
     let mut rng = Rng::with_seed(seed);
     let journal = Journal::new("commands", seed);
@@ -246,8 +245,7 @@ fn faults_never_let_two_commands_run_at_once() {
         let leases: Vec<_> = leases.collect();
         let mut rng = rng.fork();
         let (next, is_over) = (&next, &is_over);
-        let admin = Kubeconfig::from_path(&real.ready.kubeconfigs["admin"]).and_then(|it| it.client_config(None));
-        let admin = Client::new(admin.expect("a kubeconfig")).expect("a client");
+        let admin = client(real.ready.kubeconfigs["admin"].clone());
         let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
         let server = scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {

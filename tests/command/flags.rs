@@ -12,15 +12,12 @@ use leasehold::testing::{Fault, FaultHandle, Verb};
 use serde_json::json;
 
 use crate::support::cluster::Cluster;
-use crate::support::command::{Arena, address, get, leasehold};
+use crate::support::command::{Arena, LONG, address, get, leasehold};
 use crate::support::postgres::Postgres;
 use crate::support::proxy::{Faults, Proxy};
 use crate::support::run::{Ended, Run};
 use crate::support::sql::SqlServer;
 use crate::support::{SOON, wait_for, wait_until};
-
-/// Flags of a lease that does not expire during a test.
-const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
 
 fn run(arguments: &[&str], store: Option<&str>) -> Run {
     let mut command = leasehold();
@@ -287,9 +284,8 @@ fn a_password_that_is_no_text_is_not_shown() {
 fn a_database_may_start_after_us() {
     let Some(postgres) = Postgres::shared() else { return };
     let database = postgres.database("command_late");
-    let server = Proxy::to(([127, 0, 0, 1], postgres.port()).into());
+    let (server, url) = Proxy::by_url(postgres.port(), &postgres.url("postgres", &database));
     server.set(Faults::Cut);
-    let url = postgres.url("postgres", &database).replace(&postgres.port().to_string(), &server.port.to_string());
     let late = run(&["--lease=jobs", "--retry-period=250ms", "--", "echo", "works"], Some(&url));
     late.wait_for_error("get failed");
     let reported = run(&["--lease=jobs", "--", "echo", "works"], Some(&url));

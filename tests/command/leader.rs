@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, Server};
-use crate::support::command::{Arena, address, get, leasehold};
+use crate::support::command::{Arena, LONG, SHORT, address, get, leasehold};
 use crate::support::etcd::Etcd;
 use crate::support::process::mono;
 use crate::support::run::{Ended, Run};
@@ -23,12 +23,6 @@ on_both_servers! {
     request_without_acceptance_stops_no_command,
     requested_command_is_renewed_until_it_has_ended,
 }
-
-/// Flags of a lease that does not expire during a test.
-const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
-
-/// Flags of a short lease, which a busy machine can still renew in time.
-const SHORT: &[&str] = &["--lease-duration=8s", "--renew-deadline=6s", "--retry-period=250ms", "--release-timeout=5s"];
 
 const NOTE: &str = "leasehold.dev/note";
 const STEP_DOWN: &str = "leasehold.dev/step-down";

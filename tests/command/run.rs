@@ -10,12 +10,9 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socke
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::support::command::{Arena, children, is_guardian, leasehold};
+use crate::support::command::{Arena, LONG, children, is_guardian, leasehold};
 use crate::support::run::{Ended, Run};
 use crate::support::{A_WHILE, wait_until};
-
-/// Flags of a lease that does not expire during a test.
-const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
 
 fn shell(script: &str) -> Ended {
     Arena::on_a_file(LONG).run(&["--", "sh", "-c", script]).end()

@@ -6,12 +6,9 @@ use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-use crate::support::command::{Arena, children};
+use crate::support::command::{Arena, LONG, children};
 use crate::support::run::Run;
 use crate::support::{SOON, skip, wait_for, wait_or_explain, wait_until};
-
-/// Flags of a lease that does not expire during a test.
-const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=100ms"];
 
 /// Returns `leasehold run` as the first process of a PID namespace, as in a container.
 fn first_of_a_namespace(arena: &Arena, flags: &[&str]) -> Option<Command> {

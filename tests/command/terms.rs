@@ -10,7 +10,7 @@ use rustix::process::{Signal, geteuid, kill_process};
 
 use crate::on_both_servers;
 use crate::support::cluster::Cluster;
-use crate::support::command::{Arena, children};
+use crate::support::command::{Arena, LONG, SHORT, children};
 use crate::support::process::mono;
 use crate::support::proxy::{Faults, Proxy};
 use crate::support::run::Run;
@@ -25,12 +25,6 @@ on_both_servers! {
     one_whose_lease_is_deleted_is_killed,
     command_without_a_server_ends_before_its_term,
 }
-
-/// Flags of a short lease, which a busy machine can still renew in time.
-const SHORT: &[&str] = &["--lease-duration=8s", "--renew-deadline=6s", "--retry-period=250ms", "--release-timeout=5s"];
-
-/// Flags of a lease that does not expire during a test.
-const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
 
 const EVERYTHING: &[&str] = &["stubborn", "children", "orphans", "sessions", "breed"];
 

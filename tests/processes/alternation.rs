@@ -60,9 +60,7 @@ impl Alternation<'_> {
             taken(number, &standby);
             (is_ours, leader) = (!is_ours, standby);
         }
-        let history = History::of(&self.stage.lines());
-        assert!(history.overlaps.is_empty(), "two led at a time: {:?}", history.overlaps);
-        assert!(history.disorder.is_empty(), "tokens went back: {:?}", history.disorder);
+        let history = self.stage.assert_one_leader_at_a_time();
         assert_eq!(history.handovers() as u64, self.handovers, "{:?}", history.terms);
         history
     }

@@ -8,7 +8,6 @@
 //! renew deadline is at least one second shorter than the published lease duration.
 
 use std::cell::OnceCell;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
@@ -16,9 +15,10 @@ use leasehold::kubernetes::Method;
 use serde_json::Value;
 
 use crate::alternation::{Alternation, End};
-use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::cluster::{Cluster, request};
+use crate::support::kind::Kind;
 use crate::support::process::Stage;
-use crate::support::{is_built, say_aloud};
+use crate::support::{in_target, is_built, say_aloud};
 
 /// The number of leaders that release the lease before the next leader is killed.
 ///
@@ -32,7 +32,6 @@ const RENEWED: usize = 25;
 ///
 /// client-go needs five requests for one renewal, and sends at most five requests a second.
 const RENEWED_ON_BOTH: usize = 150;
-const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
 #[test]
 fn client_go_and_we_take_the_lease_from_each_other() {
@@ -78,7 +77,7 @@ fn take_from_each_other(version: Option<&str>, [lock_type, ours]: [&str; 2], use
         None => ("client-go".to_owned(), "tests/client-go/build".to_owned()),
         Some(version) => (format!("client-go-{version}"), format!("tests/client-go/build v{version}")),
     };
-    let program = built(&client);
+    let program = in_target(&format!("{client}/{client}"));
     if !is_built(&program, "the test beside client-go", &build) {
         return;
     }
@@ -106,7 +105,7 @@ fn take_from_each_other(version: Option<&str>, [lock_type, ours]: [&str; 2], use
     let alternation = Alternation { stage: &stage, theirs: &theirs, handovers, end: &end, renewed, we_see_them };
     let first_uids = OnceCell::new();
     let history = alternation.run(|number, leader| {
-        let (uids, records): (Vec<_>, Vec<_>) = kinds.iter().map(|kind| record(&cluster, kind)).unzip();
+        let (uids, records): (Vec<_>, Vec<_>) = kinds.iter().map(|kind| record(&cluster, *kind)).unzip();
         records.iter().for_each(|record| assert_valid(record, &leader.id));
         // Only the transitions of the primary are checked, because `MultiLock` copies them into the Lease.
         assert_eq!(transitions(&records[0]), number, "each handover is one transition: {records:?}");
@@ -122,29 +121,21 @@ fn take_from_each_other(version: Option<&str>, [lock_type, ours]: [&str; 2], use
 /// Returns the kinds of the objects that have a record.
 ///
 /// The first kind is the one that `MultiLock` calls the primary.
-fn kinds(lock_type: &str) -> Vec<&str> {
-    match lock_type.strip_suffix("leases") {
-        None | Some("") => vec![lock_type],
-        Some(primary) => vec![primary, "leases"],
+fn kinds(lock_type: &str) -> &'static [Kind] {
+    match lock_type {
+        "configmaps" => &[Kind::ConfigMap],
+        "endpoints" => &[Kind::Endpoints],
+        "configmapsleases" => &[Kind::ConfigMap, Kind::Lease],
+        "endpointsleases" => &[Kind::Endpoints, Kind::Lease],
+        _ => &[Kind::Lease],
     }
 }
 
 /// Returns the uid of the object, and its record.
-fn record(cluster: &Cluster, kind: &str) -> (Value, Value) {
-    let group = match kind {
-        "leases" => "/apis/coordination.k8s.io/v1",
-        _ => "/api/v1",
-    };
-    let path = format!("{group}/namespaces/{NAMESPACE}/{kind}/{}", cluster.lease);
-    let mut object = request(&cluster.client("admin"), Method::Get, &path, None).expect("the object");
-    let record = match kind {
-        "leases" => object["spec"].take(),
-        _ => {
-            let text = object["metadata"]["annotations"][ANNOTATION].as_str().expect("an annotation");
-            serde_json::from_str(text).expect("JSON")
-        }
-    };
-    (object["metadata"]["uid"].take(), record)
+fn record(cluster: &Cluster, kind: Kind) -> (Value, Value) {
+    let path = format!("{}/{}", kind.collection(), cluster.lease);
+    let object = request(&cluster.client("admin"), Method::Get, &path, None).expect("the object");
+    (object["metadata"]["uid"].clone(), kind.record(&object))
 }
 
 /// Asserts that a record has the fields that both clients require.
@@ -163,9 +154,4 @@ fn assert_valid(record: &Value, holder: &str) {
 fn transitions(record: &Value) -> u64 {
     // client-go omits a zero from a Lease.
     [&record["leaseTransitions"], &record["leaderTransitions"]].into_iter().find_map(Value::as_u64).unwrap_or(0)
-}
-
-fn built(client: &str) -> PathBuf {
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    scratch.parent().expect("a target directory").join(client).join(client)
 }

@@ -1,14 +1,12 @@
 //! Fleets of candidates with addresses, requests and delays.
 
-use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
 
 use crate::support::cluster::Cluster;
-use crate::support::exclusion::History;
 use crate::support::process::{Candidate, Stage};
-use crate::support::{is_built, say_aloud, wait_for};
+use crate::support::{in_target, is_built, say_aloud, wait_for};
 
 const REQUEST: &str = "leasehold.dev/step-down";
 
@@ -19,8 +17,7 @@ const DELAY: f64 = 1.5;
 #[test]
 fn fleet_beside_client_go_obeys_requests_one_at_a_time() {
     let Some(cluster) = Cluster::real("fleet_beside_client_go") else { return };
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let program = scratch.parent().expect("a target directory").join("client-go/client-go");
+    let program = in_target("client-go/client-go");
     if !is_built(&program, "the test beside client-go", "tests/client-go/build") {
         return;
     }
@@ -57,9 +54,7 @@ fn fleet_beside_client_go_obeys_requests_one_at_a_time() {
             assert_eq!(ended.end().code, Some(0));
         }
     }
-    let history = History::of(&stage.lines());
-    assert!(history.overlaps.is_empty(), "two led at a time: {:?}", history.overlaps);
-    assert!(history.disorder.is_empty(), "tokens went back: {:?}", history.disorder);
+    let history = stage.assert_one_leader_at_a_time();
     let is_ours = |identity: &str| identity.starts_with("ours");
     let addresses = stage.lines().into_iter().filter(|line| line.event == "new_leader" && is_ours(&line.identity));
     for line in addresses {
@@ -111,8 +106,7 @@ fn preferred_zone_leads_while_one_of_its_candidates_is_alive() {
     let holder = next_leader("a leader of the other zone");
     let other = others.iter().find(|it| it.id == holder).expect("a candidate of the other zone");
     let led_at = other.wait_for("leading").mono;
-    stage.assert_one_leader_at_a_time();
-    let terms = History::of(&stage.lines()).terms;
+    let terms = stage.assert_one_leader_at_a_time().terms;
     let left_at = terms.iter().rfind(|term| term.identity != holder).expect("a term of the preferred zone").last;
     assert!(led_at - left_at >= DELAY, "the other zone led {} s after the preferred zone", led_at - left_at);
 }

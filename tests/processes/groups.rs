@@ -21,7 +21,7 @@ use crate::support::proxy::{Faults, Proxy};
 use crate::support::real::Real;
 use crate::support::server::Server;
 use crate::support::sql::SqlServer;
-use crate::support::{SOON, say_aloud, scratch, wait_or_explain, wait_until};
+use crate::support::{SOON, chosen, say_aloud, scratch, seed, wait_or_explain, wait_until};
 
 const MEMBERS: usize = 5;
 const SHARDS: usize = 64;
@@ -44,8 +44,7 @@ struct Members {
 
 impl Members {
     fn new(name: &'static str, ways: impl Iterator<Item = (Vec<OsString>, Option<Proxy>)>) -> Self {
-        let seed = chosen("LEASEHOLD_GROUPS_SEED", |text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
-        println!("LEASEHOLD_GROUPS_SEED={seed}");
+        let seed = seed("LEASEHOLD_GROUPS_SEED");
         let mut members = Self {
             name,
             stage: Stage::on_store("unused", "unused", &[]),
@@ -65,8 +64,7 @@ impl Members {
 
     fn on_store(name: &'static str, port: u16, url: &str) -> Self {
         let ways = std::iter::repeat_with(|| {
-            let proxy = Proxy::to(([127, 0, 0, 1], port).into());
-            let url = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+            let (proxy, url) = Proxy::by_url(port, url);
             (vec!["--store".into(), url.into()], Some(proxy))
         });
         Self::new(name, ways)
@@ -200,11 +198,6 @@ fn handles(pid: Pid, signal: Signal) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("a process");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask of signals");
     u64::from_str_radix(caught.trim(), 16).expect("a number") >> (signal.as_raw() - 1) & 1 == 1
-}
-
-fn chosen<T>(variable: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
-    let text = std::env::var(variable).ok()?;
-    Some(parse(&text).unwrap_or_else(|| panic!("{variable}={text} is invalid")))
 }
 
 fn outlast_with(name: &'static str, server: &mut Server, url: &str) {

@@ -4,13 +4,16 @@
 //! leasehold's candidates wait until the lease expires. `LEASEHOLD_HANDOVERS` sets the number of handovers in each test
 //! (default: 5).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::alternation::{Alternation, End};
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::process::{Candidate, Stage};
-use crate::support::{is_built, say_aloud};
+use crate::support::{chosen, in_target, is_built, say_aloud};
+
+/// The path of Python in the target directory.
+const PYTHON: &str = "python/venv/bin/python";
 
 /// The shortest durations that Python's client accepts.
 const TIMINGS: &[&str] = &["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=200ms", "--heartbeat=10ms"];
@@ -30,10 +33,10 @@ fn python_and_we_take_a_lease_from_each_other() {
 
 fn take_from_each_other(lock_type: &str) {
     let Some(cluster) = Cluster::real(&format!("python_interop_{lock_type}")) else { return };
-    if !is_built(&python(), "the test beside Python's client", "tests/python/build") {
+    if !is_built(&in_target(PYTHON), "the test beside Python's client", "tests/python/build") {
         return;
     }
-    let handovers = std::env::var("LEASEHOLD_HANDOVERS").map_or(5, |number| number.parse().expect("a number"));
+    let handovers = chosen("LEASEHOLD_HANDOVERS", |text| text.parse().ok()).unwrap_or(5);
     let lock_flag = format!("--lock-type={lock_type}");
     let notes = ["--advertise=10.0.3.7:9000", "--accept-requests"];
     let flags: Vec<_> = TIMINGS.iter().copied().chain([lock_flag.as_str()]).chain(notes).collect();
@@ -50,14 +53,9 @@ fn take_from_each_other(lock_type: &str) {
 }
 
 fn of_python(cluster: &Cluster, lock_type: &str, stage: &Stage, id: &str) -> Candidate {
-    let mut command = Command::new(python());
+    let mut command = Command::new(in_target(PYTHON));
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/candidate.py"));
     command.args(["--lock-type", lock_type, "--name", &cluster.lease, "--namespace", NAMESPACE, "--id", id]);
     command.arg("--kubeconfig").arg(cluster.kubeconfig("admin"));
     stage.candidate_of(command, id)
-}
-
-fn python() -> PathBuf {
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    scratch.parent().expect("a target directory").join("python/venv/bin/python")
 }

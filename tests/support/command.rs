@@ -28,6 +28,13 @@ pub struct Arena {
 
 const MARK: &str = "LEASEHOLD_TEST_MARK";
 
+/// Flags of a lease that does not expire during a test.
+pub const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
+
+/// Flags of a short lease, which a busy machine can still renew in time.
+pub const SHORT: &[&str] =
+    &["--lease-duration=8s", "--renew-deadline=6s", "--retry-period=250ms", "--release-timeout=5s"];
+
 /// A line that a running command writes, with the time of the line.
 #[derive(Debug, Clone)]
 pub struct Stamp {

@@ -12,8 +12,9 @@ use leasehold::{EtcdConfig, EtcdStore};
 use serde_json::{Value, json};
 
 use super::authority::Authority;
+use super::real::LAUNCHER;
 use super::server::{Scratch, Server, free_port};
-use super::{SOON, is_built};
+use super::{SOON, in_target, is_built};
 use crate::is_a_server;
 
 /// The members of a cluster.
@@ -225,10 +226,7 @@ fn program() -> Option<PathBuf> {
     let program = match std::env::var_os("KUBEBUILDER_ASSETS").filter(|assets| !assets.is_empty()) {
         // With this variable, the API server is built without etcd, and the directory contains etcd.
         Some(assets) => Path::new(&assets).join("etcd"),
-        None => {
-            let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-            scratch.parent().expect("a target directory").join("apiserver/apiserver")
-        }
+        None => in_target(LAUNCHER),
     };
     is_built(&program, "every test on a real etcd", "tests/apiserver/build").then_some(program)
 }

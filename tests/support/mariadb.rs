@@ -117,14 +117,6 @@ impl MariaDb {
         self.scratch().file(SOCKET)
     }
 
-    /// Returns the client program with the login of a user. The caller adds the statement.
-    pub fn client_as(&self, user: &str, password: &str, database: &str) -> Command {
-        let mut client = self.client_in(database);
-        client.args([format!("--port={}", self.port()), format!("--user={user}"), format!("--password={password}")]);
-        client.arg("--host=127.0.0.1");
-        client
-    }
-
     fn client_in(&self, database: &str) -> Command {
         let mut client = self.scratch().command(&self.client);
         client.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", &format!("--database={database}")]);

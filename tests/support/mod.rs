@@ -26,7 +26,7 @@ pub mod session;
 pub mod sql;
 pub mod stores;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
@@ -88,6 +88,26 @@ pub fn wait_or_explain(limit: Duration, explain: impl FnOnce() -> String, mut ho
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Returns the value of an environment variable.
+///
+/// Panics if the value is invalid.
+pub fn chosen<T>(variable: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let text = std::env::var(variable).ok()?;
+    Some(parse(&text).unwrap_or_else(|| panic!("{variable}={text} is invalid")))
+}
+
+/// Returns the seed in an environment variable, or a random seed. Prints the seed if the test fails.
+pub fn seed(variable: &str) -> u64 {
+    let seed = chosen(variable, |text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    println!("{variable}={seed}");
+    seed
+}
+
+/// Returns the path of a file in the target directory.
+pub fn in_target(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory").join(path)
 }
 
 /// Returns `true` if the program exists and tests may use servers.

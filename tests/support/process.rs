@@ -151,10 +151,11 @@ impl Stage {
     }
 
     /// Asserts that the `leading` lines show no overlapping terms, and that fencing tokens grow.
-    pub fn assert_one_leader_at_a_time(&self) {
+    pub fn assert_one_leader_at_a_time(&self) -> History {
         let history = History::of(&self.lines());
-        assert!(history.overlaps.is_empty(), "two lead at a time: {:?}", history.overlaps);
-        assert!(history.disorder.is_empty(), "tokens do not grow: {:?}", history.disorder);
+        assert!(history.overlaps.is_empty(), "two led at a time: {:?}", history.overlaps);
+        assert!(history.disorder.is_empty(), "tokens went back: {:?}", history.disorder);
+        history
     }
 }
 

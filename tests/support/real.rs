@@ -11,7 +11,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::is_built;
+use super::{in_target, is_built};
+
+/// The path of the launcher in the target directory.
+pub const LAUNCHER: &str = "apiserver/apiserver";
 
 /// A running launcher, which runs the API server and etcd.
 pub struct Real {
@@ -27,7 +30,6 @@ pub struct Ready {
     pub url: String,
     pub version: String,
     pub namespace: String,
-    pub audit_log: PathBuf,
     pub kubeconfigs: BTreeMap<String, PathBuf>,
 }
 
@@ -40,7 +42,7 @@ impl Real {
     /// ends.
     pub fn shared() -> Option<&'static Real> {
         static SHARED: OnceLock<Real> = OnceLock::new();
-        let launcher = launcher();
+        let launcher = in_target(LAUNCHER);
         is_built(&launcher, "every test on a real kube-apiserver", "tests/apiserver/build")
             .then(|| SHARED.get_or_init(|| Real::start(&launcher)))
     }
@@ -48,7 +50,7 @@ impl Real {
     /// Starts a server that only one test uses, for tests that stop the server.
     pub fn own() -> Option<Real> {
         Real::shared()?;
-        Some(Real::start(&launcher()))
+        Some(Real::start(&in_target(LAUNCHER)))
     }
 
     fn start(launcher: &Path) -> Real {
@@ -92,9 +94,4 @@ impl Drop for Real {
         let _ = self._launcher.kill();
         let _ = self._launcher.wait();
     }
-}
-
-fn launcher() -> PathBuf {
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    scratch.parent().expect("a target directory").join("apiserver/apiserver")
 }

@@ -22,14 +22,14 @@ use candidates::Candidates;
 use support::exclusion::History;
 use support::process::{Line, mono};
 use support::real::Real;
-use support::{late_write, say_aloud};
+use support::{chosen, late_write, say_aloud, seed};
 
 const SHORT_FORM: Duration = Duration::from_secs(45);
 
 #[test]
 fn twelve_candidates_survive_all_faults() {
     let Some(real) = Real::own() else { return };
-    let seed = chosen("LEASEHOLD_SOAK_SEED", |text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    let seed = seed("LEASEHOLD_SOAK_SEED");
     let time = chosen("LEASEHOLD_SOAK", |text| humantime::parse_duration(text).ok()).unwrap_or(SHORT_FORM);
     let lock_type = chosen("LEASEHOLD_SOAK_LOCK", |text| Some(text.to_owned())).unwrap_or_else(|| "leases".to_owned());
     let candidates = Candidates::new(&real, &lock_type, seed);
@@ -44,9 +44,7 @@ fn twelve_candidates_survive_all_faults() {
     candidates.everyone_leads_in_turn();
 
     let lines = candidates.stage.lines();
-    let history = History::of(&lines);
-    assert!(history.overlaps.is_empty(), "two led at a time: {:?}", history.overlaps);
-    assert!(history.disorder.is_empty(), "tokens went back: {:?}", history.disorder);
+    let history = candidates.stage.assert_one_leader_at_a_time();
     assert!(history.handovers() > candidates::COUNT, "the faults cost nobody the lease: {:?}", history.terms);
     assert_every_term_was_announced_once(&lines, &history);
     let suspensions = candidates.suspensions.lock();
@@ -87,9 +85,4 @@ fn assert_every_term_was_announced_once(lines: &[Line], history: &History) {
         let winner = term.token.and_then(|token| winners.get(&token));
         assert_eq!(winner, Some(&&term.identity), "nobody announced {term:?}");
     }
-}
-
-fn chosen<T>(variable: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
-    let text = std::env::var(variable).ok()?;
-    Some(parse(&text).unwrap_or_else(|| panic!("{variable}={text} cannot be read")))
 }

@@ -8,12 +8,11 @@ use fastrand::Rng;
 use rustix::process::Signal;
 
 use super::servers::HasServer;
-use crate::support::exclusion::History;
 use crate::support::journal::Journal;
 use crate::support::late_write::{self, Suspension};
 use crate::support::process::{Candidate, Stage, mono};
 use crate::support::proxy::Proxy;
-use crate::support::{say_aloud, wait_until};
+use crate::support::{say_aloud, seed, wait_until};
 
 pub const COUNT: usize = 4;
 const HANDOVERS: usize = 100;
@@ -68,8 +67,8 @@ impl<S: HasServer> Candidates<S> {
     pub fn by_way_of_proxies(name: &'static str, server: S, url: &str) -> Candidates<S> {
         let port = server.port();
         let ways = std::iter::repeat_with(|| {
-            let proxy = Proxy::to(([127, 0, 0, 1], port).into());
-            (url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port)), Some(proxy))
+            let (proxy, url) = Proxy::by_url(port, url);
+            (url, Some(proxy))
         });
         let ways = ways.take(COUNT).collect();
         Candidates::new(name, server, ways)
@@ -83,11 +82,7 @@ impl<S> Candidates<S> {
     }
 
     fn new(name: &'static str, store: S, ways: Vec<(String, Option<Proxy>)>) -> Candidates<S> {
-        let seed = std::env::var("LEASEHOLD_FAULTS_SEED").map_or_else(
-            |_| fastrand::u64(..),
-            |seed| seed.parse().unwrap_or_else(|error| panic!("LEASEHOLD_FAULTS_SEED={seed}: {error}")),
-        );
-        println!("LEASEHOLD_FAULTS_SEED={seed}");
+        let seed = seed("LEASEHOLD_FAULTS_SEED");
         let places = ways.into_iter().map(|(url, proxy)| Place { proxy, url, candidate: None, generation: 0 });
         let mut candidates = Candidates {
             store,
@@ -149,9 +144,7 @@ impl<S> Candidates<S> {
             place.candidate.as_mut().expect("a candidate").assert_running();
         }
         let lines = self.stage.lines();
-        let history = History::of(&lines);
-        assert!(history.overlaps.is_empty(), "two led at a time: {:?}", history.overlaps);
-        assert!(history.disorder.is_empty(), "tokens went back: {:?}", history.disorder);
+        let history = self.stage.assert_one_leader_at_a_time();
         assert!(history.handovers() >= HANDOVERS, "{:?}", history.terms);
         let late = self.suspensions.iter().map(|suspension| late_write::lines(&lines, &history, suspension));
         assert!(late.clone().all(|late| late <= 1), "who wakes past its term learns so at once");
