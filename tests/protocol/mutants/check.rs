@@ -39,19 +39,6 @@ pub enum Of {
     File(&'static str),
 }
 
-impl Program {
-    /// Returns the program that contains `check`.
-    pub fn of(check: &Check) -> Self {
-        match *check {
-            Check::Simulation(_) => Self { package: LIBRARY, of: Of::File("simulation") },
-            Check::Unit(_) => Self { package: LIBRARY, of: Of::Library },
-            Check::Binary(_) => Self { package: LIBRARY, of: Of::Binary },
-            Check::Test(file, _) => Self { package: LIBRARY, of: Of::File(file) },
-            Check::Threads(_) => Self { package: THREADS, of: Of::File("threads") },
-        }
-    }
-}
-
 /// The environment variable that marks the processes of a check.
 ///
 /// The mark allows the test to find and end these processes.
@@ -88,16 +75,11 @@ impl Checks {
 
     /// Runs the check with `mutant` active, or without a mutant.
     pub fn run(&self, check: &Check, mutant: Option<usize>, timeout: Duration) -> Outcome {
-        let (Check::Simulation(test)
-        | Check::Unit(test)
-        | Check::Binary(test)
-        | Check::Test(_, test)
-        | Check::Threads(test)) = *check;
-        let Some(program) = self.programs.get(&Program::of(check)) else {
+        let Some(program) = self.programs.get(&check.program) else {
             return Outcome::Mistake("cargo named no program for it".to_owned());
         };
         let mut run = Command::new(program);
-        run.args(["--exact", test]).current_dir(&self.root);
+        run.args(["--exact", check.test]).current_dir(&self.root);
         // Some tests build examples, so the test program needs cargo's environment variables too.
         set_up(&mut run, &self.target);
         run.env("SIM_SEEDS", SEEDS.to_string()).env("RUST_BACKTRACE", "0");

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::{fmt, fs};
 
-use Check::{Binary, Simulation, Test, Threads, Unit};
+use crate::check::{LIBRARY, Of, Program, THREADS};
 
 pub struct Mutant {
     pub name: &'static str,
@@ -33,27 +33,25 @@ pub struct Edit {
     pub new: &'static str,
 }
 
+/// A test, by its program and its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Check {
-    /// A suite of the simulation.
-    Simulation(&'static str),
-    /// A unit test of the library.
-    Unit(&'static str),
-    /// A unit test of the command.
-    Binary(&'static str),
-    /// A test in `tests`: the name of its test target and its own name.
-    Test(&'static str, &'static str),
-    /// A model of the threads in `tests/threads/shuttle`.
-    Threads(&'static str),
+pub struct Check {
+    pub program: Program,
+    pub test: &'static str,
+}
+
+impl Check {
+    /// Returns `true` if the test may fail on a busy machine.
+    pub fn is_delicate(&self) -> bool {
+        matches!(self.program.of, Of::File(file) if !["simulation", "threads"].contains(&file))
+    }
 }
 
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Simulation(test) => write!(f, "simulation, {test}"),
-            Unit(test) | Binary(test) => f.write_str(test),
-            Test(file, test) => write!(f, "tests/{file}, {test}"),
-            Threads(model) => write!(f, "threads, {model}"),
+        match self.program.of {
+            Of::File(file) => write!(f, "{file}, {}", self.test),
+            Of::Library | Of::Binary => f.write_str(self.test),
         }
     }
 }
@@ -77,13 +75,14 @@ fn mutant(text: &'static str) -> Option<Mutant> {
     let (changes, check) = changes.split_once("\ncaught by ")?;
     let edits: Vec<_> = changes.split("\nin ").map(edit).collect();
     let (kind, test) = check.trim_end().split_once(' ')?;
-    let caught_by = match kind {
-        "simulation" => Simulation(test),
-        "unit" => Unit(test),
-        "binary" => Binary(test),
-        "threads" => Threads(test),
-        file => Test(file.strip_prefix("tests/")?, test),
+    let (package, of) = match kind {
+        "unit" => (LIBRARY, Of::Library),
+        "binary" => (LIBRARY, Of::Binary),
+        "simulation" => (LIBRARY, Of::File(kind)),
+        "threads" => (THREADS, Of::File(kind)),
+        file => (LIBRARY, Of::File(file.strip_prefix("tests/")?)),
     };
+    let caught_by = Check { program: Program { package, of }, test };
     Some(Mutant { name, why, edits: edits.leak(), caught_by })
 }
 

@@ -142,12 +142,11 @@ fn verdict(checks: &Checks, number: usize, mutant: &'static Mutant, without: &Wi
     }
 }
 
-/// Calls `work` for all items, and limits how many checks of `Check::Test` run at a time.
+/// Calls `work` for all items, and limits how many delicate checks run at a time.
 ///
-/// These checks are delicate: they may fail on a busy machine. At most `delicate_at_a_time` of them run at a time,
-/// beside one other check.
+/// At most `delicate_at_a_time` of the delicate checks run at a time, beside one other check.
 fn in_lanes<T: Sync>(all: &[T], delicate_at_a_time: usize, check: impl Fn(&T) -> Check, work: impl Fn(&T) + Sync) {
-    let (delicate, others): (Vec<&T>, Vec<&T>) = all.iter().partition(|one| matches!(check(one), Check::Test(..)));
+    let (delicate, others): (Vec<&T>, Vec<&T>) = all.iter().partition(|one| check(one).is_delicate());
     let [delicate, others] = [delicate, others].map(|those| Mutex::new(those.into_iter()));
     let do_all = |of: &Mutex<std::vec::IntoIter<&T>>| std::iter::from_fn(|| of.lock().next()).for_each(&work);
     thread::scope(|scope| {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-use crate::check::{Checks, LIBRARY, Program, THREADS};
+use crate::check::{Checks, LIBRARY, Of, THREADS};
 use crate::compile::{Bodies, compile};
 use crate::list::{Check, Mutant};
 use crate::switch::{self, Source};
@@ -78,12 +78,12 @@ impl Tree {
 
     /// Returns `true` if a file in which the check may be has a function with the check's name.
     pub fn has(&self, check: &Check) -> bool {
-        let (root, test) = match *check {
-            Check::Unit(test) => (Path::new("src"), test),
-            Check::Binary(test) => (Path::new("src/cli"), test),
-            Check::Simulation(test) | Check::Test(_, test) | Check::Threads(test) => (Path::new("tests"), test),
-        };
-        let (module, name) = test.rsplit_once("::").unwrap_or(("", test));
+        let root = Path::new(match check.program.of {
+            Of::Library => "src",
+            Of::Binary => "src/cli",
+            Of::File(_) => "tests",
+        });
+        let (module, name) = check.test.rsplit_once("::").unwrap_or(("", check.test));
         let (module, wanted) =
             (PathBuf::from(module.replace("::", "/")), [format!("fn {name}("), format!("\n    {name},\n")]);
         self.files.iter().any(|(path, text)| {
@@ -99,7 +99,7 @@ impl Tree {
     /// The built programs contain all other mutants.
     pub fn build(&self, mutants: &Mutants) -> (Checks, Mistakes) {
         let mut mistakes = self.mistakes(mutants);
-        let programs: BTreeSet<_> = mutants.values().map(|mutant| Program::of(&mutant.caught_by)).collect();
+        let programs: BTreeSet<_> = mutants.values().map(|mutant| mutant.caught_by.program).collect();
         // The compiler may report more errors after the first ones have been removed.
         loop {
             let mut sound = mutants.clone();
