@@ -1,8 +1,6 @@
 //! The actions of the model: everything that can happen next.
 
-use std::fmt;
-
-use crate::candidate::{Facts, Failure, Guard, letter};
+use crate::candidate::{Facts, Failure, Guard};
 use crate::state::{LateWrites, Node, Stage, State};
 use crate::world::World;
 
@@ -156,44 +154,6 @@ impl World {
         }
         if wishes && facts.guard == Guard::None && !facts.campaigning {
             actions.push(Action::Campaign(index));
-        }
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |index: &u8| letter(usize::from(*index));
-        match self {
-            Self::Tick => f.write_str("a tick passes"),
-            Self::Next(node) => write!(f, "{} takes its next step", name(node)),
-            Self::Arrives(node) => write!(f, "the request of {} reaches the store", name(node)),
-            Self::Answer(node) => write!(f, "{} hears the answer", name(node)),
-            Self::Fails(node, Failure::NoAnswer) => write!(f, "{} hears that there is no answer", name(node)),
-            Self::Fails(node, Failure::Conflict) => write!(f, "{} hears of a conflict that may be none", name(node)),
-            Self::Lands(_) => f.write_str("a write that nobody waits for reaches the store"),
-            Self::Hears { node, late: false } => write!(f, "the watch of {} tells of the next change", name(node)),
-            Self::Hears { node, late: true } => {
-                write!(f, "the watch of {} tells of the next change, received when it was made", name(node))
-            }
-            Self::WatchCut(node) => write!(f, "the watch of {} is cut", name(node)),
-            Self::WatchOpens { node, from_scratch: false } => write!(f, "the watch of {} goes on", name(node)),
-            Self::WatchOpens { node, from_scratch: true } => {
-                write!(f, "the watch of {} begins from scratch", name(node))
-            }
-            Self::Ask(node) => write!(f, "somebody asks {} whether it leads", name(node)),
-            Self::DropGuard(node) => write!(f, "the guard of {} is dropped", name(node)),
-            Self::StepDown(node) => write!(f, "{} steps down", name(node)),
-            Self::TellGone(node) => write!(f, "{} is told that its guard is gone", name(node)),
-            Self::TellStepDown(node) => write!(f, "{} is told to step down", name(node)),
-            Self::Withdraw(node) => write!(f, "the campaign of {} is withdrawn", name(node)),
-            Self::Campaign(node) => write!(f, "{} campaigns", name(node)),
-            Self::Restart(node) => write!(f, "{} crashes and starts again", name(node)),
-            Self::Progress(node) => write!(f, "the work of {} makes progress", name(node)),
-            Self::SetFit(node, true) => write!(f, "{} is fit again", name(node)),
-            Self::SetFit(node, false) => write!(f, "{} is unfit", name(node)),
-            Self::Edit => f.write_str("somebody edits a label"),
-            Self::Request => f.write_str("an operator asks the holder to step down"),
-            Self::Delete => f.write_str("somebody deletes the lease"),
         }
     }
 }

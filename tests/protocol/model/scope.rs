@@ -74,14 +74,6 @@ pub struct Limits {
     pub requests: u8,
 }
 
-impl Scope {
-    /// Extends the search by `MODEL_DEPTH` ticks.
-    pub fn deepened(mut self) -> Self {
-        self.ticks += deeper();
-        self
-    }
-}
-
 /// Returns the number of ticks in `MODEL_DEPTH`.
 pub fn deeper() -> u8 {
     let text = env::var("MODEL_DEPTH").unwrap_or_else(|_| "0".into());

@@ -10,7 +10,7 @@ use foldhash::quality::FixedState;
 use crate::action::Action;
 use crate::candidate::letter;
 use crate::coverage::Coverage;
-use crate::scope::Scope;
+use crate::scope::{Scope, deeper};
 use crate::state::{Stage, State};
 use crate::world::World;
 
@@ -36,7 +36,7 @@ pub trait Space {
         Ok(())
     }
 
-    /// Describes a path from the beginning.
+    /// Describes a path from the beginning, with one line for each action and its effects.
     fn tell(&mut self, path: &[Self::Action]) -> String;
 
     /// Describes the search.
@@ -56,7 +56,17 @@ impl Space for World {
     }
 
     fn tell(&mut self, path: &[Action]) -> String {
-        tell(self, path)
+        let mut story = String::new();
+        let mut state = self.beginning();
+        for action in path {
+            story.push_str(&format!("{:>3} s  {action:?}", state.tick));
+            if let Ok(next) = self.step(&state, *action) {
+                story.push_str(&changes(self, &state, &next));
+                state = next;
+            }
+            story.push('\n');
+        }
+        story
     }
 
     fn describe(&self) -> String {
@@ -68,8 +78,8 @@ impl Space for World {
 }
 
 /// Searches all of `scope`, and panics if a rule breaks or a `wanted` event never happens.
-pub fn hold(scope: Scope, wanted: &[Coverage]) {
-    let scope = scope.deepened();
+pub fn hold(mut scope: Scope, wanted: &[Coverage]) {
+    scope.ticks += deeper();
     let mut world = World::new(&scope);
     let beginning = world.beginning();
     if let Err(Violation { what, how }) = search(&mut world, beginning) {
@@ -77,16 +87,6 @@ pub fn hold(scope: Scope, wanted: &[Coverage]) {
     }
     let missing = world.covered.missing(wanted);
     assert!(missing.is_empty(), "{}: never seen: {missing:?}; seen: {}", scope.name, world.covered);
-}
-
-/// Searches `scope`, and panics unless a rule breaks whose message contains `expected`.
-pub fn break_down(scope: Scope, expected: &str) {
-    let mut world = World::new(&scope);
-    let beginning = world.beginning();
-    let Err(violation) = search(&mut world, beginning) else {
-        panic!("{}: nothing breaks: the checks see nothing", scope.name)
-    };
-    assert!(violation.what.contains(expected), "{}: {}\n{}", scope.name, violation.what, violation.how);
 }
 
 /// Returns a hash of `state` with 64 bits.
@@ -151,21 +151,6 @@ pub fn search<S: Space>(space: &mut S, beginning: S::State) -> Result<usize, Vio
     path.reverse();
     let how = space.tell(&path);
     Err(Violation { what, how })
-}
-
-/// Describes `path`, with one line for each action and its effects.
-fn tell(world: &mut World, path: &[Action]) -> String {
-    let mut story = String::new();
-    let mut state = world.beginning();
-    for action in path {
-        story.push_str(&format!("{:>3} s  {action}", state.tick));
-        if let Ok(next) = world.step(&state, *action) {
-            story.push_str(&changes(world, &state, &next));
-            state = next;
-        }
-        story.push('\n');
-    }
-    story
 }
 
 fn changes(world: &World, before: &State, after: &State) -> String {
