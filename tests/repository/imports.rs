@@ -342,12 +342,17 @@ fn is_name(word: &str) -> bool {
 
 /// Returns the position after the group that opens at `at`.
 pub fn closed(words: &[&str], at: usize) -> usize {
+    end_of_group(words, at).expect("a closed group")
+}
+
+/// Returns the position after the group that opens at `at`, or `None` if the group does not end.
+pub fn end_of_group(words: &[&str], at: usize) -> Option<usize> {
     let mut depth = 0;
     let is_last = |word: &&str| {
         depth += i32::from(["(", "[", "{"].contains(word)) - i32::from([")", "]", "}"].contains(word));
         depth == 0
     };
-    at + 1 + words[at..].iter().position(is_last).expect("a closed group")
+    words[at..].iter().position(is_last).map(|length| at + 1 + length)
 }
 
 /// Returns the end of the item or field that begins at `at`.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::imports::{closed, flat, sources, without_tests};
+use crate::imports::{closed, end_of_group, flat, sources, without_tests};
 
 /// The placeholder for a value in a log line.
 const ANY: char = '…';
@@ -337,26 +337,10 @@ fn levels_of_variable(words: &[&str]) -> Vec<&'static str> {
 fn statement(words: &[&str]) -> usize {
     let mut at = 0;
     while at < words.len() && words[at] != ";" {
-        let is_group = ["(", "[", "{"].contains(&words[at]) && depth(&words[at..]) == 0;
-        at = if is_group { closed(words, at) } else { at + 1 };
+        let is_open = ["(", "[", "{"].contains(&words[at]);
+        at = Some(at).filter(|_| is_open).and_then(|at| end_of_group(words, at)).unwrap_or(at + 1);
     }
     at
-}
-
-/// Returns the number of open brackets after the words.
-fn depth(words: &[&str]) -> usize {
-    let mut open = 0_usize;
-    for word in words {
-        match *word {
-            "(" | "[" | "{" => open += 1,
-            ")" | "]" | "}" => open = open.saturating_sub(1),
-            _ => {}
-        }
-        if open == 0 {
-            break;
-        }
-    }
-    open
 }
 
 /// Returns the string literal of an argument.
