@@ -37,12 +37,17 @@ fn check(name: &str, model: impl Fn() + Sync + Send + 'static) {
     println!("{name}: all {} executions in {:.1?}", executions.load(Relaxed), began.elapsed());
 }
 
+fn spawn<T: 'static>(deadline: &Arc<Deadline>, work: impl FnOnce(&Deadline) -> T + 'static) -> JoinHandle<T> {
+    let deadline = Arc::clone(deadline);
+    thread::spawn(move || work(&deadline))
+}
+
 /// Starts a thread that asks `deadline` twice whether the term is valid.
 ///
 /// The thread sets `told` when the answer is `false`. If `told` was set before a question, the answer must be `false`.
 fn viewer(deadline: &Arc<Deadline>, told: &Arc<AtomicBool>, asks_at: [Moment; 2]) -> JoinHandle<()> {
-    let (deadline, told) = (Arc::clone(deadline), Arc::clone(told));
-    thread::spawn(move || {
+    let told = Arc::clone(told);
+    spawn(deadline, move |deadline| {
         for now in asks_at {
             let told_before = told.load(Ordering::Acquire);
             let valid = deadline.is_valid(now);
@@ -84,10 +89,7 @@ fn leader_after_a_false_reading_is_never_read() {
 fn an_extension_that_succeeds_is_seen_by_everybody() {
     check("an extension that succeeds is seen by everybody", || {
         let deadline = Arc::new(Deadline::new(EXPIRY));
-        let late = {
-            let deadline = Arc::clone(&deadline);
-            thread::spawn(move || deadline.is_valid(EXPIRY))
-        };
+        let late = spawn(&deadline, |deadline| deadline.is_valid(EXPIRY));
         let extended = deadline.extend(EARLY, EXTENDED);
         let valid_now = deadline.is_valid(EXPIRY);
         let valid_late = late.join().unwrap();
@@ -105,15 +107,15 @@ fn ended_term_is_over_for_every_later_reader() {
     check("a term that was ended is over for whoever hears of that", || {
         let deadline = Arc::new(Deadline::new(EXPIRY));
         let told = Arc::new(AtomicBool::new(false));
-        let ender = {
-            let (deadline, told) = (Arc::clone(&deadline), Arc::clone(&told));
-            thread::spawn(move || {
+        let ender = spawn(&deadline, {
+            let told = Arc::clone(&told);
+            move |deadline| {
                 deadline.end(EARLY, StopReason::Released);
                 assert!(!deadline.is_valid(EARLY), "valid after its own holder had ended it");
                 // In the library, the elector sends the release here.
                 told.store(true, Ordering::Release);
-            })
-        };
+            }
+        });
         let viewer = viewer(&deadline, &told, [EARLY, EARLY]);
         deadline.extend(EARLY, EXTENDED);
         deadline.extend(EARLY, EXTENDED + Duration::from_nanos(100));
@@ -129,17 +131,11 @@ fn ended_term_is_over_for_every_later_reader() {
 fn an_end_and_an_expiry_do_not_overwrite_each_other() {
     check("an end and an expiry do not overwrite each other", || {
         let deadline = Arc::new(Deadline::new(EXPIRY));
-        let ender = {
-            let deadline = Arc::clone(&deadline);
-            thread::spawn(move || deadline.end(EARLY, StopReason::Released))
-        };
-        let viewer = {
-            let deadline = Arc::clone(&deadline);
-            thread::spawn(move || {
-                assert!(!deadline.is_valid(EXPIRY));
-                deadline.reason()
-            })
-        };
+        let ender = spawn(&deadline, |deadline| deadline.end(EARLY, StopReason::Released));
+        let viewer = spawn(&deadline, |deadline| {
+            assert!(!deadline.is_valid(EXPIRY));
+            deadline.reason()
+        });
         deadline.extend(EARLY, EXTENDED.min(EXPIRY));
         let reasons = [ender.join().unwrap(), viewer.join().unwrap(), deadline.reason()];
         assert!(reasons.iter().all(|reason| *reason == reasons[0]), "the reason changed: {reasons:?}");
@@ -155,10 +151,7 @@ const WITHIN: Duration = Duration::from_nanos(EXPIRY.as_nanos());
 fn with_progress() -> (Arc<Deadline>, JoinHandle<bool>) {
     let limit = std::sync::Arc::new(ProgressLimit::new(Moment::from_nanos(0), WITHIN));
     let deadline = Arc::new(Deadline::new(EXPIRY).limited_by(Some(limit)));
-    let worker = {
-        let deadline = Arc::clone(&deadline);
-        thread::spawn(move || deadline.progress(EARLY, EARLY))
-    };
+    let worker = spawn(&deadline, |deadline| deadline.progress(EARLY, EARLY));
     (deadline, worker)
 }
 
@@ -181,10 +174,7 @@ fn a_renewal_and_progress_at_a_time_both_count() {
 fn a_renewal_and_progress_at_a_time_revive_nothing() {
     check("a renewal and progress at a time revive nothing", || {
         let (deadline, worker) = with_progress();
-        let viewer = {
-            let deadline = Arc::clone(&deadline);
-            thread::spawn(move || deadline.is_valid(EXPIRY))
-        };
+        let viewer = spawn(&deadline, |deadline| deadline.is_valid(EXPIRY));
         let extended = deadline.extend(EARLY, EXTENDED);
         let (progressed, valid) = (worker.join().unwrap(), viewer.join().unwrap());
         assert_eq!(deadline.is_valid(EARLY), valid);

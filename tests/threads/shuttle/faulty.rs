@@ -39,11 +39,7 @@ pub enum Faults {
 
 /// A store whose clones share one state.
 #[derive(Clone)]
-pub struct FaultyStore(Arc<Shared>);
-
-struct Shared {
-    state: Mutex<State>,
-}
+pub struct FaultyStore(Arc<Mutex<State>>);
 
 struct State {
     faults: Faults,
@@ -58,22 +54,16 @@ impl FaultyStore {
     pub fn new(faults: Faults) -> Self {
         let state =
             State { faults, observed: None, version: 0, views: Vec::new(), nobody_asks: false, ill_fated: None };
-        Self(Arc::new(Shared { state: Mutex::new(state) }))
+        Self(Arc::new(Mutex::new(state)))
     }
 
     pub fn set_faults(&self, faults: Faults) {
-        self.0.state.lock().faults = faults;
+        self.0.lock().faults = faults;
     }
 
     /// Returns the holder in the record.
     pub fn holder(&self) -> Option<String> {
-        self.0
-            .state
-            .lock()
-            .observed
-            .as_ref()
-            .and_then(|observed| observed.record.holder_identity.clone())
-            .filter(|it| !it.is_empty())
+        self.0.lock().observed.as_ref().and_then(|observed| observed.record.holder().map(str::to_owned))
     }
 
     /// Writes the record of another candidate, which leads and never renews.
@@ -89,7 +79,7 @@ impl FaultyStore {
 
     /// Checks from now on that `view` is `false` when a release begins.
     pub fn attend(&self, view: Leadership) {
-        self.0.state.lock().views.push(view);
+        self.0.lock().views.push(view);
     }
 
     /// Returns a channel that receives a message for each refused read and each hanging renewal.
@@ -97,23 +87,23 @@ impl FaultyStore {
     /// The message is sent just before the read returns its error, or before the renewal hangs.
     pub fn ill_fated(&self) -> Receiver<()> {
         let (sender, receiver) = channel::unbounded();
-        self.0.state.lock().ill_fated = Some(sender);
+        self.0.lock().ill_fated = Some(sender);
         receiver
     }
 
     /// Sets whether it is an error of the test if an elector acquires the lease.
     pub fn nobody_asks(&self, is_so: bool) {
-        self.0.state.lock().nobody_asks = is_so;
+        self.0.lock().nobody_asks = is_so;
     }
 
     fn write(&self, base: u64, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
         let record = write.record;
-        let faults = self.0.state.lock().faults;
+        let faults = self.0.lock().faults;
         let held_before = self.holder().is_some();
         match record.holder() {
             None => self.check_that_views_are_false(),
             Some(_) if held_before => {}
-            Some(_) => assert!(!self.0.state.lock().nobody_asks, "the lease was acquired, and nobody had asked for it"),
+            Some(_) => assert!(!self.0.lock().nobody_asks, "the lease was acquired, and nobody had asked for it"),
         }
         match faults {
             Faults::Forbidden => return Err(StoreError::new(StoreErrorKind::Forbidden, "forbidden")),
@@ -141,18 +131,18 @@ impl FaultyStore {
     }
 
     fn tell_of_ill_fate(&self) {
-        if let Some(ill_fated) = &self.0.state.lock().ill_fated {
+        if let Some(ill_fated) = &self.0.lock().ill_fated {
             let _ = ill_fated.send(());
         }
     }
 
     fn check_that_views_are_false(&self) {
-        let views = self.0.state.lock().views.clone();
+        let views = self.0.lock().views.clone();
         assert!(!views.iter().any(Leadership::is_leader), "a release began while a view was true");
     }
 
     fn apply(&self, base: u64, record: &LeaderElectionRecord) -> Result<VersionedRecord, StoreError> {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         let present = state.observed.as_ref().map_or(0, |observed| observed.version);
         if present != base {
             let kind = if base == 0 { StoreErrorKind::AlreadyExists } else { StoreErrorKind::Conflict };
@@ -182,7 +172,7 @@ impl FaultyStore {
 
 impl Store for FaultyStore {
     fn get(&self, _: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
-        let faults = self.0.state.lock().faults;
+        let faults = self.0.lock().faults;
         match faults {
             Faults::Forbidden => {
                 self.tell_of_ill_fate();
@@ -193,7 +183,7 @@ impl Store for FaultyStore {
             Faults::Watched => unreachable!("a watcher does not read"),
             _ => {}
         }
-        Ok(self.0.state.lock().observed.clone())
+        Ok(self.0.lock().observed.clone())
     }
 
     fn create(&self, _: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {
@@ -217,7 +207,7 @@ impl Store for FaultyStore {
         cancel: &CancelToken,
         tell: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        if self.0.state.lock().faults != Faults::Watched {
+        if self.0.lock().faults != Faults::Watched {
             return Err(StoreError::new(StoreErrorKind::Unsupported, "no watch"));
         }
         if thread_rng().gen_ratio(1, 4) {
