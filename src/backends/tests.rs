@@ -68,6 +68,14 @@ pub(super) trait Scripted: Sync + Sized + 'static {
     }
 }
 
+/// Runs these tests with the client of a server.
+macro_rules! test_client {
+    ($server:ty: $($test:ident),*) => {
+        $(#[test] fn $test() { $crate::backends::tests::$test::<$server>(); })*
+    };
+}
+pub(super) use test_client;
+
 /// Calls `serve` for each connection, on a separate thread.
 ///
 /// `serve` receives the number of the connection. Returns the port, and a counter of the accepted connections.
@@ -118,7 +126,7 @@ fn get(store: &dyn Store, call: &CallContext) -> Result<Option<VersionedRecord>,
 /// Checks the errors of calls that time out, are cancelled, or lose the connection.
 ///
 /// The error of each call must also report whether the server may have received the request.
-pub(super) fn check_the_end<S: Scripted>() {
+pub(super) fn error_reports_if_the_request_may_have_been_sent<S: Scripted>() {
     let write = |server: &S, call: &CallContext| {
         let error = server.write(call);
         (error.kind, error.maybe_sent)
@@ -151,7 +159,7 @@ pub(super) fn check_the_end<S: Scripted>() {
     assert_eq!(write(&during, &answered), (NetErrorKind::Interrupted, true), "the answer came with the cancellation");
 }
 
-pub(super) fn check_connections<S: Scripted>() {
+pub(super) fn stale_connections_are_not_reused<S: Scripted>() {
     for is_cancelled in [true, false] {
         let both = Barrier::new(2);
         let server = S::scripted(
@@ -197,7 +205,7 @@ pub(super) fn check_connections<S: Scripted>() {
 /// The client repeats a read on another connection. The client does not repeat a write, because the server may have
 /// executed the write.
 #[cfg(feature = "_sql_server")]
-pub(super) fn check_closed_connections<S: Scripted>() {
+pub(super) fn read_on_a_closed_connection_is_resent_and_a_write_is_not<S: Scripted>() {
     let open = || {
         let is_last = |connection, step, number| (connection, step, number) == (0, Step::Request, 1);
         let act = move |connection, step, number| match is_last(connection, step, number) {
@@ -221,7 +229,7 @@ pub(super) fn check_closed_connections<S: Scripted>() {
     update().unwrap();
 }
 
-pub(super) fn check_logins<S: Scripted>() {
+pub(super) fn refused_login_asks_the_password_source_again<S: Scripted>() {
     for is_accepted in [true, false] {
         let server = S::scripted(
             None,

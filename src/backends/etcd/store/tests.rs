@@ -9,7 +9,7 @@ use rustls::ServerConfig;
 
 use super::*;
 use crate::backends::tests;
-use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call};
+use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call, test_client};
 use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 
@@ -66,19 +66,9 @@ impl Gateway {
     }
 }
 
-#[test]
-fn error_reports_if_the_request_may_have_been_sent() {
-    tests::check_the_end::<Gateway>();
-}
-
-#[test]
-fn stale_connections_are_not_reused() {
-    tests::check_connections::<Gateway>();
-}
-
-#[test]
-fn refused_login_asks_the_password_source_again() {
-    tests::check_logins::<Gateway>();
+test_client! { Gateway:
+    error_reports_if_the_request_may_have_been_sent, stale_connections_are_not_reused,
+    refused_login_asks_the_password_source_again
 }
 
 impl Asked {

@@ -10,7 +10,7 @@ use rustls::ServerConfig;
 use super::*;
 use crate::backends::password::LONGEST_MESSAGE;
 use crate::backends::tests;
-use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call, cancel_at};
+use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call, cancel_at, test_client};
 use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 use crate::store::record::StoreData;
@@ -79,19 +79,9 @@ fn checked(config: PostgresConfig) -> PostgresStore {
     store
 }
 
-#[test]
-fn error_reports_if_the_request_may_have_been_sent() {
-    tests::check_the_end::<Server>();
-}
-
-#[test]
-fn stale_connections_are_not_reused() {
-    tests::check_connections::<Server>();
-}
-
-#[test]
-fn refused_login_asks_the_password_source_again() {
-    tests::check_logins::<Server>();
+test_client! { Server:
+    error_reports_if_the_request_may_have_been_sent, stale_connections_are_not_reused,
+    refused_login_asks_the_password_source_again, read_on_a_closed_connection_is_resent_and_a_write_is_not
 }
 
 impl Scripted for Server {
@@ -225,11 +215,6 @@ fn kind<T>(result: Result<T, StoreError>) -> StoreErrorKind {
             error.kind()
         }
     }
-}
-
-#[test]
-fn a_connection_is_used_again_and_a_new_one_where_it_was_closed() {
-    tests::check_closed_connections::<Server>();
 }
 
 #[test]

@@ -7,26 +7,15 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::backends::tests;
-use crate::backends::tests::{call, cancel_at};
+use crate::backends::tests::{call, cancel_at, test_client};
 use crate::store::StoreErrorKind;
 use crate::store::record::LeaderElectionRecord;
 
 use server::*;
 
-#[test]
-fn error_reports_if_the_request_may_have_been_sent() {
-    tests::check_the_end::<Server>();
-}
-
-#[test]
-fn stale_connections_are_not_reused() {
-    tests::check_connections::<Server>();
-}
-
-#[test]
-fn refused_login_asks_the_password_source_again() {
-    tests::check_logins::<Server>();
+test_client! { Server:
+    error_reports_if_the_request_may_have_been_sent, stale_connections_are_not_reused,
+    refused_login_asks_the_password_source_again, read_on_a_closed_connection_is_resent_and_a_write_is_not
 }
 
 fn brief() -> CallContext {
@@ -107,17 +96,14 @@ fn row_is_replaced_only_if_all_of_it_is_as_observed() {
 
 #[test]
 fn a_statement_that_changed_no_row_was_certainly_not_applied() {
-    let none = Server::new(|asked| {
-        let is_write = asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE");
-        is_write.then(|| Say::Packets(vec![ok(0, 0)]))
-    });
+    let to_writes = |say: fn() -> Say| {
+        Server::new(move |asked| (asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE")).then(say))
+    };
+    let none = to_writes(|| Say::Packets(vec![ok(0, 0)]));
     assert_eq!(update(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
     assert_eq!(create(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
     // A response with rows does not report whether the write was applied.
-    let rows = Server::new(|asked| {
-        let is_write = asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE");
-        is_write.then(|| Say::Packets(found()))
-    });
+    let rows = to_writes(|| Say::Packets(found()));
     assert_eq!(update(&rows.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
     assert_eq!(create(&rows.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
     let exists = but("INSERT", || error(1062, "Duplicate entry"));
@@ -148,11 +134,7 @@ fn only_a_write_rolled_back_by_a_deadlock_is_sent_again() {
 /// durable.
 #[test]
 fn own_unanswered_write_is_read_only_once_durable() {
-    let later = || {
-        let mut columns = RECORD;
-        columns[4] = Some("5");
-        Say::Packets(rows(11, vec![row(&columns)]))
-    };
+    let later = || Say::Packets(found_with(4, Some("5")));
     let server = Server::new(move |asked| match asked.what.as_str() {
         what if what.contains("holder_identity = ") => Some(Say::Silence),
         what if what.starts_with("SELECT @@") => Some(later()),
@@ -216,11 +198,7 @@ fn deadlock_message_is_logged_without_the_password() {
 fn read_only_server_is_not_used_for_reads() {
     for at in [0, 1] {
         for value in [Some("OFF"), Some("1"), Some("ON"), Some("NO_LOCK"), None] {
-            let server = but("SELECT @@", move || {
-                let mut columns = RECORD;
-                columns[at] = value;
-                Say::Packets(rows(11, vec![row(&columns)]))
-            });
+            let server = but("SELECT @@", move || Say::Packets(found_with(at, value)));
             match server.store().get("jobs", &call()) {
                 Ok(found) => assert!(value == Some("OFF") && found.is_some()),
                 Err(error) => {
@@ -338,21 +316,16 @@ fn foreign_response_is_malformed_and_closes_the_connection() {
 
 #[test]
 fn rows_that_are_no_records_are_no_absent_record() {
-    let with = |at: usize, value: Option<&'static str>| {
-        let mut columns = RECORD;
-        columns[at] = value;
-        rows(11, vec![row(&columns)])
-    };
     for answer in [
         rows(11, vec![]),
         rows(2, vec![row(&[Some("0"), Some("0")])]),
-        with(2, Some("x")),
-        with(2, Some("0")),
-        with(3, None),
-        with(3, Some("JOBS")),
-        with(4, Some("-1")),
-        with(5, None),
-        with(7, Some("1.5")),
+        found_with(2, Some("x")),
+        found_with(2, Some("0")),
+        found_with(3, None),
+        found_with(3, Some("JOBS")),
+        found_with(4, Some("-1")),
+        found_with(5, None),
+        found_with(7, Some("1.5")),
         vec![ok(0, 0)],
     ] {
         let server =
@@ -377,11 +350,6 @@ fn silence_or_an_end_in_any_phase_ends_the_call() {
         assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted, "{phase}");
         assert!(began.elapsed() < Duration::from_secs(30), "{phase}");
     }
-}
-
-#[test]
-fn read_on_a_closed_connection_is_resent_and_a_write_is_not() {
-    tests::check_closed_connections::<Server>();
 }
 
 fn switch(method: &str) -> Say {

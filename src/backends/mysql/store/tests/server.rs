@@ -292,6 +292,13 @@ pub(super) fn found() -> Vec<Vec<u8>> {
     rows(11, vec![row(&RECORD)])
 }
 
+/// Returns the rows of a read, with another value in one column.
+pub(super) fn found_with(column: usize, value: Option<&str>) -> Vec<Vec<u8>> {
+    let mut columns: [Option<&str>; 11] = RECORD;
+    columns[column] = value;
+    rows(11, vec![row(&columns)])
+}
+
 pub(super) fn well(what: &str) -> Vec<Vec<u8>> {
     match what {
         GREETING => vec![greeting("mysql_native_password")],
