@@ -6,21 +6,13 @@ use crossbeam_channel::never;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::net::tests::Slow;
+use crate::net::tests::{Slow, wait_until};
 
 /// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(60);
 
 fn far() -> Instant {
     Instant::now() + Duration::from_secs(600)
-}
-
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < LONG, "not within {LONG:?}: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A host with several addresses.

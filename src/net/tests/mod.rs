@@ -9,7 +9,8 @@ pub(crate) mod stand_in;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use tempfile::TempDir;
@@ -34,6 +35,21 @@ impl Scratch {
         let path = self.path().join(name);
         std::fs::write(&path, content).unwrap();
         path
+    }
+
+    /// Returns the number of lines of a file that may be absent.
+    #[cfg(feature = "kubeconfig")]
+    pub(crate) fn lines(&self, name: &str) -> usize {
+        std::fs::read_to_string(self.path().join(name)).unwrap_or_default().lines().count()
+    }
+}
+
+/// Waits until `holds` returns `true`. Panics after a minute.
+pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

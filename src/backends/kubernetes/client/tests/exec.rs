@@ -154,7 +154,7 @@ fn gated(scratch: &Scratch, rest: &str) -> String {
 }
 
 fn starts(scratch: &Scratch) -> usize {
-    std::fs::read_to_string(scratch.path().join("log")).unwrap_or_default().lines().count()
+    scratch.lines("log")
 }
 
 #[test]

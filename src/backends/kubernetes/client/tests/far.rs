@@ -1,7 +1,7 @@
 //! Tests of a standby that keeps its connection to a distant server open.
 
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{io, thread};
 
 use super::{Client, LONG};
@@ -9,6 +9,7 @@ use crate::LeaderElector;
 use crate::kubernetes::ClientConfig;
 use crate::net::calls::FarIdle;
 use crate::net::dial::{Cancelled, Network, System};
+use crate::net::tests::wait_until;
 use crate::testing::{ApiServer, Fault, RequestLog, Verb};
 
 /// A network whose connections open slowly.
@@ -44,11 +45,7 @@ fn distant_standby_takes_over_on_the_connection_of_its_reads() {
         let is_of_standby = |it: &RequestLog| it.user_agent.as_deref() == Some("standby") && it.verb == Some(verb);
         server.requests().into_iter().filter(is_of_standby).map(|it| it.connection).collect::<Vec<_>>()
     };
-    let since = Instant::now();
-    while sent(Verb::Get).len() < 4 {
-        assert!(since.elapsed() < LONG, "the standby does not read: {:#?}", server.requests());
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the standby reads", || sent(Verb::Get).len() >= 4);
 
     guard.release().unwrap();
     let _guard = campaign.receiver().recv_timeout(LONG).unwrap().unwrap();

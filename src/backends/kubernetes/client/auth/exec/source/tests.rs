@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 use super::*;
 use crate::backends::kubernetes::client::auth::exec::{DEFAULT_LIMIT, ExecStderr};
 use crate::net::interrupt::Interrupter;
-use crate::net::tests::Scratch;
+use crate::net::tests::{Scratch, wait_until};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -29,22 +29,16 @@ fn source(scratch: &Scratch, life: Duration) -> ExecSource {
     })
 }
 
+fn limits(interrupter: &Interrupter) -> Limits<'_> {
+    Limits { deadline: Instant::now() + LONG, interrupter }
+}
+
 fn use_it(source: &ExecSource) {
-    let interrupter = Interrupter::default();
-    let limits = Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
-    source.current(limits).map_err(|e| e.to_string()).expect("credentials");
+    source.current(limits(&Interrupter::default())).map_err(|e| e.to_string()).expect("credentials");
 }
 
 fn starts(scratch: &Scratch) -> usize {
-    std::fs::read_to_string(scratch.path().join("log")).unwrap_or_default().lines().count()
-}
-
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let until = Instant::now() + LONG;
-    while !holds() {
-        assert!(Instant::now() < until, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
+    scratch.lines("log")
 }
 
 #[test]
@@ -64,10 +58,10 @@ fn run_after_a_rejection_ends_the_waiting_refresh_thread() {
     let scratch = Scratch::new();
     let source = source(&scratch, Duration::from_secs(3600));
     let interrupter = Interrupter::default();
-    let limits = || Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
-    let mut credentials = source.current(limits()).map_err(|e| e.to_string()).unwrap();
+    let mut credentials = source.current(limits(&interrupter)).map_err(|e| e.to_string()).unwrap();
     for run in 2..5 {
-        credentials = source.after_rejection(&credentials, limits()).map_err(|e| e.to_string()).unwrap();
+        let renewed = source.after_rejection(&credentials, limits(&interrupter));
+        credentials = renewed.map_err(|e| e.to_string()).unwrap();
         assert_eq!(starts(&scratch), run);
     }
     wait_until("one thread is left", || Arc::strong_count(&source.shared) == 2);
@@ -89,11 +83,9 @@ fn a_newer_credential_than_the_rejected_one_saves_a_run() {
     let scratch = Scratch::new();
     let source = source(&scratch, Duration::from_secs(3600));
     use_it(&source);
-    let interrupter = Interrupter::default();
-    let limits = Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
     // These are the credentials of a request that began before the run ended.
     let older = Credentials::default();
-    let newer = source.after_rejection(&older, limits).map_err(|e| e.to_string()).unwrap();
+    let newer = source.after_rejection(&older, limits(&Interrupter::default())).map_err(|e| e.to_string()).unwrap();
     assert!(newer.authorization.is_some());
     assert_eq!(starts(&scratch), 1);
 }
