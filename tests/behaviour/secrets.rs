@@ -304,6 +304,7 @@ fn credentials_that_a_server_sends_back_are_hidden() {
         Fault::replace_bytes(200, "application/json", format!("{{\"{echo}\"")),
         Fault::replace_bytes(200, "text/plain", echo),
         Fault::replace_bytes(500, "text/html", format!("<p>authorization: Bearer {echo}</p>")),
+        Fault::status(403, "Forbidden", echo),
     ] {
         let fault = server.fault(fault.first(20));
         let shown = everything_shown(&kubeconfig(&server, "", &format!("token: {echo}")), ".".as_ref(), REFUSED);

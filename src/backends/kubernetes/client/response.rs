@@ -126,7 +126,7 @@ mod tests {
             (301, "no), retry after 7 s; redirects are not followed"),
             (401, "; the credentials are missing"),
             (403, "403 (no), retry after 7 s"),
-            (431, "; use a shorter token"),
+            (431, "; use a shorter token or fewer impersonated groups"),
             (503, "503 (no), retry after 7 s"),
         ] {
             let error = answer(code, "identity").unwrap_err();

@@ -385,12 +385,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_shows_no_credential() {
-        let config = ClientConfig::new("https://a").unwrap().with_basic_auth("me", "hunter2");
-        let text = format!("{config:?}");
-        assert!(!text.contains("hunter2") && !text.contains("Basic"), "{text}");
-        let text = format!("{:?}", config.with_token("hunter2"));
-        assert!(!text.contains("hunter2"), "{text}");
+    fn invalid_token_is_refused_without_being_quoted() {
+        let config = ClientConfig::new("https://a").unwrap().with_token("hunter2\u{1}x");
+        let refused = crate::backends::kubernetes::client::Client::new(config).unwrap_err();
+        let shown = format!("{refused} {refused:?}");
+        assert!(shown.contains("Config") && !shown.contains("hunter2"), "{shown}");
     }
 
     #[test]

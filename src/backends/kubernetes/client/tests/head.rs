@@ -11,7 +11,7 @@ use ureq::http::{self, HeaderName, HeaderValue};
 use ureq::unversioned::transport::{ConnectionDetails, Connector, Transport};
 
 use super::certificates::{config as tls_config, tls_server};
-use super::server::{Script, Server, ok, raw, serve};
+use super::server::{Script, Server, ok, serve};
 use super::{LONG, get};
 use crate::backends::kubernetes::client::auth::Impersonation;
 use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
@@ -229,12 +229,4 @@ fn groups_arrive_and_a_too_long_token_file_is_explained() {
     assert_eq!((error.kind(), error.maybe_sent()), (&ErrorKind::Credentials, false));
     assert!(error.to_string().starts_with("GET /version: the head of the request has"), "{error}");
     assert!(server.no_more());
-}
-
-#[test]
-fn a_head_that_the_server_does_not_take_is_explained() {
-    let server = serve(vec![raw("HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n\r\n")]);
-    let error = get(&server.client(), LONG).unwrap_err();
-    assert_eq!(error.status().unwrap().code, 431);
-    assert!(error.to_string().contains("shorter token or fewer impersonated groups"), "{error}");
 }

@@ -36,26 +36,8 @@ impl<T: Read + Write + Send> Duplex for rustls::StreamOwned<rustls::ServerConnec
     }
 }
 
-/// A placeholder for a stream that is moved into a TLS session.
-struct Nothing;
-
-impl Read for Nothing {
-    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
-        Ok(0)
-    }
-}
-
-impl Write for Nothing {
-    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-        Ok(0)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Duplex for Nothing {}
+/// The placeholder for a stream that is moved into a TLS session.
+impl Duplex for std::io::Empty {}
 
 pub(super) struct Connection {
     io: Box<dyn Duplex>,
@@ -137,22 +119,18 @@ impl Connection {
     }
 
     pub(super) fn send(&mut self, text: &str) {
-        // Ignores errors, because the client may already have closed the connection.
-        let _ = self.io.write_all(text.as_bytes());
-        let _ = self.io.flush();
+        self.send_bytes(text.as_bytes());
     }
 
     /// Reads `n` bytes, or fewer if the client closes.
     pub(super) fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let mut byte = [0];
-        while bytes.len() < n && self.io.read(&mut byte).is_ok_and(|n| n > 0) {
-            bytes.push(byte[0]);
-        }
+        let _ = (&mut self.io).take(n as u64).read_to_end(&mut bytes);
         bytes
     }
 
     pub(super) fn send_bytes(&mut self, bytes: &[u8]) {
+        // Ignores errors, because the client may already have closed the connection.
         let _ = self.io.write_all(bytes);
         let _ = self.io.flush();
     }
@@ -164,7 +142,7 @@ impl Connection {
 
     /// Starts TLS inside the current stream.
     pub(super) fn start_tls(&mut self, config: Arc<rustls::ServerConfig>) {
-        let outer = std::mem::replace(&mut self.io, Box::new(Nothing));
+        let outer = std::mem::replace(&mut self.io, Box::new(std::io::empty()));
         let conn = rustls::ServerConnection::new(config).unwrap();
         self.io = Box::new(rustls::StreamOwned::new(conn, outer));
     }
@@ -184,8 +162,7 @@ impl Connection {
 
     /// Waits until the client closes the connection.
     pub(super) fn hang(&mut self) {
-        let mut buffer = [0; 1024];
-        while self.io.read(&mut buffer).is_ok_and(|n| n > 0) {}
+        let _ = std::io::copy(&mut self.io, &mut std::io::sink());
     }
 }
 
