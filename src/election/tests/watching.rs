@@ -467,14 +467,6 @@ fn end_of_a_watch_does_not_delay_a_due_read() {
     }
 }
 
-#[test]
-fn a_watch_that_stands_before_the_first_look_does_not_delay_it() {
-    let mut scenario = Scenario::campaigning();
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.found_nothing();
-    assert_eq!(scenario.write().base, None);
-}
-
 /// The candidate is unfit, so its campaign does not need the record.
 #[test]
 fn release_beside_a_campaign_is_as_urgent_as_without() {

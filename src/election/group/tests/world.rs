@@ -45,7 +45,6 @@ pub(super) struct Node {
     /// `true` while no request of the group is answered.
     pub(super) is_stuck: bool,
     pub(super) is_dead: bool,
-    pub(super) reads: usize,
     pub(super) writes: usize,
 }
 
@@ -90,7 +89,6 @@ impl World {
             is_deaf: false,
             is_stuck: false,
             is_dead: false,
-            reads: 0,
             writes: 0,
         });
         self.open(self.nodes.len() - 1);
@@ -195,10 +193,7 @@ impl World {
             GroupOperation::Get if self.damaged == Some(key) => {
                 Err(StoreError::new(StoreErrorKind::Malformed, "unreadable"))
             }
-            GroupOperation::Get => {
-                node.reads += 1;
-                Ok(self.records.get(&key).cloned())
-            }
+            GroupOperation::Get => Ok(self.records.get(&key).cloned()),
             GroupOperation::Create(record) => {
                 node.writes += 1;
                 self.written(key, 0, &record)
