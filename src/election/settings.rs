@@ -366,27 +366,20 @@ mod tests {
 
     #[test]
     fn each_violated_rule_names_the_field_the_value_and_the_rule() {
-        assert_eq!(
-            rule(|config| {
-                config.lease_duration = Some(secs(15));
-                config.renew_deadline = Some(secs(15));
-            }),
-            "renew_deadline is 15s: must be less than lease_duration (15s)"
-        );
-        assert_eq!(
-            rule(|config| {
-                config.renew_deadline = Some(secs(10));
-                config.retry_period = Some(secs(9));
-            }),
-            "renew_deadline is 10s: must be greater than 1.2 times retry_period (9s)"
-        );
-        assert_eq!(
-            rule(|config| {
-                config.lease_duration = Some(secs(15));
-                config.retry_period = Some(secs(9));
-            }),
-            "renew_deadline is 10s, derived from the other settings: must be greater than 1.2 times retry_period (9s)"
-        );
+        let [lease_15, deadline_15, deadline_10, retry_9] = [15, 15, 10, 9].map(|seconds| Some(secs(seconds)));
+        for (lease_duration, renew_deadline, retry_period, expected) in [
+            (lease_15, deadline_15, None, "15s: must be less than lease_duration (15s)"),
+            (None, deadline_10, retry_9, "10s: must be greater than 1.2 times retry_period (9s)"),
+            (
+                lease_15,
+                None,
+                retry_9,
+                "10s, derived from the other settings: must be greater than 1.2 times retry_period (9s)",
+            ),
+        ] {
+            let config = Config { lease_duration, renew_deadline, retry_period, ..Config::default() };
+            assert_eq!(config.validate().unwrap_err().to_string(), format!("renew_deadline is {expected}"));
+        }
         assert!(rule(|config| config.lease_duration = Some(secs(1 << 31))).contains("31 bits"));
         assert!(rule(|config| config.renew_interval = Some(secs(6))).contains("at most half of renew_deadline (10s"));
         assert_eq!(rule(|config| config.identity = Some("".into())), r#"identity is "": must not be blank"#);

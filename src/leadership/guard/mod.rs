@@ -456,22 +456,25 @@ mod tests {
         (LeaderGuard::new(Arc::new(Term::new(deadline, 7)), link), commands)
     }
 
+    /// Takes all commands, which must be step-downs. Returns their limits.
+    fn step_downs(commands: &Receiver<Command>) -> Vec<DrainLimit> {
+        let limit = |command| match command {
+            Command::Input(Input::StepDown(limit)) => limit,
+            _ => panic!("another command"),
+        };
+        commands.try_iter().map(limit).collect()
+    }
+
     #[test]
     fn step_down_is_sent_once() {
         let (guard, commands) = leading();
         for _ in 0..3 {
             guard.step_down();
         }
-        assert!(matches!(
-            commands.try_iter().collect::<Vec<_>>()[..],
-            [Command::Input(Input::StepDown(DrainLimit::AsSet))]
-        ));
+        assert_eq!(step_downs(&commands), [DrainLimit::AsSet]);
         guard.step_down_within(Duration::ZERO);
         guard.step_down();
-        let limit = DrainLimit::Within(Duration::ZERO);
-        assert!(
-            matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::Input(Input::StepDown(told))] if told == limit)
-        );
+        assert_eq!(step_downs(&commands), [DrainLimit::Within(Duration::ZERO)]);
         let view = guard.leadership();
         guard.forget();
         view.step_down_within(Duration::ZERO);
@@ -485,10 +488,7 @@ mod tests {
             let panic = || -> () { std::panic::resume_unwind(Box::new("as planned")) };
             let scope = || guard.scope(|scope| if in_thread { drop(scope.spawn(panic)) } else { panic() });
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(scope)).is_err());
-            assert!(matches!(
-                commands.try_iter().collect::<Vec<_>>()[..],
-                [Command::Input(Input::StepDown(DrainLimit::Bounded))]
-            ));
+            assert_eq!(step_downs(&commands), [DrainLimit::Bounded]);
             guard.forget();
         }
     }
