@@ -401,12 +401,7 @@ fn release_all_starts_every_release_before_it_waits() {
     let barrier = Arc::new(Barrier::new(5));
     for store in &stores {
         let barrier = Arc::clone(&barrier);
-        store.on_update(move |record| {
-            if record.holder().is_none() {
-                barrier.wait();
-            }
-            Ok(())
-        });
+        store.on_release(move || _ = barrier.wait());
     }
     let (done, is_done) = bounded(1);
     thread::spawn(move || done.send(release_all(guards, SOON * 4)));

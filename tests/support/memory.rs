@@ -82,6 +82,16 @@ impl Memory {
         *self.0.on_update.lock() = Some(Box::new(run));
     }
 
+    /// Sets a function that runs before every release.
+    pub fn on_release(&self, mut run: impl FnMut() + Send + 'static) {
+        self.on_update(move |record| {
+            if record.holder().is_none() {
+                run();
+            }
+            Ok(())
+        });
+    }
+
     /// Makes the next update hang until it is interrupted, and waits for that update.
     pub fn hang_next_update(&self) {
         let (hanging, hangs) = bounded(1);

@@ -54,12 +54,7 @@ fn an_elector_that_is_dropped_releases_both_when_its_guard_goes() {
     drop(elector);
     assert!(guard.is_leader());
     // The secondary's thread has no work while the primary's release is slow.
-    two.primary.on_update(|record| {
-        if record.holder().is_none() {
-            thread::sleep(A_WHILE);
-        }
-        Ok(())
-    });
+    two.primary.on_release(|| thread::sleep(A_WHILE));
     guard.release().expect("a release");
     assert_eq!(two.holders(), [None, None]);
     let told: Vec<_> = transitions.iter().collect();
@@ -103,12 +98,7 @@ fn dropped_elector_releases_both_before_the_process_ends() {
     let elector = two.elector("a");
     let campaign = elector.campaign().unwrap();
     wait_until("the primary is held", || two.primary.holder().as_deref() == Some("a"));
-    two.primary.on_update(|record| {
-        if record.holder().is_none() {
-            thread::sleep(A_WHILE);
-        }
-        Ok(())
-    });
+    two.primary.on_release(|| thread::sleep(A_WHILE));
     drop(campaign);
     drop(elector);
     assert_eq!(two.primary.holder(), None);

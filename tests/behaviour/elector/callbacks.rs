@@ -138,12 +138,7 @@ fn end_is_reported_after_the_release_is_written() {
     }
     let store = Memory::default();
     // The release takes a while, as on a network.
-    store.on_update(|record| {
-        if record.holder().is_none() {
-            thread::sleep(A_WHILE);
-        }
-        Ok(())
-    });
+    store.on_release(|| thread::sleep(A_WHILE));
     let elector = elector(&store, "a");
     let watching = Watching(&store, Mutex::default());
     elector.run(&never::<()>(), &watching).unwrap();

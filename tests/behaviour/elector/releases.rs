@@ -88,12 +88,7 @@ fn guard_dropped_on_another_electors_thread_does_not_wait() {
     let _guard = elector.block_until_leader().unwrap();
     *slot.lock() = Some(other.block_until_leader().unwrap());
     let (released, releases) = bounded::<()>(0);
-    others.on_update(move |record| {
-        if record.holder().is_none() {
-            let _ = releases.recv_timeout(SOON);
-        }
-        Ok(())
-    });
+    others.on_release(move || _ = releases.recv_timeout(SOON));
     let took = drop_in_update(&store, slot);
     drop(released);
     assert!(took < AT_ONCE, "{took:?}");
