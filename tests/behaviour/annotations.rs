@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold::kubernetes::Method;
 use leasehold::{
-    CallContext, CancelToken, ConfigMapStore, EndpointsStore, LeaderElectionRecord, LeaderElector,
-    LeaderElectorBuilder, OwnerReference, Store, StoreErrorKind,
+    CallContext, CancelToken, ConfigMapStore, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder,
+    OwnerReference, Store, StoreErrorKind,
 };
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ on_both_servers! {
     a_record_of_python_is_waited_out,
     invalid_record_is_never_overwritten,
     candidate_without_rights_learns_which_to_grant,
-    labels_annotations_and_owners_are_put_on_every_kind,
+    labels_annotations_and_owners_of_a_store_are_put_there,
 }
 
 /// An object of one kind for one test.
@@ -205,27 +205,17 @@ fn candidate_without_rights_learns_which_to_grant(cluster: &Cluster) {
     }
 }
 
-fn labels_annotations_and_owners_are_put_on_every_kind(cluster: &Cluster) {
-    let client = || cluster.client("admin");
-    let owner = || OwnerReference::new("apps/v1", "Deployment", "jobs", "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11");
-    for object in Object::of_each_kind(cluster) {
-        object.create(None);
-        let store: Arc<dyn Store> = match object.kind {
-            Kind::Lease => unreachable!("a Lease holds no record in an annotation"),
-            Kind::ConfigMap => {
-                let store = ConfigMapStore::new(client(), NAMESPACE).expect("a store");
-                Arc::new(store.label("team", "red").annotation("a/b", "c").owner_reference(owner()))
-            }
-            Kind::Endpoints => {
-                let store = EndpointsStore::new(client(), NAMESPACE).expect("a store");
-                Arc::new(store.label("team", "red").annotation("a/b", "c").owner_reference(owner()))
-            }
-        };
-        let _guard = object.builder("a").start_on(store).expect("an elector").block_until_leader().expect("a term");
-        let metadata = &object.get()["metadata"];
-        assert_eq!(metadata["labels"]["team"], "red");
-        assert_eq!((&metadata["annotations"]["a/b"], &metadata["annotations"]["other"]), (&json!("c"), &json!("kept")));
-        assert_eq!(metadata["ownerReferences"][0]["kind"], "Deployment");
-        assert_eq!(object.record()["holderIdentity"], "a");
-    }
+/// `both` tests the labels and owners that a builder sets, on every kind.
+fn labels_annotations_and_owners_of_a_store_are_put_there(cluster: &Cluster) {
+    let owner = OwnerReference::new("apps/v1", "Deployment", "jobs", "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11");
+    let object = Object { cluster, kind: Kind::ConfigMap, name: cluster.lease.clone() };
+    object.create(None);
+    let store = ConfigMapStore::new(cluster.client("admin"), NAMESPACE).expect("a store");
+    let store = store.label("team", "red").annotation("a/b", "c").owner_reference(owner);
+    let _guard = object.builder("a").start_on(store).expect("an elector").block_until_leader().expect("a term");
+    let metadata = &object.get()["metadata"];
+    assert_eq!(metadata["labels"]["team"], "red");
+    assert_eq!((&metadata["annotations"]["a/b"], &metadata["annotations"]["other"]), (&json!("c"), &json!("kept")));
+    assert_eq!(metadata["ownerReferences"][0]["kind"], "Deployment");
+    assert_eq!(object.record()["holderIdentity"], "a");
 }
