@@ -99,7 +99,7 @@ pub fn receive(socket: &mut TcpStream) -> Result<Reply, Vec<u8>> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {
-        if let Some(end) = find(&bytes, b"\r\n\r\n") {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
             let length = header(&head, "content-length")
                 .and_then(|length| length.parse::<usize>().ok())
@@ -249,8 +249,4 @@ impl WatchClient {
 
 fn is_silence(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
-}
-
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
 }

@@ -1,12 +1,9 @@
 //! Authentication, authorization, TLS and kubeconfigs of the in-memory server.
 
-use std::sync::Arc;
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use leasehold::testing::{ApiServer, Resource, User, Verb};
 use serde_json::json;
-use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
 
 use crate::testing::support::*;
 
@@ -26,20 +23,6 @@ fn bearer(token: &str) -> String {
 
 fn get_as(server: &ApiServer, path: &str, headers: &str) -> Reply {
     call_with(server, "GET", path, headers, None)
-}
-
-/// Returns an agent that trusts only the server's authority.
-fn agent(server: &ApiServer, client: Option<ClientCert>) -> ureq::Agent {
-    let ca = server.ca_pem().unwrap();
-    let ca = Certificate::from_pem(ca.as_bytes()).unwrap();
-    let provider = rustls::crypto::ring::default_provider();
-    let tls = TlsConfig::builder()
-        .provider(TlsProvider::Rustls)
-        .unversioned_rustls_crypto_provider(Arc::new(provider))
-        .root_certs(RootCerts::new_with_certs(&[ca]))
-        .client_cert(client)
-        .build();
-    ureq::Agent::config_builder().tls_config(tls).http_status_as_error(false).build().new_agent()
 }
 
 #[test]
@@ -128,46 +111,6 @@ fn the_all_powerful_may_impersonate() {
     let users = server.requests();
     assert_eq!(users[0].user.as_deref(), Some("nobody"));
     assert_eq!(users[1].user.as_deref(), Some("stranger"));
-}
-
-#[test]
-fn tls_is_served_under_an_authority_of_its_own() {
-    let server = ApiServer::builder().tls(true).user(User::candidate()).start().unwrap();
-    let agent = agent(&server, None);
-    let url = server.url() + X;
-    let reply = agent.get(&url).header("authorization", "Bearer candidate-token").call().unwrap();
-    assert_eq!(reply.status(), 404);
-    assert_eq!(agent.get(&url).call().unwrap().status(), 401);
-
-    let stranger = ApiServer::builder().tls(true).start().unwrap();
-    assert!(agent.get(stranger.url() + X).call().is_err());
-}
-
-#[test]
-fn a_client_certificate_names_the_user() {
-    let server = ApiServer::builder().tls(true).user(User::candidate()).user(User::nobody()).start().unwrap();
-    for (user, code) in [("candidate", 404), ("nobody", 403)] {
-        let (certificate, key) = server.client_certificate(user);
-        let certificate = Certificate::from_pem(certificate.as_bytes()).unwrap();
-        let key = PrivateKey::from_pem(key.as_bytes()).unwrap();
-        let client = ClientCert::new_with_certs(&[certificate], key);
-        let reply = agent(&server, Some(client)).get(server.url() + X).call();
-        assert_eq!(reply.unwrap().status(), code);
-    }
-}
-
-#[test]
-fn a_watch_over_tls_is_flushed_event_by_event() {
-    let server = ApiServer::builder().tls(true).start().unwrap();
-    let url = format!("{}{LEASES}?watch=true", server.url());
-    let mut reply = agent(&server, None).get(url).call().unwrap();
-    let lines = std::io::BufReader::new(reply.body_mut().as_reader());
-    let mut lines = std::io::BufRead::lines(lines);
-    for name in ["a", "b", "c"] {
-        server.put(Resource::Leases, "default", name, json!({}));
-        let event: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        assert_eq!(event["object"]["metadata"]["name"], name);
-    }
 }
 
 #[test]
