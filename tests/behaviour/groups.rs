@@ -147,11 +147,7 @@ macro_rules! on_every_store {
         mod memory {
             use super::*;
 
-            $(#[test]
-            fn $test() {
-                let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-                on_place("jobs", &|| Arc::clone(&store), None, scenarios::$test);
-            })*
+            $(#[test] fn $test() { in_memory(SHARDS, scenarios::$test); })*
         }
     };
     ($module:ident $place:ty: $($test:ident),*) => {

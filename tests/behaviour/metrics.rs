@@ -1,8 +1,8 @@
 //! Tests of the metrics of electors and clients, as Prometheus reads them.
 
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use leasehold::kubernetes::{Client, ClientConfig, ClientCounters, Kubeconfig};
@@ -10,7 +10,7 @@ use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, MemoryStore, Status};
 use serde_json::json;
 
-use crate::support::is_built;
+use crate::monitoring::promtool;
 use crate::support::memory::{Connection, Memory};
 
 /// Returns the value of the first sample whose line starts with `begin`.
@@ -64,11 +64,7 @@ fn electors_that_share_a_client_write_its_counters_once() {
 /// The names contain characters that a label value must escape.
 #[test]
 fn prometheus_reads_them_without_a_complaint() {
-    let promtool = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory");
-    let promtool = promtool.join("promtool/usr/bin/promtool");
-    if !is_built(&promtool, "the test of metrics by Prometheus' own parser", "tests/promtool/build") {
-        return;
-    }
+    let Some(promtool) = promtool("the test of metrics by Prometheus' own parser") else { return };
     let strange = Connection::named(&Memory::default(), "a \"record\"\\\nof two lines");
     let electors =
         [elector("jobs"), elector("mail"), LeaderElector::builder("odd").start_on(strange).expect("an elector")];
@@ -79,15 +75,9 @@ fn prometheus_reads_them_without_a_complaint() {
         .map(|url| Client::new(ClientConfig::new(url).expect("a configuration")).expect("a client").counters());
     ClientCounters::write_prometheus_all(&clients, &mut text).expect("a String takes everything");
     assert_eq!(text.matches("# TYPE leasehold_client_plugin_runs_total counter").count(), 1);
-    let mut child = Command::new(promtool)
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("promtool runs");
-    child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
-    let output = child.wait_with_output().expect("it ends");
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(text.as_bytes()).and_then(|()| file.rewind()).expect("written");
+    let output = Command::new(promtool).args(["check", "metrics"]).stdin(file).output().expect("promtool runs");
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
     assert!(output.status.success() && said.iter().all(String::is_empty), "{said:?}\n{text}");
 }

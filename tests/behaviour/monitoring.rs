@@ -340,7 +340,7 @@ fn each_alert_is_tested_to_fire_and_to_stay_silent() {
 
 #[test]
 fn promtool_accepts_alerts_and_dashboard() {
-    let Some(promtool) = promtool() else { return };
+    let Some(promtool) = promtool("the test of the alerts") else { return };
     let deploy = Manifests::of("");
     for (what, file) in [("check", "alerts.yaml"), ("test", "alerts_test.yaml")] {
         run(Command::new(&promtool).args([what, "rules"]).arg(deploy.path(file)));
@@ -366,8 +366,8 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {printed:?}");
 }
 
-fn promtool() -> Option<PathBuf> {
+pub fn promtool(needed_by: &str) -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory");
     let promtool = target.join("promtool/usr/bin/promtool");
-    is_built(&promtool, "the test of the alerts", "tests/promtool/build").then_some(promtool)
+    is_built(&promtool, needed_by, "tests/promtool/build").then_some(promtool)
 }

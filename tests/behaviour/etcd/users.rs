@@ -9,12 +9,6 @@ use crate::support::etcd::{Etcd, PASSWORD};
 use crate::support::stores::{call, elector, held_by};
 use crate::support::{SOON, wait_until};
 
-fn with_users() -> Option<Etcd> {
-    let etcd = Etcd::start(1, &[])?;
-    etcd.enable_users("users/");
-    Some(etcd)
-}
-
 fn store(etcd: &Etcd, password: &str) -> EtcdStore {
     EtcdStore::new(etcd.config("users/").with_user("jobs", password)).expect("a store")
 }
@@ -29,7 +23,8 @@ fn a_user_where_there_are_none_is_refused_with_a_hint() {
 
 #[test]
 fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
-    let Some(mut etcd) = with_users() else { return };
+    let Some(mut etcd) = Etcd::start(1, &[]) else { return };
+    etcd.enable_users("users/");
     let (leads, waits) = (Arc::new(store(&etcd, PASSWORD)), Arc::new(store(&etcd, PASSWORD)));
     let leader = elector(&leads, "a");
     let guard = leader.block_until_leader().expect("a term");
