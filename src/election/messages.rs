@@ -11,7 +11,6 @@ use crate::util::sync::Arc;
 
 /// The next action of the driver.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a step lives for one turn of a loop")]
 pub enum Step<R = StoreRequest> {
     /// Send this request, and report the response, for example to
     /// [`Election::on_response`](super::Election::on_response).

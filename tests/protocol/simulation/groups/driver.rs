@@ -32,7 +32,7 @@ impl World {
             }
             match step {
                 Step::Send(request) => self.send_group(index, request)?,
-                Step::Finished => return Err("a group never finishes".into()),
+                Step::Finished => return Err("a group never finishes".to_owned().into()),
                 Step::Wait(_) if has_acted => {}
                 Step::Wait(until) if until <= now.local => {}
                 Step::Wait(until) => {
