@@ -137,7 +137,8 @@ impl EtcdClient {
 
     /// Opens a stream, and returns once the head of a 2xx response has arrived.
     ///
-    /// Also returns the deadline for the first line, which the caller must end, and the token of the request.
+    /// Returns the lines, the deadline for the first line, and the token of the request. The caller must end the
+    /// deadline.
     pub(super) fn open(
         &self,
         request: EtcdRequest<'_>,
