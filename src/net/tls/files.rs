@@ -33,17 +33,6 @@ pub(crate) struct FromFiles<T> {
 /// The content of the files, or the reason why a file cannot be read.
 type Reading = Result<Vec<PemSource>, String>;
 
-/// The outcome of reading the files again.
-#[derive(Debug, PartialEq)]
-pub(crate) enum ReadOutcome {
-    Unchanged,
-    Changed,
-    /// The new content is unusable for this reason. The old value stays.
-    Refused(String),
-    /// The content is the same unusable content for which an earlier reading returned `Refused`.
-    StillRefused,
-}
-
 impl PemSource {
     /// Creates a source without a file.
     pub(crate) fn inline(bytes: impl Into<Vec<u8>>) -> Self {
@@ -90,19 +79,22 @@ impl<T> FromFiles<T> {
     }
 
     /// Reads the files, and creates a new value if a file has changed.
+    ///
+    /// Returns `true` if there is a new value. If new content is unusable, the old value stays. The first call that
+    /// finds the unusable content returns the reason, and later calls return `false`.
     pub(crate) fn read_again(
         &mut self,
         now: Moment,
         make: impl FnOnce(&[PemSource]) -> Result<T, Error>,
-    ) -> ReadOutcome {
+    ) -> Result<bool, String> {
         self.read_at = now;
         let reading: Reading = self.sources.iter().map(PemSource::read_again).collect();
         if reading.as_ref() == Ok(&self.sources) {
             self.refused = None;
-            return ReadOutcome::Unchanged;
+            return Ok(false);
         }
         if self.refused.as_ref() == Some(&reading) {
-            return ReadOutcome::StillRefused;
+            return Ok(false);
         }
         let made = reading.clone().and_then(|sources| match make(&sources) {
             Ok(value) => Ok((value, sources)),
@@ -111,11 +103,11 @@ impl<T> FromFiles<T> {
         match made {
             Ok((value, sources)) => {
                 *self = FromFiles::new(sources, value, now);
-                ReadOutcome::Changed
+                Ok(true)
             }
             Err(why) => {
                 self.refused = Some(reading);
-                ReadOutcome::Refused(why)
+                Err(why)
             }
         }
     }
@@ -144,7 +136,7 @@ mod tests {
     fn file_is_due_after_a_minute() {
         let mut files = FromFiles::new(vec![PemSource::inline("a")], "a".to_owned(), at(100));
         assert!(!files.is_due(at(159)) && files.is_due(at(160)));
-        assert_eq!(files.read_again(at(170), text), ReadOutcome::Unchanged);
+        assert_eq!(files.read_again(at(170), text), Ok(false));
         assert!(!files.is_due(at(229)) && files.is_due(at(230)));
     }
 
@@ -160,21 +152,21 @@ mod tests {
                 Some(content) => std::fs::write(&file, content).unwrap(),
                 None => std::fs::remove_file(&file).unwrap(),
             }
-            let ReadOutcome::Refused(why) = files.read_again(at(60), text) else { panic!("{unusable:?}") };
+            let Err(why) = files.read_again(at(60), text) else { panic!("{unusable:?}") };
             assert!(why.contains("a.pem"), "{why}");
-            assert_eq!(files.read_again(at(120), text), ReadOutcome::StillRefused);
+            assert_eq!(files.read_again(at(120), text), Ok(false));
             assert_eq!(files.value, "one+");
             assert!(!files.is_due(at(179)));
         }
         // When the file has its old content again, that is not a change. A later failure is reported again.
         std::fs::write(&file, "one").unwrap();
-        assert_eq!(files.read_again(at(180), text), ReadOutcome::Unchanged);
+        assert_eq!(files.read_again(at(180), text), Ok(false));
         std::fs::remove_file(&file).unwrap();
-        assert!(matches!(files.read_again(at(240), text), ReadOutcome::Refused(_)));
+        assert!(files.read_again(at(240), text).is_err());
         std::fs::write(&file, "two").unwrap();
-        assert_eq!(files.read_again(at(300), text), ReadOutcome::Changed);
+        assert_eq!(files.read_again(at(300), text), Ok(true));
         assert_eq!(files.value, "two+");
-        assert_eq!(files.read_again(at(360), text), ReadOutcome::Unchanged);
+        assert_eq!(files.read_again(at(360), text), Ok(false));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use rustls::ClientConfig;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::ServerName;
 
-use super::files::{FromFiles, PemSource, ReadOutcome};
+use super::files::{FromFiles, PemSource};
 use super::{Identity, TlsParts, TlsSettings};
 #[cfg(feature = "_sql_server")]
 use crate::net::calls::CallError;
@@ -176,12 +176,12 @@ impl ClientTls {
             }
         };
         match outcome {
-            ReadOutcome::Unchanged | ReadOutcome::StillRefused => {}
-            ReadOutcome::Refused(why) => {
+            Ok(false) => {}
+            Err(why) => {
                 self.refusals.fetch_add(1, Ordering::Relaxed);
                 log_line!(warn, target: TLS, "tls: reload of the {what} failed, keeping the old {what}: {why}");
             }
-            ReadOutcome::Changed => {
+            Ok(true) => {
                 match self.settings.client_config(&files.authorities.value, files.identity.value.as_ref()) {
                     Ok(config) => {
                         log_line!(info, target: TLS, "tls: reloaded the {what}");
