@@ -72,12 +72,9 @@ impl EventRecorder {
                 let level =
                     if self.is_failing.swap(true, Ordering::SeqCst) { log::Level::Debug } else { log::Level::Warn };
                 let is_forbidden = error.status().is_some_and(|status| status.code == 403);
-                let advice = match is_forbidden {
-                    true => {
-                        "; grant the verb `create` on the resource `events` of the API group `events.k8s.io`, or disable events"
-                    }
-                    false => "",
-                };
+                let grant = "; grant the verb `create` on the resource `events` of the API group `events.k8s.io`, or \
+                             disable events";
+                let advice = if is_forbidden { grant } else { "" };
                 log_line!(log, target: STORE, level, "{kind} {namespace}/{name}: event `{what}` lost: {error}{advice}");
             }
         }
