@@ -36,27 +36,17 @@ const END: u64 = 253_402_300_799;
 /// A moment as `YYYYMMDDHHMMSS` in UTC. Comparing two texts compares their moments.
 type Digits = String;
 
-/// The dates and the purpose of a certificate.
-struct Terms {
-    not_before: Digits,
-    not_after: Digits,
-    /// `true` if the purposes include the use by a server.
-    ///
-    /// `None` if the certificate lists no purposes and may be used for every purpose.
-    for_servers: Option<bool>,
-}
-
 /// Returns an error if a server must not use this certificate `now`.
 pub(crate) fn check(certificate: &[u8], now: UnixTime) -> Result<(), CertificateError> {
-    let terms = Terms::of(certificate).ok_or(CertificateError::BadEncoding)?;
+    let (not_before, not_after, for_servers) = terms(certificate).ok_or(CertificateError::BadEncoding)?;
     let now = digits(now).ok_or(CertificateError::Expired)?;
-    if now < terms.not_before {
+    if now < not_before {
         return Err(CertificateError::NotValidYet);
     }
-    if now > terms.not_after {
+    if now > not_after {
         return Err(CertificateError::Expired);
     }
-    match terms.for_servers {
+    match for_servers {
         Some(false) => Err(CertificateError::InvalidPurpose),
         _ => Ok(()),
     }
@@ -87,21 +77,20 @@ fn fields(certificate: &[u8]) -> Option<Der<'_>> {
     Some(fields)
 }
 
-impl Terms {
-    fn of(certificate: &[u8]) -> Option<Self> {
-        let mut fields = fields(certificate)?;
-        fields.take(INTEGER)?;
-        let _algorithm = fields.take(SEQUENCE)?;
-        let _issuer = fields.take(SEQUENCE)?;
-        let mut validity = fields.enter(SEQUENCE)?;
-        let (not_before, not_after) = (validity.take_time()?, validity.take_time()?);
-        Some(Terms { not_before, not_after, for_servers: for_servers_of(&mut fields)? })
-    }
+/// Returns the first and the last second of a certificate's validity, and the result of [`for_servers_of`].
+fn terms(certificate: &[u8]) -> Option<(Digits, Digits, Option<bool>)> {
+    let mut fields = fields(certificate)?;
+    fields.take(INTEGER)?;
+    let _algorithm = fields.take(SEQUENCE)?;
+    let _issuer = fields.take(SEQUENCE)?;
+    let mut validity = fields.enter(SEQUENCE)?;
+    Some((validity.take_time()?, validity.take_time()?, for_servers_of(&mut fields)?))
 }
 
 /// Returns `true` if the purposes among the extensions include the use by a server.
 ///
-/// Returns `None` if the extensions are unreadable, and `Some(None)` for extensions without purposes.
+/// Returns `None` if the extensions are unreadable, and `Some(None)` for extensions without purposes, which allow every
+/// purpose.
 fn for_servers_of(fields: &mut Der<'_>) -> Option<Option<bool>> {
     let Some(mut value) = extension(fields, EXTENDED_KEY_USAGE)? else { return Some(None) };
     let mut purposes = value.enter(SEQUENCE)?;
