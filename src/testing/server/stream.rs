@@ -12,7 +12,7 @@ use crate::testing::object::resource::Api;
 use crate::testing::server::connection::ServedConnection;
 use crate::testing::server::handlers::StreamedWatch;
 use crate::testing::server::log::RequestLog;
-use crate::testing::store::history::{ChangeKind, WatchMessage};
+use crate::testing::store::history::WatchMessage;
 use crate::testing::wire::http::{chunk, chunked_head};
 
 use crate::testing::object::validate;
@@ -144,14 +144,7 @@ impl WatchStream<'_> {
 
     fn deliver(&mut self, message: &WatchMessage) -> Result<(), Disconnected> {
         match message {
-            WatchMessage::Change(change) => {
-                let kind = match change.kind {
-                    ChangeKind::Added => "ADDED",
-                    ChangeKind::Modified => "MODIFIED",
-                    ChangeKind::Deleted => "DELETED",
-                };
-                self.send_event(kind, &validate::present(self.api, &change.object))
-            }
+            WatchMessage::Change(change) => self.send_event(change.kind, &validate::present(self.api, &change.object)),
             WatchMessage::Bookmark(revision) if self.bookmarks => {
                 let bookmark = json!({
                     "kind": self.api.kind,

@@ -12,18 +12,12 @@ use crate::testing::object::status::StatusObject;
 /// The number of unread messages at which a watcher is dropped, so that a stalled client uses bounded memory.
 const MAILBOX_LIMIT: usize = 10_000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChangeKind {
-    Added,
-    Modified,
-    Deleted,
-}
-
 /// A write, in the form in which watches deliver the write.
 #[derive(Debug)]
 pub(crate) struct ObjectChange {
     pub revision: u64,
-    pub kind: ChangeKind,
+    /// The type of the watch event: `ADDED`, `MODIFIED` or `DELETED`.
+    pub kind: &'static str,
     pub key: ObjectKey,
     pub object: Arc<Value>,
 }

@@ -12,7 +12,7 @@ use crate::testing::object::key::{Filter, ObjectKey};
 use crate::testing::object::resource::Api;
 use crate::testing::object::status::{Cause, StatusObject};
 use crate::testing::object::validate;
-use crate::testing::store::history::{ChangeKind, History, ObjectChange, Subscription};
+use crate::testing::store::history::{History, ObjectChange, Subscription};
 use crate::util::debug_fields::debug_fields;
 
 /// The first revision. A real cluster writes to etcd during its start, so clients never see a low revision.
@@ -158,7 +158,7 @@ impl ObjectTable {
         if object == *stored {
             return Ok((stored, false));
         }
-        Ok((self.commit(ChangeKind::Modified, key, object), false))
+        Ok((self.commit("MODIFIED", key, object), false))
     }
 
     /// Deletes an object. Returns its last state, with the version of the deletion.
@@ -182,7 +182,7 @@ impl ObjectTable {
         self.state.objects.remove(key);
         self.stamp(&mut object);
         let object = Arc::new(object);
-        self.publish(ChangeKind::Deleted, key.clone(), object.clone());
+        self.publish("DELETED", key.clone(), object.clone());
         Ok(object)
     }
 
@@ -208,7 +208,7 @@ impl ObjectTable {
                 if object == *stored {
                     return stored;
                 }
-                self.commit(ChangeKind::Modified, key, object)
+                self.commit("MODIFIED", key, object)
             }
         }
     }
@@ -233,7 +233,7 @@ impl ObjectTable {
                 .map(|(key, object)| {
                     Arc::new(ObjectChange {
                         revision: version_of(object).unwrap_or_default(),
-                        kind: ChangeKind::Added,
+                        kind: "ADDED",
                         key: key.clone(),
                         object: object.clone(),
                     })
@@ -264,10 +264,10 @@ impl ObjectTable {
         object["metadata"]["uid"] = json!(random_uid());
         object["metadata"]["creationTimestamp"] =
             json!(humantime::format_rfc3339_seconds(SystemTime::now()).to_string());
-        self.commit(ChangeKind::Added, key, object)
+        self.commit("ADDED", key, object)
     }
 
-    fn commit(&mut self, kind: ChangeKind, key: ObjectKey, mut object: Value) -> Arc<Value> {
+    fn commit(&mut self, kind: &'static str, key: ObjectKey, mut object: Value) -> Arc<Value> {
         self.stamp(&mut object);
         let object = Arc::new(object);
         self.state.objects.insert(key.clone(), object.clone());
@@ -280,7 +280,7 @@ impl ObjectTable {
         object["metadata"]["resourceVersion"] = json!(self.state.revision.to_string());
     }
 
-    fn publish(&mut self, kind: ChangeKind, key: ObjectKey, object: Arc<Value>) {
+    fn publish(&mut self, kind: &'static str, key: ObjectKey, object: Arc<Value>) {
         self.history.publish(Arc::new(ObjectChange { revision: self.state.revision, kind, key, object }));
     }
 }
