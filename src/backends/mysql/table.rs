@@ -17,7 +17,7 @@ use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
-use super::undurable_writes::{UndurableWrites, WriteOutcome};
+use super::undurable_writes::UndurableWrites;
 
 /// The server's error code for an existing row.
 const EXISTS: u16 = 1062;
@@ -177,7 +177,7 @@ impl SqlTable for MySqlTable {
         Ok(self.read("get", WatchScope::Key(key), call)?.remove(key))
     }
 
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<u64>, StoreError> {
         let (key_text, uid, columns) = (text(Some(key)), text(record.uid.as_deref()), literals(record).join(", "));
         // The inner SELECT locks the key before the server assigns the generation. Without the lock, another client
         // could first insert and delete a row that has the same key and a greater generation.
@@ -187,15 +187,10 @@ impl SqlTable for MySqlTable {
              (SELECT 1 FROM {NAME} WHERE name = {key_text} LOCK IN SHARE MODE)"
         );
         self.undurable.track(key, 0, || match self.write("create", key, &insert, call) {
-            Ok(StatementResult { affected: 0, .. }) => (WriteOutcome::NotApplied, Ok(None)),
-            Ok(answer) => {
-                let generation = answer.last_insert_id.try_into().unwrap_or(i64::MAX);
-                (sql::version(generation, 0).map_or(WriteOutcome::Open, WriteOutcome::Applied), Ok(Some(generation)))
-            }
-            Err(error) if error.code() == Some(EXISTS) => (WriteOutcome::NotApplied, Ok(None)),
-            Err(error) => {
-                (WriteOutcome::Open, Err(self.explain("create", &self.describe(WatchScope::Key(key)), &error)))
-            }
+            Ok(StatementResult { affected: 0, .. }) => Ok(None),
+            Ok(answer) => self.first_version(key, answer.last_insert_id.try_into().unwrap_or(i64::MAX)).map(Some),
+            Err(error) if error.code() == Some(EXISTS) => Ok(None),
+            Err(error) => Err(self.explain("create", &self.describe(WatchScope::Key(key)), &error)),
         })
     }
 
@@ -222,13 +217,11 @@ impl SqlTable for MySqlTable {
              lease_duration_seconds <=> {old_duration} AND acquire_time <=> {old_acquire_time} AND \
              renew_time <=> {old_renew_time} AND lease_transitions <=> {old_transitions}"
         );
-        self.undurable.track(key, base.version, || match self.write("update", key, &update, call) {
-            Ok(StatementResult { affected: 0, .. }) => (WriteOutcome::NotApplied, Ok(false)),
-            Ok(_) => (WriteOutcome::Applied(base.version + 1), Ok(true)),
-            Err(error) => {
-                (WriteOutcome::Open, Err(self.explain("update", &self.describe(WatchScope::Key(key)), &error)))
-            }
-        })
+        let updated = self.undurable.track(key, base.version, || match self.write("update", key, &update, call) {
+            Ok(answer) => Ok((answer.affected > 0).then_some(base.version + 1)),
+            Err(error) => Err(self.explain("update", &self.describe(WatchScope::Key(key)), &error)),
+        });
+        Ok(updated?.is_some())
     }
 
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {

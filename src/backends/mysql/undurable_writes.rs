@@ -23,16 +23,17 @@ struct Writes {
     proven: u64,
 }
 
-/// The outcome of a write.
-pub(super) enum WriteOutcome {
-    Applied(u64),
-    NotApplied,
-    Open,
-}
-
 impl UndurableWrites {
     /// Runs and tracks a write that replaces version `base`, which is zero for an insert.
-    pub(super) fn track<T>(&self, key: &str, base: u64, write: impl FnOnce() -> (WriteOutcome, T)) -> T {
+    ///
+    /// `write` returns the new version, or `None` if the write was certainly not applied. After an error of `write`, the
+    /// outcome is unknown.
+    pub(super) fn track<E>(
+        &self,
+        key: &str,
+        base: u64,
+        write: impl FnOnce() -> Result<Option<u64>, E>,
+    ) -> Result<Option<u64>, E> {
         let is_alone = {
             let mut keys = self.0.lock();
             let writes = keys.entry(key.into()).or_default();
@@ -41,18 +42,18 @@ impl UndurableWrites {
             writes.since = Some(writes.since.map_or(base, |since| since.min(base)));
             is_alone
         };
-        let (end, result) = write();
+        let outcome = write();
         let mut keys = self.0.lock();
         let writes = keys.entry(key.into()).or_default();
         writes.in_flight = writes.in_flight.saturating_sub(1);
-        if let WriteOutcome::Applied(version) = end {
+        if let Ok(Some(version)) = outcome {
             writes.proven = writes.proven.max(version);
         }
-        let is_over = matches!(end, WriteOutcome::Applied(_)) || (matches!(end, WriteOutcome::NotApplied) && is_alone);
+        let is_over = outcome.as_ref().is_ok_and(|version| version.is_some() || is_alone);
         if is_over && writes.in_flight == 0 {
             writes.since = None;
         }
-        result
+        outcome
     }
 
     /// Returns `true` if `version` may be a write of this process that is not durable.
@@ -76,21 +77,23 @@ mod tests {
     #[test]
     fn write_is_revocable_until_it_or_a_later_one_is_answered() {
         let undurable = UndurableWrites::default();
-        undurable.track("a", 4, || {
+        let track = |base, outcome: Result<Option<u64>, ()>| undurable.track("a", base, || outcome);
+        let in_flight = undurable.track("a", 4, || {
             assert!(undurable.may_be_taken_back("a", 5), "in flight");
             assert!(!undurable.may_be_taken_back("a", 4), "the version that the write replaces");
             assert!(!undurable.may_be_taken_back("b", 5), "another key");
-            (WriteOutcome::Open, ())
+            Err(())
         });
+        assert_eq!(in_flight, Err(()));
         assert!(undurable.may_be_taken_back("a", 5), "the write may have been applied");
-        undurable.track("a", 4, || (WriteOutcome::NotApplied, ()));
+        assert_eq!(track(4, Ok(None)), Ok(None));
         assert!(undurable.may_be_taken_back("a", 5), "an earlier write is still in doubt");
         undurable.is_proven("a", 5);
         assert!(!undurable.may_be_taken_back("a", 5));
         assert!(undurable.may_be_taken_back("a", 6));
-        undurable.track("a", 6, || (WriteOutcome::Applied(7), ()));
+        assert_eq!(track(6, Ok(Some(7))), Ok(Some(7)));
         assert!(!undurable.may_be_taken_back("a", 7) && !undurable.may_be_taken_back("a", 8));
-        undurable.track("a", 7, || (WriteOutcome::NotApplied, ()));
+        assert_eq!(track(7, Ok(None)), Ok(None));
         assert!(!undurable.may_be_taken_back("a", 8), "another's");
     }
 }

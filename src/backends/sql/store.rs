@@ -42,8 +42,8 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
 
     /// Inserts a row that contains `record` and its uid.
     ///
-    /// Returns the generation of the row, or `None` if a row with this key exists.
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError>;
+    /// Returns the version of the row, or `None` if a row with this key exists.
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<u64>, StoreError>;
 
     /// Replaces the record of a row.
     ///
@@ -58,6 +58,15 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
 
     /// Watches as [`Store::watch`] does.
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError>;
+
+    /// Returns the version of a new row, or an error if no version has this generation.
+    fn first_version(&self, key: &str, generation: i64) -> Result<u64, StoreError> {
+        version(generation, 0).ok_or_else(|| {
+            let what = self.describe(WatchScope::Key(key));
+            let message = format!("cannot create {what}: all 2^32 generations of the table are used");
+            StoreError::new(StoreErrorKind::Rejected, message)
+        })
+    }
 
     /// Returns the name of the records in `scope`, for errors.
     ///
@@ -129,14 +138,9 @@ impl<T: SqlTable> Store for SqlStore<T> {
         // A version may repeat in another table, or in this table after a restore. The random uid then still differs.
         let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
         let record = LeaderElectionRecord { uid, ..write.record.clone() };
-        let what = self.describe(key);
-        let Some(generation) = self.table.insert(key, &record, call)? else {
-            return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{what} exists")));
+        let Some(version) = self.table.insert(key, &record, call)? else {
+            return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{} exists", self.describe(key))));
         };
-        let version = version(generation, 0).ok_or_else(|| {
-            let message = format!("cannot create {what}: all 2^32 generations of the table are used");
-            StoreError::new(StoreErrorKind::Rejected, message)
-        })?;
         Ok(VersionedRecord::new(record, version, StoreData::none()))
     }
 

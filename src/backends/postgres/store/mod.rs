@@ -223,9 +223,10 @@ impl SqlTable for PostgresTable {
         self.run("get", key, table::SELECT_ONE, &parameters, call, |rows| table::only(key, table::read(rows, true)?))
     }
 
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<u64>, StoreError> {
         let parameters = sql::insert_parameters(key, record);
-        self.run("create", key, table::INSERT, &parameters, call, |rows| table::number(&rows))
+        let generation = self.run("create", key, table::INSERT, &parameters, call, |rows| table::number(&rows))?;
+        generation.map(|generation| self.first_version(key, generation)).transpose()
     }
 
     fn update(

@@ -147,16 +147,17 @@ impl SqlTable for Database {
         Ok(found.remove(key))
     }
 
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<u64>, StoreError> {
         let parameters = sql::insert_parameters(key, record);
-        self.attempt(&self.requests, call, |connection| {
+        let generation = self.attempt(&self.requests, call, |connection| {
             // When `execute` returns, SQLite has committed or rejected the row. `RETURNING` is unsuitable, because
             // SQLite does not report a failed commit while a returned row is pending.
             let rows = connection.prepare_cached(INSERT)?.execute(params_from_iter(&parameters))?;
             let generation = (rows > 0).then(|| connection.last_insert_rowid());
             self.announce(rows);
             Ok(generation)
-        })
+        })?;
+        generation.map(|generation| self.first_version(key, generation)).transpose()
     }
 
     fn update(
