@@ -193,6 +193,12 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
         log::info!(target: COMMAND, "listening on http://{address}");
     }
     let progress = arguments.progress.zip(arguments.progress_timeout);
+    if let Some((ProgressSource::File(path), _)) = &progress {
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        if directory.is_some_and(|directory| !directory.is_dir()) {
+            log::warn!(target: COMMAND, "--progress {}: the directory does not exist yet", path.display());
+        }
+    }
     if let Some((probe, fitness)) = judged {
         // A single attempt needs the first result.
         let is_awaited = arguments.wait.is_some_and(|wait| wait.is_zero());

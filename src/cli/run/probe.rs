@@ -44,9 +44,9 @@ impl Probe {
         Ok(Self { text: text.to_owned(), arguments, timeout, hangs: None, last: None })
     }
 
-    /// Starts a thread that runs the probe again and again, with `pause` between two runs, and sets `fitness`.
+    /// Starts a thread that runs the probe repeatedly and sets `fitness` to each result.
     ///
-    /// Waits for the first result if `is_awaited` is `true`.
+    /// Between two runs, the thread waits for `pause`. The caller waits for the first result if `is_awaited` is `true`.
     pub fn start(mut self, pause: Duration, fitness: Fitness, is_awaited: bool) -> io::Result<()> {
         let patience = self.timeout.saturating_add(LAST_READ + UNTIL_IT_ENDS);
         let (tell, judged) = bounded(1);

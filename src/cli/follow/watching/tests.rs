@@ -102,11 +102,9 @@ impl Followed {
     /// Returns the key and the holder of the next update of a record.
     fn record(&self) -> (Box<str>, Option<String>) {
         loop {
-            match self.told.recv_timeout(SOON).expect("it tells") {
-                FollowMessage::Update(Update::Record { key, found, .. }, _) => {
-                    return (key, found.and_then(|observed| observed.record.holder_identity));
-                }
-                _ => {}
+            let told = self.told.recv_timeout(SOON).expect("it tells");
+            if let FollowMessage::Update(Update::Record { key, found, .. }, _) = told {
+                return (key, found.and_then(|observed| observed.record.holder_identity));
             }
         }
     }
