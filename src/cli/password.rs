@@ -1,18 +1,15 @@
 //! The sources of a store's password: a file, or a program.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, LazyLock};
 
-use crossbeam_channel::{bounded, select};
+use crossbeam_channel::bounded;
+use leasehold::util::program::{Programs, RunFailure};
 use leasehold::{CallContext, PasswordSource};
-use parking_lot::Mutex;
-#[cfg(unix)]
-use rustix::process::{Pid, Signal, kill_process_group};
 
 /// The environment variable that replaces `--store`. Its value may contain a password.
 pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
@@ -20,11 +17,8 @@ pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 /// The longest password in bytes, which bounds memory. Cloud tokens have about 2 KiB.
 const LONGEST: u64 = 64 * 1024;
 
-/// The interval between checks for the exit of a program whose output has ended.
-const PAUSE: Duration = Duration::from_millis(1);
-
-/// The process groups of the running programs, or `None` when this process exits.
-static RUNNING: Mutex<Option<Vec<u32>>> = Mutex::new(Some(Vec::new()));
+/// The running programs. None starts after this process has begun to exit.
+static PROGRAMS: LazyLock<Programs> = LazyLock::new(Programs::default);
 
 pub fn from_file(path: PathBuf) -> PasswordSource {
     source(format!("--password-file {}", path.display()), move |_| {
@@ -56,90 +50,51 @@ fn source(name: String, get: impl Fn(&CallContext) -> io::Result<String> + Send 
     })
 }
 
-/// Reads a password, without a line break at its end. No error quotes the password.
+/// Reads a password. No error quotes the password.
 fn read(source: impl Read) -> io::Result<String> {
-    let mut text = String::new();
-    source.take(LONGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST {
-        return Err(io::Error::other("the password is longer than 64 KiB"));
-    }
+    let mut bytes = Vec::new();
+    source.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST { Err(too_long()) } else { line(bytes) }
+}
+
+fn too_long() -> io::Error {
+    io::Error::other("the password is longer than 64 KiB")
+}
+
+/// Returns a text without a line break at its end.
+fn line(bytes: Vec<u8>) -> io::Result<String> {
+    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("the password is not UTF-8"))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
-/// Runs the program and returns its output. Kills the program if the call ends first.
+/// Runs the program and returns its output.
 fn run(arguments: &[String], call: &CallContext) -> io::Result<String> {
     let mut command = Command::new(&arguments[0]);
-    command.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command.env_remove(STORE_VARIABLE);
-    let mut child = match &mut *RUNNING.lock() {
-        Some(running) => command.spawn().inspect(|child| running.push(child.id())),
-        None => Err(io::Error::other("not started, because leasehold ends")),
-    }?;
-    let (id, finished) = (child.id(), finish(&mut child, call));
-    if finished.is_err() {
-        kill(child);
-    }
-    // The entry is removed after the kill. If this process exits before, `end_programs` kills the program.
-    RUNNING.lock().iter_mut().for_each(|running| running.retain(|other| *other != id));
-    match finished? {
-        (status, password) if status.success() => Ok(password),
-        (status, _) => Err(io::Error::other(format!("{status}; run the program manually to see its messages"))),
-    }
-}
-
-/// Waits for the exit of the program. After an error, the program may still run.
-fn finish(child: &mut Child, call: &CallContext) -> io::Result<(ExitStatus, String)> {
-    let killed = || io::Error::other("killed, because the call ended before the program");
-    let (cancel, cancelled) = bounded::<()>(0);
+    command.args(&arguments[1..]).env_remove(STORE_VARIABLE);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let (cancel, cancelled) = bounded::<Infallible>(0);
     let _hook = call.cancel().on_cancel(move || drop(cancel));
-    let (tell, output) = bounded(1);
-    let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    // Another thread reads the output, because reading a pipe has no time limit.
-    thread::Builder::new().name("password".into()).spawn(move || tell.send(read(stdout)))?;
-    let password = select! {
-        recv(output) -> password => password.map_err(io::Error::other)??,
-        recv(cancelled) -> _ => return Err(killed()),
-        default(call.remaining()) => return Err(killed()),
-    };
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok((status, password));
+    match PROGRAMS.run(&mut command, LONGEST, call.remaining(), &cancelled) {
+        Ok((status, output)) if status.success() => line(output),
+        Ok((status, _)) => Err(io::Error::other(format!("{status}; run the program manually to see its messages"))),
+        Err(RunFailure::NotStarted(error) | RunFailure::Failed(_, error)) => Err(error),
+        Err(RunFailure::TooLong) => Err(too_long()),
+        Err(RunFailure::Late | RunFailure::Abandoned) => {
+            Err(io::Error::other("killed, because the call ended before the program"))
         }
-        if call.remaining().is_zero() || call.cancel().is_cancelled() {
-            return Err(killed());
-        }
-        thread::sleep(PAUSE);
     }
 }
 
 /// Kills the running programs before this process exits. Afterward, no program starts.
 pub fn end_programs() {
-    RUNNING.lock().take().into_iter().flatten().for_each(kill_group);
-}
-
-#[cfg_attr(not(unix), expect(unused_variables))]
-fn kill_group(leader: u32) {
-    #[cfg(unix)]
-    if let Some(group) = leader.try_into().ok().and_then(Pid::from_raw) {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-}
-
-/// Kills the program and its process group.
-///
-/// Another thread waits for the exit, because a process that waits for a disk exits late.
-fn kill(mut child: Child) {
-    kill_group(child.id());
-    let _ = child.kill();
-    let _ = thread::Builder::new().name("password".into()).spawn(move || child.wait());
+    PROGRAMS.close();
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     use leasehold::CancelToken;
 
@@ -199,7 +154,7 @@ mod tests {
             let error = thread::scope(|scope| {
                 let asked = scope.spawn(|| source(&call));
                 while is_cancelled && !pid.exists() {
-                    thread::sleep(PAUSE);
+                    thread::sleep(Duration::from_millis(1));
                 }
                 if is_cancelled {
                     call.cancel().cancel();
@@ -213,7 +168,7 @@ mod tests {
             let until = Instant::now() + Duration::from_secs(30);
             while stat().contains("(sleep)") && !stat().contains(") Z") {
                 assert!(Instant::now() < until, "{}", stat());
-                thread::sleep(PAUSE);
+                thread::sleep(Duration::from_millis(1));
             }
         }
     }

@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 
 use super::ExecPlugin;
 use super::credential::Issued;
-use super::run::Process;
 use super::schedule::{BothClocks, Schedule};
 use crate::backends::kubernetes::client::auth::{Credentials, Limits};
 use crate::backends::kubernetes::client::error::{ClientError, ErrorKind};
 use crate::net::interrupt::interrupted;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
+use crate::util::program::Programs;
 
 /// A plugin that all requests of a client share.
 pub(crate) struct ExecSource {
@@ -33,7 +33,7 @@ pub(crate) struct ExecSource {
 /// A reference to the state does not keep the client alive.
 struct SourceShared {
     plugin: ExecPlugin,
-    process: Process,
+    programs: Programs,
     /// Disconnects when the client is dropped.
     abandoned: Receiver<Infallible>,
     state: Mutex<SourceState>,
@@ -72,7 +72,7 @@ struct Job {
 impl ExecSource {
     pub(crate) fn new(plugin: ExecPlugin) -> Self {
         let (owner, abandoned) = bounded(0);
-        let shared = SourceShared { plugin, process: Process::default(), abandoned, state: Mutex::default() };
+        let shared = SourceShared { plugin, programs: Programs::default(), abandoned, state: Mutex::default() };
         ExecSource { shared: Arc::new(shared), _owner: owner }
     }
 
@@ -166,7 +166,7 @@ impl ExecSource {
 impl Drop for ExecSource {
     fn drop(&mut self) {
         // Ends the process here, because the program may exit before the plugin's thread does so.
-        self.shared.process.close();
+        self.shared.programs.close();
     }
 }
 
@@ -231,7 +231,7 @@ impl SourceShared {
     fn work(&self, mut job: Job) {
         loop {
             let place = self.plugin.place();
-            let raw = self.plugin.run(&self.process, &self.abandoned);
+            let raw = self.plugin.run(&self.programs, &self.abandoned);
             let issued = raw.and_then(|raw| raw.issue().map_err(|rule| ClientError::new(ErrorKind::Credentials, rule)));
             let issued = issued.map_err(|e| e.at(&place));
             match &issued {
