@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::str::FromStr;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -62,26 +61,17 @@ impl CommandWork {
     }
 }
 
-/// An address to listen on.
-#[derive(Debug, Clone)]
-pub struct Listen {
-    pub text: String,
-    /// The resolved addresses. The server listens on the first usable address.
-    addresses: Vec<SocketAddr>,
-}
+/// The resolved addresses of `--http`. The server listens on the first usable address.
+pub type HttpAddresses = Vec<SocketAddr>;
 
-impl FromStr for Listen {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let rule = "give an address and a port, such as 127.0.0.1:8080, or :8080 for all addresses";
-        let addresses = match text.strip_prefix(':').map(str::parse::<u16>) {
-            // If the system supports both, a socket for IPv6 also accepts IPv4.
-            Some(Ok(port)) => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
-            Some(Err(_)) => return Err(rule.to_owned()),
-            None => text.to_socket_addrs().map_err(|error| format!("{error}: {rule}"))?.collect(),
-        };
-        Ok(Self { text: text.to_owned(), addresses })
+/// Parses an address and a port, or a port of all addresses.
+pub fn addresses(text: &str) -> Result<HttpAddresses, String> {
+    let rule = "give an address and a port, such as 127.0.0.1:8080, or :8080 for all addresses";
+    match text.strip_prefix(':').map(str::parse::<u16>) {
+        // If the system supports both, a socket for IPv6 also accepts IPv4.
+        Some(Ok(port)) => Ok(vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]),
+        Some(Err(_)) => Err(rule.to_owned()),
+        None => text.to_socket_addrs().map(Iterator::collect).map_err(|error| format!("{error}: {rule}")),
     }
 }
 
@@ -100,13 +90,13 @@ struct StatusServer {
     work: Arc<CommandWork>,
 }
 
-/// Serves the endpoints on the address until the process ends.
+/// Serves the endpoints on the first usable address until the process ends.
 ///
 /// # Errors
 ///
-/// Returns an error if the address cannot be used.
-pub fn serve(listen: &Listen, elector: &Arc<LeaderElector>, work: Arc<CommandWork>) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(&*listen.addresses)?;
+/// Returns an error if no address can be used.
+pub fn serve(addresses: &[SocketAddr], elector: &Arc<LeaderElector>, work: Arc<CommandWork>) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(addresses)?;
     let address = listener.local_addr()?;
     let server = Arc::new(StatusServer { elector: Arc::downgrade(elector), work });
     thread::Builder::new().name("http".into()).spawn(move || {

@@ -31,7 +31,7 @@ use rustix::process::{getpid, set_child_subreaper};
 use super::election::{ElectionArgs, by_flags, duration, positive_duration};
 use super::say::Failure;
 use guardian::{Guarded, Guardian};
-use http::Listen;
+use http::HttpAddresses;
 use probe::Probe;
 use progress::ProgressSource;
 use shards::ShardMeans;
@@ -107,8 +107,8 @@ pub struct RunArgs {
     progress_timeout: Option<Duration>,
     /// Serve /leader, /healthz, /readyz and /metrics on this address, for example 127.0.0.1:8080, or :8080 for all
     /// addresses
-    #[arg(long, value_name = "ADDRESS", help_heading = "Fitness")]
-    http: Option<Listen>,
+    #[arg(long, value_name = "ADDRESS", value_parser = http::addresses, help_heading = "Fitness")]
+    http: Option<HttpAddresses>,
     /// Log only warnings and errors (overridden by LEASEHOLD_LOG)
     #[arg(short, long)]
     pub quiet: bool,
@@ -187,9 +187,9 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let (renewed, renewals) = bounded(1);
     let elector = Arc::new(place.start(builder.observer(Renewals(renewed))).map_err(failed)?);
     let work = Arc::default();
-    if let Some(listen) = arguments.http {
-        let address = http::serve(&listen, &elector, Arc::clone(&work))
-            .map_err(|error| failed(format!("--http {}: {error}", listen.text)))?;
+    if let Some(addresses) = arguments.http {
+        let address = http::serve(&addresses, &elector, Arc::clone(&work))
+            .map_err(|error| failed(format!("--http: cannot listen on {addresses:?}: {error}")))?;
         log::info!(target: COMMAND, "listening on http://{address}");
     }
     let progress = arguments.progress.zip(arguments.progress_timeout);
