@@ -22,7 +22,7 @@ enum LogMessage {
     Flush(Sender<()>),
 }
 
-/// The handle of the log thread.
+/// The handle of the log thread, which receives whole lines from `env_logger`.
 ///
 /// Dropping the handle waits briefly until queued lines are written.
 pub struct StderrLog(Sender<LogMessage>);
@@ -39,7 +39,7 @@ impl StderrLog {
             .format(|out, record| {
                 writeln!(out, "{} {:5} leasehold: {}", out.timestamp(), record.level(), OneLine(record.args()))
             })
-            .target(Target::Pipe(Box::new(LogWriter(sender.clone()))))
+            .target(Target::Pipe(Box::new(Self(sender.clone()))))
             .init();
         Ok(Self(sender))
     }
@@ -54,10 +54,7 @@ impl Drop for StderrLog {
     }
 }
 
-/// A writer that receives whole lines from `env_logger`.
-struct LogWriter(Sender<LogMessage>);
-
-impl Write for LogWriter {
+impl Write for StderrLog {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let _ = self.0.try_send(LogMessage::Line(line.to_owned()));
         Ok(line.len())

@@ -104,12 +104,11 @@ impl Observations {
             }
             Fact::WatchOpened => counters.watches_opened += 1,
             Fact::WatchLost => counters.watches_lost += 1,
-            Fact::ShardStarted(..) | Fact::ShardEnded(..) => {}
             Fact::Fitness { is_fit, pause } => {
                 state.unfit_since = (!is_fit).then_some(now);
                 state.may_acquire_at = is_fit.then_some(now + *pause);
             }
-            Fact::NewLeader(_) => {}
+            Fact::NewLeader(_) | Fact::ShardStarted(..) | Fact::ShardEnded(..) => {}
         }
     }
 
