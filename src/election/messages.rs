@@ -35,17 +35,19 @@ pub struct StoreRequest {
 }
 
 /// An operation of a [`Store`](crate::Store) with its data.
-#[derive(Debug)]
-pub enum Operation {
+///
+/// A read has the context `C`.
+#[derive(Debug, Clone)]
+pub enum Operation<C = ReadContext> {
     /// Read the record.
-    Get(ReadContext),
+    Get(C),
     /// Create this record.
     Create(LeaderElectionRecord),
     /// Replace the observed record by the second record.
     Update(VersionedRecord, LeaderElectionRecord),
 }
 
-impl Operation {
+impl<C> Operation<C> {
     /// Returns the operation without its data.
     pub fn kind(&self) -> StoreOperation {
         match self {

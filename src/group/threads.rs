@@ -10,7 +10,7 @@ use crate::election::group::{GroupKey, GroupOperation, GroupRequest, MAX_MEMBERS
 use crate::group::core::GroupCore;
 use crate::leadership::handle::as_runtime;
 use crate::store::entry::Entry;
-use crate::store::{CallContext, MAX_VERSION, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
+use crate::store::{CallContext, MAX_VERSION, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::backoff::Backoff;
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
@@ -47,14 +47,13 @@ fn drive(core: &Arc<GroupCore>) {
 fn send(core: &Arc<GroupCore>, GroupRequest { id, key, operation, timeout }: GroupRequest, cancel: CancelToken) {
     let entry = Entry::new(Arc::clone(&core.store), &core.key(key));
     let (call, sent_at) = (CallContext::new(timeout, cancel), clock::now());
-    let (operation, response) = match operation {
-        GroupOperation::Get => (StoreOperation::Get, entry.get(&call)),
-        GroupOperation::Create(record) => (StoreOperation::Create, entry.create(record.as_write(), &call).map(Some)),
-        GroupOperation::Update(base, record) => {
-            (StoreOperation::Update, entry.update(&base, record.as_write(), &call).map(Some))
-        }
+    let kind = operation.kind();
+    let response = match operation {
+        GroupOperation::Get(()) => entry.get(&call),
+        GroupOperation::Create(record) => entry.create(record.as_write(), &call).map(Some),
+        GroupOperation::Update(base, record) => entry.update(&base, record.as_write(), &call).map(Some),
     };
-    core.answered(operation, clock::now().since(sent_at), response.as_ref().err());
+    core.answered(kind, clock::now().since(sent_at), response.as_ref().err());
     core.change(|group, now| group.on_response(now, id, response));
 }
 

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::election::Step;
 use crate::election::deadline::Deadline;
+use crate::election::{Operation, Step};
 use crate::store::StoreError;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::clock::{Moment, Now};
@@ -80,16 +80,8 @@ pub struct GroupRequest {
     pub timeout: Duration,
 }
 
-/// The operation of a request.
-#[derive(Debug, Clone)]
-pub enum GroupOperation {
-    /// A linearizable read.
-    Get,
-    /// A creation of the record.
-    Create(LeaderElectionRecord),
-    /// A compare-and-swap with the base.
-    Update(VersionedRecord, LeaderElectionRecord),
-}
+/// The operation of a request. A read is linearizable.
+pub type GroupOperation = Operation<()>;
 
 /// The stored record after a read or a write, or an error. After an error, a write is in doubt.
 pub type GroupResponse = Result<Option<VersionedRecord>, StoreError>;

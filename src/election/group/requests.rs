@@ -73,7 +73,7 @@ impl Group {
             .or_else(|| self.retire(timer, now))
             .or_else(|| self.create(timer, now))?;
         self.last_request += 1;
-        let (id, is_read) = (self.last_request, matches!(operation, GroupOperation::Get));
+        let (id, is_read) = (self.last_request, matches!(operation, GroupOperation::Get(())));
         let (watch, version) = (self.view.number, self.row(key).version);
         self.in_flight = Some(GroupInFlight { id, key, is_read, watch, version, sent_at: now.local });
         Some(GroupRequest { id, key, operation, timeout: self.settings.lease_duration / 3 })
@@ -144,7 +144,7 @@ impl Group {
         let keys = (0..self.slots.len()).map(GroupKey::Slot).chain((0..self.shards.len()).map(GroupKey::Shard));
         let mut must_read = keys.filter(|key| self.row_of(*key).must_read);
         let key = unread.or_else(|| must_read.find(|key| timer.is_due(self.row_of(*key).retry_at)))?;
-        Some((key, GroupOperation::Get))
+        Some((key, GroupOperation::Get(())))
     }
 
     /// Empties the record of an expired slot.

@@ -222,7 +222,7 @@ fn ownership_waits_for_a_read_after_an_old_listing() {
     group.listed(now);
     // The listing may be old, or the store was restored. A read decides.
     let step = group.next(wall);
-    assert!(matches!(step, Step::Send(GroupRequest { operation: GroupOperation::Get, .. })), "{step:?}");
+    assert!(matches!(step, Step::Send(GroupRequest { operation: GroupOperation::Get(()), .. })), "{step:?}");
     assert!(std::iter::from_fn(|| group.effect()).all(|effect| !matches!(effect, GroupEffect::Started(..))));
 }
 

@@ -190,10 +190,10 @@ impl World {
         let Step::Send(GroupRequest { id, key, operation, .. }) = step else { return acted };
         let response = match operation {
             _ if node.is_stuck => Err(StoreError::new(StoreErrorKind::Timeout, "stuck")),
-            GroupOperation::Get if self.damaged == Some(key) => {
+            GroupOperation::Get(()) if self.damaged == Some(key) => {
                 Err(StoreError::new(StoreErrorKind::Malformed, "unreadable"))
             }
-            GroupOperation::Get => Ok(self.records.get(&key).cloned()),
+            GroupOperation::Get(()) => Ok(self.records.get(&key).cloned()),
             GroupOperation::Create(record) => {
                 node.writes += 1;
                 self.written(key, 0, &record)

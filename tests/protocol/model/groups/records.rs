@@ -112,7 +112,7 @@ impl Stored {
 impl Call {
     pub fn of(key: GroupKey, operation: &GroupOperation) -> Self {
         let write = match operation {
-            GroupOperation::Get => None,
+            GroupOperation::Get(()) => None,
             GroupOperation::Create(record) => Some((0, Content::of(record))),
             GroupOperation::Update(base, record) => Some((base.version as u8, Content::of(record))),
         };

@@ -59,7 +59,7 @@ impl World {
     /// Returns an error if the group writes after it has settled.
     pub fn writes(&self, index: usize, call: &GroupOperation) -> Result<(), Violation> {
         let name = &self.nodes[index].identity;
-        match self.calm.is_settled && !matches!(call, GroupOperation::Get) {
+        match self.calm.is_settled && !matches!(call, GroupOperation::Get(())) {
             true => Err(format!("{name} writes in a settled group: {call:?}").into()),
             false => Ok(()),
         }

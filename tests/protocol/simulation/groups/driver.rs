@@ -181,7 +181,7 @@ impl World {
                 Step::Send(request) => {
                     let (sender, key) = (Sender::Slot(elector.serial), GroupKey::Slot(elector.slot));
                     let (call, context) = match request.operation {
-                        Operation::Get(context) => (GroupOperation::Get, Some(context)),
+                        Operation::Get(context) => (GroupOperation::Get(()), Some(context)),
                         Operation::Create(record) => (GroupOperation::Create(record), None),
                         Operation::Update(base, record) => (GroupOperation::Update(base, record), None),
                     };

@@ -19,7 +19,7 @@ impl GroupStore {
     pub fn apply(&mut self, key: GroupKey, call: &GroupOperation) -> Result<Option<VersionedRecord>, StoreErrorKind> {
         let standing = self.records.get(&key);
         match (call, standing) {
-            (GroupOperation::Get, _) => Ok(standing.cloned()),
+            (GroupOperation::Get(()), _) => Ok(standing.cloned()),
             (GroupOperation::Create(_), Some(_)) => Err(StoreErrorKind::AlreadyExists),
             (GroupOperation::Create(record), None) => {
                 self.uids += 1;

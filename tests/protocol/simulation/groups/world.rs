@@ -372,7 +372,7 @@ impl World {
             self.back_up_free(sent.key);
         }
         let answer = match result {
-            Ok(None) if !matches!(sent.call, GroupOperation::Get) => {
+            Ok(None) if !matches!(sent.call, GroupOperation::Get(())) => {
                 Err(StoreError::new(StoreErrorKind::NotFound, "no record"))
             }
             other => other.map_err(|kind| StoreError::new(kind, "refused")),
