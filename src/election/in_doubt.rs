@@ -31,6 +31,11 @@ pub(super) enum WriteProgress {
 }
 
 impl InDoubtWrite {
+    /// Returns `true` if this write is a create whose outcome is not known.
+    pub(super) fn is_open_create(&self) -> bool {
+        self.base == 0 && self.progress == WriteProgress::Open
+    }
+
     /// Returns `true` if this write produced `record`.
     ///
     /// The uid of a created object is unknown until the record is observed.

@@ -329,13 +329,9 @@ impl Election {
                 }
                 // If the read was sent a renew deadline after a create and finds no record, the create can no longer
                 // win a term. A closed election then no longer waits for the create.
-                for write in
-                    self.open.iter_mut().filter(|write| write.base == 0 && write.progress == WriteProgress::Open)
-                {
-                    if context.sent_at >= write.sent_at + self.settings.renew_deadline {
-                        write.progress = WriteProgress::Overdue;
-                    }
-                }
+                let renew_deadline = self.settings.renew_deadline;
+                let old = self.open.iter_mut().filter(|write| context.sent_at >= write.sent_at + renew_deadline);
+                old.filter(|write| write.is_open_create()).for_each(|write| write.progress = WriteProgress::Overdue);
                 self.schedule.must_read = false;
                 self.compare_watch(now, context, None);
             }
@@ -527,8 +523,7 @@ impl Election {
     fn read_when_due(&mut self, now: Moment, until: Moment) -> Step {
         let repeats = self.schedule.read_failed && matches!(self.phase, Phase::Observing);
         // Watch events do not settle an in-doubt create, so a closed election must read.
-        let is_open_create = |write: &InDoubtWrite| write.base == 0 && write.progress == WriteProgress::Open;
-        let untold = !self.watch_tells(now) || self.closing && self.open.iter().any(is_open_create);
+        let untold = !self.watch_tells(now) || self.closing && self.open.iter().any(InDoubtWrite::is_open_create);
         let wanted = self.schedule.must_read || repeats || untold;
         let due = self.schedule.read_at.max(self.schedule.paused_until);
         match wanted {
