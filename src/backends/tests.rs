@@ -70,7 +70,7 @@ pub(super) trait Scripted: Sync + Sized + 'static {
 
 /// Runs these tests with the client of a server.
 macro_rules! test_client {
-    ($server:ty: $($test:ident),*) => {
+    ($server:ty: $($test:ident),* $(,)?) => {
         $(#[test] fn $test() { $crate::backends::tests::$test::<$server>(); })*
     };
 }

@@ -109,7 +109,7 @@ fn collect_module(name: &str, directory: &Path, tests: &mut HashSet<String>) {
 
 /// Returns the names of the tests that a macro defines for each server or store.
 fn tests_of(text: &str) -> impl Iterator<Item = &str> {
-    let lists = ["\non_both_servers! {", "\non_every_database! {", "\non_real_stores! {"];
+    let lists = ["\non_both_servers! {", "\non_every_database! {", "\non_real_stores! {", "\ntest_client! {"];
     let list = lists.iter().find_map(|list| text.split_once(list)?.1.split_once('}'));
     list.map_or("", |(list, _)| list).split([',', ':', ';']).map(str::trim).filter(|name| !name.is_empty())
 }

@@ -67,8 +67,9 @@ impl Gateway {
 }
 
 test_client! { Gateway:
-    error_reports_if_the_request_may_have_been_sent, stale_connections_are_not_reused,
-    refused_login_asks_the_password_source_again
+    error_reports_if_the_request_may_have_been_sent,
+    stale_connections_are_not_reused,
+    refused_login_asks_the_password_source_again,
 }
 
 impl Asked {
