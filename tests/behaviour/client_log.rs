@@ -16,6 +16,8 @@ use leasehold::CancelToken;
 use leasehold::kubernetes::{Client, ClientConfig, ClientError, Kubeconfig, Method, Request, Response};
 use log::{Level, LevelFilter};
 use support::SOON;
+use support::cluster::client_of;
+use support::kubeconfig::{self, exec_credential};
 use support::logged::{self, Logged};
 
 // ---- the log of a test ----
@@ -126,19 +128,14 @@ fn credential_run_ended_by_the_program_is_no_failure() {
     let (url, server) = serve(vec![answer("401 Unauthorized", "")]);
     let directory = tempfile::tempdir().expect("a directory");
     let (path, again) = (directory.path().display(), directory.path().join("again"));
-    let credential = "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
-                      \"status\":{\"token\":\"sesame-in-an-echo\"}}";
     let script = format!(
-        "[ ! -e {path}/first ] || {{ touch {path}/again; sleep 90; }}\ntouch {path}/first\necho '{credential}'"
+        "[ ! -e {path}/first ] || {{ touch {path}/again; sleep 90; }}\ntouch {path}/first\necho '{}'",
+        exec_credential(r#"{"token":"sesame-in-an-echo"}"#)
     );
     std::fs::write(directory.path().join("plugin.sh"), script).expect("written");
-    let text = format!(
-        "{{current-context: x, clusters: [{{name: c, cluster: {{server: '{url}'}}}}], \
-         contexts: [{{name: x, context: {{cluster: c, user: u}}}}], users: [{{name: u, user: {{exec: \
-         {{apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: ['{path}/plugin.sh']}}}}}}]}}"
-    );
-    let config = Kubeconfig::from_text(&text, directory.path()).expect("a kubeconfig").client_config(None);
-    let client = Client::new(config.expect("a configuration")).expect("a client");
+    let plugin = format!("command: /bin/sh, args: ['{path}/plugin.sh']");
+    let user = format!("exec: {{ apiVersion: client.authentication.k8s.io/v1, {plugin} }}");
+    let client = client_of(&kubeconfig::with(&format!("server: '{url}'"), &user));
     let cancel = CancelToken::new();
     let (log, result) = heard(|| {
         std::thread::scope(|scope| {
@@ -258,12 +255,6 @@ fn warnings_without_end_are_cut() {
 
 // ---- secrets ----
 
-/// Returns the text column of the hex dumps in the log, in one piece.
-fn undumped(log: &[Logged]) -> String {
-    let rows = log.iter().filter(|said| said.target == "ureq_proto::util");
-    rows.filter_map(|row| row.text.get(row.text.len().checked_sub(16)?..)).collect()
-}
-
 #[test]
 fn no_record_holds_a_part_of_a_token_however_long_the_head_is() {
     let heads = [
@@ -293,10 +284,7 @@ fn no_record_holds_a_part_of_a_token_however_long_the_head_is() {
             true => user,
             false => format!("{user}, as: jane, as-groups: [{}]", groups.join(", ")),
         };
-        let kubeconfig = format!(
-            "current-context: c\nclusters: [{{ name: k, cluster: {{ server: '{url}' }} }}]\n\
-             contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\nusers: [{{ name: u, user: {{ {user} }} }}]\n"
-        );
+        let kubeconfig = kubeconfig::with(&format!("server: '{url}'"), &user);
         let (log, result) = heard(|| {
             let config = Kubeconfig::from_text(&kubeconfig, "/")?.client_config(None)?;
             get(&Client::new(config)?)
@@ -306,7 +294,7 @@ fn no_record_holds_a_part_of_a_token_however_long_the_head_is() {
         let heads = server.join().expect("a server");
         assert!(heads[0].contains(&format!("\r\nauthorization: {sent}\r\n")), "{what}");
         assert_eq!(heads[0].matches("\r\nimpersonate-group: ").count(), groups.len(), "{what}");
-        let dumped = undumped(&log);
+        let dumped = logged::undumped(&log);
         assert!(dumped.contains("accept-encoding:.identity"), "{what}: the dumps are read: {dumped}");
         for text in log.iter().map(|said| &said.text).chain([&dumped]) {
             assert!(!text.contains("sesame") && !text.contains(&sent[7..20]), "{what}: {text}");

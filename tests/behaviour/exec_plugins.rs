@@ -16,6 +16,7 @@ use leasehold::kubernetes::{
 };
 use leasehold::testing::{ApiServer, Resource, User, Verb};
 use serde_json::json;
+use support::kubeconfig::{self, exec_credential};
 use support::{A_WHILE, SOON, wait_until};
 use tempfile::TempDir;
 
@@ -62,24 +63,16 @@ impl Plugin {
 }
 
 fn config(directory: &Path, server: &str, ca: &str) -> ClientConfig {
-    let text = format!(
-        "current-context: c\n\
-         clusters: [{{ name: k, cluster: {{ server: '{server}', {ca} }} }}]\n\
-         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
-         users: [{{ name: u, user: {{ exec: {{ apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, \
-         args: ['{}'], env: [{{ name: PASSWORD, value: value-of-a-variable }}] }} }} }}]\n",
-        directory.join("plugin.sh").display(),
-    );
+    let plugin = format!("command: /bin/sh, args: ['{}']", directory.join("plugin.sh").display());
+    let user = format!("exec: {{ apiVersion: client.authentication.k8s.io/v1, {plugin} }}");
+    let text = kubeconfig::with(&format!("server: '{server}', {ca}"), &user);
     let kubeconfig = Kubeconfig::from_text(&text, directory).expect("a kubeconfig");
     kubeconfig.client_config(None).expect("a configuration")
 }
 
 /// Returns a shell command that prints an `ExecCredential`.
 fn print(status: &str) -> String {
-    format!(
-        "cat <<END\n{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
-         \"status\":{status}}}\nEND"
-    )
+    format!("cat <<END\n{}\nEND", exec_credential(status))
 }
 
 /// Returns a command that prints the token `t$N`, which expires in `seconds`.
@@ -90,11 +83,6 @@ fn print_expiring(seconds: u32) -> String {
         "E=$(( $(date +%s) + {seconds} ))\nT=$(date -u -d @$E +%Y-%m-%dT%H:%M:%SZ)\necho $N $E >> $D/printed\n{}",
         print("{\"token\":\"t$N\",\"expirationTimestamp\":\"$T\"}")
     )
-}
-
-/// Wraps `script` so that two simultaneous runs leave a line in the file `overlaps`.
-fn alone(script: &str) -> String {
-    format!("mkdir $D/runs || echo $N >> $D/overlaps\n{script}\nrmdir $D/runs")
 }
 
 fn candidate(name: &str, token: &str) -> User {
@@ -146,7 +134,9 @@ fn is_gone(pid: &str) -> bool {
 #[test]
 fn a_credential_that_expires_every_few_seconds_fails_no_request() {
     let server = server();
-    let plugin = Plugin::new(&alone(&format!("sleep 3\n{}", print_expiring(5))));
+    // Two runs at a time leave a line in the file `overlaps`.
+    let (alone, print) = ("mkdir $D/runs || echo $N >> $D/overlaps", print_expiring(5));
+    let plugin = Plugin::new(&format!("{alone}\nsleep 3\n{print}\nrmdir $D/runs"));
     let client = plugin.client(&server);
     let began = Instant::now();
     let mut served_meanwhile = 0;
@@ -178,9 +168,7 @@ fn a_new_certificate_of_a_plugin_is_shown_on_a_new_connection() {
         let status = json!({
             "clientCertificateData": chain, "clientKeyData": key, "expirationTimestamp": "2001-01-01T00:00:00Z",
         });
-        let credential =
-            json!({ "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status });
-        fs::write(plugin.path(&run.to_string()), credential.to_string()).expect("a file");
+        fs::write(plugin.path(&run.to_string()), exec_credential(status)).expect("a file");
     }
     fs::copy(plugin.path("2"), plugin.path("3")).expect("a file");
     let client = plugin.client(&server);

@@ -1,16 +1,16 @@
 //! Tests of the metrics of electors and clients, as Prometheus reads them.
 
 use std::io::{Seek, Write};
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use leasehold::kubernetes::{Client, ClientConfig, ClientCounters, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig, ClientCounters};
 use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, MemoryStore, Status};
-use serde_json::json;
 
 use crate::monitoring::promtool;
+use crate::support::cluster::client_of;
+use crate::support::kubeconfig::{self, exec_credential};
 use crate::support::memory::{Connection, Memory};
 
 /// Returns the value of the first sample whose line starts with `begin`.
@@ -32,18 +32,9 @@ fn elector(name: &str) -> LeaderElector {
 
 /// Returns a client whose plugin runs once, because the credential does not expire.
 fn client_with_a_plugin(server: &ApiServer) -> Client {
-    let credential =
-        "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}";
-    let text = json!({
-        "current-context": "c",
-        "clusters": [{ "name": "k", "cluster": { "server": server.url() } }],
-        "contexts": [{ "name": "c", "context": { "cluster": "k", "user": "u" } }],
-        "users": [{ "name": "u", "user": { "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/echo", "args": [credential],
-        } } }],
-    });
-    let kubeconfig = Kubeconfig::from_text(&text.to_string(), Path::new("/")).expect("a kubeconfig");
-    Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client")
+    let plugin = format!("command: /bin/echo, args: ['{}']", exec_credential(r#"{"token":"t"}"#));
+    let user = format!("exec: {{ apiVersion: client.authentication.k8s.io/v1, {plugin} }}");
+    client_of(&kubeconfig::with(&format!("server: '{}'", server.url()), &user))
 }
 
 #[test]

@@ -21,6 +21,7 @@ use leasehold::{
     TlsConfig,
 };
 use log::LevelFilter;
+use support::kubeconfig::{self, exec_credential};
 use support::mariadb::MariaDb;
 use support::sql::{self, SqlServer};
 use support::{SOON, logged};
@@ -100,24 +101,12 @@ fn assert_hidden(what: &str, shown: &str, secrets: &[&str]) {
     }
 }
 
-/// Returns the text column of the hex dumps in the log, in one piece.
-fn undumped(log: &str) -> String {
-    let rows = log.lines().filter(|line| line.contains("ureq_proto::util"));
-    rows.filter_map(|row| row.get(row.len().checked_sub(16)?..)).collect()
-}
-
 // ---- hidden secrets ----
 
 fn kubeconfig(server: &ApiServer, more_of_cluster: &str, user: &str) -> String {
     let authority = server.ca_pem().map(|pem| BASE64_STANDARD.encode(pem));
     let authority = authority.map_or_else(String::new, |data| format!("certificate-authority-data: {data}"));
-    format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-         clusters: [{{ name: k, cluster: {{ server: '{}', {authority}{more_of_cluster} }} }}]\n\
-         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
-         users: [{{ name: u, user: {{ {user} }} }}]\n",
-        server.url()
-    )
+    kubeconfig::with(&format!("server: '{}', {authority}{more_of_cluster}", server.url()), user)
 }
 
 fn server(token: &str) -> ApiServer {
@@ -138,10 +127,6 @@ fn plugin(directory: &Path, printed: &str, code: u8) -> String {
          args: ['{}', argument-of-a-plugin], env: [{{ name: PASSWORD, value: environment-of-a-plugin }}] }}",
         body.display()
     )
-}
-
-fn credential(status: &str) -> String {
-    format!(r#"{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}"#)
 }
 
 const OF_A_PLUGIN: [&str; 2] = ["argument-of-a-plugin", "environment-of-a-plugin"];
@@ -190,7 +175,7 @@ fn a_private_key_is_hidden() {
 fn plugin_input_and_output_are_hidden() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server("token-of-a-plugin-4");
-    let user = plugin(directory.path(), &credential(r#"{"token":"token-of-a-plugin-4"}"#), 0);
+    let user = plugin(directory.path(), &exec_credential(r#"{"token":"token-of-a-plugin-4"}"#), 0);
     let shown = everything_shown(&kubeconfig(&server, "", &user), directory.path(), SOON);
     assert!(shown.contains("elected"), "{shown}");
     assert_hidden("plugin", &shown, &["token-of-a-plugin-4"]);
@@ -198,7 +183,7 @@ fn plugin_input_and_output_are_hidden() {
 
     let (certificate, key) = server.client_certificate("candidate");
     let status = serde_json::json!({ "clientCertificateData": certificate, "clientKeyData": key }).to_string();
-    let user = plugin(directory.path(), &credential(&status), 0);
+    let user = plugin(directory.path(), &exec_credential(&status), 0);
     let shown = everything_shown(&kubeconfig(&server, "", &user), directory.path(), SOON);
     assert!(shown.contains("elected"), "{shown}");
     let lines: Vec<&str> = key.lines().filter(|line| !line.starts_with("-----")).collect();
@@ -211,11 +196,11 @@ fn output_of_a_failed_plugin_is_hidden() {
     for (what, printed, code) in [
         ("no JSON", "token: token-of-a-plugin-5".to_owned(), 0),
         ("broken JSON", r#"{"status":{"token":"token-of-a-plugin-5""#.to_owned(), 0),
-        ("another type", credential(r#"{"token":{"token-of-a-plugin-5":1}}"#), 0),
+        ("another type", exec_credential(r#"{"token":{"token-of-a-plugin-5":1}}"#), 0),
         ("a wrong kind", r#"{"kind":"token-of-a-plugin-5"}"#.to_owned(), 0),
-        ("a wrong time", credential(r#"{"token":"token-of-a-plugin-5","expirationTimestamp":"soon"}"#), 0),
-        ("no header", credential(r#"{"token":"token-of-a-plugin-5\u0001"}"#), 0),
-        ("a failure", credential(r#"{"token":"token-of-a-plugin-5"}"#), 3),
+        ("a wrong time", exec_credential(r#"{"token":"token-of-a-plugin-5","expirationTimestamp":"soon"}"#), 0),
+        ("no header", exec_credential(r#"{"token":"token-of-a-plugin-5\u0001"}"#), 0),
+        ("a failure", exec_credential(r#"{"token":"token-of-a-plugin-5"}"#), 3),
     ] {
         let directory = tempfile::tempdir().expect("a directory");
         let user = plugin(directory.path(), &printed, code);
@@ -365,7 +350,7 @@ fn etcd(password: &str, token: &'static str, refusal: String) -> String {
 fn etcd_secrets_are_hidden_in_logs_and_dumps() {
     let (password, token) = ("password-for-etcd-11", "token-of-etcd-11");
     let shown = etcd(password, token, "a refusal in a dump".to_owned());
-    let dumped = undumped(&shown);
+    let dumped = logged::undumped(&logged::those(|_| true));
     assert!(dumped.contains("dump") && dumped.contains("/v3/kv/range"), "the dumps are read");
     for shown in [shown, dumped + "secrets"] {
         assert_hidden("etcd", &shown, &[password, token]);

@@ -76,3 +76,9 @@ pub fn of_this_thread<T>(run: impl FnOnce() -> T) -> (Vec<Logged>, T) {
     let this = thread::current().id();
     (ALL.lock()[before..].iter().filter(|logged| logged.thread == this).cloned().collect(), result)
 }
+
+/// Returns the text column of the hex dumps of the HTTP client, in one piece.
+pub fn undumped(log: &[Logged]) -> String {
+    let rows = log.iter().filter(|logged| logged.target == "ureq_proto::util");
+    rows.filter_map(|row| row.text.get(row.text.len().checked_sub(16)?..)).collect()
+}

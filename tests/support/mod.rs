@@ -8,6 +8,7 @@ pub mod etcd;
 pub mod exclusion;
 pub mod journal;
 pub mod kind;
+pub mod kubeconfig;
 pub mod late_write;
 pub mod logged;
 pub mod manifests;

@@ -8,7 +8,7 @@ use leasehold::{Error, LeaderElector, LeaderElectorBuilder, LeaderGuard};
 use serde_json::{Value, json};
 
 use crate::support::cluster::{NAMESPACE, client_of, version};
-use crate::support::{SOON, say_aloud, wait_until};
+use crate::support::{SOON, kubeconfig, say_aloud, wait_until};
 
 /// The number of attempts to lead.
 const ATTEMPTS: u32 = 4;
@@ -24,10 +24,7 @@ pub fn server() -> ApiServer {
 }
 
 pub fn kubeconfig_for(scheme: &str, address: &SocketAddr) -> String {
-    format!(
-        "{{clusters: [{{name: a, cluster: {{server: '{scheme}://{address}'}}}}], current-context: a, \
-         contexts: [{{name: a, context: {{cluster: a, user: ''}}}}]}}"
-    )
+    kubeconfig::with(&format!("server: '{scheme}://{address}'"), "")
 }
 
 impl<'a> Place<'a> {
