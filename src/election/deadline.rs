@@ -324,10 +324,11 @@ mod tests {
         assert_eq!(deadline.end(at(9), StopReason::Deleted), StopReason::Expired);
         assert!(!deadline.was_ended(), "it had run out before");
 
-        let deadline = Deadline::new(at(10));
-        let reason = deadline.end(at(10), StopReason::Deleted);
-        assert_eq!(reason, StopReason::Expired, "unchecked, but expired");
-        assert!(!deadline.was_ended());
-        assert!(!deadline.is_valid(at(1)));
+        for reason in [StopReason::Deleted, StopReason::Released] {
+            let deadline = Deadline::new(at(10));
+            assert_eq!(deadline.end(at(10), reason), StopReason::Expired, "unchecked, but expired");
+            assert!(!deadline.was_ended());
+            assert!(!deadline.is_valid(at(1)));
+        }
     }
 }

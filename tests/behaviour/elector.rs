@@ -16,7 +16,6 @@ mod health;
 pub mod listener;
 mod observers;
 mod panics;
-mod reasons;
 mod releases;
 mod shared_identity;
 mod stopping;

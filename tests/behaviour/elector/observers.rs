@@ -10,7 +10,9 @@ use leasehold::{
     Error, MemoryStore, Observer, RequestOutcome, StopReason, StoreError, StoreErrorKind, StoreOperation, Transition,
     Unhealthy, WatchEvent,
 };
+use log::Level;
 
+use crate::elector::listener::{lines_of, listen};
 use crate::elector::panics::panic_quietly;
 use crate::elector::watched::{changed, silence, watched};
 use crate::elector::{alone, builder, leading_with};
@@ -230,20 +232,34 @@ fn expired_lease_has_no_leader() {
 }
 
 /// An elector that cannot renew stops naming itself when others may take over.
+///
+/// The guard's owner notices the expiry before the elector's thread does, and drops the guard at once.
 #[test]
 fn elector_that_cannot_renew_stops_naming_itself() {
-    let store = Memory::default();
+    listen();
+    let (store, name) = (Memory::default(), "record of a term that ran out");
     let builder = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(1));
-    let elector = builder.retry_period(Duration::from_millis(100)).start_on(Connection::new(&store)).unwrap();
+    let elector = builder.release_timeout(A_WHILE).start_on(Connection::named(&store, name)).unwrap();
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().expect("a term");
     store.on_update(|_| Err(StoreError::new(StoreErrorKind::Unavailable, "away")));
     store.on_get(|| Err(StoreError::new(StoreErrorKind::Unavailable, "away")));
+    let view = guard.leadership();
+    while guard.is_leader() {
+        thread::sleep(Duration::from_micros(50));
+    }
+    drop(guard);
+    assert_eq!(view.check().unwrap_err().reason, StopReason::Expired);
     let told: Vec<_> = std::iter::from_fn(|| transitions.recv_timeout(SOON).ok()).take(4).collect();
     assert_eq!(told[2], Transition::StoppedLeading { reason: StopReason::Expired });
     assert_eq!(told[3], Transition::NoLeader { previous: "a".to_owned() });
     assert_eq!((elector.current_leader(), elector.status().leader.as_deref()), (None, Some("a")));
-    drop(guard);
+    let lines = lines_of(name);
+    let stops: Vec<_> = lines.iter().filter(|(_, line)| line.starts_with("stopped leading")).collect();
+    assert_eq!(stops, [&(Level::Warn, format!("stopped leading: {}", StopReason::Expired))]);
+    store.on_update(|_| Ok(()));
+    store.on_get(|| Ok(()));
+    wait_until("it is released all the same", || store.holder().is_none());
 }
 
 #[test]
