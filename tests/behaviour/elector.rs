@@ -64,6 +64,13 @@ pub fn leading_with(builder: LeaderElectorBuilder) -> (Memory, LeaderElector, Le
     (store, elector, guard)
 }
 
+/// Returns a store, the leader `a`, the standby `b`, and the leader's guard.
+pub fn leader_and_standby() -> (Memory, LeaderElector, LeaderElector, LeaderGuard) {
+    let (store, leader, guard) = leading();
+    let standby = elector(&store, "b");
+    (store, leader, standby, guard)
+}
+
 /// Releases on another thread, so that a release that hangs fails the test.
 fn release_at_once(guard: LeaderGuard) {
     let (done, dones) = bounded(1);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::elector::{alone, builder, elector, leading};
+use crate::elector::{alone, builder, leader_and_standby, leading};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 use crossbeam_channel::{RecvTimeoutError, bounded};
@@ -100,9 +100,7 @@ fn health_turns_when_winding_down_takes_longer_than_a_lease() {
 
 #[test]
 fn stop_ends_pending_and_later_campaigns_from_any_thread() {
-    let store = Memory::default();
-    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
-    let guard = a.block_until_leader().unwrap();
+    let (_store, a, b, guard) = leader_and_standby();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| b.block_until_leader());
         thread::sleep(A_WHILE);
@@ -140,9 +138,7 @@ fn stop_and_drop_do_not_wait_for_a_hanging_request() {
 
 #[test]
 fn dropping_the_elector_ends_its_campaign_but_not_a_guard() {
-    let store = Memory::default();
-    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
-    let guard = a.block_until_leader().unwrap();
+    let (store, a, b, guard) = leader_and_standby();
     let campaign = b.campaign().unwrap();
     drop(b);
     assert!(matches!(campaign.receiver().recv_timeout(SOON), Ok(Err(Error::Stopped))));

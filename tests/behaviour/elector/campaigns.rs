@@ -7,7 +7,7 @@ use std::thread;
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded, unbounded};
 use leasehold::{Error, LeaderElector, Transition};
 
-use super::{alone, elector};
+use super::{alone, elector, leader_and_standby};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
@@ -65,9 +65,7 @@ fn a_guard_that_is_left_in_a_channel_is_released_with_it() {
 
 #[test]
 fn withdrawn_campaign_is_answered_and_another_may_follow() {
-    let store = Memory::default();
-    let (other, elector) = (elector(&store, "other"), elector(&store, "a"));
-    let guard = other.block_until_leader().unwrap();
+    let (_store, other, elector, guard) = leader_and_standby();
     assert!(!elector.withdraw(), "there is none");
     let (sender, won) = unbounded();
     elector.campaign_to(1, &sender).unwrap();
@@ -136,9 +134,7 @@ fn hanging_drop_of_a_key_blocks_no_one() {
 
 #[test]
 fn cloned_receiver_gets_the_withdrawal_once() {
-    let store = Memory::default();
-    let (other, elector) = (elector(&store, "other"), elector(&store, "a"));
-    let guard = other.block_until_leader().unwrap();
+    let (store, _other, elector, guard) = leader_and_standby();
     for _ in 0..3 {
         let campaign = elector.campaign().unwrap();
         let clone = campaign.receiver().clone();
@@ -167,9 +163,7 @@ fn cloned_receiver_gets_the_withdrawal_once() {
 
 #[test]
 fn on_decided_is_called_once_on_its_own_thread() {
-    let store = Memory::default();
-    let (other, elector) = (elector(&store, "other"), elector(&store, "a"));
-    let guard = other.block_until_leader().unwrap();
+    let (_store, other, elector, guard) = leader_and_standby();
     let (calls, called) = unbounded();
     let wake = |what: &'static str| {
         let calls = calls.clone();

@@ -397,6 +397,14 @@ fn round_ends_with_a_failure_and_a_duplicate_answer_counts_once() {
     scenario.fails(StoreErrorKind::Conflict);
     let wanted = scenario.wants();
     assert!(matches!(wanted[..], [Effect::RoundOver { campaign: 6, error: None }]), "{wanted:?}");
+    // The first write was lost with its connection, or was applied. The second write conflicts.
+    scenario.handle(Input::Campaign { id: 7, once: true });
+    let Input::Response(id, _) = scenario.creates() else { panic!("a create") };
+    scenario.answer_fails(id, StoreErrorKind::ConnectionClosed);
+    scenario.fails(StoreErrorKind::AlreadyExists);
+    scenario.step();
+    let wanted = scenario.wants();
+    assert!(matches!(wanted[..], [Effect::RoundOver { campaign: 7, error: None }]), "{wanted:?}");
 }
 
 /// Returns a candidate whose probe results come from the test.
