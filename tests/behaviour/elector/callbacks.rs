@@ -23,36 +23,33 @@ impl<F: Fn(&LeaderGuard) + Sync> Callbacks for Work<F> {
 
 #[test]
 fn callbacks_run_one_term_and_a_message_steps_down() {
-    struct Worker {
-        started: Sender<u64>,
-        told: Sender<String>,
-    }
+    struct Worker(Sender<String>);
     impl Callbacks for Worker {
         fn on_started_leading(&self, guard: &LeaderGuard) {
-            self.started.send(guard.fencing_token()).unwrap();
-            while guard.is_leader() {
-                thread::sleep(Duration::from_millis(1));
-            }
+            self.0.send("started".into()).unwrap();
+            assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()));
         }
         fn on_stopped_leading(&self) {
-            self.told.send("stopped".into()).unwrap();
+            self.0.send("stopped".into()).unwrap();
         }
         fn on_new_leader(&self, identity: &str) {
-            self.told.send(format!("leader {identity}")).unwrap();
+            self.0.send(format!("leader {identity}")).unwrap();
         }
     }
     let (store, elector) = alone();
     let (stop, stopped) = bounded::<()>(1);
-    let (started, starts) = bounded(9);
-    let (told, tells) = bounded(9);
+    let (worker, tells) = bounded(9);
+    let mut told = Vec::new();
     thread::scope(|scope| {
-        let running = scope.spawn(|| elector.run(&stopped, &Worker { started, told }));
-        starts.recv_timeout(SOON).expect("it leads");
+        let running = scope.spawn(|| elector.run(&stopped, &Worker(worker)));
+        while told.last().is_none_or(|it| it != "started") {
+            told.push(tells.recv_timeout(SOON).expect("it leads"));
+        }
         stop.send(()).unwrap();
         running.join().unwrap().unwrap();
     });
     assert_eq!(store.holder(), None);
-    let told: Vec<_> = tells.try_iter().collect();
+    told.extend(tells.try_iter());
     assert_eq!(told.last().map(String::as_str), Some("stopped"));
     assert!(told.contains(&"leader a".to_owned()), "{told:?}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never};
+use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded, never};
 use leasehold::{
     Error, LeaderElector, LeaderGuard, StopReason, StoreError, StoreErrorKind, Transition, Unhealthy, WatchEvent,
 };
@@ -33,14 +33,9 @@ fn break_down(store: &Memory, in_get: bool) {
 
 /// Returns all transitions until the subscription disconnects.
 fn all(transitions: &Receiver<Transition>) -> Vec<Transition> {
-    let mut told = Vec::new();
-    loop {
-        match transitions.recv_timeout(SOON) {
-            Ok(transition) => told.push(transition),
-            Err(RecvTimeoutError::Disconnected) => return told,
-            Err(RecvTimeoutError::Timeout) => panic!("not disconnected after {told:?}"),
-        }
-    }
+    let told: Vec<_> = std::iter::from_fn(|| transitions.recv_timeout(SOON).ok()).collect();
+    assert_eq!(transitions.try_recv(), Err(TryRecvError::Disconnected), "after {told:?}");
+    told
 }
 
 /// Returns all reported ends of terms until the subscription disconnects.
