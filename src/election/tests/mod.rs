@@ -79,6 +79,13 @@ impl Scenario {
         }
     }
 
+    /// Returns an observer that has found `record` at `version`.
+    fn observing(record: LeaderElectionRecord, version: u64) -> Self {
+        let mut scenario = Self::new();
+        scenario.found(record, version);
+        scenario
+    }
+
     /// Returns a candidate that has not read the record yet.
     fn campaigning() -> Self {
         Self::campaigning_with(|_| {})

@@ -144,8 +144,7 @@ fn order_write_of_a_term_that_was_ended_proves_no_restore() {
 
 /// Returns an observer of a store that was restored from version 1000 to version 500.
 fn after_a_restore() -> Scenario {
-    let mut scenario = Scenario::new();
-    scenario.found(held_by("old", 15), 1_000);
+    let mut scenario = Scenario::observing(held_by("old", 15), 1_000);
     scenario.wait_out();
     scenario.found(held_by("new", 15), 500);
     scenario.events();
@@ -193,8 +192,7 @@ fn order_api_server_older_than_its_restored_store_is_ignored() {
 
 #[test]
 fn order_old_events_do_not_show_that_a_watch_delivers() {
-    let mut scenario = Scenario::new();
-    scenario.found(held_by("old", 15), 1_000);
+    let mut scenario = Scenario::observing(held_by("old", 15), 1_000);
     scenario.watches(held_by("old", 15), 1_000);
     // The store was restored, and the open watch now delivers events with lower versions.
     let mut record = held_by("new", 15);
@@ -230,8 +228,7 @@ fn order_restored_an_old_event_makes_no_watch_trusted() {
 
 #[test]
 fn order_restored_a_leader_keeps_its_term_despite_old_events() {
-    let mut scenario = Scenario::new();
-    scenario.found(held_by("old", 15), 1_000);
+    let mut scenario = Scenario::observing(held_by("old", 15), 1_000);
     scenario.wait_out();
     scenario.election.campaign(false);
     scenario.found(held_by("", 1), 500);

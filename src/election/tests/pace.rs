@@ -246,8 +246,7 @@ fn try_once_reads_writes_at_most_once_and_ends() {
 
 #[test]
 fn try_once_reads_from_scratch_even_when_a_read_is_not_due() {
-    let mut scenario = Scenario::new();
-    scenario.found(held_by(OTHER, 15), 10);
+    let mut scenario = Scenario::observing(held_by(OTHER, 15), 10);
     assert!(scenario.wait() > Duration::ZERO);
     scenario.election.campaign(true);
     scenario.found(held_by("", 1), 11);
@@ -272,8 +271,7 @@ fn leaders_are_reported_once_each() {
 #[test]
 fn a_lease_that_is_gone_has_no_leader() {
     for reported in [false, true] {
-        let mut scenario = Scenario::new();
-        scenario.found(held_by(OTHER, 15), 10);
+        let mut scenario = Scenario::observing(held_by(OTHER, 15), 10);
         assert!(matches!(&scenario.events()[..], [ElectionEvent::Leader(Some(leader))] if leader.identity == OTHER));
         if reported {
             scenario.hears_deletion(11);

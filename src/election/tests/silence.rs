@@ -37,8 +37,7 @@ fn old_events_do_not_keep_a_watch_fresh() {
 
 #[test]
 fn mention_of_an_old_version_does_not_count() {
-    let mut scenario = Scenario::new();
-    scenario.found(held_by(OTHER, 3_600), 20);
+    let mut scenario = Scenario::observing(held_by(OTHER, 3_600), 20);
     scenario.watches(held_by(OTHER, 3_600), 15);
     assert!(scenario.wait() <= secs(1), "it may be gone by now");
     scenario.wait_out();
@@ -49,8 +48,7 @@ fn mention_of_an_old_version_does_not_count() {
 
 #[test]
 fn read_makes_up_for_a_missing_mention() {
-    let mut scenario = Scenario::new();
-    scenario.found(held_by(OTHER, 3_600), 20);
+    let mut scenario = Scenario::observing(held_by(OTHER, 3_600), 20);
     scenario.election.watch_opened(scenario.now, true);
     scenario.wait_out();
     scenario.found_nothing();
@@ -71,8 +69,7 @@ fn quiet_watch_owes_nothing_for_an_absent_lease() {
 
 #[test]
 fn a_watch_that_goes_on_owes_nothing_that_was_known_before_it() {
-    let mut scenario = Scenario::new();
-    scenario.found(held_by(OTHER, 15), 20);
+    let mut scenario = Scenario::observing(held_by(OTHER, 15), 20);
     scenario.election.watch_opened(scenario.now, false);
     scenario.wait_out();
     scenario.found(held_by(OTHER, 15), 20);

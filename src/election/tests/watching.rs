@@ -33,16 +33,6 @@ fn standby_with_renewal_events_sends_no_request() {
 }
 
 #[test]
-fn observed_release_is_taken_over_with_the_version_of_the_event() {
-    let mut scenario = Scenario::standing_by();
-    scenario.advance(secs(1));
-    scenario.hears(held_by("", 1), 11);
-    let write = scenario.write();
-    assert_eq!(write.base, Some(11), "one write, and no read before it");
-    scenario.wins_by(&write, 12);
-}
-
-#[test]
 fn expired_lease_is_taken_over_at_expiry_since_receipt() {
     let mut scenario = Scenario::standing_by();
     let received_at = scenario.now + secs(1);
@@ -59,7 +49,8 @@ fn expired_lease_is_taken_over_at_expiry_since_receipt() {
 fn the_losers_of_a_herd_resolve_by_the_event() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
-    scenario.write_fails(StoreErrorKind::Conflict);
+    let write = scenario.write_fails(StoreErrorKind::Conflict);
+    assert_eq!(write.base, Some(11), "no read before it");
     assert!(scenario.wait() >= secs(2), "no read of its own, unless the event never comes");
     scenario.hears(held_by("winner", 15), 12);
     assert!(scenario.wait() > secs(2));
@@ -373,8 +364,7 @@ fn a_leader_that_renews_seldom_is_not_found_silent() {
 
 #[test]
 fn expired_lease_does_not_make_its_watch_stale() {
-    let mut scenario = Scenario::new();
-    scenario.found(held_by(OTHER, 15), 10);
+    let mut scenario = Scenario::observing(held_by(OTHER, 15), 10);
     scenario.watches(held_by(OTHER, 15), 10);
     let until = scenario.now + secs(3_600);
     let mut reads = 0;
@@ -388,8 +378,7 @@ fn expired_lease_does_not_make_its_watch_stale() {
 
 #[test]
 fn unheld_lease_makes_no_watch_stale() {
-    let mut scenario = Scenario::new();
-    scenario.found(held_by("", 1), 10);
+    let mut scenario = Scenario::observing(held_by("", 1), 10);
     scenario.election.watch_opened(scenario.now, false);
     scenario.hears(held_by("", 1), 11);
     scenario.advance(secs(3600));
