@@ -100,6 +100,13 @@ mod tests {
         }
     }
 
+    fn kubeconfig(server: &str, namespace: &str) -> String {
+        format!(
+            "{{clusters: [{{name: c, cluster: {{server: '{server}'}}}}], \
+             contexts: [{{name: x, context: {{cluster: c, namespace: '{namespace}'}}}}], current-context: x}}"
+        )
+    }
+
     #[test]
     fn a_service_account_is_enough() {
         let account = Scratch::new();
@@ -152,15 +159,9 @@ mod tests {
         account.file("token", "sesame");
         account.file("ca.crt", CA);
         let home = Scratch::new();
-        let kubeconfig = |server: &str| {
-            format!(
-                "{{clusters: [{{name: c, cluster: {{server: '{server}'}}}}], \
-                 contexts: [{{name: x, context: {{cluster: c}}}}], current-context: x}}"
-            )
-        };
         std::fs::create_dir(home.path().join(".kube")).unwrap();
-        home.file(".kube/config", kubeconfig("https://home:1"));
-        home.file("named", kubeconfig("https://named:2"));
+        home.file(".kube/config", kubeconfig("https://home:1", ""));
+        home.file("named", kubeconfig("https://named:2", ""));
         let named = home.path().join("named");
         let infer = |kubeconfig: Option<OsString>, in_pod: bool| {
             let home = home.path().to_owned();
@@ -193,12 +194,7 @@ mod tests {
         let account = Scratch::new();
         account.file("namespace", "jobs\n");
         let namespace = |in_context: &str, of_pod: Option<&'static str>, in_pod: bool| {
-            let context = format!("{{cluster: c, namespace: '{in_context}'}}");
-            let text = format!(
-                "{{clusters: [{{name: c, cluster: {{server: 'https://a'}}}}], \
-                 contexts: [{{name: x, context: {context}}}], current-context: x}}"
-            );
-            let kubeconfig = account.file("config", text);
+            let kubeconfig = account.file("config", kubeconfig("https://a", in_context));
             let base = env("10.0.0.1");
             let env = move |name: &str| match name {
                 "KUBECONFIG" => Some(kubeconfig.clone().into()),

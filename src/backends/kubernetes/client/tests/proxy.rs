@@ -88,6 +88,7 @@ fn every_kind_of_proxy_leads_to_servers_with_and_without_tls() {
     let ours = authority();
     // The text is longer than any buffer between client and server.
     let long: &'static str = Box::leak(format!("\"{}\"", "x".repeat(300_000)).into_boxed_str());
+    let long_body = serde_json::json!({ "long": long });
     for kind in KINDS {
         for scheme in ["http", "https"] {
             let server = (scheme == "https").then(|| server_config(&ours.leaf("api.invalid"), None));
@@ -95,14 +96,9 @@ fn every_kind_of_proxy_leads_to_servers_with_and_without_tls() {
             let client = Client::new(through(config(scheme, &ours), kind, proxy.port)).unwrap();
             // The proxy accepts only one connection, so these requests prove that the connection is reused.
             for i in 0..3 {
-                let body = serde_json::json!({ "long": long });
-                let answer = client.request(Request {
-                    method: Method::Put,
-                    path: "/version",
-                    query: &[],
-                    body: Some(&body),
-                    timeout: LONG,
-                });
+                let body = Some(&long_body);
+                let request = Request { method: Method::Put, path: "/version", query: &[], body, timeout: LONG };
+                let answer = client.request(request);
                 assert_eq!(answer.unwrap_or_else(|e| panic!("{kind} to {scheme}: {e}")).body, long.as_bytes());
                 if i == 0 && kind.starts_with("http") {
                     let head = proxy.next();
@@ -120,8 +116,8 @@ fn every_kind_of_proxy_leads_to_servers_with_and_without_tls() {
     }
 }
 
-/// Returns points at which a proxy stops answering: its kind, a name, and its script.
-fn silences() -> Vec<(&'static str, &'static str, Script)> {
+/// Calls `check` with a client behind a proxy that stops answering, for different points, with the kind and the point.
+fn with_silent_proxies(check: impl Fn(&Client, &Server, &str)) {
     fn after(n: usize, then: &'static [u8]) -> Script {
         script(move |c| {
             c.bytes(n);
@@ -130,7 +126,8 @@ fn silences() -> Vec<(&'static str, &'static str, Script)> {
             c.hang();
         })
     }
-    vec![
+    let ours = authority();
+    for (kind, place, script) in [
         ("http", "before its answer", after(20, b"")),
         ("http", "in its answer", after(20, b"HTTP/1.1 200 OK\r\nA:")),
         ("https", "in the tunnel", after(20, b"HTTP/1.1 200")),
@@ -139,46 +136,39 @@ fn silences() -> Vec<(&'static str, &'static str, Script)> {
         ("socks5", "at the greeting", after(3, b"")),
         ("socks5", "at the login", after(4, &[5, 2])),
         ("socks5", "in its reply", after(4, &[5, 0, 5, 0])),
-    ]
-}
-
-fn silent_proxy(kind: &str, place: &str, ours: &Authority, script: Script) -> Server {
-    match place {
-        "in the handshake" => serve(vec![script]),
-        _ => proxy(kind, ours, vec![script]),
+    ] {
+        let proxy = match place {
+            "in the handshake" => serve(vec![script]),
+            _ => proxy(kind, &ours, vec![script]),
+        };
+        let client = Client::new(through(config("https", &ours), kind, proxy.port)).unwrap();
+        check(&client, &proxy, &format!("{kind} {place}"));
     }
 }
 
 #[test]
 fn to_cancel_ends_a_proxy_that_is_silent_at_any_point() {
-    let ours = authority();
-    for (kind, place, script) in silences() {
-        let proxy = silent_proxy(kind, place, &ours, script);
-        let client = Client::new(through(config("https", &ours), kind, proxy.port)).unwrap();
+    with_silent_proxies(|client, proxy, what| {
         let cancel = CancelToken::new();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| get_until(&client, LONG / 3, &cancel));
+            let waiting = scope.spawn(|| get_until(client, LONG / 3, &cancel));
             assert_eq!(proxy.next(), "silent");
             let began = Instant::now();
             cancel.cancel();
             let error = waiting.join().unwrap().unwrap_err();
-            assert!(began.elapsed() < LONG / 6, "{kind} {place}: after {:?}", began.elapsed());
+            assert!(began.elapsed() < LONG / 6, "{what}: after {:?}", began.elapsed());
             proxy.wait_for_close();
-            assert_eq!(error.kind(), &ErrorKind::Interrupted, "{kind} {place}: {error}");
+            assert_eq!(error.kind(), &ErrorKind::Interrupted, "{what}: {error}");
             assert!(!error.maybe_sent());
         });
-    }
+    });
 }
 
 #[test]
 fn silent_proxy_ends_with_the_request_timeout() {
-    let ours = authority();
-    for (kind, place, script) in silences() {
-        let proxy = silent_proxy(kind, place, &ours, script);
-        let client = Client::new(through(config("https", &ours), kind, proxy.port)).unwrap();
-        let error = get(&client, Duration::from_millis(300)).unwrap_err();
-        check(&error, &ErrorKind::Timeout, proxy.port);
-    }
+    with_silent_proxies(|client, proxy, _| {
+        check(&get(client, Duration::from_millis(300)).unwrap_err(), &ErrorKind::Timeout, proxy.port);
+    });
 }
 
 #[test]
