@@ -50,10 +50,7 @@ fn answer_with(server: &ApiServer, code: u16, body: String) {
 }
 
 /// JSON of at most a given size that takes as much memory as possible for its form.
-struct Shape {
-    name: &'static str,
-    make: fn(usize) -> String,
-}
+type Shape = (&'static str, fn(usize) -> String);
 
 fn array_of(element: &str, size: usize) -> String {
     let count = size.saturating_sub(2) / (element.len() + 1);
@@ -76,38 +73,34 @@ fn object_of(member: impl Fn(usize) -> String, size: usize) -> String {
 }
 
 const SHAPES: &[Shape] = &[
-    Shape { name: "empty arrays", make: |size| array_of("[]", size) },
-    Shape { name: "arrays of one", make: |size| array_of("[0]", size) },
-    Shape { name: "arrays of five", make: |size| array_of("[0,0,0,0,0]", size) },
-    Shape { name: "arrays in arrays", make: |size| array_of("[[[[[[0]]]]]]", size) },
-    Shape { name: "empty objects", make: |size| array_of("{}", size) },
-    Shape { name: "objects of one", make: |size| array_of("{\"\":0}", size) },
-    Shape {
-        name: "objects of twelve",
-        make: |size| array_of(&object_of(|number| format!("\"{number:x}\":0"), 12 * 6 + 2), size),
-    },
-    Shape { name: "objects in objects", make: |size| array_of("{\"\":{\"\":{\"\":{\"\":0}}}}", size) },
-    Shape { name: "numbers", make: |size| array_of("0", size) },
-    Shape { name: "empty texts", make: |size| array_of("\"\"", size) },
-    Shape { name: "short texts", make: |size| array_of("\"x\"", size) },
-    Shape { name: "short texts with escapes", make: |size| array_of("\"\\n\"", size) },
-    Shape { name: "one object, in order", make: |size| object_of(|number| format!("\"{number:07x}\":0"), size) },
-    Shape {
-        name: "one object, in disorder",
-        make: |size| object_of(|number| format!("\"{:x}\":0", number.wrapping_mul(0x9e37_79b9) & 0xfff_ffff), size),
-    },
-    Shape { name: "one text", make: |size| format!("\"{}\"", "x".repeat(size - 2)) },
-    Shape { name: "one text with an escape", make: |size| format!("\"\\n{}\"", "x".repeat(size - 4)) },
-    Shape { name: "one text with an escape at its end", make: |size| format!("\"{}\\n\"", "x".repeat(size - 4)) },
-    Shape { name: "one text of escapes", make: |size| format!("\"{}\"", "\\n".repeat(size / 2 - 1)) },
-    Shape { name: "one key", make: |size| format!("{{\"{}\":0}}", "x".repeat(size - 6)) },
+    ("empty arrays", |size| array_of("[]", size)),
+    ("arrays of one", |size| array_of("[0]", size)),
+    ("arrays of five", |size| array_of("[0,0,0,0,0]", size)),
+    ("arrays in arrays", |size| array_of("[[[[[[0]]]]]]", size)),
+    ("empty objects", |size| array_of("{}", size)),
+    ("objects of one", |size| array_of("{\"\":0}", size)),
+    ("objects of twelve", |size| array_of(&object_of(|number| format!("\"{number:x}\":0"), 12 * 6 + 2), size)),
+    ("objects in objects", |size| array_of("{\"\":{\"\":{\"\":{\"\":0}}}}", size)),
+    ("numbers", |size| array_of("0", size)),
+    ("empty texts", |size| array_of("\"\"", size)),
+    ("short texts", |size| array_of("\"x\"", size)),
+    ("short texts with escapes", |size| array_of("\"\\n\"", size)),
+    ("one object, in order", |size| object_of(|number| format!("\"{number:07x}\":0"), size)),
+    ("one object, in disorder", |size| {
+        object_of(|number| format!("\"{:x}\":0", number.wrapping_mul(0x9e37_79b9) & 0xfff_ffff), size)
+    }),
+    ("one text", |size| format!("\"{}\"", "x".repeat(size - 2))),
+    ("one text with an escape", |size| format!("\"\\n{}\"", "x".repeat(size - 4))),
+    ("one text with an escape at its end", |size| format!("\"{}\\n\"", "x".repeat(size - 4))),
+    ("one text of escapes", |size| format!("\"{}\"", "\\n".repeat(size / 2 - 1))),
+    ("one key", |size| format!("{{\"{}\":0}}", "x".repeat(size - 6))),
 ];
 
 /// Tries each shape at `longest`, then at shorter sizes, until `read` returns `true`.
 ///
 /// `prepare` gives the text to the server, and is not measured.
 fn try_all(longest: usize, prepare: impl Fn(String), read: impl Fn() -> bool) {
-    for Shape { name, make } in SHAPES {
+    for (name, make) in SHAPES {
         let mut most = 0;
         let mut size = longest;
         loop {
@@ -226,7 +219,7 @@ fn a_watch_takes_less_than_16_mib() {
 fn a_refusal_takes_less_than_13_mib() {
     let server = ApiServer::start().expect("an in-memory server");
     let leases = store(&server);
-    for Shape { name, make } in SHAPES {
+    for (name, make) in SHAPES {
         for field in ["message", "someday"] {
             let text = format!("{{\"kind\":\"Status\",\"{field}\":{}}}", make(LONGEST - 64));
             answer_with(&server, 503, text);
