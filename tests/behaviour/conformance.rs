@@ -2,10 +2,9 @@
 //!
 //! If only the in-memory server passes a test, the in-memory server has a bug.
 
-use std::time::Duration;
-
 use crate::elector::listener::heard_here;
 use crate::on_both_servers;
+use crate::support::SOON;
 use crate::support::cluster::{Cluster, NAMESPACE, client_of, request, version};
 use leasehold::CancelToken;
 use leasehold::kubernetes::{ApiStatus, Client, ClientError, Method, Request, Stream};
@@ -83,17 +82,9 @@ fn a_put_to_a_deleted_lease_creates_it(cluster: &Cluster) {
     let mut lease = cluster.create(held());
     cluster.delete();
     let uid = lease["metadata"].as_object_mut().unwrap().remove("uid");
-    let body = Some(&lease);
-    let admin = cluster.client("admin");
-    let answer = admin
-        .request(Request {
-            method: Method::Put,
-            path: &cluster.path(true),
-            query: &[],
-            body,
-            timeout: Duration::from_secs(20),
-        })
-        .expect("it is created");
+    let (path, body) = (&cluster.path(true), Some(&lease));
+    let put = Request { method: Method::Put, path, query: &[], body, timeout: SOON };
+    let answer = cluster.client("admin").request(put).expect("it is created");
     assert_eq!(answer.status, 201);
     assert_ne!(cluster.lease().unwrap()["metadata"].get("uid").cloned(), uid);
 }
@@ -262,17 +253,9 @@ fn watch(cluster: &Cluster, user: &str, lease: &str, after: Option<u64>) -> Resu
     let after = after.map(|version| version.to_string());
     let mut query = vec![("watch", "true"), ("fieldSelector", selector.as_str()), ("timeoutSeconds", "3")];
     query.extend(after.as_deref().map(|version| ("resourceVersion", version)));
-    cluster.client(user).stream(
-        Request {
-            method: Method::Get,
-            path: &cluster.path(false),
-            query: &query,
-            body: None,
-            timeout: Duration::from_secs(20),
-        },
-        Duration::from_secs(20),
-        &CancelToken::new(),
-    )
+    let path = &cluster.path(false);
+    let request = Request { method: Method::Get, path, query: &query, body: None, timeout: SOON };
+    cluster.client(user).stream(request, SOON, &CancelToken::new())
 }
 
 /// Returns all events of a watch until the server ends the watch.
@@ -319,7 +302,7 @@ fn endpoints_warning_is_logged_once_per_client(cluster: &Cluster) {
     let path = format!("{collection}/{}", cluster.lease);
     let new = json!({ "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": cluster.lease } });
     let warnings = |client: &Client, method, path: &str, query: &[(&str, &str)], body: Option<&Value>| {
-        let request = Request { method, path, query, body, timeout: Duration::from_secs(20) };
+        let request = Request { method, path, query, body, timeout: SOON };
         heard_here("kubernetes: warning from the server: ", || drop(client.request(request)))
     };
     let deprecated = ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"];

@@ -77,10 +77,6 @@ impl Group<'_> {
                 && shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1
         });
     }
-
-    fn check(&self) {
-        assert_eq!(self.seen.lock().faults, Vec::<String>::new());
-    }
 }
 
 /// Returns a builder with a short lease duration.
@@ -121,9 +117,12 @@ fn work(identity: &str, seen: &Mutex<Seen>, shard: &Shard) -> Result<(), String>
 }
 
 fn on_place(name: &str, open: &dyn Fn() -> Arc<dyn Store>, delete: Option<&dyn Fn(&str)>, test: impl Fn(&Group<'_>)) {
-    let group = Group { name, open, delete, shards: SHARDS, seen: Arc::default() };
+    run(test, Group { name, open, delete, shards: SHARDS, seen: Arc::default() });
+}
+
+fn run(test: impl Fn(&Group<'_>), group: Group<'_>) {
     test(&group);
-    group.check();
+    assert_eq!(group.seen.lock().faults, Vec::<String>::new());
 }
 
 macro_rules! on_every_store {
@@ -225,9 +224,7 @@ mod scenarios {
 
 fn in_memory(shards: usize, test: impl Fn(&Group<'_>)) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let group = Group { name: "jobs", open: &|| Arc::clone(&store), delete: None, shards, seen: Arc::default() };
-    test(&group);
-    group.check();
+    run(test, Group { name: "jobs", open: &|| Arc::clone(&store), delete: None, shards, seen: Arc::default() });
 }
 
 /// An error whose text panics.

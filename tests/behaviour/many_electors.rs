@@ -131,10 +131,6 @@ impl Collection {
         self.end(Err(StoreError::new(kind, "as planned")));
     }
 
-    fn end_normally(&self) {
-        self.end(Ok(()));
-    }
-
     fn end(&self, result: Result<(), StoreError>) {
         *self.control.end.lock() = Some(result);
         let current = self.control.current.lock().clone();
@@ -378,12 +374,12 @@ fn watches_survive_a_normal_end_of_a_lasting_watch() {
     let watch = shared.watch("a", None).opened();
     watch.assert_changed(shared.write("a"));
     thread::sleep(Duration::from_millis(1100));
-    shared.end_normally();
+    shared.end(Ok(()));
     wait_until("a restart", || *shared.control.started.lock() == [false, true]);
     watch.assert_changed(shared.write("a"));
     // A watch that lasts less than a second is not resumed at once.
     wait_until("an end", || {
-        shared.end_normally();
+        shared.end(Ok(()));
         watch.ended.is_finished()
     });
     watch.ended.join().expect("no panic").expect("a normal end");

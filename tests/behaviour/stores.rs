@@ -203,13 +203,8 @@ fn an_update_keeps_what_others_have_put_there(cluster: &Cluster) {
     let admin = cluster.client("admin");
     let mut lease = cluster.lease().expect("a lease");
     lease["metadata"]["labels"] = json!({ "team": "blue" });
-    let somebody = Request {
-        method: Method::Put,
-        path: &cluster.path(true),
-        query: &[("fieldManager", "somebody")],
-        body: Some(&lease),
-        timeout: SOON,
-    };
+    let (path, query) = (&cluster.path(true), &[("fieldManager", "somebody")]);
+    let somebody = Request { method: Method::Put, path, query, body: Some(&lease), timeout: SOON };
     admin.request(somebody).expect("an update");
     let managers = || {
         let lease = cluster.lease().expect("a lease");
