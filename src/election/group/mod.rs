@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::election::deadline::Deadline;
 use crate::election::{Operation, Step};
 use crate::store::StoreError;
-use crate::store::record::{LeaderElectionRecord, VersionedRecord};
+use crate::store::record::VersionedRecord;
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::*;
 use crate::election::stop_reason::StopReason;
 use crate::store::StoreErrorKind;
-use crate::store::record::MicroTime;
+use crate::store::record::{LeaderElectionRecord, MicroTime};
 use world::{DRAIN, LEASE, RETRY, STEP, World, started};
 
 mod world;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::super::*;
 use crate::election::stop_reason::StopReason;
 use crate::store::StoreErrorKind;
-use crate::store::record::{MicroTime, StoreData};
+use crate::store::record::{LeaderElectionRecord, MicroTime, StoreData};
 
 pub(super) const LEASE: Duration = Duration::from_secs(15);
 pub(super) const RETRY: Duration = Duration::from_secs(2);
