@@ -83,7 +83,9 @@ pub struct GroupRequest {
 /// The operation of a request. A read is linearizable.
 pub type GroupOperation = Operation<()>;
 
-/// The stored record after a read or a write, or an error. After an error, a write is in doubt.
+/// The stored record after a read or a write, or an error.
+///
+/// After an error, a write is in doubt.
 pub type GroupResponse = Result<Option<VersionedRecord>, StoreError>;
 
 /// The reason why the ownership of a shard ended.
