@@ -201,15 +201,20 @@ impl Connector<()> for HttpConnector {
     fn connect(&self, details: &ConnectionDetails, _: Option<()>) -> Result<Option<Self::Out>, ureq::Error> {
         let (began, deadline) = (Instant::now(), self.opening.deadline(details.timeout));
         let first_hop = self.proxy.as_ref().map_or(&self.target, |proxy| &proxy.endpoint);
+        // The proxy is the place of an error that happened before the tunnel was open.
+        let at_first_hop = |error: Error| match &self.proxy {
+            Some(proxy) => wrap(error.at(proxy.place())),
+            None => wrap(error),
+        };
         let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port, deadline, &self.call.interrupter());
-        let (stream, route) = dialed.map_err(|e| wrap(self.at_proxy(e)))?;
+        let (stream, route) = dialed.map_err(at_first_hop)?;
         let mut socket = Socket::tcp(stream);
         // The socket is registered before the first byte, so that an interrupt also ends the setup of a tunnel or of
         // TLS.
         (details.register_shutdown)(socket.shutdown_handle())?;
         if let Some(proxy) = &self.proxy {
             if let Some(parts) = &self.proxy_tls {
-                set_up_tls(&mut socket, parts, deadline).map_err(|e| wrap(self.at_proxy(e)))?;
+                set_up_tls(&mut socket, parts, deadline).map_err(at_first_hop)?;
             }
             proxy.open_tunnel(&mut socket, &self.target, deadline).map_err(wrap)?;
         }
@@ -219,16 +224,6 @@ impl Connector<()> for HttpConnector {
         *self.call.opened_in.lock() = began.elapsed();
         let buffer = details.config.input_buffer_size();
         Ok(Some(Box::new(HttpTransport::new(socket, buffer, Some(route), self.opening.clone()))))
-    }
-}
-
-impl HttpConnector {
-    /// Sets the proxy as the place of an error that happened before the tunnel was open.
-    fn at_proxy(&self, error: Error) -> Error {
-        match &self.proxy {
-            Some(proxy) => error.at(proxy.place()),
-            None => error,
-        }
     }
 }
 
