@@ -174,30 +174,26 @@ impl Leases {
         if self.of == Which::AllRecords && !has_fields {
             return self.is_gone(key, Some(version), at);
         }
-        let same = self.leases.get_mut(&key).filter(|lease| lease.record.as_ref() == Some(&record));
-        if let Some(lease) = same {
-            (lease.version, lease.known, lease.is_told) = (Some(version), version, true);
-            if std::mem::replace(&mut lease.address, address.clone()) == address {
-                return None;
-            }
-            let lease = lease.clone();
-            return Some(LeaseEvent { at, key, what: EventKind::NewAddress, previous_holder: None, lease });
-        }
         let previous = self.leases.get(&key);
         let was = previous.and_then(|lease| lease.record.as_ref());
         let previous_holder = was.and_then(LeaderElectionRecord::holder).filter(|was| Some(*was) != record.holder());
         let previous_holder = previous_holder.map(str::to_owned);
-        let is_renewal = record.holder().is_some() && was.is_some_and(|was| is_same_term(was, &record));
+        let is_same = was == Some(&record);
+        let is_renewal = !is_same && record.holder().is_some() && was.is_some_and(|was| is_same_term(was, &record));
+        let has_moved = previous.is_some_and(|lease| lease.address != address);
         let what = match (was, record.holder()) {
-            _ if is_renewal && previous.is_some_and(|lease| lease.address != address) => Some(EventKind::NewAddress),
+            _ if has_moved && (is_same || is_renewal) => Some(EventKind::NewAddress),
+            _ if is_same => None,
             _ if is_renewal => Some(EventKind::Renewed),
             (_, Some(_)) => Some(EventKind::NewLeader),
             (Some(was), None) => was.holder().is_some().then_some(EventKind::Released),
             (None, None) => previous.is_none().then_some(EventKind::Unheld),
         };
         let renewals = previous.map_or(0, |lease| lease.renewals) + u64::from(is_renewal);
+        // An unchanged record does not extend the lease.
+        let reported = previous.filter(|_| is_same).cloned().unwrap_or_else(|| reported_at(at));
         let (record, shown) = (Some(record), Some(version));
-        let lease = LeaseView { record, address, version: shown, renewals, known: version, ..reported_at(at) };
+        let lease = LeaseView { record, address, version: shown, renewals, known: version, is_told: true, ..reported };
         self.leases.insert(key.clone(), lease.clone());
         Some(LeaseEvent { at, key, what: what?, previous_holder, lease })
     }
