@@ -17,7 +17,7 @@ use crate::util::log_fields::LogFields;
 use crate::util::on_drop::OnDrop;
 use crate::util::panics::caught;
 use crate::util::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
-use crate::util::sync::{AtomicBool, Instant, OnceLock, Ordering, Weak, thread_local};
+use crate::util::sync::{AtomicBool, Instant, OnceLock, Ordering, thread_local};
 
 /// The time that a release waits for its log line.
 ///
@@ -35,12 +35,6 @@ thread_local! {
 pub(crate) fn as_runtime() -> OnDrop<impl Fn()> {
     let was_one = IS_RUNTIME.with(|it| it.replace(true));
     OnDrop(move || IS_RUNTIME.with(|it| it.set(was_one)))
-}
-
-/// The queue of commands of an elector.
-pub(crate) trait Inbox: Send + Sync {
-    /// Processes all queued commands, unless another thread is processing them.
-    fn work_off(&self);
 }
 
 /// A command to an elector.
@@ -147,7 +141,8 @@ pub(crate) fn finish(
 /// The connection of a campaign, a guard or a watch to its elector.
 pub(crate) struct Link {
     commands: Sender<Command>,
-    pub(crate) inbox: OnceLock<Weak<dyn Inbox>>,
+    /// Processes all queued commands, unless another thread is processing them.
+    pub(crate) inbox: OnceLock<Box<dyn Fn() + Send + Sync>>,
     release_timeout: Duration,
     busy: AtomicBool,
     /// `true` after the elector was dropped.
@@ -215,10 +210,10 @@ impl Link {
         if self.is_forked() {
             return;
         }
-        if let Some(inbox) = self.inbox.get().and_then(Weak::upgrade) {
+        if let Some(inbox) = self.inbox.get() {
             // The hook of a canceled request may drop a guard on this thread. The drop must not wait for the release.
             let _as_runtime = as_runtime();
-            inbox.work_off();
+            inbox();
         }
     }
 

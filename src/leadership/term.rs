@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::election::deadline::Deadline;
 use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
-use crate::util::clock::{self, Moment};
+use crate::util::clock;
 use crate::util::sync::channel::{self, Receiver, Sender};
 use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 
@@ -94,11 +94,6 @@ impl Term {
     pub(crate) fn close(&self) {
         self.end(StopReason::Released);
         *self.told.lock() = StepDownNotice::Closed;
-    }
-
-    /// Returns the last progress of the work, or `None` without a progress timeout.
-    pub(crate) fn last_progress(&self) -> Option<Moment> {
-        self.deadline.progress_limit().map(|limit| limit.last())
     }
 
     pub(crate) fn is_valid(&self) -> bool {

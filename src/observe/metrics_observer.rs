@@ -51,67 +51,63 @@ impl MetricsObserver {
         describe_gauge!("leasehold_shards_owned", "Shards of a group that this process owns.");
         describe_counter!("leasehold_shards_lost_total", "Ownerships of shards ended before the worker returned.");
         describe_histogram!("leasehold_renewal_duration_seconds", Unit::Seconds, "Durations of renewals.");
-        gauge!("leader_election_master_status", "name" => observer.name()).set(0.0);
-        gauge!("leasehold_watch_up", "name" => observer.name()).set(0.0);
+        gauge!("leader_election_master_status", "name" => observer.name.clone()).set(0.0);
+        gauge!("leasehold_watch_up", "name" => observer.name.clone()).set(0.0);
         observer
-    }
-
-    fn name(&self) -> String {
-        self.name.clone()
     }
 }
 
 impl Observer for MetricsObserver {
     fn on_started_leading(&self, _: u64) {
-        gauge!("leader_election_master_status", "name" => self.name()).set(1.0);
-        counter!("leasehold_terms_total", "name" => self.name()).increment(1);
+        gauge!("leader_election_master_status", "name" => self.name.clone()).set(1.0);
+        counter!("leasehold_terms_total", "name" => self.name.clone()).increment(1);
     }
 
     fn on_stopped_leading(&self, reason: &StopReason) {
-        gauge!("leader_election_master_status", "name" => self.name()).set(0.0);
+        gauge!("leader_election_master_status", "name" => self.name.clone()).set(0.0);
         if !reason.was_asked_for() {
-            counter!("leasehold_terms_lost_total", "name" => self.name()).increment(1);
+            counter!("leasehold_terms_lost_total", "name" => self.name.clone()).increment(1);
         }
     }
 
     fn on_renewed(&self, latency: Duration) {
-        histogram!("leasehold_renewal_duration_seconds", "name" => self.name()).record(latency);
+        histogram!("leasehold_renewal_duration_seconds", "name" => self.name.clone()).record(latency);
     }
 
     fn on_request(&self, outcome: &RequestOutcome) {
         let operation = outcome.operation.name();
-        counter!("leasehold_requests_total", "name" => self.name(), "operation" => operation).increment(1);
+        counter!("leasehold_requests_total", "name" => self.name.clone(), "operation" => operation).increment(1);
         if let Some(kind) = outcome.failure {
             let kind = kind.name();
-            counter!("leasehold_request_failures_total", "name" => self.name(), "kind" => kind).increment(1);
+            counter!("leasehold_request_failures_total", "name" => self.name.clone(), "kind" => kind).increment(1);
         }
         if outcome.is_slow_path {
-            counter!("leader_election_slowpath_total", "name" => self.name()).increment(1);
+            counter!("leader_election_slowpath_total", "name" => self.name.clone()).increment(1);
         }
     }
 
     fn on_watch_opened(&self) {
-        gauge!("leasehold_watch_up", "name" => self.name()).set(1.0);
-        counter!("leasehold_watches_opened_total", "name" => self.name()).increment(1);
+        gauge!("leasehold_watch_up", "name" => self.name.clone()).set(1.0);
+        counter!("leasehold_watches_opened_total", "name" => self.name.clone()).increment(1);
     }
 
     fn on_watch_lost(&self) {
-        gauge!("leasehold_watch_up", "name" => self.name()).set(0.0);
+        gauge!("leasehold_watch_up", "name" => self.name.clone()).set(0.0);
     }
 
     fn on_shard_started(&self, _: usize, _: u64) {
-        gauge!("leasehold_shards_owned", "name" => self.name()).increment(1.0);
+        gauge!("leasehold_shards_owned", "name" => self.name.clone()).increment(1.0);
     }
 
     fn on_shard_ended(&self, _: usize, reason: OwnershipEnd) {
-        gauge!("leasehold_shards_owned", "name" => self.name()).decrement(1.0);
+        gauge!("leasehold_shards_owned", "name" => self.name.clone()).decrement(1.0);
         if reason != OwnershipEnd::Returned {
-            counter!("leasehold_shards_lost_total", "name" => self.name()).increment(1);
+            counter!("leasehold_shards_lost_total", "name" => self.name.clone()).increment(1);
         }
     }
 
     fn on_fitness(&self, is_fit: bool) {
-        gauge!("leasehold_fit", "name" => self.name()).set(if is_fit { 1.0 } else { 0.0 });
+        gauge!("leasehold_fit", "name" => self.name.clone()).set(if is_fit { 1.0 } else { 0.0 });
     }
 }
 

@@ -221,7 +221,7 @@ impl Observations {
     pub(crate) fn status(&self, (name, record): (&str, &str), settings: &Settings) -> Status {
         let (now, state) = (clock::now(), self.0.lock());
         let remaining = state.term.as_ref().map_or(Duration::ZERO, |term| term.remaining());
-        let last_progress = state.guarded.as_ref().and_then(|term| term.last_progress());
+        let progress = state.guarded.as_ref().and_then(|term| term.deadline.progress_limit());
         let [last_error, failed_write] = state.last_errors().map(Option::<&StoreError>::cloned);
         Status {
             name: name.to_owned(),
@@ -240,7 +240,7 @@ impl Observations {
             is_fit: state.unfit_since.is_none(),
             unfit_for: state.unfit_since.map(|since| now.since(since)),
             may_acquire_in: state.may_acquire_at.map(|at| at.since(now)).filter(|left| !left.is_zero()),
-            since_progress: last_progress.map(|at| now.since(at)),
+            since_progress: progress.map(|limit| now.since(limit.last())),
             is_watching: state.is_watching && !state.has_ended,
             is_running: !state.has_ended,
             counters: state.counters.clone(),

@@ -8,7 +8,7 @@ use crate::election::candidate::session::Input;
 use crate::election::candidate::side::Side;
 use crate::election::settings::Settings;
 use crate::election::{Operation, Step, StoreRequest, StoreResponse};
-use crate::leadership::handle::{Command, Inbox, as_runtime};
+use crate::leadership::handle::{Command, as_runtime};
 use crate::runtime::lines::Lines;
 use crate::runtime::observing::Observing;
 use crate::runtime::state::{Deferred, ElectorState, SharedParts};
@@ -89,7 +89,8 @@ pub(crate) fn drivers(
     }
     let state = Mutex::new(ElectorState::new(candidacy, observers, probing, shared, records.len(), Arc::clone(&lines)));
     let core = Arc::new(Core { commands, state, lines, records });
-    let _ = link.inbox.set(Arc::<Core>::downgrade(&core));
+    let inbox = Arc::downgrade(&core);
+    let _ = link.inbox.set(Box::new(move || inbox.upgrade().iter().for_each(|core| core.work_off())));
     let driver = |(entry, side, woken)| Driver { core: Arc::clone(&core), side, entry, woken, has_finished: false };
     Ok(threads.into_iter().map(driver).collect())
 }
@@ -179,9 +180,8 @@ impl Core {
             let _ = record.wake.try_send(());
         }
     }
-}
 
-impl Inbox for Core {
+    /// Processes all queued commands, unless another thread is processing them.
     fn work_off(&self) {
         // If another thread holds the lock, that thread processes the commands after it unlocks.
         while !self.commands.is_empty() {
