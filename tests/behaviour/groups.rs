@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Sender, bounded, never};
 use leasehold::kubernetes::Method;
 use leasehold::testing::{ApiServer, ApiServerBuilder, Resource, User, Verb};
 use leasehold::{
@@ -352,8 +352,7 @@ fn observers_and_transitions_report_shards() {
 fn store_without_watches_ends_the_group() {
     let store = Wrapped::without_watch(Arc::new(MemoryStore::new()));
     let group = LeaseGroup::builder("jobs").start_on(store).expect("a group");
-    let (_stop, stopped) = bounded::<()>(0);
-    let error = group.run_until(&stopped, |_| Ok::<_, Error>(())).expect_err("no watches");
+    let error = group.run_until(&never::<()>(), |_| Ok::<_, Error>(())).expect_err("no watches");
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Unsupported), "{error}");
 }
 
@@ -387,9 +386,8 @@ fn panic_of_the_store_ends_the_group_and_frees_its_shards() {
             }
         });
         let group = place.builder("a").start_on(store).expect("a group");
-        let (_stop, stopped) = bounded::<()>(0);
         let seen = Arc::clone(&place.seen);
-        let first = thread::spawn(move || group.run_until(&stopped, |shard| work("a", &seen, shard)));
+        let first = thread::spawn(move || group.run_until(&never::<()>(), |shard| work("a", &seen, shard)));
         place.wait_for_shares(&["a"]);
         panics.store(true, Ordering::Relaxed);
         let other = place.start("b");
@@ -428,8 +426,7 @@ fn missing_right_ends_the_group_and_is_named() {
             scope.spawn(move || {
                 let group =
                     quick(&format!("no-{verb:?}").to_lowercase(), "a", 1).start_with_client(client).expect("a group");
-                let (_stop, stopped) = bounded::<()>(0);
-                let error = group.run_until(&stopped, |_| Ok::<_, Error>(())).expect_err("a missing right");
+                let error = group.run_until(&never::<()>(), |_| Ok::<_, Error>(())).expect_err("a missing right");
                 let text = error.to_string();
                 let is_named = text.contains(&format!("`{}`", format!("{verb:?}").to_lowercase()));
                 assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{text}");
