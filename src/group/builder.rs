@@ -102,7 +102,10 @@ setters! {
     ///
     /// Defaults to the values of [`LeaderElectorBuilder`].
     pub fn slot(mut self, change: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder) {
-        self.slot = change(self.slot)
+        // The result of `change` may be a builder with another name.
+        let name = self.slot.name.clone();
+        self.slot = change(self.slot);
+        self.slot.name = name
     }
 }
 
