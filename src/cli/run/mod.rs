@@ -32,7 +32,7 @@ use super::election::{ElectionArgs, by_flags, duration, positive_duration};
 use super::say::Failure;
 use guardian::{Guarded, Guardian};
 use http::HttpAddresses;
-use probe::Probe;
+use probe::{Judge, Probe};
 use progress::ProgressSource;
 use shards::ShardMeans;
 use supervisor::{OnLoss, Supervisor};
@@ -151,21 +151,20 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     // A random identity is fixed here, because the elector and the command must use the same identity.
     builder = builder.identity(&settings.identity);
     let drain_timeout = settings.drain_timeout.unwrap_or(settings.renew_deadline);
-    // After a request or a failed probe, the lease is renewed until the stopped command has ended. A shard is owned
-    // until then.
+    // After a request, the lease is renewed until the stopped command has ended. A shard is owned until then.
     let longest_drain = stop_timeout.saturating_add(drain_timeout).min(LONGEST_DRAIN);
-    if election.accept_requests || arguments.probe.is_some() {
+    if election.accept_requests {
         builder = builder.drain_timeout(longest_drain);
     }
     let times = Times::new(stop_timeout, loss_grace, kill_margin, &settings).map_err(failed)?;
-    let mut judged = None;
+    let mut judge = None;
     if let Some(probe) = &arguments.probe {
         let timeout = arguments.probe_timeout.unwrap_or(settings.retry_period);
         let probe = Probe::new(probe, timeout).map_err(failed)?;
         command::check(probe.arguments[0].as_ref()).map_err(|(_, message)| failed(format!("--probe {message}")))?;
         let fitness = Fitness::new();
         builder = builder.fitness(&fitness);
-        judged = Some((probe, fitness));
+        judge = Some((probe, fitness));
     }
     let remedy = "mount /proc and use a kernel with CONFIG_PROC_CHILDREN";
     descendants::check().map_err(|error| failed(format!("cannot list child processes in /proc: {error}; {remedy}")))?;
@@ -199,13 +198,10 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
             log::warn!(target: COMMAND, "--progress {}: the directory does not exist yet", path.display());
         }
     }
-    if let Some((probe, fitness)) = judged {
-        // A single attempt needs the first result.
-        let is_awaited = arguments.wait.is_some_and(|wait| wait.is_zero());
-        probe.start(settings.retry_period, fitness, is_awaited).map_err(failed)?;
-    }
+    let judge = judge.map(|(probe, fitness)| Judge::start(probe, settings.retry_period, fitness)).transpose();
+    let judge = judge.map_err(failed)?;
     let (command, retry_period) = ("command".to_owned(), settings.retry_period);
-    let means = Means { guardian, signals, renewals, times, command, retry_period, drain_timeout };
+    let means = Means { guardian, signals, renewals, judge, times, command, retry_period, drain_timeout };
     let (wait, backoff) = (arguments.wait, Backoff::default());
     let supervisor = Supervisor { guarded, restart, on_loss, progress, wait, elector, means, work, backoff };
     supervisor.run().map_err(failed)

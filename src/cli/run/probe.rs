@@ -2,12 +2,11 @@
 
 use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Receiver, never, unbounded};
 use leasehold::Fitness;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
@@ -15,6 +14,57 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 use super::super::password::STORE_VARIABLE;
 use super::messages::wait_for;
 use crate::log::COMMAND;
+
+/// The results of the probe, and the fitness that the elector reads.
+///
+/// While a command runs, a failed result reaches the elector only after the command has ended, because the lease must
+/// be renewed until then.
+pub struct Judge {
+    /// The results of the probe, one per run.
+    pub verdicts: Receiver<bool>,
+    timeout: Duration,
+    fitness: Fitness,
+    latest: bool,
+}
+
+impl Judge {
+    /// Starts a thread that runs the probe repeatedly, with `pause` between two runs.
+    pub fn start(mut probe: Probe, pause: Duration, fitness: Fitness) -> io::Result<Self> {
+        let (tell, verdicts) = unbounded();
+        let timeout = probe.timeout;
+        thread::Builder::new().name("probe".into()).spawn(move || {
+            while tell.send(probe.run()).is_ok() {
+                thread::sleep(pause);
+            }
+        })?;
+        Ok(Self { verdicts, timeout, fitness, latest: false })
+    }
+
+    /// Records a result, and returns `true` if the replica is fit.
+    ///
+    /// `None` means that the probe's thread has ended, which counts as a failure.
+    pub fn hear(&mut self, verdict: Option<bool>) -> bool {
+        if verdict.is_none() {
+            self.verdicts = never();
+        }
+        self.latest = verdict.unwrap_or(false);
+        self.latest
+    }
+
+    /// Passes the last result on to the elector.
+    pub fn tell(&mut self) {
+        while let Ok(verdict) = self.verdicts.try_recv() {
+            self.hear(Some(verdict));
+        }
+        self.fitness.set(self.latest);
+    }
+
+    /// Waits for the first result of the probe.
+    pub fn wait(&mut self) {
+        let patience = self.timeout.saturating_add(LAST_READ + UNTIL_IT_ENDS);
+        self.latest = self.verdicts.recv_timeout(patience).unwrap_or(false);
+    }
+}
 
 /// The program and its arguments, run without a shell.
 #[derive(Debug)]
@@ -44,28 +94,8 @@ impl Probe {
         Ok(Self { text: text.to_owned(), arguments, timeout, hangs: None, last: None })
     }
 
-    /// Starts a thread that runs the probe repeatedly and sets `fitness` to each result.
-    ///
-    /// Between two runs, the thread waits for `pause`. The caller waits for the first result if `is_awaited` is `true`.
-    pub fn start(mut self, pause: Duration, fitness: Fitness, is_awaited: bool) -> io::Result<()> {
-        let patience = self.timeout.saturating_add(LAST_READ + UNTIL_IT_ENDS);
-        let (tell, judged) = bounded(1);
-        thread::Builder::new().name("probe".into()).spawn(move || {
-            loop {
-                // A panic counts as unfit.
-                fitness.set(catch_unwind(AssertUnwindSafe(|| self.run())).unwrap_or(false));
-                let _ = tell.try_send(());
-                thread::sleep(pause);
-            }
-        })?;
-        if is_awaited {
-            let _ = judged.recv_timeout(patience);
-        }
-        Ok(())
-    }
-
     /// Runs the probe and returns `true` if it exits with 0 in time.
-    fn run(&mut self) -> bool {
+    pub fn run(&mut self) -> bool {
         let mut last_words = Vec::new();
         let said = match self.status(&mut last_words) {
             Ok(Some(status)) if status.success() => Ok(()),
@@ -202,6 +232,13 @@ mod tests {
         let began = Instant::now();
         assert!(probe("sh -c 'sleep 60 & true'").run(), "a leftover process holds its stderr");
         assert!(began.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn judge_forgets_a_verdict_when_the_probe_is_gone() {
+        let mut judge = Judge { verdicts: never(), timeout: Duration::ZERO, fitness: Fitness::new(), latest: false };
+        assert!(judge.hear(Some(true)) && judge.latest);
+        assert!(!judge.hear(None) && !judge.latest);
     }
 
     #[test]

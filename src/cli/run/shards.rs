@@ -138,6 +138,7 @@ impl ShardCommands {
             guardian,
             signals,
             renewals: never(),
+            judge: None,
             times: *times,
             command: format!("command of shard {index}"),
             retry_period: settings.retry_period,

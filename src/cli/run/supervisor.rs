@@ -12,6 +12,7 @@ use super::command::{self, TERM_ENDED, by_signal};
 use super::guardian::{Guarded, Guardian, Lost};
 use super::http::CommandWork;
 use super::messages::{GuardianReport, OrderKind, signal_name};
+use super::probe::Judge;
 use super::progress::{ProgressSource, Watchdog};
 use super::signals::{self, Caught};
 use super::term::{self, Means, TICKS, TermOutcome, Why, WorkRight, between_ticks};
@@ -59,6 +60,7 @@ impl Supervisor {
                 std::mem::forget(self.means.guardian);
                 return Err(term::NOT_KILLED.into());
             }
+            self.means.judge.iter_mut().for_each(Judge::tell);
             let is_last = self.is_last(&outcome);
             if is_last.is_some() {
                 // The guardian is not needed during the release, because no process of the command is left.
@@ -93,6 +95,7 @@ impl Supervisor {
         if wait.is_some_and(|wait| wait.is_zero()) {
             return self.try_once();
         }
+        self.means.judge.iter_mut().for_each(Judge::tell);
         let campaign = self.elector.campaign()?;
         let given_up = wait.map_or_else(never, after);
         let ticks = tick(between_ticks(self.means.retry_period));
@@ -100,6 +103,13 @@ impl Supervisor {
             let guardian = self.means.guardian.reports.clone();
             let told = select! {
                 recv(campaign.receiver()) -> won => return Ok(Ok(won??)),
+                recv(self.means.verdicts()) -> verdict => {
+                    if let Some(judge) = &mut self.means.judge {
+                        judge.hear(verdict.ok());
+                        judge.tell();
+                    }
+                    Ok(None)
+                }
                 recv(given_up) -> _ => {
                     return match won_before_the_wait_ended(campaign.receiver()) {
                         Some(won) => Ok(Ok(won?)),
@@ -131,7 +141,11 @@ impl Supervisor {
         }
     }
 
-    fn try_once(&self) -> Result<Result<LeaderGuard, u8>, Error> {
+    fn try_once(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
+        if let Some(judge) = &mut self.means.judge {
+            judge.wait();
+            judge.tell();
+        }
         // An attempt may fail because another candidate was faster. The limit ends a series of such attempts.
         for _ in 0..5 {
             match self.elector.try_acquire() {

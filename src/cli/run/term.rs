@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
 use super::guardian::{Guardian, Lost};
 use super::messages::{CommandEnd, GuardianReport, OrderKind, signal_name};
+use super::probe::Judge;
 use super::progress::Watchdog;
 use super::signals::Caught;
 use super::times::{Times, boot_time};
@@ -29,12 +30,20 @@ pub struct Means {
     ///
     /// Without messages, only the regular checks extend the term.
     pub renewals: Receiver<()>,
+    pub judge: Option<Judge>,
     pub times: Times,
     /// The name of the command in log lines.
     pub command: String,
     pub retry_period: Duration,
     /// The time to wait for the end of killed processes.
     pub drain_timeout: Duration,
+}
+
+impl Means {
+    /// Returns the results of the probe, or a channel without messages if there is no probe.
+    pub fn verdicts(&self) -> Receiver<bool> {
+        self.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone())
+    }
 }
 
 /// The reason why a command was stopped or killed. The first reason counts.
@@ -50,6 +59,8 @@ pub enum Why {
     ShardWanted,
     /// This process no longer owns the shard.
     ShardLost,
+    /// The probe has failed.
+    Unfit,
     /// The command made no progress. The text names the missing sign and the timeout.
     NoProgress(String),
     /// The guardian does not answer.
@@ -66,6 +77,7 @@ impl fmt::Display for Why {
             Self::Lost(reason) => write!(f, "{reason}"),
             Self::ShardWanted => f.write_str("the shard must be returned"),
             Self::ShardLost => f.write_str("the shard is no longer owned"),
+            Self::Unfit => f.write_str("this replica is unfit to lead"),
             Self::NoProgress(what) => write!(f, "no progress: {what}"),
             Self::GuardianLost(why) => write!(f, "guardian lost: {why}"),
             Self::NotStarted { error, .. } => write!(f, "cannot be started: {error}"),
@@ -210,6 +222,12 @@ impl CommandTerm<'_> {
                 }
                 recv(self.means.renewals) -> _ => self.extend().map(|()| false)?,
                 recv(self.means.signals) -> caught => caught.map_or(Ok(()), |caught| self.take(caught)).map(|()| false)?,
+                recv(self.means.verdicts()) -> verdict => {
+                    if self.means.judge.as_mut().is_some_and(|judge| !judge.hear(verdict.ok())) {
+                        self.stop(Why::Unfit, false)?;
+                    }
+                    false
+                }
                 recv(ticks) -> _ => self.look()?,
                 recv(self.drain_ticks) -> _ => {
                     if self.kill_ordered_at.is_none() && self.right.kept_for().is_zero() {
@@ -299,7 +317,7 @@ impl CommandTerm<'_> {
 
     /// Kills the command, because the term has ended.
     ///
-    /// After a request or a failed probe, or if a shard must be returned, stops the command first.
+    /// After a request, or if a shard must be returned, stops the command first.
     fn lose(&mut self) -> Result<(), Lost> {
         let why = match self.right {
             WorkRight::Lease(guard) => {
@@ -310,7 +328,7 @@ impl CommandTerm<'_> {
         };
         match why {
             // The lease is renewed while the command ends.
-            Why::Lost(StopReason::Requested | StopReason::Unfit) | Why::ShardWanted => {
+            Why::Lost(StopReason::Requested) | Why::ShardWanted => {
                 self.drain_ticks = tick(BETWEEN_DRAIN_TICKS);
                 self.stop(why, false)
             }
