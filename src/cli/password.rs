@@ -83,6 +83,7 @@ fn run(arguments: &[String], call: &CallContext) -> io::Result<String> {
         Err(RunFailure::Late | RunFailure::Abandoned) => {
             Err(io::Error::other("killed, because the call ended before the program"))
         }
+        Err(RunFailure::Closed) => Err(io::Error::other("ended, because leasehold ends")),
     }
 }
 

@@ -102,10 +102,11 @@ setters! {
     ///
     /// Defaults to the values of [`LeaderElectorBuilder`].
     pub fn slot(mut self, change: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder) {
-        // The result of `change` may be a builder with another name.
-        let name = self.slot.name.clone();
+        // The result of `change` may be a builder with another name and another namespace.
+        let (name, namespace) = (self.slot.name.clone(), self.slot.namespace.clone());
         self.slot = change(self.slot);
-        self.slot.name = name
+        self.slot.name = name;
+        self.slot.namespace = namespace.or(self.slot.namespace.take())
     }
 }
 

@@ -102,10 +102,16 @@ impl MemberThread {
         core.campaigned(slot, outcome.as_ref().err());
         let settings = &core.settings;
         let (slots, pause) = match outcome {
-            Ok(Some(guard)) if core.joined(slot, &guard.term) => return Some(guard),
-            Ok(unusable) => {
+            Ok(Some(guard)) => {
+                if core.joined(slot, &guard.term) {
+                    return Some(guard);
+                }
                 // The guard is dropped before its elector.
-                drop((unusable, kept.take()));
+                drop((guard, kept.take()));
+                return None;
+            }
+            Ok(None) => {
+                *kept = None;
                 (slot..slot + 1, settings.retry_period)
             }
             Err(Error::Store(error)) if error.kind() == StoreErrorKind::Malformed => {

@@ -11,20 +11,17 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::util::sync::channel::{self, Receiver, select};
-use crate::util::sync::{Mutex, thread};
+use crate::util::sync::{AtomicBool, Mutex, Ordering, thread};
 
 /// Maximum time that [`close`](Programs::close) waits for a program that is just starting.
 const STARTING: Duration = Duration::from_secs(1);
 
 /// The running programs, which other threads can end.
 #[derive(Default)]
-pub struct Programs(Mutex<ProgramsState>);
-
-#[derive(Default)]
-struct ProgramsState {
+pub struct Programs {
     /// The children that were not waited for, so their process IDs and their groups' IDs are still valid.
-    running: Vec<Child>,
-    is_closed: bool,
+    running: Mutex<Vec<Child>>,
+    is_closed: AtomicBool,
 }
 
 /// The reason why a program has not printed its output and exited.
@@ -34,8 +31,9 @@ pub enum RunFailure {
     Failed(&'static str, io::Error),
     TooLong,
     Late,
-    /// The caller has abandoned the run, or [`Programs::close`] has ended the program.
     Abandoned,
+    /// [`Programs::close`] has killed the program or prevented its start.
+    Closed,
 }
 
 impl Programs {
@@ -58,19 +56,24 @@ impl Programs {
         let left = || limit.saturating_sub(began.elapsed());
         let ended = read_aside(stdout, longest).and_then(|output| self.wait(id, &output, longest, left, abandoned));
         if ended.is_err() {
-            self.0.lock().running.extract_if(.., |child| child.id() == id).for_each(kill_and_reap);
+            self.running.lock().extract_if(.., |child| child.id() == id).for_each(kill_and_reap);
         }
         ended
     }
 
     fn start(&self, command: &mut Command) -> Result<(u32, Option<ChildStdout>), RunFailure> {
-        let mut state = self.0.lock();
-        if state.is_closed {
-            return Err(RunFailure::Abandoned);
+        let mut running = self.running.lock();
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Err(RunFailure::Closed);
         }
         let mut child = command.spawn().map_err(RunFailure::NotStarted)?;
+        // A start may take long, for example on a network file system that hangs. `close` does not wait for the start.
+        if self.is_closed.load(Ordering::SeqCst) {
+            kill_and_reap(child);
+            return Err(RunFailure::Closed);
+        }
         let started = (child.id(), child.stdout.take());
-        state.running.push(child);
+        running.push(child);
         Ok(started)
     }
 
@@ -103,14 +106,14 @@ impl Programs {
             }
             select! {
                 recv(abandoned) -> _ => return Err(RunFailure::Abandoned),
-                default(pause) => pause = (pause * 2).min(Duration::from_millis(50)),
+                default(pause.min(left())) => pause = (pause * 2).min(Duration::from_millis(50)),
             }
         }
     }
 
     fn try_wait(&self, id: u32) -> Result<Option<ExitStatus>, RunFailure> {
-        let running = &mut self.0.lock().running;
-        let child = running.iter_mut().find(|child| child.id() == id).ok_or(RunFailure::Abandoned)?;
+        let mut running = self.running.lock();
+        let child = running.iter_mut().find(|child| child.id() == id).ok_or(RunFailure::Closed)?;
         let failed = |error| RunFailure::Failed("cannot get its exit status", error);
         let status = child.try_wait().map_err(failed)?;
         // An exited child was waited for, so its IDs may soon belong to other processes.
@@ -120,10 +123,9 @@ impl Programs {
 
     /// Ends all programs with their children, and prevents further starts.
     pub fn close(&self) {
-        // If the start takes longer, the thread that starts the program also ends the program.
-        if let Some(mut state) = self.0.try_lock_for(STARTING) {
-            state.is_closed = true;
-            state.running.drain(..).for_each(kill_and_reap);
+        self.is_closed.store(true, Ordering::SeqCst);
+        if let Some(mut running) = self.running.try_lock_for(STARTING) {
+            running.drain(..).for_each(kill_and_reap);
         }
     }
 }
@@ -157,4 +159,18 @@ fn read_aside(stdout: Option<ChildStdout>, longest: u64) -> Result<Receiver<io::
     };
     thread::Builder::new().name("leasehold-output".to_owned()).spawn(read).map_err(unreadable)?;
     Ok(output)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_programs_start_no_program() {
+        let (programs, (_abandon, abandoned)) = (Programs::default(), channel::bounded(0));
+        let run = || programs.run(&mut Command::new("true"), 1, Duration::from_secs(60), &abandoned);
+        assert!(run().is_ok_and(|(status, _)| status.success()));
+        programs.close();
+        assert!(matches!(run(), Err(RunFailure::Closed)));
+    }
 }

@@ -11,8 +11,8 @@ use crossbeam_channel::{Sender, bounded, never};
 use leasehold::kubernetes::Method;
 use leasehold::testing::{ApiServer, ApiServerBuilder, Resource, User, Verb};
 use leasehold::{
-    Error, GroupTransition, LeaseGroup, LeaseGroupBuilder, LeaseStore, MemoryStore, Observer, OwnershipEnd, Shard,
-    Store, StoreError, StoreErrorKind,
+    Error, GroupTransition, LeaderElector, LeaseGroup, LeaseGroupBuilder, LeaseStore, MemoryStore, Observer,
+    OwnershipEnd, Shard, Store, StoreError, StoreErrorKind,
 };
 use parking_lot::Mutex;
 
@@ -445,6 +445,7 @@ fn settings_of_a_group_are_checked() {
         (builder().max_members(0), "max_members"),
         (builder().max_members(65), "max_members"),
         (builder().namespace("shop"), "namespace"),
+        (builder().namespace("shop").slot(|_| LeaderElector::builder("slot")), "namespace"),
         (builder().slot(|slot| slot.renew_interval(Duration::from_secs(3))), "renew_interval"),
         (builder().slot(|slot| slot.progress_timeout(Duration::from_secs(60))), "progress_timeout"),
         (builder().slot(|slot| slot.identity("")), "identity"),
@@ -452,4 +453,6 @@ fn settings_of_a_group_are_checked() {
         let Err(Error::Config(error)) = builder.start_on(MemoryStore::new()) else { panic!("{field}") };
         assert_eq!(error.field(), field);
     }
+    let group = builder().slot(|_| LeaderElector::builder("slot")).start_on(MemoryStore::new()).expect("a group");
+    assert_eq!(group.status().name, "jobs");
 }

@@ -388,7 +388,7 @@ impl ClientShared {
     ) -> Result<(http::Request<Vec<u8>>, Redacted), ClientError> {
         let uri = self.endpoint.uri(attempt.request.path, attempt.request.query)?;
         let mut call = http::Request::new(attempt.body.clone().unwrap_or_default());
-        *call.method_mut() = attempt.request.method.into();
+        *call.method_mut() = attempt.request.method.to_http();
         *call.uri_mut() = uri;
         if attempt.body.is_some() {
             call.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -55,7 +55,7 @@ pub struct Request<'a> {
     pub path: &'a str,
     /// The query parameters, which the client escapes.
     ///
-    /// The client rejects a path and a query of more than 16 KiB together.
+    /// The path of the server URL, `path` and the query must have at most 16 KiB together.
     pub query: &'a [(&'a str, &'a str)],
     /// The body, sent as JSON.
     pub body: Option<&'a Value>,
@@ -65,20 +65,20 @@ pub struct Request<'a> {
     pub timeout: Duration,
 }
 
-impl From<Method> for http::Method {
-    fn from(method: Method) -> Self {
-        match method {
-            Method::Get => Self::GET,
-            Method::Post => Self::POST,
-            Method::Put => Self::PUT,
-            Method::Delete => Self::DELETE,
+impl Method {
+    pub(super) fn to_http(self) -> http::Method {
+        match self {
+            Self::Get => http::Method::GET,
+            Self::Post => http::Method::POST,
+            Self::Put => http::Method::PUT,
+            Self::Delete => http::Method::DELETE,
         }
     }
 }
 
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        http::Method::from(*self).fmt(f)
+        self.to_http().fmt(f)
     }
 }
 

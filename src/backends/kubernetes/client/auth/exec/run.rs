@@ -40,7 +40,7 @@ impl ExecPlugin {
                     format!("did not finish within its time limit of {limit:?}; killed with its child processes");
                 Err(ClientError::new(ErrorKind::Timeout, detail))
             }
-            Err(RunFailure::Abandoned) => Err(interrupted().into()),
+            Err(RunFailure::Abandoned | RunFailure::Closed) => Err(interrupted().into()),
         }
     }
 
