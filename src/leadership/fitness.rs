@@ -54,12 +54,12 @@ impl Fitness {
             return;
         }
         state.electors.retain(|elector| elector.strong_count() > 0);
-        let told: Vec<_> = state.electors.iter().filter_map(Weak::upgrade).collect();
+        let links: Vec<_> = state.electors.iter().filter_map(Weak::upgrade).collect();
         // Queued under the lock, so that each elector receives all changes in their order.
-        told.iter().for_each(|elector| elector.leave(reported(is_fit)));
+        links.iter().for_each(|link| link.leave(reported(is_fit)));
         // Unlocked first, so that other callers do not wait for the electors.
         drop(state);
-        told.iter().for_each(|elector| elector.work_off());
+        links.iter().for_each(|link| link.work_off());
     }
 
     /// Returns `true` if the flag was last set to `true`.
@@ -103,16 +103,16 @@ mod tests {
             Command::Input(Input::Fitness(FitnessSource::Program, is_fit)) => is_fit,
             _ => panic!("another command"),
         };
-        let told = || commands.try_iter().map(is_fit).collect::<Vec<bool>>();
-        assert_eq!(told(), [false], "not known");
+        let received = || commands.try_iter().map(is_fit).collect::<Vec<bool>>();
+        assert_eq!(received(), [false], "the initial state");
         fitness.set(true);
-        assert_eq!(told(), [true]);
+        assert_eq!(received(), [true]);
         fitness.set(true);
-        assert!(told().is_empty(), "nothing new");
+        assert!(received().is_empty(), "the flag has not changed");
         fitness.set(false);
         fitness.set(true);
-        assert_eq!(told(), [false, true]);
+        assert_eq!(received(), [false, true]);
         fitness.set(false);
-        assert_eq!((told(), fitness.is_fit()), (vec![false], false));
+        assert_eq!((received(), fitness.is_fit()), (vec![false], false));
     }
 }

@@ -164,10 +164,10 @@ fn records_of_others_may_lack_fields() {
 fn deleted_leases_are_forgotten_after_a_watch_restart_too() {
     let mut leases = Leases::new(Which::All);
     let observed = |key: &str, version| observed((held(key, 0, version), version));
-    let told = |key: &str, version| Update::changed(key, observed(key, version));
+    let written = |key: &str, version| Update::changed(key, observed(key, version));
     leases.apply(opened(true), at(0));
     for key in ["a", "b", "c"] {
-        leases.apply(told(key, 1), at(0));
+        leases.apply(written(key, 1), at(0));
     }
     leases.apply(Update::ToldAll { key: None }, at(0));
     assert_eq!(leases.iter().len(), 3);
@@ -177,7 +177,7 @@ fn deleted_leases_are_forgotten_after_a_watch_restart_too() {
     leases.apply(opened(false), at(2));
     assert_eq!(said(&leases.apply(Update::ToldAll { key: None }, at(2))), []);
     leases.apply(opened(true), at(3));
-    assert_eq!(said(&leases.apply(told("b", 1), at(3))), [], "it is as it was");
+    assert_eq!(said(&leases.apply(written("b", 1), at(3))), [], "it is as it was");
     assert_eq!(leases.iter().len(), 2, "the other may still be told of");
     assert_eq!(said(&leases.apply(Update::ToldAll { key: None }, at(4))), [(Deleted, Some("c"), None)]);
     assert_eq!(leases.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["b"]);

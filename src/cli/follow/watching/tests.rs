@@ -102,8 +102,8 @@ impl Followed {
     /// Returns the key and the holder of the next update of a record.
     fn record(&self) -> (Box<str>, Option<String>) {
         loop {
-            let told = self.told.recv_timeout(SOON).expect("it tells");
-            if let FollowMessage::Update(Update::Record { key, found, .. }, _) = told {
+            let message = self.told.recv_timeout(SOON).expect("a message");
+            if let FollowMessage::Update(Update::Record { key, found, .. }, _) = message {
                 return (key, found.and_then(|observed| observed.record.holder_identity));
             }
         }
