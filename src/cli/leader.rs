@@ -10,9 +10,9 @@ use clap::Args;
 use leasehold::{CallContext, CancelToken, Store, StoreError, VersionedRecord};
 
 use super::election::positive_duration;
-use super::follow::{FollowArgs, check_name};
+use super::follow::{FollowArgs, LONGEST_REQUESTED_PAUSE, check_name};
 use super::say::{Failure, failed, write_stdout};
-use leasehold::util::backoff::Backoff;
+use leasehold::util::backoff::{Backoff, requested_pause};
 use leasehold::util::one_line::OneLine;
 
 #[derive(Debug, Args)]
@@ -121,7 +121,8 @@ impl<'a> LeaseInStore<'a> {
                 Ok(found) => return found.ok_or_else(|| (ABSENT, format!("{} has no holder", self.name()))),
                 Err(error) => error,
             };
-            let pause = backoff.pause(FIRST_PAUSE, LONGEST_PAUSE).max(error.retry_after().unwrap_or_default());
+            let requested = requested_pause(error.retry_after(), LONGEST_REQUESTED_PAUSE, fastrand::f64());
+            let pause = backoff.pause(FIRST_PAUSE, LONGEST_PAUSE).max(requested);
             if !error.is_transient() || pause >= self.call.remaining() {
                 return Err(failed(error.to_string()));
             }

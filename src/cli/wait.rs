@@ -65,6 +65,12 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
                 }
             }
             Heard::Trouble(level, trouble) => log::log!(target: COMMAND, level, "{trouble}"),
+            Heard::Paused(pause, why) => {
+                let left = arguments.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+                if left.is_some_and(|left| left < pause) {
+                    return Err(why);
+                }
+            }
         }
         if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
             let by = arguments.holder.as_deref().map_or(String::new(), |holder| format!(" by {holder}"));

@@ -371,7 +371,7 @@ impl Election {
                 if error.kind() == StoreErrorKind::NotApplied {
                     self.open.retain(|write| write.id != id);
                 }
-                self.pause(now, error.retry_after().unwrap_or_default());
+                self.pause(now, error.retry_after());
                 match (&mut self.phase, error.kind()) {
                     // A watch event interrupted the read of a round. The round repeats the read once.
                     (Phase::Campaigning(CampaignPhase { round: Some(round), .. }), StoreErrorKind::Interrupted)

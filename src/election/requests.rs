@@ -7,6 +7,7 @@ use super::messages::{Operation, ReadContext, Step, StoreRequest};
 use super::{Election, ObservedState, Phase, TermPhase};
 use crate::election::settings::JITTER_FACTOR;
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
+use crate::util::backoff::requested_pause;
 use crate::util::clock::{Moment, Now};
 
 /// The largest number of in-doubt writes.
@@ -154,26 +155,33 @@ impl Election {
         }
     }
 
-    /// Starts a pause that the store requested.
+    /// Starts a pause that the store requested, which is at most a lease duration plus jitter.
     ///
-    /// If the pause would leave too little time for a term or a release, the pause is at most half of the remaining
-    /// time.
-    pub(super) fn pause(&mut self, now: Moment, asked: Duration) {
-        self.schedule.asked_until = self.schedule.asked_until.max(now + asked);
-        let (left, reserve) = match self.urgency(now) {
-            Urgency::Term { left } => (left, self.settings.renew_deadline / 5),
-            Urgency::Release { left } => (left, (self.settings.release_timeout / 8).max(self.round_trip.answered_by())),
-            Urgency::None => (Duration::MAX, Duration::ZERO),
-        };
-        let pause = if asked <= left.saturating_sub(reserve) { asked } else { asked.min(left / 2) };
+    /// If a term or a release is urgent, [`urgent_pause`](Self::urgent_pause) decides.
+    pub(super) fn pause(&mut self, now: Moment, asked: Option<Duration>) {
+        let limited = requested_pause(asked, self.settings.lease_duration, self.random.f64());
+        self.schedule.asked_until = self.schedule.asked_until.max(now + limited);
+        let pause = self.urgent_pause(now, asked.unwrap_or_default()).unwrap_or(limited);
         self.schedule.paused_until = self.schedule.paused_until.max(now + pause);
     }
 
     /// Shortens the current pause if a term or a release is urgent.
     pub(super) fn shorten_pause(&mut self, now: Moment) {
-        let asked = self.schedule.paused_until.since(now);
-        self.schedule.paused_until = now;
-        self.pause(now, asked);
+        let rest = self.schedule.paused_until.since(now);
+        self.schedule.paused_until = now + self.urgent_pause(now, rest).unwrap_or(rest);
+    }
+
+    /// Returns the pause of an urgent term or release, or `None` if neither is urgent.
+    ///
+    /// If the pause that was asked for would leave too little time for another attempt, the pause is at most half of
+    /// the remaining time.
+    fn urgent_pause(&self, now: Moment, asked: Duration) -> Option<Duration> {
+        let (left, reserve) = match self.urgency(now) {
+            Urgency::Term { left } => (left, self.settings.renew_deadline / 5),
+            Urgency::Release { left } => (left, (self.settings.release_timeout / 8).max(self.round_trip.answered_by())),
+            Urgency::None => return None,
+        };
+        Some(if asked <= left.saturating_sub(reserve) { asked } else { asked.min(left / 2) })
     }
 
     fn urgency(&self, now: Moment) -> Urgency {

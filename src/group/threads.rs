@@ -11,7 +11,7 @@ use crate::group::core::GroupCore;
 use crate::leadership::handle::as_runtime;
 use crate::store::entry::Entry;
 use crate::store::{CallContext, MAX_VERSION, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::util::backoff::Backoff;
+use crate::util::backoff::{Backoff, requested_pause};
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::on_drop::OnDrop;
@@ -69,7 +69,8 @@ fn watch(core: &Arc<GroupCore>) {
             watched(core, event);
         });
         core.watch_ended(is_listed);
-        let requested = ended.as_ref().err().and_then(StoreError::retry_after).unwrap_or_default();
+        let asked = ended.as_ref().err().and_then(StoreError::retry_after);
+        let requested = requested_pause(asked, core.settings.lease_duration, fastrand::f64());
         let now = clock::now();
         if is_listed {
             backoff.reset();

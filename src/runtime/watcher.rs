@@ -56,7 +56,7 @@ impl Watcher {
             side,
             wake: woken,
             current: Arc::clone(&current),
-            plan: WatchPlan::new(settings.retry_period, random_seed()),
+            plan: WatchPlan::new(settings.retry_period, settings.lease_duration, random_seed()),
             observations,
             fields,
         };
@@ -187,7 +187,7 @@ mod tests {
             side: Side::Primary,
             wake: woken,
             current: Arc::default(),
-            plan: WatchPlan::new(Duration::from_secs(2), 1),
+            plan: WatchPlan::new(Duration::from_secs(2), Duration::from_secs(15), 1),
             observations: Arc::new(Observations::new(&Config::default().validate().unwrap(), 1)),
             fields: fields(),
         };

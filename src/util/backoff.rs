@@ -30,9 +30,28 @@ impl Backoff {
     }
 }
 
+/// Returns the pause that a server asks for, at most `longest`, plus up to 20 % jitter.
+///
+/// A server that is overloaded for a moment may ask for an hour. The jitter keeps clients that got the same answer from
+/// returning at the same time. `random` is a number from 0 to 1.
+pub fn requested_pause(asked: Option<Duration>, longest: Duration, random: f64) -> Duration {
+    asked.map_or(Duration::ZERO, |asked| asked.min(longest).mul_f64(1.0 + 0.2 * random))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requested_pause_is_limited_and_only_lengthened() {
+        let secs = Duration::from_secs;
+        assert_eq!(requested_pause(None, secs(15), 1.0), Duration::ZERO);
+        for (asked, random, pause) in [(10, 0.0, 10), (10, 1.0, 12), (15, 1.0, 18), (3_600, 0.0, 15), (3_600, 1.0, 18)]
+        {
+            assert_eq!(requested_pause(Some(secs(asked)), secs(15), random), secs(pause), "{asked} s");
+        }
+        assert_eq!(requested_pause(Some(Duration::MAX), secs(15), 0.5), secs(15).mul_f64(1.1));
+    }
 
     #[test]
     fn pause_doubles_up_to_the_longest_until_a_reset() {

@@ -319,6 +319,29 @@ fn failing_store_is_error_125_within_the_timeout() {
     assert_ended(&ask(&cluster, &["step-down"]), 125, "", "made up");
 }
 
+/// The server asks once for a pause of an hour.
+#[test]
+fn requested_pause_is_limited_or_ends_the_command_at_once() {
+    for (timeout, code) in [("10s", 125), ("60s", 0)] {
+        std::thread::scope(|scope| {
+            for command in ["where", "step-down", "wait"] {
+                scope.spawn(move || {
+                    let cluster = Cluster::in_memory(&format!("pause-{command}-{timeout}"));
+                    create_with_note(&cluster, "a", "host:1");
+                    let server = cluster.in_memory_server().expect("it is");
+                    server.fault(Fault::status(503, "ServiceUnavailable", "made up").retry_after(3_600).first(1));
+                    let began = Instant::now();
+                    let ended = ask(&cluster, &[command, "--timeout", timeout]);
+                    let took = began.elapsed();
+                    assert_eq!(ended.code, Some(code), "{command} {timeout}: {}", ended.errors);
+                    assert_eq!(took >= Duration::from_secs(15), code == 0, "{command} {timeout}: {took:?}");
+                    assert!(ended.errors.contains("made up") == (code == 125 || command == "wait"), "{}", ended.errors);
+                });
+            }
+        });
+    }
+}
+
 #[test]
 fn invalid_flags_and_stores_without_notes_are_error_125() {
     let arena = Arena::on_a_file(LONG);

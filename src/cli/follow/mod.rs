@@ -21,6 +21,7 @@ use leases::{LeaseEvent, Leases, Which};
 use watching::{CurrentWatch, FollowMessage, FollowThread};
 
 pub use place::{FollowArgs, check_name};
+pub use watching::LONGEST_REQUESTED_PAUSE;
 
 /// The largest number of queued updates.
 ///
@@ -42,6 +43,8 @@ pub enum Heard {
     Events(Vec<LeaseEvent>),
     /// A log line and its level.
     Trouble(Level, String),
+    /// The pause that the store requested, and the error.
+    Paused(Duration, String),
 }
 
 impl Follower {
@@ -79,6 +82,7 @@ impl Follower {
         let events = match self.updates.recv_timeout(patience.min(expiry)) {
             Ok(FollowMessage::Update(update, at)) => self.leases.apply(update, at),
             Ok(FollowMessage::Trouble(level, trouble)) => return Ok(Heard::Trouble(level, trouble)),
+            Ok(FollowMessage::Paused(pause, why)) => return Ok(Heard::Paused(pause, OneLine(&why).to_string())),
             Ok(FollowMessage::Failed(why)) => return Err(OneLine(&why).to_string()),
             // `expire` reads the clock after the queue was empty, so an update that arrived in time is applied first.
             Err(RecvTimeoutError::Timeout) => self.expire(),

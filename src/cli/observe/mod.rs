@@ -151,5 +151,6 @@ fn print(heard: &Heard, is_json: bool) -> io::Result<()> {
             log::log!(target: COMMAND, *level, "{trouble}");
             Ok(())
         }
+        Heard::Paused(..) => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use log::Level;
 use crate::election::candidate::failure_log::FailureLog;
 use crate::election::candidate::notice::Notice;
 use crate::store::{Cursor, StoreError, StoreErrorKind};
-use crate::util::backoff::Backoff;
+use crate::util::backoff::{Backoff, requested_pause};
 use crate::util::clock::Moment;
 
 /// The pause after the server refused a watch for a missing right. An administrator may grant the right later.
@@ -20,6 +20,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct WatchPlan {
     retry_period: Duration,
+    /// The longest pause that a server may ask for.
+    lease_duration: Duration,
     random: fastrand::Rng,
     /// The position at which the next watch starts. `None` means the current state.
     from: Option<Cursor>,
@@ -44,9 +46,10 @@ impl WatchPlan {
     /// Creates a plan.
     ///
     /// `seed` feeds the jitter, which keeps many candidates from opening their watches at the same time.
-    pub fn new(retry_period: Duration, seed: u64) -> Self {
+    pub fn new(retry_period: Duration, lease_duration: Duration, seed: u64) -> Self {
         Self {
             retry_period,
+            lease_duration,
             random: fastrand::Rng::with_seed(seed),
             from: None,
             began: Moment::from_nanos(0),
@@ -144,7 +147,8 @@ impl WatchPlan {
             Forbidden | Unauthorized => self.jittered(REFUSED),
             _ => self.back_off(),
         };
-        Ended { pause: Some(pause.max(error.retry_after().unwrap_or_default())), notice }
+        let requested = requested_pause(error.retry_after(), self.lease_duration, self.random.f64());
+        Ended { pause: Some(pause.max(requested)), notice }
     }
 
     fn back_off(&mut self) -> Duration {
@@ -174,7 +178,7 @@ mod tests {
 
     impl Scenario {
         fn new(retry_period: Duration) -> Self {
-            let mut plan = WatchPlan::new(retry_period, 7);
+            let mut plan = WatchPlan::new(retry_period, secs(15), 7);
             plan.bookmark(Cursor::new(7_u64));
             Self { plan, now: Moment::from_nanos(1_000_000_000) }
         }
@@ -284,13 +288,19 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_was_asked_for_is_never_shortened() {
+    fn requested_pause_of_a_watch_is_limited() {
         use StoreErrorKind::{Expired, Forbidden, Interrupted, Malformed, Timeout, Unauthorized, Unavailable};
         for kind in [Expired, Forbidden, Interrupted, Malformed, Timeout, Unauthorized, Unavailable] {
-            let mut scenario = Scenario::new(secs(2));
-            for _ in 0..9 {
-                let asked = error(kind).with_retry_after(Some(secs(500)));
-                assert_eq!(scenario.watch(false, secs(1), Err(asked)), secs(500), "{kind:?}");
+            for (asked, pause) in [(10, 10), (15, 15), (3_600, 15)] {
+                let asked = error(kind).with_retry_after(Some(secs(asked)));
+                // The own pauses are shorter in the first three rounds, except after a refusal.
+                for _ in 0..3 {
+                    let paused = Scenario::new(secs(2)).watch(false, secs(1), Err(asked.clone()));
+                    match kind {
+                        Forbidden | Unauthorized => assert_about(paused, REFUSED),
+                        _ => assert_about(paused, secs(pause)),
+                    }
+                }
             }
         }
     }

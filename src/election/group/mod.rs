@@ -159,6 +159,9 @@ pub struct Group {
     own_writes: VecDeque<OwnWrite>,
     in_flight: Option<GroupInFlight>,
     last_request: u64,
+    /// The earliest time of the next request after a failure.
+    retry_at: Moment,
+    /// The end of the pause that the store requested. A release does not wait for this end.
     paused_until: Moment,
     /// The last `renewTime`, in microseconds since 1970.
     last_stamp: u64,
@@ -302,7 +305,7 @@ impl Group {
     /// Groups with equal texts behave alike.
     #[cfg(any(test, feature = "_internals"))]
     pub fn fingerprint(&self) -> String {
-        let Self { targets, view, leaving_since, campaign, is_spare, paused_until, last_term, .. } = self;
+        let Self { targets, view, leaving_since, campaign, is_spare, retry_at, paused_until, last_term, .. } = self;
         let (mut slots, mut shards) = (self.slots[..self.settings.max_members].to_vec(), self.shards.clone());
         let is_newer = |request: u64| shards.iter().map(|row| request > row.seen_after).collect::<Vec<_>>();
         let reads: Vec<_> = slots.iter().map(|row| is_newer(row.read)).collect();
@@ -324,7 +327,7 @@ impl Group {
         let own_writes: Vec<_> = self.own_writes.iter().filter(|it| it.sent_at > Some(view.as_of)).collect();
         format!(
             "{slots:?} {shards:?} {targets:?} {view:?} {campaign:?} {is_spare} {last_term:?} {member:?} {own_writes:?} \
-             leaving_since: {leaving_since:?} paused_until: {paused_until:?} joined_at: {joined_at:?} {in_flight:?} {reads:?}"
+             leaving_since: {leaving_since:?} retry_at: {retry_at:?} paused_until: {paused_until:?} joined_at: {joined_at:?} {in_flight:?} {reads:?}"
         )
     }
 

@@ -1,10 +1,12 @@
 //! The requests of a group: one at a time, the most urgent first.
 
+use super::assign::weight;
 use super::row::Row;
 use super::term_name::ShardOwner;
 use super::{Group, GroupEffect, GroupInFlight, GroupKey, GroupOperation, GroupRequest, GroupResponse, Timer};
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
 use crate::store::{StoreError, StoreErrorKind};
+use crate::util::backoff::requested_pause;
 use crate::util::clock::{Moment, Now};
 
 impl Group {
@@ -57,13 +59,23 @@ impl Group {
             }
             return;
         }
-        self.paused_until = now + error.retry_after().unwrap_or_default().max(retry_period);
+        self.retry_at = now + retry_period;
+        // A group has no random numbers, so that its models are deterministic.
+        let identity =
+            self.settings.identity.bytes().fold(0, |hash: usize, byte| hash.wrapping_mul(31) + usize::from(byte));
+        let random = weight(identity, sent.id as usize) as f64 / u64::MAX as f64;
+        self.paused_until = now + requested_pause(error.retry_after(), lease_duration, random).max(retry_period);
     }
 
     /// Returns the next request, if one is due and none is in flight.
     pub(super) fn request(&mut self, timer: &mut Timer, now: Now) -> Option<GroupRequest> {
         let may_send = self.leaving_since.is_none() || self.member.is_some();
-        if self.in_flight.is_some() || !timer.is_due(self.paused_until) || !may_send {
+        if self.in_flight.is_some() || !timer.is_due(self.retry_at) || !may_send {
+            return None;
+        }
+        // Other members wait for a shard that must be released.
+        let is_paused = !timer.is_due(self.paused_until);
+        if is_paused && !(0..self.shards.len()).any(|shard| self.must_release(timer, shard)) {
             return None;
         }
         let (key, operation) = self
@@ -83,17 +95,20 @@ impl Group {
     fn release(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
         // The release of the slot frees all shards with one write, unless a worker takes long to return.
         let is_early = self.leaving_since.is_some_and(|at| !timer.is_due(at + self.settings.retry_period));
-        if !self.is_valid(timer.now) || is_early {
+        if is_early {
             return None;
         }
-        let lease_duration = self.settings.lease_duration;
-        let shard = (0..self.shards.len()).find(|shard| {
-            let row = &self.shards[*shard];
-            let has_returned =
-                row.work.is_none_or(|work| work.ended_at.is_some_and(|at| timer.is_due(at + lease_duration)));
-            row.is_spent && has_returned && self.is_ours(*shard) && row.row.is_ready(timer)
-        })?;
+        let shard = (0..self.shards.len())
+            .find(|shard| self.must_release(timer, *shard) && self.shards[*shard].row.is_ready(timer))?;
         self.empty(now, GroupKey::Shard(shard))
+    }
+
+    /// Returns `true` if the record of the shard must be emptied, because the last worker has returned.
+    fn must_release(&self, timer: &mut Timer, shard: usize) -> bool {
+        let (row, lease_duration) = (&self.shards[shard], self.settings.lease_duration);
+        let has_returned =
+            row.work.is_none_or(|work| work.ended_at.is_some_and(|at| timer.is_due(at + lease_duration)));
+        row.is_spent && has_returned && self.is_ours(shard) && self.is_valid(timer.now)
     }
 
     /// Takes a free shard that belongs to this member.

@@ -47,7 +47,7 @@ fn pauses_are_kept_if_they_leave_a_reserve_and_never_shortened() {
         }
         scenario.advance(if is_release { secs(2) } else { secs(10) } - millis(left));
         for again in [asked, 0] {
-            scenario.election.pause(scenario.now, millis(again));
+            scenario.election.pause(scenario.now, Some(millis(again)));
             let pause = scenario.election.schedule.paused_until.since(scenario.now);
             assert_eq!(pause, millis(kept), "{asked} of {left} ms, of a release: {is_release}");
         }

@@ -36,19 +36,39 @@ fn busy(asks: Duration) -> StoreResponse {
 }
 
 #[test]
-fn a_store_that_asks_for_a_pause_gets_all_of_it() {
-    let mut scenario = Scenario::campaigning();
-    let read = scenario.read();
-    scenario.election.on_response(scenario.now, read.id, busy(secs(70)));
-    assert_eq!(scenario.quiet_for(), secs(70));
+fn requested_pause_of_a_candidate_is_limited() {
+    for (asked, pause) in
+        [(secs(10), secs(10)), (secs(15), secs(15)), (secs(3_600), secs(15)), (Duration::MAX, secs(15))]
+    {
+        let jittered = pause..=pause.mul_f64(1.2);
+        let mut scenario = Scenario::campaigning();
+        let read = scenario.read();
+        scenario.election.on_response(scenario.now, read.id, busy(asked));
+        let paused = scenario.quiet_for();
+        assert!(jittered.contains(&paused), "{asked:?}: {paused:?}");
 
-    let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
-    let write = scenario.write();
-    scenario.election.on_response(scenario.now, write.id, busy(secs(70)));
-    // Events about other candidates do not shorten the pause.
-    scenario.advance(secs(30));
-    scenario.hears(held_by("", 2), 11);
-    assert_eq!(scenario.quiet_for(), secs(40));
+        let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
+        let write = scenario.write();
+        scenario.election.on_response(scenario.now, write.id, busy(asked));
+        // Events about other candidates do not shorten the pause.
+        scenario.advance(secs(5));
+        scenario.hears(held_by("", 2), 11);
+        let paused = secs(5) + scenario.quiet_for();
+        assert!(jittered.contains(&paused), "{asked:?}: {paused:?}");
+    }
+}
+
+/// A leader without a guard releases. After its release timeout, the pause is the pause of a candidate.
+#[test]
+fn requested_pause_after_the_release_timeout_is_limited() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.guard_gone();
+    scenario.write_fails(StoreErrorKind::Unavailable);
+    scenario.advance(secs(3));
+    let id = scenario.request().id;
+    scenario.election.on_response(scenario.now, id, busy(secs(3_600)));
+    let paused = scenario.quiet_for();
+    assert!((secs(15)..=secs(18)).contains(&paused), "{paused:?}");
 }
 
 #[test]
@@ -69,6 +89,18 @@ fn a_pause_from_before_does_not_hold_up_a_release() {
     scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
     scenario.guard_gone();
     assert_eq!(scenario.wait(), secs(1));
+}
+
+/// The record is deleted while a leader keeps a requested pause, so neither a term nor a release is urgent any longer.
+#[test]
+fn shortened_pause_of_an_ended_term_keeps_its_end() {
+    let (mut scenario, ..) = Scenario::leading();
+    let renewal = scenario.due_write();
+    scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
+    let paused_until = scenario.election.schedule.paused_until;
+    scenario.hears_deletion(11);
+    scenario.guard_gone();
+    assert_eq!(scenario.election.schedule.paused_until, paused_until);
 }
 
 #[test]
@@ -342,7 +374,7 @@ fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
 fn pause_requested_by_a_store_holds_after_a_term_too() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
-    scenario.election.on_response(scenario.now, write.id, busy(secs(60)));
+    scenario.election.on_response(scenario.now, write.id, busy(secs(14)));
     let asked_at = scenario.now;
     // The store applied the write, and the lease is deleted right after the start of the term.
     scenario.watches(standing(&write), 11);
@@ -350,22 +382,22 @@ fn pause_requested_by_a_store_holds_after_a_term_too() {
     scenario.hears_deletion(12);
     scenario.campaigns_again();
     scenario.quiet_for();
-    assert!(scenario.now.since(asked_at) >= secs(60), "after {:?}", scenario.now.since(asked_at));
+    assert!(scenario.now.since(asked_at) >= secs(14), "after {:?}", scenario.now.since(asked_at));
 }
 
 #[test]
 fn rounds_leave_a_store_alone_that_asked_for_it() {
     let mut scenario = Scenario::trying_once();
     let read = scenario.read();
-    scenario.election.on_response(scenario.now, read.id, busy(secs(60)));
+    scenario.election.on_response(scenario.now, read.id, busy(secs(3_600)));
     assert!(scenario.round_over());
-    for _ in 0..5 {
-        scenario.advance(secs(11));
+    for _ in 0..3 {
+        scenario.advance(millis(4_900));
         scenario.election.campaign(true);
         assert!(matches!(scenario.next(), Step::Wait(_)));
         assert!(scenario.round_over(), "without a request");
     }
-    scenario.advance(secs(11));
+    scenario.advance(secs(4));
     scenario.election.campaign(true);
     scenario.read();
 }

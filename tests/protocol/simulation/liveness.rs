@@ -53,7 +53,8 @@ impl World {
             (None, None) => {}
             (None, Some(serial)) => {
                 self.led_since = Some(serial);
-                self.queue.push(self.truth + self.plan.calm, None, What::HandOver);
+                let at = (self.truth + self.plan.calm).max(self.plan.pauses_end);
+                self.queue.push(at, None, What::HandOver);
             }
             (Some(before), now) if now != Some(before) && self.truth < lead_by && forgotten > 0 => {
                 self.led_since = None

@@ -20,6 +20,7 @@ mod liveness;
 mod network;
 mod node;
 mod notes;
+mod pace;
 mod plan;
 mod process;
 mod queue;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{StoreError, StoreErrorKind};
 
-use crate::clock::{MILLI, Nanos, SECOND};
+use crate::clock::{MILLI, Nanos};
 use crate::plan::Odds;
 
 /// The delays and the faults of one request.
@@ -65,7 +65,7 @@ impl Fate {
             fate.error = Some((StoreError::new(StoreErrorKind::Unavailable, "refused"), 0));
         } else if error {
             fate.answers.clear();
-            fate.error = Some((Self::any_error(random), random.u64(..60 * MILLI)));
+            fate.error = Some((Self::any_error(random, odds.longest_pause), random.u64(..60 * MILLI)));
         }
         fate.faults.extend(
             [
@@ -84,7 +84,7 @@ impl Fate {
         fate
     }
 
-    fn any_error(random: &mut fastrand::Rng) -> StoreError {
+    fn any_error(random: &mut fastrand::Rng, longest_pause: Nanos) -> StoreError {
         use StoreErrorKind::*;
         let kinds = [
             Unavailable,
@@ -98,7 +98,7 @@ impl Fate {
             Malformed,
         ];
         let kind = kinds[random.usize(..kinds.len())];
-        let retry_after = (random.u8(..4) == 0).then(|| Duration::from_nanos(random.u64(..5 * SECOND)));
+        let retry_after = (random.u8(..4) == 0).then(|| Duration::from_nanos(random.u64(..longest_pause)));
         StoreError::new(kind, "made up").with_retry_after(retry_after)
     }
 }

@@ -86,6 +86,8 @@ pub struct Odds {
     ///
     /// The request may have been applied, may be applied later, or may never be applied.
     pub error: u32,
+    /// The longest pause that an error asks for, which is no probability.
+    pub longest_pause: Nanos,
     pub slow: u32,
     pub watch_refused: u32,
     pub watch_stalled: u32,
@@ -115,6 +117,8 @@ pub struct Plan {
     pub settled_at: Nanos,
     /// The time by which a candidate must lead.
     pub lead_by: Nanos,
+    /// The time at which the last pause that a server asked for has ended.
+    pub pauses_end: Nanos,
     /// How long the first leader after the faults must continue to lead before it hands over.
     pub calm: Nanos,
     /// The mean time between two faults.
@@ -285,6 +289,7 @@ impl Plan {
             ..Self::default()
         }
         .with_notes(&mut apart)
+        .with_pauses(&mut apart)
     }
 
     pub fn settings(&self, node: usize, identity: &str) -> Settings {
@@ -355,6 +360,7 @@ impl Odds {
             answer_late: odds(),
             answer_doubled: odds(),
             error: odds(),
+            longest_pause: 5 * SECOND,
             slow: odds(),
             ..Self::default()
         }

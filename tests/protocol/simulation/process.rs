@@ -34,7 +34,9 @@ impl World {
         let mut record = |(object, side)| {
             let watches = self.plan.watches && self.random.u8(..8) > 0;
             let has_right = self.random.u8(..8) > 0;
-            let watcher = watches.then(|| Watcher::new(has_right, settings.retry_period, self.random.u64(..)));
+            let watcher = watches.then(|| {
+                Watcher::new(has_right, [settings.retry_period, settings.lease_duration], self.random.u64(..))
+            });
             Record {
                 side,
                 object,

@@ -133,8 +133,8 @@ enum Mood {
 }
 
 impl Watcher {
-    pub fn new(right: bool, retry_period: Duration, seed: u64) -> Self {
-        let plan = WatchPlan::new(retry_period, seed);
+    pub fn new(right: bool, [retry_period, lease_duration]: [Duration; 2], seed: u64) -> Self {
+        let plan = WatchPlan::new(retry_period, lease_duration, seed);
         Self {
             serial: 0,
             ending: None,

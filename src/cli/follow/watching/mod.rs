@@ -15,13 +15,16 @@ use log::Level;
 use parking_lot::Mutex;
 
 use super::leases::Update;
-use leasehold::util::backoff::Backoff;
+use leasehold::util::backoff::{Backoff, requested_pause};
 use leasehold::util::clock::Now;
 
 /// The time after which a watch counts as working.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// The longest pause that a store may ask a command for, which has no lease duration.
+pub const LONGEST_REQUESTED_PAUSE: Duration = Duration::from_secs(15);
 
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
@@ -35,6 +38,8 @@ pub enum FollowMessage {
     ///
     /// The line reports that the store has failed, or that the store works again.
     Trouble(Level, String),
+    /// The pause that the store requested, and the error.
+    Paused(Duration, String),
     /// A permanent error.
     Failed(String),
 }
@@ -205,11 +210,15 @@ impl FollowThread {
             self.send(FollowMessage::Failed(why));
             return None;
         }
-        if self.trouble.as_ref() != Some(&why) {
-            self.trouble = Some(why.clone());
-            self.send(FollowMessage::Trouble(Level::Warn, format!("{why}; retrying")));
+        let requested = requested_pause(error.retry_after(), LONGEST_REQUESTED_PAUSE, fastrand::f64());
+        if !requested.is_zero() {
+            self.send(FollowMessage::Paused(requested, why.clone()));
         }
-        Some(self.back_off().max(error.retry_after().unwrap_or_default()))
+        if self.trouble.as_ref() != Some(&why) {
+            self.send(FollowMessage::Trouble(Level::Warn, format!("{why}; retrying")));
+            self.trouble = Some(why);
+        }
+        Some(self.back_off().max(requested))
     }
 
     /// Returns the next pause. The pauses double, up to half a minute.

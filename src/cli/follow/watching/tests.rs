@@ -115,7 +115,7 @@ impl Followed {
             match self.told.recv_timeout(SOON).expect("it tells") {
                 FollowMessage::Trouble(level, trouble) => return Ok((level, trouble)),
                 FollowMessage::Failed(why) => return Err(why),
-                FollowMessage::Update(..) => {}
+                FollowMessage::Update(..) | FollowMessage::Paused(..) => {}
             }
         }
     }
@@ -193,4 +193,18 @@ fn pauses_grow_up_to_half_a_minute() {
         longest = longest.max(pause);
     }
     assert!(longest > LONGEST_PAUSE / 2);
+}
+
+#[test]
+fn requested_pause_is_limited_and_reported() {
+    let asks = |asked| StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(asked));
+    for (asked, least) in [(3, 3), (15, 15), (3_600, 15)] {
+        let (tell, told) = unbounded();
+        let mut watching = FollowThread::new(Failing::new(&[], &[]), None, CurrentWatch::default(), tell);
+        let pause = watching.failed(&asks(Duration::from_secs(asked))).expect("a pause");
+        let least = Duration::from_secs(least);
+        assert!(pause >= least && pause <= least.mul_f64(1.2), "{asked} s: {pause:?}");
+        let reported = told.try_iter().any(|it| matches!(it, FollowMessage::Paused(reported, _) if reported == pause));
+        assert!(reported, "{asked} s");
+    }
 }

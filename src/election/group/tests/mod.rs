@@ -31,6 +31,42 @@ fn new_member_gets_its_share_an_eighth_at_a_time() {
 }
 
 #[test]
+fn requested_pause_of_a_member_is_limited() {
+    let mut world = started(2, 8);
+    world.add(8);
+    world.nodes[2].refused = 1;
+    world.run(LEASE - RETRY);
+    assert!(world.nodes[2].owned.is_empty() && world.nodes[2].refused == 0, "the member keeps the pause");
+    world.run(LEASE * 12 / 10 - LEASE + RETRY * 2);
+    world.assert_shared(&[0, 1, 2]);
+}
+
+/// Node 0 must release shards for the new member.
+#[test]
+fn shard_release_waits_at_most_a_retry_period() {
+    let mut world = started(1, 8);
+    world.nodes[0].refused = 2;
+    world.add(8);
+    world.run(RETRY * 2 - STEP * 5);
+    assert_eq!((world.nodes[0].refused, world.nodes[1].owned.len()), (0, 0), "one request in each retry period");
+    world.run(RETRY);
+    world.assert_shared(&[0, 1]);
+}
+
+/// The store refuses a take before the member must release shards for a new member.
+#[test]
+fn earlier_pause_does_not_delay_the_release_of_a_shard() {
+    let mut world = started(1, 8);
+    world.nodes[0].refused = 1;
+    world.edit(GroupKey::Shard(0), |record| record.holder_identity = Some(String::new()));
+    world.run(RETRY / 2);
+    assert_eq!(world.nodes[0].refused, 0, "the take is refused");
+    world.add(8);
+    world.run(RETRY * 3);
+    assert!(!world.nodes[1].owned.is_empty(), "the member releases shards in the pause");
+}
+
+#[test]
 fn leaving_member_frees_its_shards_with_one_write() {
     let mut world = started(3, 9);
     let writes = world.nodes[0].writes;

@@ -44,6 +44,8 @@ pub(super) struct Node {
     pub(super) is_deaf: bool,
     /// `true` while no request of the group is answered.
     pub(super) is_stuck: bool,
+    /// The number of next requests that the store refuses with a requested pause of an hour.
+    pub(super) refused: usize,
     pub(super) is_dead: bool,
     pub(super) writes: usize,
 }
@@ -88,6 +90,7 @@ impl World {
             wanted: 0,
             is_deaf: false,
             is_stuck: false,
+            refused: 0,
             is_dead: false,
             writes: 0,
         });
@@ -189,6 +192,11 @@ impl World {
         let node = &mut self.nodes[index];
         let Step::Send(GroupRequest { id, key, operation, .. }) = step else { return acted };
         let response = match operation {
+            _ if node.refused > 0 => {
+                node.refused -= 1;
+                let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
+                Err(error.with_retry_after(Some(Duration::from_secs(3_600))))
+            }
             _ if node.is_stuck => Err(StoreError::new(StoreErrorKind::Timeout, "stuck")),
             GroupOperation::Get(()) if self.damaged == Some(key) => {
                 Err(StoreError::new(StoreErrorKind::Malformed, "unreadable"))

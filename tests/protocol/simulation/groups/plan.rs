@@ -73,6 +73,11 @@ impl GroupPlan {
         // creates the missing shards, and takes them one lease duration later. The listing and the
         // slot need six more messages.
         let started_at = returned_at + 2 * times.2.as_nanos() as Nanos;
+        // The second generator does not change the faults that the first generator draws.
+        let mut apart = fastrand::Rng::with_seed(!random.get_seed());
+        let mut odds = if random.u8(..4) == 0 { Odds::default() } else { Odds::new(random) };
+        let kept = if odds.error > 0 && apart.u8(..4) == 0 { odds.with_long_pauses(lease) } else { 0 };
+        let started_at = started_at + kept;
         let owned_by = started_at + 2 * lease + (2 * shards + 6) as Nanos * SLOWEST_REQUEST;
         let shared_by = returned_at + 14 * lease;
         Self {
@@ -83,7 +88,7 @@ impl GroupPlan {
             times,
             drain_timeout,
             fastest: if random.bool() { SECOND + SECOND / 1_000 } else { SECOND * 3 / 2 - SECOND / 1_000 },
-            odds: if random.u8(..4) == 0 { Odds::default() } else { Odds::new(random) },
+            odds,
             event_late: [0, 0, 5, 20][random.usize(..4)],
             is_ordered: meddling != Meddling::Edits || random.bool(),
             meddling,
