@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -32,6 +33,8 @@ type pki struct {
 	admin  credential
 	// The same user, by every form of private key that clients meet.
 	pkcs8, pkcs1, sec1 credential
+	// The same user, in X.509 version 1.
+	version1 credential
 }
 
 // credential is a certificate with its key, both as PEM.
@@ -95,7 +98,11 @@ func newPKI(dir string) (*pki, error) {
 		return nil, err
 	}
 	p.pkcs1.key = pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(rsaKey)})
-	p.pkcs1.cert, err = ca.sign(clientTemplate(candidate, ""), rsaKey.Public())
+	if p.pkcs1.cert, err = ca.sign(clientTemplate(candidate, ""), rsaKey.Public()); err != nil {
+		return nil, err
+	}
+	p.version1 = p.pkcs8
+	p.version1.cert, err = ca.toVersion1(p.pkcs8.cert)
 	return p, err
 }
 
@@ -154,6 +161,44 @@ func (a *authority) sign(template *x509.Certificate, public crypto.PublicKey) ([
 		return nil, fmt.Errorf("sign the certificate of %s: %w", template.Subject.CommonName, err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// toVersion1 signs a certificate again without its version and its extensions.
+// MicroK8s issues such certificates.
+func (a *authority) toVersion1(certificate []byte) ([]byte, error) {
+	type parts struct {
+		Fields, Algorithm asn1.RawValue
+		Signature         asn1.BitString
+	}
+	var whole parts
+	block, _ := pem.Decode(certificate)
+	if _, err := asn1.Unmarshal(block.Bytes, &whole); err != nil {
+		return nil, fmt.Errorf("read a certificate: %w", err)
+	}
+	fields := asn1.RawValue{Tag: asn1.TagSequence, IsCompound: true}
+	for rest := whole.Fields.Bytes; len(rest) > 0; {
+		var field asn1.RawValue
+		var err error
+		if rest, err = asn1.Unmarshal(rest, &field); err != nil {
+			return nil, fmt.Errorf("read the fields of a certificate: %w", err)
+		}
+		if field.Class == asn1.ClassUniversal {
+			fields.Bytes = append(fields.Bytes, field.FullBytes...)
+		}
+	}
+	signed, err := asn1.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("write the fields of a certificate: %w", err)
+	}
+	hash := sha256.Sum256(signed)
+	signature, err := a.key.Sign(rand.Reader, hash[:], crypto.SHA256)
+	if err != nil {
+		return nil, fmt.Errorf("sign a certificate: %w", err)
+	}
+	der, err := asn1.Marshal(parts{
+		asn1.RawValue{FullBytes: signed}, whole.Algorithm, asn1.BitString{Bytes: signature, BitLength: 8 * len(signature)},
+	})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
 }
 
 // clientTemplate follows how kube-apiserver reads certificates: the common

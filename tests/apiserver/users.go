@@ -53,6 +53,7 @@ func writeUsers(dir, url string, pki *pki) (map[string]string, error) {
 		{"candidate-cert", inline, byCertificate(pki.pkcs8)},
 		{"candidate-cert-pkcs1", inline, byCertificate(pki.pkcs1)},
 		{"candidate-cert-sec1", inline, byCertificate(pki.sec1)},
+		{"candidate-cert-version-1", inline, byCertificate(pki.version1)},
 		// Relative names count from the kubeconfig's own directory.
 		{"candidate-cert-files", cluster{Server: url, CA: "ca-bundle.crt"},
 			authInfo{ClientCert: "candidate.crt", ClientKey: "./candidate.key"}},

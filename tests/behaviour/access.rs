@@ -27,7 +27,8 @@ on_every_database! {
     refused_login_is_reported_without_the_password,
     changed_password_costs_no_term,
     socket_of_this_machine_is_as_good,
-    server_in_tls_is_verified_unless_the_url_forbids_it
+    server_in_tls_is_verified_unless_the_url_forbids_it,
+    server_certificate_of_version_1_is_accepted_unverified,
 }
 
 /// Creates a user with rights on the table alone, and returns the user's URL.
@@ -219,4 +220,16 @@ fn server_in_tls_is_verified_unless_the_url_forbids_it<S: Elects>() {
         wait_until("the term is renewed", || version() > before + 1);
         guard.release().expect("a release");
     }
+}
+
+fn server_certificate_of_version_1_is_accepted_unverified<S: Elects>() {
+    let ours = Authority::new();
+    let Some(place) = InSql::<S>::with_tls(&ours.issue_version_1("127.0.0.1"), "of_version_1") else { return };
+    let url = user(&place, "encrypts_1");
+    place.server().require_tls("encrypts_1");
+    let [_, unverified, verified] = S::TLS_MODES.map(|mode| format!("{url}?{mode}"));
+    S::store(&unverified).get("jobs", &call()).expect("an answer");
+    let tls = TlsConfig::new().with_ca_pem(ours.pem).expect("an authority");
+    let error = S::store_with(&verified, Some(tls), None).get("jobs", &call()).expect_err("a refusal");
+    assert!(error.kind() == StoreErrorKind::Untrusted && error.to_string().contains("X.509 version 1"), "{error}");
 }

@@ -18,6 +18,7 @@ elects! {
     a_client_certificate_with_a_pkcs8_key: "candidate-cert",
     a_client_certificate_with_a_pkcs1_key: "candidate-cert-pkcs1",
     a_client_certificate_with_a_sec1_key: "candidate-cert-sec1",
+    a_client_certificate_of_version_1: "candidate-cert-version-1",
     certificates_in_files_beside_the_kubeconfig_and_a_ca_that_is_a_bundle: "candidate-cert-files",
     a_credential_plugin_that_gives_a_token: "candidate-exec",
     a_credential_plugin_that_gives_a_certificate: "candidate-exec-cert",

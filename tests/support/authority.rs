@@ -1,6 +1,8 @@
 //! Certificates for servers and clients of tests.
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use super::version_1::{pem, version_1};
 
 /// A certificate authority, which issues the certificates of a test.
 pub struct Authority {
@@ -16,7 +18,10 @@ pub struct Pair {
 
 impl Authority {
     pub fn new() -> Self {
-        let key = KeyPair::generate().expect("a key");
+        Self::with_key(KeyPair::generate().expect("a key"))
+    }
+
+    pub fn with_key(key: KeyPair) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
@@ -27,10 +32,19 @@ impl Authority {
 
     /// Issues a certificate for a host name, an address or a user.
     pub fn issue(&self, name: &str) -> Pair {
+        self.issue_with(name, |certificate| certificate.pem())
+    }
+
+    /// Issues a certificate of X.509 version 1, which contains no extensions.
+    pub fn issue_version_1(&self, name: &str) -> Pair {
+        self.issue_with(name, |certificate| pem(&version_1(certificate.der(), self.issuer.key())))
+    }
+
+    fn issue_with(&self, name: &str, finish: impl FnOnce(Certificate) -> String) -> Pair {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.distinguished_name.push(DnType::CommonName, name);
-        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
+        let certificate = finish(params.signed_by(&key, &self.issuer).expect("a certificate"));
         Pair { certificate, key: key.serialize_pem() }
     }
 }

@@ -26,6 +26,7 @@ pub mod server;
 pub mod session;
 pub mod sql;
 pub mod stores;
+pub mod version_1;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use crate::net::database_url::Address;
 use crate::net::tls::config::{TlsConfig, refuse};
-use crate::net::tls::{ClientTls, TlsSettings};
+use crate::net::tls::{ClientTls, TlsSettings, Verification};
 use crate::util::config_error::ConfigError;
 
 /// The encryption of connections to a database server.
@@ -24,8 +24,11 @@ impl TlsMode {
 
     /// Creates the TLS client of a connection, or returns `None` for plain text.
     pub(crate) fn client(self, tls: &TlsConfig, address: &Address) -> Result<Option<ClientTls>, ConfigError> {
-        let insecure = self == Self::Require;
-        let settings = TlsSettings { insecure, without_alpn: true, ..tls.settings.clone() };
+        let verification = match self {
+            Self::Require => Verification::Nothing,
+            _ => Verification::Identity,
+        };
+        let settings = TlsSettings { verification, without_alpn: true, ..tls.settings.clone() };
         match self {
             Self::Disable => Ok(None),
             _ => ClientTls::new(settings, address.host()).map(Some).map_err(|error| refuse("tls", &error)),

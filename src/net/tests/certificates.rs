@@ -8,9 +8,11 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 
 use super::Scratch;
+use super::version_1::{pem, version_1};
 use crate::net::tls::config::TlsConfig;
 use crate::net::tls::{Clock, provider};
 use crate::util::clock::Moment;
@@ -52,6 +54,13 @@ impl Authority {
         Leaf { pem: cert.pem(), der: cert.der().clone(), key }
     }
 
+    /// Issues a certificate of X.509 version 1.
+    pub(crate) fn leaf_of_version_1(&self, name: &str) -> Leaf {
+        let leaf = self.leaf(name);
+        let der = version_1(&leaf.der, self.issuer.key());
+        Leaf { pem: pem(&der), der: der.into(), ..leaf }
+    }
+
     pub(crate) fn roots(&self) -> Arc<RootCertStore> {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).unwrap();
@@ -79,10 +88,16 @@ pub(crate) fn server_config_with(
         ),
         None => builder.with_no_client_auth(),
     };
-    let key = PrivateKeyDer::try_from(leaf.key.serialize_der()).unwrap();
-    let mut config = builder.with_single_cert(vec![leaf.der.clone()], key).unwrap();
+    let mut config = builder.with_cert_resolver(resolver(leaf.der.clone(), &leaf.key));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Arc::new(config)
+}
+
+/// Returns a resolver of a server's certificate, which need not match the key or have version 3.
+pub(crate) fn resolver(certificate: CertificateDer<'static>, key: &KeyPair) -> Arc<SingleCertAndKey> {
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let key = provider().key_provider.load_private_key(key).unwrap();
+    Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key)))
 }
 
 /// The server's side of a connection.

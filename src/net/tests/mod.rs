@@ -5,6 +5,8 @@ pub(crate) mod certificates;
 mod failures;
 #[cfg(feature = "_http")]
 pub(crate) mod stand_in;
+#[path = "../../../tests/support/version_1.rs"]
+pub(crate) mod version_1;
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};

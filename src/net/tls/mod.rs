@@ -10,14 +10,17 @@ use rustls::client::WantsClientCert;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{CertificateError, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{CertificateError, ClientConfig, ConfigBuilder, InconsistentKeys, RootCertStore, WantsVerifier};
 
+use self::der::CertificateFields;
 use super::error::{Error, NetErrorKind};
 use crate::util::clock::{self, Moment};
 use crate::util::debug_fields::debug_fields;
 
 #[cfg(feature = "_server")]
 pub(crate) mod config;
+mod der;
 mod files;
 mod pinned;
 mod provider;
@@ -35,12 +38,24 @@ pub(crate) struct TlsSettings {
     pub(crate) ca: Option<PemSource>,
     /// `true` if the system's roots are trusted in addition to `ca`.
     pub(crate) and_system: bool,
-    pub(crate) insecure: bool,
+    pub(crate) verification: Verification,
     pub(crate) server_name: Option<String>,
     pub(crate) identity: Option<IdentitySource>,
     /// `true` if the client offers no ALPN name, because its protocol is not HTTP.
     pub(crate) without_alpn: bool,
     pub(crate) clock: Clock,
+}
+
+/// The checks of a server's certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Verification {
+    /// A trusted authority has signed the certificate, and the certificate contains the expected name.
+    #[default]
+    Identity,
+    /// A trusted authority has signed the certificate.
+    Authority,
+    /// Every certificate is accepted.
+    Nothing,
 }
 
 /// The sources of a client certificate and its key.
@@ -113,15 +128,16 @@ impl TlsSettings {
 
     /// Creates the verifier of server certificates.
     fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, Error> {
-        if self.insecure {
+        if self.verification == Verification::Nothing {
             return Ok(verify::trust_anyone());
         }
+        let checks_name = self.verification == Verification::Identity;
         match (&self.ca, self.authorities()?) {
             (Some(ca), Some(found)) => {
                 let unusable = || Error::config("certificate-authority", ca.breaks(verify::NO_AUTHORITY));
-                verify::trust_these(found)?.ok_or_else(unusable)
+                verify::trust_these(found, checks_name).ok_or_else(unusable)
             }
-            _ => verify::trust_the_system(),
+            _ => verify::trust_the_system(checks_name),
         }
     }
 
@@ -206,13 +222,27 @@ impl Identity {
     }
 
     fn shown_by(&self, builder: ConfigBuilder<ClientConfig, WantsClientCert>) -> Result<ClientConfig, Error> {
-        builder.with_client_auth_cert(self.chain.clone(), self.key.clone_key()).map_err(|e| {
+        let resolver = self.certified_key().map(|key| Arc::new(SingleCertAndKey::from(key)));
+        resolver.map(|resolver| builder.with_client_cert_resolver(resolver)).map_err(|e| {
             let hint = if matches!(e, rustls::Error::General(_)) { provider::hint() } else { "" };
             let from = if self.files.is_empty() { "" } else { " of " };
             let files = self.files.join(" and ");
             let rule = format!("certificate and key{from}{files} do not work together: {e}{hint}");
             Error::config("client certificate", rule)
         })
+    }
+
+    /// Returns the certificate with its key, or an error if they do not match.
+    ///
+    /// rustls would refuse a certificate that is not of version 3, but servers may accept such a certificate.
+    fn certified_key(&self) -> Result<CertifiedKey, rustls::Error> {
+        let key = provider().key_provider.load_private_key(self.key.clone_key())?;
+        let certificate = self.chain.first().ok_or(rustls::Error::NoCertificatesPresented)?;
+        let fields = CertificateFields::read(certificate).ok_or(CertificateError::BadEncoding)?;
+        match key.public_key() {
+            Some(public) if public.as_ref() != fields.public_key => Err(InconsistentKeys::KeyMismatch.into()),
+            _ => Ok(CertifiedKey::new(self.chain.clone(), key)),
+        }
     }
 }
 
@@ -245,6 +275,9 @@ pub(crate) fn tls_error(error: &rustls::Error) -> Error {
              authority, or give the server a certificate that an authority has issued"
                 .to_owned(),
         ),
+        E::InvalidCertificate(CertificateError::Other(e)) if e.to_string().contains("X.509 version") => {
+            untrusted(e.to_string())
+        }
         E::InvalidCertificate(e) => untrusted(format!(
             "the server's certificate is not accepted ({e}); check the configured certificate authority and server name"
         )),

@@ -1,14 +1,19 @@
 //! Verification of server certificates.
 
 use std::sync::{Arc, Once};
+use std::{io, iter};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
+};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 
+use super::der::CertificateFields;
 use super::pinned;
 use super::provider::provider;
 use crate::net::error::Error;
@@ -23,31 +28,29 @@ pub(crate) const NO_AUTHORITY: &str =
 /// Returns `None` if no authority is usable.
 pub(crate) fn trust_these(
     authorities: Vec<CertificateDer<'static>>,
-) -> Result<Option<Arc<dyn ServerCertVerifier>>, Error> {
-    let mut store = RootCertStore::empty();
-    let (added, ignored) = store.add_parsable_certificates(authorities.iter().cloned());
+    checks_name: bool,
+) -> Option<Arc<dyn ServerCertVerifier>> {
+    let (added, ignored) = RootCertStore::empty().add_parsable_certificates(authorities.iter().cloned());
     if added == 0 {
-        return Ok(None);
+        return None;
     }
     let mut signers = RootCertStore::empty();
     signers.add_parsable_certificates(authorities.iter().filter(|authority| pinned::may_sign(authority)).cloned());
-    // If no authority may sign, `store` is only a substitute, because webpki rejects an empty list of roots.
-    let signs = !signers.is_empty();
-    let store = if signs { signers } else { store };
     if ignored > 0 {
         log_line!(warn, target: TLS, "tls: ignoring {ignored} unusable CA certificates of the configuration");
     }
-    let authorities = TheseAuthorities { signed: signed_by(store)?, signs, themselves: authorities };
-    Ok(Some(Arc::new(ServerVerifier { authorities: Some(authorities), provider: provider() })))
+    let trusted = Trusted { signers, themselves: authorities, checks_name };
+    Some(Arc::new(ServerVerifier { trusted: Some(trusted), provider: provider() }))
 }
 
 /// Trusts certificates that the system's roots have signed.
-pub(crate) fn trust_the_system() -> Result<Arc<dyn ServerCertVerifier>, Error> {
-    let mut store = RootCertStore::empty();
-    if store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs).0 == 0 {
+pub(crate) fn trust_the_system(checks_name: bool) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    let mut signers = RootCertStore::empty();
+    if signers.add_parsable_certificates(rustls_native_certs::load_native_certs().certs).0 == 0 {
         return Err(Error::config("system trust store", NO_AUTHORITY));
     }
-    Ok(signed_by(store)?)
+    let trusted = Trusted { signers, themselves: Vec::new(), checks_name };
+    Ok(Arc::new(ServerVerifier { trusted: Some(trusted), provider: provider() }))
 }
 
 /// Trusts every certificate.
@@ -62,13 +65,7 @@ pub(crate) fn trust_anyone() -> Arc<dyn ServerCertVerifier> {
              on the network can read and change all traffic"
         );
     });
-    Arc::new(ServerVerifier { authorities: None, provider: provider() })
-}
-
-fn signed_by(store: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, Error> {
-    WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider())
-        .build()
-        .map_err(|e| Error::config("TLS", e.to_string()))
+    Arc::new(ServerVerifier { trusted: None, provider: provider() })
 }
 
 /// A verifier with the configured authorities.
@@ -76,7 +73,7 @@ fn signed_by(store: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, Error> {
 /// Without authorities, every certificate is accepted, but the server must own the key of its certificate.
 #[derive(Debug)]
 struct ServerVerifier {
-    authorities: Option<TheseAuthorities>,
+    trusted: Option<Trusted>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -86,13 +83,49 @@ struct ServerVerifier {
 /// copied into the kubeconfig. Some manually created clusters use such a certificate. webpki rejects the certificate,
 /// but Go accepts the certificate after a check of its name and dates.
 #[derive(Debug)]
-struct TheseAuthorities {
-    signed: Arc<WebPkiServerVerifier>,
-    /// `true` if an authority may sign certificates.
-    ///
-    /// webpki does not check if a trusted certificate may sign.
-    signs: bool,
+struct Trusted {
+    /// The authorities that may sign certificates. webpki does not check if a trusted certificate may sign.
+    signers: RootCertStore,
     themselves: Vec<CertificateDer<'static>>,
+    checks_name: bool,
+}
+
+impl Trusted {
+    fn check(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        now: UnixTime,
+        algorithms: WebPkiSupportedAlgorithms,
+    ) -> Result<(), rustls::Error> {
+        let parsed = ParsedCertificate::try_from(certificate)?;
+        if self.themselves.iter().any(|authority| authority == certificate) {
+            pinned::check(certificate, now)?;
+        } else {
+            verify_server_cert_signed_by_trust_anchor(&parsed, &self.signers, intermediates, now, algorithms.all)?;
+        }
+        if self.checks_name {
+            verify_server_name(&parsed, name)?;
+        }
+        Ok(())
+    }
+}
+
+/// Replaces the error of webpki about the version of one of these certificates.
+fn explain_version<'a>(
+    error: rustls::Error,
+    mut certificates: impl Iterator<Item = &'a CertificateDer<'a>>,
+    rule: &'static str,
+) -> rustls::Error {
+    let version = |certificate| CertificateFields::read(certificate).map(|fields| fields.version);
+    match certificates.find_map(|certificate| version(certificate).filter(|version| *version != 3)) {
+        Some(version) if error.to_string().contains("UnsupportedCertVersion") => {
+            let text = format!("the server presents a certificate of X.509 version {version}: {rule}");
+            CertificateError::Other(OtherError(Arc::new(io::Error::other(text)))).into()
+        }
+        _ => error,
+    }
 }
 
 impl ServerCertVerifier for ServerVerifier {
@@ -101,21 +134,18 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        ocsp: &[u8],
+        _ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(TheseAuthorities { signed, signs, themselves }) = &self.authorities else {
-            return Ok(ServerCertVerified::assertion());
-        };
-        if !themselves.iter().any(|authority| authority == certificate) {
-            if !signs {
-                return Err(CertificateError::UnknownIssuer.into());
-            }
-            return signed.verify_server_cert(certificate, intermediates, name, ocsp, now);
+        if let Some(trusted) = &self.trusted {
+            let algorithms = self.provider.signature_verification_algorithms;
+            let chain = iter::once(certificate).chain(intermediates);
+            let rule = "only version 3 can be verified; issue the certificate again in version 3, with the server's \
+                        name as subjectAltName";
+            trusted
+                .check(certificate, intermediates, name, now, algorithms)
+                .map_err(|error| explain_version(error, chain, rule))?;
         }
-        let parsed = ParsedCertificate::try_from(certificate)?;
-        pinned::check(certificate, now)?;
-        verify_server_name(&parsed, name)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -125,7 +155,10 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let rule = "the key of this version can be verified in TLS 1.3 alone; enable TLS 1.3 on the server, or issue the \
+                    certificate again in version 3";
         verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+            .map_err(|error| explain_version(error, iter::once(certificate), rule))
     }
 
     fn verify_tls13_signature(
@@ -134,7 +167,14 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        if self.trusted.is_some() {
+            return verify_tls13_signature(message, certificate, signature, algorithms);
+        }
+        // An unverified certificate may be of any version, and have any extensions.
+        let fields = CertificateFields::read(certificate).ok_or(CertificateError::BadEncoding)?;
+        let key = SubjectPublicKeyInfoDer::from(fields.public_key);
+        verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

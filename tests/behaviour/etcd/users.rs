@@ -71,6 +71,9 @@ fn client_certificate_is_shown_to_a_verified_server_only() {
     let guard = elector.block_until_leader().expect("a term");
     assert!(guard.is_leader() && store.location().is_some_and(|at| at.starts_with("https://")));
     drop(guard);
+    let old = authority.issue_version_1("client");
+    let old = tls().with_client_certificate_pem(old.certificate, old.key).expect("a pair");
+    EtcdStore::new(config(old)).expect("a store").get("jobs", &call()).expect("X.509 version 1 is accepted");
     let nobody = EtcdStore::new(config(tls())).expect("a store").get("jobs", &call()).expect_err("no certificate");
     assert_eq!(nobody.kind(), StoreErrorKind::Unavailable, "{nobody}");
     let system = EtcdConfig::new(etcd.urls()).expect("URLs");

@@ -63,7 +63,8 @@ fn password_may_be_proved_by_md5_or_in_clear() {
 #[test]
 fn certificate_proves_the_identity() {
     let authority = Authority::new();
-    let (server, client) = (authority.issue("127.0.0.1"), authority.issue("postgres"));
+    let (server, clients) =
+        (authority.issue("127.0.0.1"), [authority.issue("postgres"), authority.issue_version_1("postgres")]);
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let ca = scratch.path().join("ca.crt");
     std::fs::write(&ca, &authority.pem).expect("a file");
@@ -74,9 +75,11 @@ fn certificate_proves_the_identity() {
     postgres.set_hba("hostssl all all 127.0.0.1/32 cert");
     let url = postgres.url("postgres", "postgres").replace(&format!(":{PASSWORD}"), "") + "?sslmode=verify-full";
     let tls = TlsConfig::new().with_ca_file(&ca).expect("an authority");
-    let ours = tls.clone().with_client_certificate_pem(client.certificate, client.key).expect("a pair");
     let with = |tls| PostgresStore::new(PostgresConfig::new(&url).expect("a URL").with_tls(tls)).expect("a store");
-    with(ours).create_table().expect("a table");
+    for client in clients {
+        let ours = tls.clone().with_client_certificate_pem(client.certificate, client.key).expect("a pair");
+        with(ours).create_table().expect("a table");
+    }
     let began = std::time::Instant::now();
     assert_eq!(kind(get(&with(tls))), StoreErrorKind::Unauthorized);
     assert!(began.elapsed() < SOON);

@@ -11,13 +11,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
 
-const INTEGER: u8 = 0x02;
+use super::der::{Der, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, VERSION};
+
 const OCTET_STRING: u8 = 0x04;
-const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-const SEQUENCE: u8 = 0x30;
-const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 
 const BOOLEAN: u8 = 0x01;
@@ -125,38 +123,7 @@ fn extension<'a>(fields: &mut Der<'a>, wanted: &[u8]) -> Option<Option<Der<'a>>>
     Some(None)
 }
 
-/// The unread rest of DER-encoded bytes.
-struct Der<'a>(&'a [u8]);
-
-impl<'a> Der<'a> {
-    /// Returns the tag and the content of the next value.
-    fn next(&mut self) -> Option<(u8, &'a [u8])> {
-        let [tag, length, rest @ ..] = self.0 else { return None };
-        let (length, rest) = match length {
-            0..=0x7f => (usize::from(*length), rest),
-            // The low seven bits are the number of length bytes. Four length bytes are enough for the size limit of
-            // files.
-            0x81..=0x84 => {
-                let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-                (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
-            }
-            _ => return None,
-        };
-        let (content, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((*tag, content))
-    }
-
-    /// Returns the content of the next value if the value has this tag.
-    fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
-        self.next().filter(|(found, _)| *found == tag).map(|(_, content)| content)
-    }
-
-    /// Returns the values inside the next value if the next value has this tag.
-    fn enter(&mut self, tag: u8) -> Option<Self> {
-        self.take(tag).map(Self)
-    }
-
+impl Der<'_> {
     fn take_time(&mut self) -> Option<Digits> {
         let (tag, content) = self.next()?;
         let digits = content.strip_suffix(b"Z")?;

@@ -8,6 +8,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{Error, RootCertStore};
 
 use super::*;
+use crate::net::tls::der::CertificateFields;
 use crate::net::tls::provider::provider;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -109,12 +110,13 @@ fn invalid_certificate_is_refused() {
     for end in 0..whole.len() {
         assert_eq!(check(&whole[..end], now), Err(CertificateError::BadEncoding), "the first {end} bytes");
     }
-    // With one changed byte, `check` may return any result, but must not panic.
+    // With one changed byte, the readers may return any result, but must not panic.
     let mut bytes = whole.to_vec();
     for at in 0..whole.len() {
         for value in 0..=255 {
             bytes[at] = value;
             let _ = check(&bytes, now);
+            let _ = CertificateFields::read(&bytes);
         }
         bytes[at] = whole[at];
     }
@@ -126,6 +128,7 @@ fn invalid_certificate_is_refused() {
             .map(|_| *random.choice(b"\x30\xa0\xa3\x02\x17\x18\x04\x06\x84\x80\xff\x01\x00Z9").unwrap())
             .collect();
         assert_ne!(check(&bytes, now), Ok(()), "{bytes:x?}");
+        assert!(CertificateFields::read(&bytes).is_none(), "{bytes:x?}");
     }
 }
 

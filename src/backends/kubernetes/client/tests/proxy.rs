@@ -11,6 +11,7 @@ use super::server::{Connection, Script, Server, script, serve, serve_with};
 use super::{LONG, get, get_until};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
 use crate::net::tests::certificates::{Authority, authority, server_config};
+use crate::net::tls::Verification;
 use crate::util::cancel::CancelToken;
 
 const KINDS: [&str; 4] = ["http", "https", "socks5", "socks5h"];
@@ -245,7 +246,9 @@ fn proxy_certificate_needs_its_own_name_and_an_authority() {
             let tls = server_config(&authority.leaf(name), None);
             let proxy = serve_with(Some(tls), vec![tunnel("https", Some(server.clone()), "{}")]);
             let mut config = through(config("https", &ours), "https", proxy.port);
-            config.tls.insecure = insecure;
+            if insecure {
+                config.tls.verification = Verification::Nothing;
+            }
             let config = config.with_tls_server_name(if insecure { "kube.example" } else { "api.invalid" });
             let result = get(&Client::new(config).unwrap(), LONG);
             match expected.as_ref().filter(|_| !insecure) {

@@ -6,6 +6,7 @@ use super::server::{ok, raw, script, serve, serve_with};
 use super::{LONG, get};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
 use crate::net::tests::certificates::{authority, server_config};
+use crate::net::tls::Verification;
 
 /// An RSA key only for this test, because no code in the tree can generate RSA keys.
 const RSA_PKCS1: &str = include_str!("rsa_pkcs1.pem");
@@ -84,7 +85,7 @@ fn another_name_can_be_expected_and_anything_accepted() {
     let wrong = config(&server, &ours.pem).with_tls_server_name("kube2.example");
     assert_eq!(kind(wrong), Some(ErrorKind::TlsVerification));
     let mut insecure = config(&server, &other.pem);
-    insecure.tls.insecure = true;
+    insecure.tls.verification = Verification::Nothing;
     assert_eq!(kind(insecure), None);
     let odd = Client::new(config(&server, &ours.pem).with_tls_server_name("a b")).unwrap_err();
     assert_eq!(odd.kind(), &ErrorKind::Config);
@@ -149,10 +150,16 @@ fn mismatched_certificate_and_key_are_named_without_content() {
     let users = authority();
     let (one, two) = (users.leaf("a"), users.leaf("b"));
     let base = ClientConfig::new("https://127.0.0.1:1").unwrap().with_ca_pem(users.pem.as_bytes()).unwrap();
-    let mixed =
-        base.clone().with_client_certificate_pem(one.pem.as_bytes(), two.key.serialize_pem().as_bytes()).unwrap();
-    let error = Client::new(mixed).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Config);
+    let old = users.leaf_of_version_1("a");
+    for (chain, key, is_match) in [(&one, &two, false), (&old, &two, false), (&old, &old, true), (&one, &one, true)] {
+        let key = key.key.serialize_pem();
+        let config = base.clone().with_client_certificate_pem(chain.pem.as_bytes(), key.as_bytes()).unwrap();
+        let error = Client::new(config).err().map(|error| (error.kind().clone(), error.to_string()));
+        assert_eq!(error.is_none(), is_match, "{error:?}");
+        if let Some((kind, text)) = error {
+            assert!(kind == ErrorKind::Config && text.contains("do not work together"), "{text}");
+        }
+    }
     for key in [
         "",
         "hunter2",

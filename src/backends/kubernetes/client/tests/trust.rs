@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
-use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd,
+};
+use rustls::pki_types::CertificateDer;
 use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use super::certificates::{config, kind};
 use super::server::{ok, serve_with};
-use crate::backends::kubernetes::client::ErrorKind;
-use crate::net::tests::certificates::{Authority, Leaf, authority, server_config};
-use crate::net::tls::provider;
+use super::{LONG, get};
+use crate::backends::kubernetes::client::{Client, ClientError, ErrorKind};
+use crate::net::tests::certificates::{Authority, Leaf, authority, resolver, server_config};
+use crate::net::tls::{Verification, provider};
 
 const UNTRUSTED: Option<ErrorKind> = Some(ErrorKind::TlsVerification);
 
@@ -97,6 +99,69 @@ fn configured_certificate_is_bound_to_name_time_and_purpose() {
     assert_eq!(kind(config(&server, &elsewhere.pem).with_tls_server_name("elsewhere")), None);
 }
 
+/// Returns the error of a request to a server with this certificate and this key.
+fn refusal(
+    shown: &CertificateDer<'static>,
+    key: &KeyPair,
+    version: &'static SupportedProtocolVersion,
+    ca: &str,
+    insecure: bool,
+) -> Option<ClientError> {
+    let tls = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(resolver(shown.clone(), key));
+    let server = serve_with(Some(Arc::new(tls)), vec![ok("{}")]);
+    let mut config = config(&server, ca);
+    if insecure {
+        config.tls.verification = Verification::Nothing;
+    }
+    get(&Client::new(config).unwrap(), LONG).err()
+}
+
+#[test]
+fn unverified_server_of_version_1_must_own_its_key() {
+    let (ours, thief) = (authority(), KeyPair::generate().unwrap());
+    let leaf = ours.leaf_of_version_1("127.0.0.1");
+    let error = |key, version| refusal(&leaf.der, key, version, &ours.pem, true);
+    assert!(error(&leaf.key, &TLS13).is_none());
+    for (key, version) in [(&thief, &TLS13), (&thief, &TLS12), (&leaf.key, &TLS12)] {
+        let error = error(key, version).expect("a refusal");
+        assert_eq!(Some(error.kind().clone()), UNTRUSTED);
+        let is_explained = error.to_string().contains("version 1: ") && error.to_string().contains("enable TLS 1.3");
+        assert_eq!(is_explained, *version == TLS12, "{error}");
+    }
+}
+
+/// Such certificates have an extension that webpki does not read.
+#[test]
+fn unverified_server_may_have_unknown_extensions() {
+    let odd = self_signed(|params| {
+        let mut extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99_999, 1], vec![5, 0]);
+        extension.set_criticality(true);
+        params.custom_extensions.push(extension);
+    });
+    assert!(refusal(&odd.der, &odd.key, &TLS13, &odd.pem, true).is_none());
+    assert_eq!(verdict(&odd, &odd.pem), UNTRUSTED);
+}
+
+#[test]
+fn verified_server_of_version_1_is_refused_with_the_remedy() {
+    let ours = authority();
+    let leaf = ours.leaf_of_version_1("127.0.0.1");
+    for version in [&TLS12, &TLS13] {
+        for ca in [&ours.pem, &leaf.pem] {
+            let error = refusal(&leaf.der, &leaf.key, version, ca, false).expect("a refusal");
+            assert_eq!(Some(error.kind().clone()), UNTRUSTED);
+            assert!(
+                error.to_string().contains("version 1: only version 3") && error.to_string().contains("subjectAltName"),
+                "{error}"
+            );
+        }
+    }
+}
+
 #[test]
 fn server_without_the_key_of_its_certificate_is_not_trusted() {
     let (ours, thief) = (authority(), KeyPair::generate().unwrap());
@@ -109,20 +174,9 @@ fn server_without_the_key_of_its_certificate_is_not_trusted() {
         for version in [&TLS12, &TLS13] {
             for steals in [false, true] {
                 let key = if steals { &thief } else { &shown.key };
-                let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-                let key = provider().key_provider.load_private_key(key).unwrap();
-                // `SingleCertAndKey` does not check that the key matches the certificate.
-                let pair = SingleCertAndKey::from(CertifiedKey::new(vec![shown.der.clone()], key));
-                let tls = ServerConfig::builder_with_provider(provider())
-                    .with_protocol_versions(&[version])
-                    .unwrap()
-                    .with_no_client_auth()
-                    .with_cert_resolver(Arc::new(pair));
-                let server = serve_with(Some(Arc::new(tls)), vec![ok("{}")]);
-                let mut config = config(&server, &ca);
-                config.tls.insecure = insecure;
                 let expected = if steals { UNTRUSTED } else { None };
-                assert_eq!(kind(config), expected, "{version:?}, insecure {insecure}");
+                let error = refusal(&shown.der, key, version, &ca, insecure);
+                assert_eq!(error.map(|error| error.kind().clone()), expected, "{version:?}, insecure {insecure}");
             }
         }
     }

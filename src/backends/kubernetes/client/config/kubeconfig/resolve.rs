@@ -14,7 +14,7 @@ use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
 use crate::net::secret::Secret;
-use crate::net::tls::{PemSource, TlsSettings};
+use crate::net::tls::{PemSource, TlsSettings, Verification};
 
 /// The name of the cluster extension that is passed on to credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
@@ -136,7 +136,9 @@ impl NamedEntry<Cluster> {
             }
             config.tls.trust(ca).map_err(|rule| self.refusal("certificate-authority", rule))?;
         }
-        config.tls.insecure = self.insecure();
+        if self.insecure() {
+            config.tls.verification = Verification::Nothing;
+        }
         config.tls.server_name = self.value.tls_server_name.clone().filter(|n| !n.is_empty());
         config.proxy = match self.value.proxy_url.as_ref().filter(|url| !url.is_empty()) {
             Some(url) => Some(Proxy::parse(url.expose(), &self.at("proxy-url"))?),
