@@ -16,7 +16,7 @@ use super::socket::Socket;
 use super::url::{UrlParts, decode};
 
 /// The parts of a database URL. `Debug` does not show the password.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DatabaseUrl {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
@@ -111,10 +111,12 @@ fn split_port(place: &str) -> Result<(&str, Option<u16>), &'static str> {
             None => Err("has unexpected text between the host and the port"),
         };
     }
+    if place.contains(',') {
+        return Err("must name one host; a list of hosts is not supported");
+    }
     match place.split_once(':') {
         Some((_, number)) if number.contains(':') => Err("must put an IPv6 address in brackets"),
         Some((host, number)) => Ok((host, port(number)?)),
-        None if place.contains(',') => Err("must name one host; a list of hosts is not supported"),
         None => Ok((place, None)),
     }
 }
@@ -159,6 +161,7 @@ mod tests {
             "postgres://a:hunter2%ff@b/",
             "postgres://a:hunter2%00@b/",
             "postgres://a:hunter2@b,c/",
+            "postgres://a:hunter2@b:1,c:2/",
             "postgres://b/?hunter2",
         ] {
             let rule = parse(url).unwrap_err();

@@ -20,6 +20,8 @@ pub(crate) mod interrupt;
 pub(crate) mod json;
 #[cfg(feature = "_http")]
 pub(crate) mod lines;
+#[cfg(feature = "_server")]
+pub(crate) mod parameters;
 pub(crate) mod percent;
 #[cfg(feature = "_http")]
 pub(crate) mod proxy;

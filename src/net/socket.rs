@@ -88,6 +88,13 @@ impl Socket {
         !self.sessions.is_empty()
     }
 
+    /// Returns the server's certificate if the connection is encrypted.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn server_certificate(&self) -> Option<&[u8]> {
+        let certificate = self.sessions.last()?.peer_certificates()?.first()?;
+        Some(certificate.as_ref())
+    }
+
     pub(crate) fn until(&mut self, deadline: Instant) -> TimedSocket<'_> {
         TimedSocket { sessions: &mut self.sessions, stream: &self.stream, deadline }
     }

@@ -38,7 +38,12 @@ impl<'a> UrlParts<'a> {
         };
         let parameters = query.split('&').filter(|it| !it.is_empty()).map(|parameter| {
             let (name, value) = parameter.split_once('=').ok_or("has a parameter without a value")?;
-            Ok((decode(name)?.unwrap_or_default(), decode(value)?.unwrap_or_default()))
+            // Spaces around a name and a value have no meaning, as in libpq.
+            let text = |text: &str| match text.trim_matches(' ') {
+                text if text.contains(' ') => Err("must encode the spaces of its parameters as %20"),
+                text => decode(text).map(Option::unwrap_or_default),
+            };
+            Ok((text(name)?, text(value)?))
         });
         Ok(Self {
             scheme,

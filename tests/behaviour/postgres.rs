@@ -6,6 +6,7 @@
 mod access;
 mod failures;
 mod history;
+mod urls;
 mod watching;
 
 use std::sync::Arc;

@@ -48,7 +48,7 @@ impl MySqlClient {
         for (field, text) in [("user", &*user), ("password", fixed), ("database", &*database)] {
             require(!text.contains('\0'), field, "unusable", "a NUL character is not allowed")?;
         }
-        let tls = mode.client(&tls.unwrap_or_default(), &address)?;
+        let tls = mode.client(&tls.unwrap_or_default(), address.host())?;
         let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
         let is_checked = AtomicBool::new(false);
         Ok(Self { address, user, password, database, is_checked, tls, dialer, idle })

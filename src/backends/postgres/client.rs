@@ -38,7 +38,8 @@ impl PostgresClient {
     /// Creates a client without connecting.
     pub(crate) fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
         config.password.check(false)?;
-        let tls = config.tls_mode.client(&config.tls, &config.address)?;
+        let name = config.server_name.as_deref().unwrap_or(config.address.host());
+        let tls = config.tls_mode.client(&config.tls, name)?;
         let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
         Ok(Self { config, tls, dialer, idle, has_sessions: AtomicBool::new(false), ending: Arc::default() })
     }

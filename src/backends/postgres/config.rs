@@ -1,21 +1,19 @@
 //! Configuration of a [`PostgresStore`](crate::PostgresStore).
 
 use std::error::Error;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use super::channel_binding::ChannelBindingMode;
 use crate::backends::password::Password;
 use crate::backends::sql::tls_mode::TlsMode;
-use crate::net::database_url::{Address, DatabaseUrl};
-use crate::net::tls::config::{TlsConfig, UrlFiles};
+use crate::net::database_url::Address;
+use crate::net::tls::config::TlsConfig;
 use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
 use crate::util::setters::setters;
 
-const DEFAULT_PORT: u16 = 5432;
-
 /// Default interval between the reads of a watch without notifications.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The address of a PostgreSQL server, and the user.
 ///
@@ -39,6 +37,11 @@ pub struct PostgresConfig {
     pub(crate) application_name: String,
     pub(crate) tls_mode: TlsMode,
     pub(crate) tls: TlsConfig,
+    /// The name in the server's certificate, if it is not the host of `address`.
+    pub(crate) server_name: Option<String>,
+    pub(crate) channel_binding: ChannelBindingMode,
+    /// The command-line options of the session, in the server's syntax.
+    pub(crate) options: String,
     pub(crate) poll_interval: Duration,
 }
 
@@ -53,78 +56,27 @@ impl PostgresConfig {
     ///
     /// | parameter | value |
     /// |---|---|
-    /// | `host` | a host, or the directory of a Unix socket, such as `/run/postgresql` |
-    /// | `application_name` | a name for the server's logs; defaults to `leasehold` |
-    /// | `sslmode` | `disable`, `require` or `verify-full`; ignored for a socket |
-    /// | `sslrootcert`, `sslcert`, `sslkey` | PEM files |
-    /// | `connect_timeout` | ignored, because every call has its own timeout |
-    /// | `target_session_attrs` | `any`, `primary` or `read-write`; ignored, because the server must be a primary |
+    /// | `host`, `hostaddr`, `port`, `user`, `password`, `dbname` | replace the parts of the URL; a `host` that begins with `/` is the directory of a Unix socket |
+    /// | `application_name`, `fallback_application_name` | a name for the server's logs; defaults to `leasehold` |
+    /// | `sslmode` | `disable`, `require`, `verify-ca` or `verify-full`; `allow` and `prefer` mean `require`; ignored for a socket |
+    /// | `sslrootcert`, `sslcert`, `sslkey` | PEM files; `sslrootcert=system` for the system's roots |
+    /// | `channel_binding` | `require`, `prefer` (default) or `disable` |
+    /// | `options` | `-c search_path=…`, and the `endpoint=…` of Neon |
+    ///
+    /// [POSTGRES.md] lists the other parameters: some have no effect, and some are refused.
     ///
     /// Without `sslmode`, connections to other machines use `verify-full`, so the server must prove by TLS that it is
     /// the host in the URL. Connections within this machine are not encrypted. `require` encrypts without verifying the
-    /// server.
+    /// server, unless `sslrootcert` or [`with_tls`](Self::with_tls) sets an authority: `require` is then `verify-ca`.
+    /// `verify-ca` accepts every host with a certificate of the authority.
+    ///
+    /// [POSTGRES.md]: https://docs.rs/crate/leasehold/latest/source/docs/stores/POSTGRES.md
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError`] if the URL is invalid or has another parameter.
+    /// Returns [`ConfigError`] if the URL is invalid, or has an unknown or refused parameter.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
-        let refuse = |rule: &str| ConfigError::new("url", "unusable", format!("the URL {rule}"));
-        let url = DatabaseUrl::parse(url, &["postgres", "postgresql"]).map_err(|rule| {
-            ConfigError::new("url", "unusable", format!("the URL {rule}; use postgres://user@host:5432/database"))
-        })?;
-        let (mut host, mut application_name, mut sslmode) = (url.host, "leasehold".to_owned(), None);
-        let mut files = UrlFiles::default();
-        for (name, value) in url.parameters {
-            match name.as_str() {
-                "host" => host = value,
-                "application_name" => application_name = value,
-                // The client ignores `connect_timeout` and `target_session_attrs`, because every call has its own
-                // timeout, and every server must be a primary.
-                "connect_timeout" => {}
-                "target_session_attrs" if ["any", "primary", "read-write"].contains(&&*value) => {}
-                "sslmode" => {
-                    sslmode = Some(match value.as_str() {
-                        "disable" => TlsMode::Disable,
-                        "require" => TlsMode::Require,
-                        "verify-full" => TlsMode::VerifyFull,
-                        _ => return Err(refuse("has an sslmode that is not disable, require or verify-full")),
-                    });
-                }
-                "sslrootcert" => files.ca = Some(value),
-                "sslcert" => files.certificate = Some(value),
-                "sslkey" => files.key = Some(value),
-                _ => {
-                    let known = "host, application_name, sslmode, sslrootcert, sslcert, sslkey";
-                    return Err(refuse(&format!("has the parameter {name:?}, but only {known} are known")));
-                }
-            }
-        }
-        let tls = files.read(|| refuse("must have both sslcert and sslkey, or neither"))?;
-        let port = url.port.unwrap_or(DEFAULT_PORT);
-        let address = match host.as_str() {
-            "" => Address::Tcp { host: "localhost".to_owned(), port },
-            directory if directory.starts_with('/') => {
-                Address::Unix(PathBuf::from(directory).join(format!(".s.PGSQL.{port}")))
-            }
-            _ => Address::Tcp { host, port },
-        };
-        let user = url.user.ok_or_else(|| refuse("must name a user"))?;
-        let tls_mode = match (&address, sslmode) {
-            // As in libpq, a socket needs no TLS, because the data stays on this machine.
-            (Address::Unix(_), _) => TlsMode::Disable,
-            (_, Some(mode)) => mode,
-            (address, None) => TlsMode::default_for(address),
-        };
-        Ok(Self {
-            database: url.database.unwrap_or_else(|| user.clone()),
-            user,
-            password: url.password.into(),
-            application_name,
-            tls_mode,
-            address,
-            tls,
-            poll_interval: POLL_INTERVAL,
-        })
+        Self::from_url(url)
     }
 }
 
@@ -232,7 +184,8 @@ mod tests {
         for url in [
             "me:hunter2@h",
             "postgres://h/hunter2",
-            "postgres://me:hunter2@h/x?sslmode=prefer",
+            "postgres://me:hunter2@h/x?sslmode=hunter2",
+            "postgres://me:se?hunter2=x@h/x",
             "postgres://me:hunter2@h/x?options=-c",
             "postgres://me:hunter2@h/x?sslrootcert=/nowhere",
             "postgres://me:hunter2@h/x?sslcert=/nowhere",

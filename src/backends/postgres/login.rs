@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use postgres_protocol::authentication::md5_hash;
-use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use postgres_protocol::authentication::sasl::{SCRAM_SHA_256_PLUS, ScramSha256};
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 
@@ -54,15 +54,24 @@ pub(super) fn log_in(
         ("application_name", &config.application_name),
         ("client_encoding", "UTF8"),
     ];
-    frontend::startup_message(parameters, &mut out).map_err(Error::malformed)?;
+    let options = Some(("options", &*config.options)).filter(|(_, options)| !options.is_empty());
+    frontend::startup_message(parameters.into_iter().chain(options), &mut out).map_err(Error::malformed)?;
     wire.send(&out, deadline)?;
     let (mut scram, mut cancel) = (None, None);
+    let binding = config.channel_binding;
+    // Whether SCRAM has ended, and whether the server has accepted the login.
+    let (mut is_proved, mut is_accepted) = (false, false);
     loop {
         out.clear();
         match wire.receive(deadline)? {
             Message::NoticeResponse(_) => {}
             // After the start of SCRAM, the server must prove that it knows the password before it accepts the login.
-            Message::AuthenticationOk if scram.is_none() => {}
+            Message::AuthenticationOk if scram.is_none() => {
+                if !is_proved {
+                    binding.allow_unbound("no password")?;
+                }
+                is_accepted = true;
+            }
             Message::BackendKeyData(body) => {
                 let request = cancel.insert(BytesMut::new());
                 frontend::cancel_request(body.process_id(), body.secret_key(), request);
@@ -70,8 +79,9 @@ pub(super) fn log_in(
             Message::ErrorResponse(body) => {
                 return Err(Error::Refused(PostgresRefusal { is_fatal: true, ..PostgresRefusal::read(body.fields()) }));
             }
-            Message::ReadyForQuery(_) => return Ok(cancel),
+            Message::ReadyForQuery(_) if is_accepted => return Ok(cancel),
             Message::AuthenticationCleartextPassword => {
+                binding.allow_unbound("a cleartext password")?;
                 // Only local or encrypted connections may send the password itself. SCRAM never sends the password.
                 if !wire.socket.is_tls() && !config.address.is_local() {
                     return Err(refuse("the server requests a cleartext password on an unencrypted connection").into());
@@ -79,17 +89,19 @@ pub(super) fn log_in(
                 frontend::password_message(password()?.as_bytes(), &mut out).map_err(Error::malformed)?;
             }
             Message::AuthenticationMd5Password(body) => {
+                binding.allow_unbound("MD5")?;
                 let hash = md5_hash(config.user.as_bytes(), password()?.as_bytes(), body.salt());
                 frontend::password_message(hash.as_bytes(), &mut out).map_err(Error::malformed)?;
             }
             Message::AuthenticationSasl(body) => {
-                let offered = body.mechanisms().any(|name| Ok(name == SCRAM_SHA_256)).map_err(Error::malformed)?;
-                if !offered {
-                    return Err(refuse("the server does not offer SCRAM-SHA-256 without channel binding").into());
+                let offers = |wanted| body.mechanisms().any(|name| Ok(name == wanted)).map_err(Error::malformed);
+                let (mechanism, binding) =
+                    binding.scram(offers(SCRAM_SHA_256_PLUS)?, wire.socket.server_certificate())?;
+                if !offers(mechanism)? {
+                    return Err(refuse(&format!("the server does not offer {mechanism}")).into());
                 }
-                // Channel binding is only useful for clients that do not verify the server.
-                let begun = ScramSha256::new(password()?.as_bytes(), ChannelBinding::unsupported());
-                frontend::sasl_initial_response(SCRAM_SHA_256, begun.message(), &mut out).map_err(Error::malformed)?;
+                let begun = ScramSha256::new(password()?.as_bytes(), binding);
+                frontend::sasl_initial_response(mechanism, begun.message(), &mut out).map_err(Error::malformed)?;
                 scram = Some(begun);
             }
             Message::AuthenticationSaslContinue(body) => {
@@ -103,6 +115,7 @@ pub(super) fn log_in(
                 let mut begun = scram.take().ok_or_else(|| Error::malformed("SCRAM ended before its start"))?;
                 let stranger = |_| refuse("the server has another password than this client");
                 begun.finish(body.data()).map_err(stranger)?;
+                is_proved = true;
             }
             Message::AuthenticationGss
             | Message::AuthenticationSspi
@@ -132,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Logs in to a local server under the name `host`.
+    /// Logs in to a local server under the name in `host`, which may end with parameters.
     ///
     /// Returns the result and the sent bytes.
     fn log_in_at(
@@ -154,7 +167,7 @@ mod tests {
                 let _ = stream.write_all(&answer(&text));
             }
         });
-        let config = PostgresConfig::new(&format!("postgres://me:hunter2@{host}/db")).unwrap();
+        let config = PostgresConfig::new(&format!("postgres://me:hunter2@{host}")).unwrap();
         let mut wire = Wire::new(Socket::tcp(stream));
         let ended = log_in(&mut wire, &config, Some("hunter2"), Instant::now() + Duration::from_secs(30));
         drop(wire);
@@ -173,7 +186,7 @@ mod tests {
     #[test]
     fn clear_password_without_tls_goes_to_this_machine_alone() {
         for (host, is_sent) in [("127.0.0.1", true), ("[::1]", true), ("localhost", true), ("db.example", false)] {
-            let (ended, sent) = log_in_at(host, |text| match text.contains("hunter2") {
+            let (ended, sent) = log_in_at(&format!("{host}/db"), |text| match text.contains("hunter2") {
                 true => accepted(),
                 false => authentication(3, ""),
             });
@@ -185,12 +198,43 @@ mod tests {
     fn server_without_the_password_cannot_end_scram() {
         let signature = format!("v={}=", "A".repeat(43));
         for last in [authentication(12, &signature), authentication(12, "e=other-error"), Vec::new()] {
-            let (ended, sent) = log_in_at("127.0.0.1", move |text| match text.split_once("n,,n=,r=") {
+            let (ended, sent) = log_in_at("127.0.0.1/db", move |text| match text.split_once("n,,n=,r=") {
                 Some((_, nonce)) => authentication(11, &format!("r={nonce}x,s=c2FsdA==,i=4096")),
                 None if text.contains(",p=") => [&last[..], &accepted()].concat(),
                 None => authentication(10, "SCRAM-SHA-256\0\0"),
             });
             assert!(ended.is_err() && sent.contains(",p="), "{ended:?}: {sent:?}");
+        }
+    }
+
+    #[test]
+    fn server_cannot_skip_the_login() {
+        let ready = b"Z\0\0\0\x05I";
+        let (ended, _) = log_in_at("127.0.0.1/db", |_| ready.to_vec());
+        assert!(ended.is_err());
+        let (ended, _) = log_in_at("127.0.0.1/db", |text| match text.contains("n,,n=,r=") {
+            true => ready.to_vec(),
+            false => authentication(10, "SCRAM-SHA-256\0\0"),
+        });
+        assert!(ended.is_err());
+    }
+
+    #[test]
+    fn forbidden_login_sends_no_proof_of_the_password() {
+        for (method, request) in [
+            ("no password", authentication(0, "")),
+            ("cleartext", authentication(3, "")),
+            ("MD5", authentication(5, "salt")),
+            ("SCRAM without", authentication(10, "SCRAM-SHA-256\0\0")),
+            ("SCRAM without", authentication(10, "SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0")),
+        ] {
+            let request = [&request[..], b"Z\0\0\0\x05I"].concat();
+            let url = "127.0.0.1/db?sslmode=require&channel_binding=require";
+            let (ended, sent) = log_in_at(url, move |_| request.clone());
+            let error = ended.unwrap_err().to_string();
+            assert!(error.contains("channel_binding=require") && error.contains(method), "{error}");
+            // The password, its hash and the start of SCRAM are messages of type `p`.
+            assert!(!sent.contains("hunter2") && !sent.contains("p\0\0\0"), "{method}: {sent:?}");
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod abandoned;
 mod changes;
+mod channel_binding;
 pub(crate) mod client;
 pub(crate) mod config;
 pub(crate) mod connection;
@@ -12,4 +13,5 @@ mod login;
 pub(crate) mod settings;
 pub(crate) mod store;
 mod table;
+mod url;
 pub(crate) mod wire;

@@ -3,6 +3,8 @@
 pub(crate) mod certificates;
 #[cfg(feature = "_http")]
 mod failures;
+#[cfg(feature = "_server")]
+pub(crate) mod parameters;
 #[cfg(feature = "_http")]
 pub(crate) mod stand_in;
 #[path = "../../../tests/support/version_1.rs"]

@@ -115,7 +115,6 @@ impl TlsConfig {
 }
 
 /// The paths of TLS files in the parameters of a URL.
-#[cfg(any(feature = "etcd", feature = "postgres"))]
 #[derive(Default)]
 pub(crate) struct UrlFiles {
     pub(crate) ca: Option<String>,
@@ -123,8 +122,13 @@ pub(crate) struct UrlFiles {
     pub(crate) key: Option<String>,
 }
 
-#[cfg(any(feature = "etcd", feature = "postgres"))]
 impl UrlFiles {
+    /// Returns `true` if a file is set.
+    #[cfg(any(feature = "etcd", feature = "mysql"))]
+    pub(crate) fn are_set(&self) -> bool {
+        self.ca.is_some() || self.certificate.is_some() || self.key.is_some()
+    }
+
     /// Reads the files.
     ///
     /// Returns the `incomplete` error for a certificate without a key, and for a key without a certificate.

@@ -15,12 +15,20 @@ pub(super) struct CertificateFields<'a> {
     pub(super) version: u8,
     /// The `SubjectPublicKeyInfo`, with its tag and length.
     pub(super) public_key: &'a [u8],
+    /// The content of the `signatureAlgorithm`.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "only PostgreSQL binds its logins to certificates")
+    )]
+    pub(super) signature_algorithm: &'a [u8],
 }
 
 impl<'a> CertificateFields<'a> {
     /// Returns `None` if the bytes are not a certificate.
     pub(super) fn read(certificate: &'a [u8]) -> Option<Self> {
-        let mut fields = Der(certificate).enter(SEQUENCE)?.enter(SEQUENCE)?;
+        let mut parts = Der(certificate).enter(SEQUENCE)?;
+        let mut fields = parts.enter(SEQUENCE)?;
+        let signature_algorithm = parts.take(SEQUENCE)?;
         let version = match fields.0.first() {
             Some(&VERSION) => match fields.enter(VERSION)?.take(INTEGER)? {
                 [version @ 0..=2] => version + 1,
@@ -34,7 +42,7 @@ impl<'a> CertificateFields<'a> {
         }
         let rest = fields.0;
         fields.take(SEQUENCE)?;
-        Some(Self { version, public_key: &rest[..rest.len() - fields.0.len()] })
+        Some(Self { version, public_key: &rest[..rest.len() - fields.0.len()], signature_algorithm })
     }
 }
 

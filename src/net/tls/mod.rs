@@ -21,12 +21,16 @@ use crate::util::debug_fields::debug_fields;
 #[cfg(feature = "_server")]
 pub(crate) mod config;
 mod der;
+#[cfg(feature = "postgres")]
+mod end_point;
 mod files;
 mod pinned;
 mod provider;
 mod reload;
 mod verify;
 
+#[cfg(feature = "postgres")]
+pub(crate) use end_point::server_end_point;
 pub(crate) use files::PemSource;
 pub(crate) use provider::provider;
 pub(crate) use reload::ClientTls;

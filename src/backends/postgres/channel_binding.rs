@@ -1,0 +1,56 @@
+//! The proof that both ends of a login use the same TLS connection.
+
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS};
+
+use crate::net::error::{Error, NetErrorKind};
+use crate::net::tls::server_end_point;
+
+/// The logins with a proof that both ends use the same TLS connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ChannelBindingMode {
+    Disable,
+    /// The login has the proof if the server offers SCRAM-SHA-256-PLUS.
+    #[default]
+    Prefer,
+    /// Every other login is refused.
+    Require,
+}
+
+impl ChannelBindingMode {
+    pub(super) fn parse(value: &str) -> Result<Self, String> {
+        match value {
+            "disable" => Ok(Self::Disable),
+            "prefer" => Ok(Self::Prefer),
+            "require" => Ok(Self::Require),
+            _ => Err("possible are disable, prefer and require".to_owned()),
+        }
+    }
+
+    /// Returns an error if the server must not log the client in by `method`, which has no proof.
+    ///
+    /// The client calls this method before it sends its password or a hash of the password.
+    pub(super) fn allow_unbound(self, method: &str) -> Result<(), Error> {
+        let rule = format!(
+            "the URL has channel_binding=require, but the server logs in by {method}; set scram-sha-256 in pg_hba.conf, \
+             or remove channel_binding from the URL"
+        );
+        if self == Self::Require { Err(Error::new(NetErrorKind::Credentials, rule)) } else { Ok(()) }
+    }
+
+    /// Returns the mechanism of SCRAM and its channel binding to the server's certificate.
+    pub(super) fn scram(
+        self,
+        offers_plus: bool,
+        certificate: Option<&[u8]>,
+    ) -> Result<(&'static str, ChannelBinding), Error> {
+        match certificate.filter(|_| self != Self::Disable).and_then(server_end_point) {
+            Some(hash) if offers_plus => Ok((SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash))),
+            unused => {
+                self.allow_unbound("SCRAM without channel binding")?;
+                // If an attacker has removed the offer, a server that supports the proof refuses `unrequested`.
+                let binding = unused.map_or(ChannelBinding::unsupported(), |_| ChannelBinding::unrequested());
+                Ok((SCRAM_SHA_256, binding))
+            }
+        }
+    }
+}
