@@ -6,6 +6,7 @@ use leasehold::{CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
 
 use crate::access::user;
 use crate::support::SOON;
+use crate::support::authority::Authority;
 use crate::support::mariadb::MariaDb;
 use crate::support::real_store::{Elects, InSql, InTable, RealStore};
 use crate::support::sql::SqlServer;
@@ -113,4 +114,45 @@ fn too_many_connections_is_a_named_error() {
         refused.kind() == StoreErrorKind::Unavailable && refused.to_string().contains("max_connections"),
         "{refused}"
     );
+}
+
+/// The names are those of the clients of MySQL and MariaDB, of Connector/J, and of Python's drivers.
+#[test]
+fn url_names_certificates_as_other_clients_do() {
+    let authority = Authority::new();
+    let (server, client) = (authority.issue("127.0.0.1"), authority.issue_version_1("jobs"));
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    // The user of the server must be able to read the file.
+    std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("rights");
+    let file = |name: &str, content: &str| {
+        let path = scratch.path().join(name);
+        std::fs::write(&path, content).expect("a file");
+        path.display().to_string()
+    };
+    let (ca, other) = (file("ca.pem", &authority.pem), file("other.pem", &Authority::new().pem));
+    let (certificate, key) = (file("client.pem", &client.certificate), file("client.key", &client.key));
+    let setting = format!("ssl_ca={ca}");
+    let Some(mariadb) = MariaDb::start_with_tls(&server.certificate, &server.key, &[&setting]) else { return };
+    mariadb.add_user("identified");
+    mariadb.execute("ALTER USER identified REQUIRE X509; CREATE DATABASE app; GRANT ALL ON app.* TO identified");
+    let get = |query: &str| {
+        MariaDb::create_table(&format!("{}?{query}", mariadb.url("identified", "app"))).map_err(|error| error.kind())
+    };
+    let files = format!("ssl-ca={ca}&ssl-cert={certificate}&ssl-key={key}");
+    for query in [
+        format!("{files}&ssl-mode=VERIFY_IDENTITY"),
+        format!("{files}&ssl-mode=VERIFY_CA"),
+        format!("{files}&ssl-verify-server-cert=1"),
+        format!("sslMode=REQUIRED&sslCa={ca}&sslCert={certificate}&sslKey={key}"),
+        format!("ssl_ca={ca}&ssl_cert={certificate}&ssl_key={key}"),
+        format!("serverSslCert={ca}&ssl-cert={certificate}&ssl-key={key}&charset=utf8mb4"),
+        format!("ssl-mode=PREFERRED&ssl-cert={certificate}&ssl-key={key}"),
+    ] {
+        get(&query).expect(&query);
+    }
+    let wrong = files.replace(&ca, &other);
+    for mode in ["VERIFY_IDENTITY", "VERIFY_CA", "REQUIRED", "PREFERRED"] {
+        assert_eq!(get(&format!("{wrong}&ssl-mode={mode}")), Err(StoreErrorKind::Untrusted), "{mode}");
+    }
+    assert_eq!(get("ssl-mode=REQUIRED"), Err(StoreErrorKind::Unauthorized), "no certificate");
 }

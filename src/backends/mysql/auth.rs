@@ -64,12 +64,13 @@ impl AuthMethod {
     }
 }
 
-/// Returns the error for an unsupported method.
-pub(super) fn unknown(name: &[u8]) -> Error {
-    let name = clean(&String::from_utf8_lossy(name), MAX_NAME);
+/// Returns the error for an unsupported method, such as MariaDB's ed25519 and parsec.
+pub(super) fn unknown(method: &[u8], user: &str) -> Error {
+    let (method, user) = (clean(&String::from_utf8_lossy(method), MAX_NAME), clean(user, MAX_NAME));
     let rule = format!(
-        "the server requests the unsupported authentication method {name:?}; set one of these for the user: \
-         mysql_native_password, caching_sha2_password"
+        "cannot log in as {user:?}: the account has the unsupported authentication method {method:?}; give the account \
+         a supported method: ALTER USER '{user}'@'…' IDENTIFIED VIA mysql_native_password USING PASSWORD('…') on MariaDB, \
+         or IDENTIFIED WITH caching_sha2_password BY '…' on MySQL"
     );
     Error::new(NetErrorKind::Credentials, rule)
 }
@@ -133,7 +134,10 @@ mod tests {
     fn unknown_auth_plugin_is_named() {
         assert_eq!(AuthMethod::of(b"mysql_native_password"), Some(AuthMethod::Native));
         assert_eq!(AuthMethod::of(b"client_ed25519"), None);
-        assert!(unknown(b"client_ed25519").to_string().contains("\"client_ed25519\""));
-        assert!(unknown(&[b'x'; 1000]).to_string().len() < 300);
+        for method in ["client_ed25519", "parsec", "dialog"] {
+            let error = unknown(method.as_bytes(), "jobs").to_string();
+            assert!(error.contains(&format!("{method:?}")) && error.contains("ALTER USER 'jobs'@"), "{error}");
+        }
+        assert!(unknown(&[b'x'; 1000], &"y".repeat(1000)).to_string().len() < 500);
     }
 }

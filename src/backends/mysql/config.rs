@@ -5,18 +5,16 @@ use std::time::Duration;
 
 use crate::backends::password::Password;
 use crate::backends::sql::tls_mode::TlsMode;
-use crate::net::database_url::{Address, DatabaseUrl};
+use crate::net::database_url::Address;
 use crate::net::tls::config::TlsConfig;
 use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
 use crate::util::setters::setters;
 
-const PORT: u16 = 3306;
-
 /// Default interval between a watch's reads.
 ///
 /// People do not notice such a delay, and the reads are a small load for a server.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The address of a MySQL or MariaDB server, the user, and the database.
 ///
@@ -53,8 +51,16 @@ impl MySqlConfig {
     /// |---|---|
     /// | `socket=/run/mysqld/mysqld.sock` | connects through this Unix socket instead of the host |
     /// | `ssl-mode=VERIFY_IDENTITY` | uses TLS, and verifies that the certificate is for the host |
-    /// | `ssl-mode=REQUIRED` | uses TLS **without verifying the server** |
+    /// | `ssl-mode=VERIFY_CA` | uses TLS, and accepts every host with a certificate of the authority in `ssl-ca` |
+    /// | `ssl-mode=REQUIRED` | uses TLS **without verifying the server**; with `ssl-ca`, means `VERIFY_CA` |
+    /// | `ssl-mode=PREFERRED` | means `REQUIRED` |
     /// | `ssl-mode=DISABLED` | uses no TLS |
+    /// | `ssl-ca`, `ssl-cert`, `ssl-key` | PEM files of the authority, and of a client certificate and its key |
+    /// | `user`, `password` | replace the user and the password of the URL |
+    ///
+    /// [MYSQL.md] lists other spellings, such as `sslMode` and `ssl_ca`, and parameters without effect.
+    ///
+    /// [MYSQL.md]: https://docs.rs/crate/leasehold/latest/source/docs/stores/MYSQL.md
     ///
     /// With `REQUIRED`, any machine on the network path can pose as the server. Such a machine gets the password if the
     /// authentication method sends the password itself.
@@ -75,41 +81,7 @@ impl MySqlConfig {
     ///
     /// Returns [`ConfigError`] if the URL is invalid. The error does not contain the URL, which may contain a password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
-        let refuse = |rule: &str| {
-            let rule = format!("the URL {rule}; use mysql://user:password@host:3306/database");
-            ConfigError::new("url", "unusable", rule)
-        };
-        let url = DatabaseUrl::parse(url, &["mysql", "mariadb"]).map_err(refuse)?;
-        let database = url.database.ok_or_else(|| refuse("names no database"))?;
-        let mut ssl_mode = None;
-        let mut socket = None;
-        for (name, value) in url.parameters {
-            match (name.as_str(), value.as_str()) {
-                ("socket", path) if !path.is_empty() => socket = Some(path.into()),
-                ("ssl-mode", "DISABLED") => ssl_mode = Some(TlsMode::Disable),
-                ("ssl-mode", "REQUIRED") => ssl_mode = Some(TlsMode::Require),
-                ("ssl-mode", "VERIFY_IDENTITY") => ssl_mode = Some(TlsMode::VerifyFull),
-                ("ssl-mode", _) => {
-                    return Err(refuse("has an ssl-mode other than DISABLED, REQUIRED, VERIFY_IDENTITY"));
-                }
-                // The name of the parameter may be a part of a password, so the error does not contain the name.
-                _ => return Err(refuse("has a parameter other than socket and ssl-mode")),
-            }
-        }
-        let address = match socket {
-            Some(path) => Address::Unix(path),
-            None if url.host.is_empty() => return Err(refuse("names no host")),
-            None => Address::Tcp { host: url.host, port: url.port.unwrap_or(PORT) },
-        };
-        Ok(Self {
-            address,
-            user: url.user,
-            password: url.password.into(),
-            database,
-            ssl_mode,
-            tls: None,
-            poll_interval: POLL_INTERVAL,
-        })
+        Self::from_url(url)
     }
 }
 
@@ -132,8 +104,10 @@ setters! {
     ///
     /// Connections within this machine use TLS, too.
     ///
-    /// Defaults to the system's root certificates without a client certificate if `ssl-mode` or the address requires
-    /// TLS.
+    /// Replaces `ssl-ca`, `ssl-cert` and `ssl-key`.
+    ///
+    /// Defaults to the files of these URL parameters, or else to the system's root certificates without a client
+    /// certificate if `ssl-mode` or the address requires TLS.
     #[must_use]
     pub fn with_tls(mut self, tls: TlsConfig) { self.tls = Some(tls) }
 
@@ -184,7 +158,7 @@ impl MySqlConfig {
     pub(crate) fn tls_mode(&self) -> Result<TlsMode, ConfigError> {
         match (self.ssl_mode, &self.tls) {
             (Some(TlsMode::Disable), Some(_)) => {
-                let rule = "with_tls configures TLS; remove one of the two";
+                let rule = "certificates are configured, too; remove one of the two";
                 Err(ConfigError::new("ssl-mode", "DISABLED", rule))
             }
             (Some(mode), _) => Ok(mode),
@@ -214,7 +188,7 @@ mod tests {
         assert!(!format!("{full:?}").contains("p:w"));
         let other = full.with_user("other").with_password("else");
         assert_eq!((other.user.as_deref(), other.password.fixed), (Some("other"), Some(Secret::new("else"))));
-        assert_eq!(config("mariadb://[::1]/app").address, Address::Tcp { host: "::1".to_owned(), port: PORT });
+        assert_eq!(config("mariadb://[::1]/app").address, Address::Tcp { host: "::1".to_owned(), port: 3306 });
         assert_eq!(config("mysql:///app?socket=/run/x.sock").address, Address::Unix("/run/x.sock".into()));
     }
 
@@ -226,9 +200,10 @@ mod tests {
             "mysql://me:hunter2@a",
             "mysql://me:hunter2@a/",
             "mysql://me:hunter2@/b",
-            "mysql://me:hunter2@a/b?hunter2=1",
+            "mysql://me:se?hunter2=1@a/b",
+            "mysql://me:se?x=1&hunter2=1@a/b",
             "mysql://me:hunter2@a/b?ssl-mode=hunter2",
-            "mysql://me:hunter2@a/b?socket=",
+            "mysql://me:hunter2@/b?socket=",
             "mysql://me:hunter2@a:x/b",
         ] {
             let error = MySqlConfig::new(url).unwrap_err();

@@ -130,7 +130,7 @@ fn convince(
                     true => &b"mysql_old_password"[..],
                     false => reader.until_zero()?,
                 };
-                method = AuthMethod::of(name).ok_or_else(|| auth::unknown(name))?;
+                method = AuthMethod::of(name).ok_or_else(|| auth::unknown(name, login.user))?;
                 let scramble = reader.rest();
                 let scramble = scramble.strip_suffix(&[0]).unwrap_or(scramble);
                 connection.send(&method.answer(login.password, scramble, is_confidential)?, deadline)?;

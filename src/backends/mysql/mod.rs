@@ -18,3 +18,4 @@ mod session;
 pub(crate) mod store;
 mod table;
 mod undurable_writes;
+mod url;

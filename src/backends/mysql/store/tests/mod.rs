@@ -361,10 +361,13 @@ fn switch(method: &str) -> Say {
 /// Without TLS, any machine on the network path could read the password.
 #[test]
 fn a_password_is_never_sent_as_it_is_without_tls() {
-    for method in ["mysql_clear_password", "client_ed25519", "dialog", "sha256_password"] {
+    for method in ["mysql_clear_password", "client_ed25519", "parsec", "dialog", "sha256_password"] {
         let server = Server::new(move |asked| (asked.what == LOGIN).then(|| switch(method)));
         let error = server.store().get("jobs", &call()).unwrap_err();
         assert!(error.kind() == StoreErrorKind::Unauthorized && error.to_string().contains(method), "{error}");
+        let has_remedy =
+            error.to_string().contains("log in as \"jobs\"") && error.to_string().contains("ALTER USER 'jobs'@");
+        assert_eq!(has_remedy, method != "mysql_clear_password", "{error}");
         assert!(!server.was_asked("answer"), "nothing was sent: {method}");
     }
     let server = Server::new(|asked| match asked.what.as_str() {
