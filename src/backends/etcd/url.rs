@@ -1,12 +1,26 @@
 //! Parsing of etcd's configuration from a URL.
 
 use crate::backends::etcd::config::{EtcdConfig, EtcdUser};
+use crate::net::parameters::{self, Decision::Followed, Decision::Ignored, Decision::Only, Decision::Refused, set};
 use crate::net::tls::config::UrlFiles;
 use crate::net::url::UrlParts;
 use crate::util::config_error::ConfigError;
 
 /// The default client port of etcd's members.
 const PORT: u16 = 2379;
+
+/// The decision about each parameter, with the names of `etcdctl`'s flags.
+const PARAMETERS: parameters::ParameterTable<UrlFiles> = &[
+    ("cacert", Followed(|files, value| set(&mut files.ca, value))),
+    ("cert", Followed(|files, value| set(&mut files.certificate, value))),
+    ("key", Followed(|files, value| set(&mut files.key, value))),
+    // Each call of the store has its own timeout, and the client probes idle connections itself.
+    ("dial-timeout command-timeout keepalive-time keepalive-timeout", Ignored),
+    ("insecure-skip-tls-verify", Only(&["false"], "set the authority of a test server with cacert")),
+    ("insecure-transport", Refused("the scheme etcd:// or etcds:// decides")),
+    ("discovery-srv discovery-srv-name", Refused("members are not discovered; write their names into the URL")),
+    ("user password", Refused("write the user and the password before the hosts: etcd://USER:PASSWORD@HOST")),
+];
 
 impl EtcdConfig {
     /// Creates a configuration from a URL: `etcd://HOST:PORT,…/PREFIX`, or `etcds://…` for TLS.
@@ -53,17 +67,9 @@ impl EtcdConfig {
             config.user = Some(EtcdUser { name: url.user.unwrap_or_default(), password: url.password.into() });
         }
         let mut files = UrlFiles::default();
-        for (name, value) in url.parameters {
-            let file = match name.as_str() {
-                "cacert" => &mut files.ca,
-                "cert" => &mut files.certificate,
-                "key" => &mut files.key,
-                _ => return Err(refuse("has a parameter other than cacert, cert and key")),
-            };
-            if !is_tls {
-                return Err(refuse("must begin with etcds:// to have cacert, cert or key"));
-            }
-            *file = Some(value);
+        parameters::apply(PARAMETERS, url.parameters, &mut files).map_err(|rule| refuse(&rule))?;
+        if !is_tls && files.are_set() {
+            return Err(refuse("must begin with etcds:// to have cacert, cert or key"));
         }
         Ok(config.with_tls(files.read(|| refuse("must have both cert and key, or neither"))?))
     }
@@ -105,6 +111,12 @@ mod tests {
     }
 
     #[test]
+    fn page_lists_the_decision_about_each_parameter() {
+        crate::net::tests::parameters::check_page(PARAMETERS, "ETCD.md", str::to_owned);
+        assert!(EtcdConfig::from_url("etcd://a?dial-timeout=5s&insecure-skip-tls-verify=false").is_ok());
+    }
+
+    #[test]
     fn invalid_url_is_refused_without_showing_secrets() {
         for (url, rule) in [
             ("127.0.0.1:2379", "is not a URL"),
@@ -115,7 +127,9 @@ mod tests {
             ("etcd://jobs:hunter2%@a", "percent-encoding"),
             ("etcd://a?cacert", "without a value"),
             ("etcd://a?cacert=/x", "begin with etcds://"),
-            ("etcds://a?ca=/x", "cacert, cert and key"),
+            ("etcds://a?ca=/x", "known are cacert, cert, key"),
+            ("etcds://a?insecure-skip-tls-verify=true", "authority of a test server"),
+            ("etcd://a?user=jobs&password=hunter2", "before the hosts"),
             ("etcds://a?cert=/x", "both cert and key"),
             ("etcds://jobs:hunter2@a?cacert=/there/is/no/such.pem", "/there/is/no/such.pem"),
         ] {
