@@ -226,6 +226,13 @@ impl GroupCore {
                     let slots = self.settings.max_members;
                     self.log(Level::Info, format!("waiting as a spare: all {slots} slots are taken"));
                 }
+                GroupEffect::Blocked(shards) => {
+                    let text = format!(
+                        "waiting to join again: workers of the last term still run, shards {shards:?}; restart the process \
+                         if the workers hang"
+                    );
+                    self.log(Level::Warn, text);
+                }
                 GroupEffect::Reopen => state.cancelled.push(state.watch.clone()),
                 GroupEffect::Idle(slot) => {
                     let identity = state.group.member(slot).unwrap_or_default();

@@ -14,10 +14,11 @@ pub enum ShardPlace {
 /// Returns the slot that each shard belongs to.
 ///
 /// Each of `members` gets an equal share, rounded down or up. The larger shares go to the members that own most. A
-/// member keeps its shards up to its share, so a balanced group does not change. Ties are decided by rendezvous hashing
+/// member keeps its shards up to its share, so a balanced group does not change. The shards with the fewest `moves` move
+/// first, so that a shard that its new member does not take stays the next time. Ties are decided by rendezvous hashing
 /// (Thaler and Ravishankar, 1998), so all members that observe the same group compute the same result. A shard of a slot
 /// that is not in `members` stays where it is.
-pub fn assign(members: &[usize], places: &[ShardPlace]) -> Vec<Option<usize>> {
+pub fn assign(members: &[usize], places: &[ShardPlace], moves: impl Fn(usize) -> i32) -> Vec<Option<usize>> {
     let mut targets: Vec<_> =
         places.iter().map(|place| if let ShardPlace::Owned(slot) = place { Some(*slot) } else { None }).collect();
     let shards_at = |place: ShardPlace| (0..places.len()).filter(|shard| places[*shard] == place).collect();
@@ -33,7 +34,7 @@ pub fn assign(members: &[usize], places: &[ShardPlace]) -> Vec<Option<usize>> {
     let mut deficits = Vec::new();
     for (place, (slot, shards)) in owned.iter_mut().enumerate() {
         let share = share + usize::from(place < larger);
-        shards.sort_by_key(|shard| weight(*slot, *shard));
+        shards.sort_by_key(|shard| (moves(*shard), weight(*slot, *shard)));
         let surplus = shards.len().saturating_sub(share);
         pool.extend(shards.drain(..surplus));
         deficits.push((*slot, share - shards.len()));
@@ -66,7 +67,7 @@ pub fn shard_of(key: &[u8], shards: usize) -> usize {
 }
 
 /// Mixes all bits of a number: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
-const fn mix(number: u64) -> u64 {
+pub(super) const fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -94,13 +95,13 @@ mod tests {
                 _ => ShardPlace::Free,
             };
             let places: Vec<_> = (0..shards).map(|_| place(&mut random)).collect();
-            let targets = assign(&members, &places);
+            let targets = assign(&members, &places, |_| 0);
             let counts = counts(&targets, &members);
             assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
             let divided: Vec<_> =
                 targets.iter().zip(&places).map(|(target, place)| target.map_or(*place, ShardPlace::Owned)).collect();
             assert!(!divided.contains(&ShardPlace::Free));
-            assert_eq!(assign(&members, &divided), targets, "nothing moves again");
+            assert_eq!(assign(&members, &divided, |_| 0), targets, "nothing moves again");
             for (place, target) in places.iter().zip(&targets) {
                 match place {
                     ShardPlace::Owned(slot) if !members.contains(slot) => assert_eq!(*target, Some(*slot)),
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn new_member_gets_only_the_surplus_of_others() {
         let places: Vec<_> = (0..64).map(|shard| ShardPlace::Owned(shard % 3)).collect();
-        let targets = assign(&[0, 1, 2, 3], &places);
+        let targets = assign(&[0, 1, 2, 3], &places, |_| 0);
         let moves =
             targets.iter().zip(&places).filter(|(target, place)| target.map(ShardPlace::Owned) != Some(**place));
         assert_eq!(moves.count(), 16);

@@ -96,18 +96,48 @@ impl Group {
         if self.leaving_since.is_some() || self.campaign.is_some() || !self.view.is_listed {
             return;
         }
+        if self.must_wait_for_workers(timer) {
+            return;
+        }
         let free: Vec<_> =
             (0..self.settings.max_members).filter(|slot| self.slots[*slot].row.holder().is_none()).collect();
         if free.is_empty() && !std::mem::replace(&mut self.is_spare, true) {
             self.effects.push_back(GroupEffect::Spare);
         }
         // Processes that start at the same time begin with different slots.
-        let own = self.settings.identity.bytes().fold(0, |hash: usize, byte| hash.wrapping_mul(31) + usize::from(byte));
+        let own = self.identity_hash();
         let due = free.into_iter().filter(|slot| timer.is_due(self.slots[*slot].campaign_at));
         if let Some(slot) = due.max_by_key(|slot| weight(*slot, own)) {
             self.campaign = Some(slot);
             self.effects.push_back(GroupEffect::Campaign(slot));
         }
+    }
+
+    /// Returns `true` if workers of the last term must return before this process campaigns.
+    ///
+    /// This process could not take the shards of these workers, and the other members would move the shards in vain. A
+    /// group that has had no member for a lease duration needs every process.
+    fn must_wait_for_workers(&mut self, timer: &mut Timer) -> bool {
+        let hung: Vec<_> = (0..self.shards.len()).filter(|shard| self.shards[*shard].work.is_some()).collect();
+        if hung.is_empty() {
+            self.deserted_since = None;
+            return false;
+        }
+        if self.deserted_since.is_none() {
+            self.effects.push_back(GroupEffect::Blocked(hung));
+        }
+        let has_members = (0..self.slots.len()).any(|slot| self.member(slot).is_some());
+        let deserted_since = self.deserted_since.filter(|_| !has_members).unwrap_or(timer.now);
+        self.deserted_since = Some(deserted_since);
+        !timer.is_due(deserted_since + self.settings.lease_duration)
+    }
+
+    /// Returns a number that differs between processes.
+    pub(super) fn identity_hash(&self) -> usize {
+        self.settings
+            .identity
+            .bytes()
+            .fold(0, |hash: usize, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)))
     }
 
     /// Allows the release of the slot once no worker needs the term.

@@ -34,6 +34,12 @@ pub const MAX_SHARDS: usize = 1024;
 /// The fault of a foreign record.
 const FOREIGN: &str = "the record names a holder that is not a member of a group";
 
+/// The published duration of a shard. An ordinary candidate never takes over a record with such a duration.
+const SHARD_SECONDS: i32 = i32::MAX;
+
+/// The published duration of a shard whose owner leaves the group.
+const LEAVING_SECONDS: i32 = SHARD_SECONDS - 1;
+
 /// The settings of a group.
 #[derive(Debug, Clone, Default)]
 pub struct GroupSettings {
@@ -127,6 +133,8 @@ pub enum GroupEffect {
     Campaign(usize),
     /// All slots are taken, so this process is a spare.
     Spare,
+    /// The workers of these shards have not returned since the last term, so this process does not campaign.
+    Blocked(Vec<usize>),
     /// All workers have returned. Release the slot, and call [`Group::left`].
     MayLeave,
     /// Close the watch and open another one.
@@ -156,12 +164,11 @@ pub struct Group {
     last_term: Option<TermName>,
     /// `true` after the effect [`GroupEffect::Spare`].
     is_spare: bool,
+    /// Since when a process whose workers must return has seen no member.
+    deserted_since: Option<Moment>,
     own_writes: VecDeque<OwnWrite>,
     in_flight: Option<GroupInFlight>,
     last_request: u64,
-    /// The earliest time of the next request after a failure.
-    retry_at: Moment,
-    /// The end of the pause that the store requested. A release does not wait for this end.
     paused_until: Moment,
     /// The last `renewTime`, in microseconds since 1970.
     last_stamp: u64,
@@ -305,7 +312,8 @@ impl Group {
     /// Groups with equal texts behave alike.
     #[cfg(any(test, feature = "_internals"))]
     pub fn fingerprint(&self) -> String {
-        let Self { targets, view, leaving_since, campaign, is_spare, retry_at, paused_until, last_term, .. } = self;
+        let Self { targets, view, leaving_since, campaign, is_spare, deserted_since, paused_until, last_term, .. } =
+            self;
         let (mut slots, mut shards) = (self.slots[..self.settings.max_members].to_vec(), self.shards.clone());
         let is_newer = |request: u64| shards.iter().map(|row| request > row.seen_after).collect::<Vec<_>>();
         let reads: Vec<_> = slots.iter().map(|row| is_newer(row.read)).collect();
@@ -327,7 +335,7 @@ impl Group {
         let own_writes: Vec<_> = self.own_writes.iter().filter(|it| it.sent_at > Some(view.as_of)).collect();
         format!(
             "{slots:?} {shards:?} {targets:?} {view:?} {campaign:?} {is_spare} {last_term:?} {member:?} {own_writes:?} \
-             leaving_since: {leaving_since:?} retry_at: {retry_at:?} paused_until: {paused_until:?} joined_at: {joined_at:?} {in_flight:?} {reads:?}"
+             leaving_since: {leaving_since:?} deserted_since: {deserted_since:?} paused_until: {paused_until:?} joined_at: {joined_at:?} {in_flight:?} {reads:?}"
         )
     }
 

@@ -1,9 +1,14 @@
 //! The requests of a group: one at a time, the most urgent first.
 
-use super::assign::weight;
+use std::time::Duration;
+
+use super::assign::mix;
 use super::row::Row;
 use super::term_name::ShardOwner;
-use super::{Group, GroupEffect, GroupInFlight, GroupKey, GroupOperation, GroupRequest, GroupResponse, Timer};
+use super::{
+    Group, GroupEffect, GroupInFlight, GroupKey, GroupOperation, GroupRequest, GroupResponse, LEAVING_SECONDS,
+    SHARD_SECONDS, Timer,
+};
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::util::backoff::requested_pause;
@@ -59,27 +64,35 @@ impl Group {
             }
             return;
         }
-        self.retry_at = now + retry_period;
-        // A group has no random numbers, so that its models are deterministic.
-        let identity =
-            self.settings.identity.bytes().fold(0, |hash: usize, byte| hash.wrapping_mul(31) + usize::from(byte));
-        let random = weight(identity, sent.id as usize) as f64 / u64::MAX as f64;
+        // A state machine without random numbers gives the same result to the same calls.
+        let random = mix(self.identity_hash() as u64 ^ now.as_nanos()) as f64 / u64::MAX as f64;
         self.paused_until = now + requested_pause(error.retry_after(), lease_duration, random).max(retry_period);
+    }
+
+    /// Shortens the pause of a member that must empty a shard, if another attempt would not fit into its term.
+    fn shorten_pause(&mut self, timer: &mut Timer) {
+        let Some(member) = &self.member else { return };
+        let left = member.deadline.remaining(timer.now);
+        let does_fit = self.paused_until.since(timer.now) + self.request_timeout() <= left;
+        if !does_fit && (0..self.shards.len()).any(|shard| self.must_empty(timer, shard)) {
+            self.paused_until = self.paused_until.min(timer.now + left / 2);
+        }
+    }
+
+    fn request_timeout(&self) -> Duration {
+        self.settings.lease_duration / 3
     }
 
     /// Returns the next request, if one is due and none is in flight.
     pub(super) fn request(&mut self, timer: &mut Timer, now: Now) -> Option<GroupRequest> {
         let may_send = self.leaving_since.is_none() || self.member.is_some();
-        if self.in_flight.is_some() || !timer.is_due(self.retry_at) || !may_send {
-            return None;
-        }
-        // Other members wait for a shard that must be released.
-        let is_paused = !timer.is_due(self.paused_until);
-        if is_paused && !(0..self.shards.len()).any(|shard| self.must_release(timer, shard)) {
+        self.shorten_pause(timer);
+        if self.in_flight.is_some() || !timer.is_due(self.paused_until) || !may_send {
             return None;
         }
         let (key, operation) = self
             .release(timer, now)
+            .or_else(|| self.announce(timer, now))
             .or_else(|| self.take(timer, now))
             .or_else(|| self.read(timer))
             .or_else(|| self.retire(timer, now))
@@ -88,27 +101,37 @@ impl Group {
         let (id, is_read) = (self.last_request, matches!(operation, GroupOperation::Get(())));
         let (watch, version) = (self.view.number, self.row(key).version);
         self.in_flight = Some(GroupInFlight { id, key, is_read, watch, version, sent_at: now.local });
-        Some(GroupRequest { id, key, operation, timeout: self.settings.lease_duration / 3 })
+        Some(GroupRequest { id, key, operation, timeout: self.request_timeout() })
     }
 
     /// Empties a shard record after the last worker has returned.
     fn release(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
-        // The release of the slot frees all shards with one write, unless a worker takes long to return.
-        let is_early = self.leaving_since.is_some_and(|at| !timer.is_due(at + self.settings.retry_period));
-        if is_early {
-            return None;
-        }
         let shard = (0..self.shards.len())
-            .find(|shard| self.must_release(timer, *shard) && self.shards[*shard].row.is_ready(timer))?;
+            .find(|shard| self.must_empty(timer, *shard) && self.shards[*shard].row.is_ready(timer))?;
         self.empty(now, GroupKey::Shard(shard))
     }
 
-    /// Returns `true` if the record of the shard must be emptied, because the last worker has returned.
-    fn must_release(&self, timer: &mut Timer, shard: usize) -> bool {
-        let (row, lease_duration) = (&self.shards[shard], self.settings.lease_duration);
-        let has_returned =
-            row.work.is_none_or(|work| work.ended_at.is_some_and(|at| timer.is_due(at + lease_duration)));
-        row.is_spent && has_returned && self.is_ours(shard) && self.is_valid(timer.now)
+    /// Returns `true` if this member must empty the record of the shard.
+    fn must_empty(&self, timer: &mut Timer, shard: usize) -> bool {
+        let row = &self.shards[shard];
+        // The release of the slot frees all shards with one write, unless a worker takes long to return.
+        let is_early = self.leaving_since.is_some_and(|at| !timer.is_due(at + self.settings.retry_period));
+        let mut has_passed = |at| timer.is_due(at + self.settings.lease_duration);
+        let has_returned = row.work.is_none_or(|work| work.ended_at.is_some_and(&mut has_passed));
+        row.is_spent && has_returned && !is_early && self.is_valid(timer.now) && self.is_ours(shard)
+    }
+
+    /// Announces in a shard that this member leaves, so that the other members offer no shards to this member.
+    ///
+    /// A release announces the same. A member whose workers return soon needs no announcement.
+    fn announce(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
+        let is_due = self.leaving_since.is_some_and(|at| timer.is_due(at + self.settings.retry_period));
+        if !is_due || !self.is_valid(timer.now) || !self.slots[self.own_slot()?].is_divided() {
+            return None;
+        }
+        let shard = (0..self.shards.len())
+            .find(|shard| self.is_ours(*shard) && self.row_of(GroupKey::Shard(*shard)).is_ready(timer))?;
+        self.write(now, GroupKey::Shard(shard), |base| base)
     }
 
     /// Takes a free shard that belongs to this member.
@@ -194,7 +217,7 @@ impl Group {
         })?;
         let record = LeaderElectionRecord {
             holder_identity: Some(String::new()),
-            lease_duration_seconds: Some(i32::MAX),
+            lease_duration_seconds: Some(SHARD_SECONDS),
             renew_time: Some(MicroTime::from(now.wall)),
             lease_transitions: Some(0),
             ..LeaderElectionRecord::default()
@@ -216,8 +239,11 @@ impl Group {
     ) -> Option<(GroupKey, GroupOperation)> {
         let base = self.row(key).seen.clone()?;
         let renew_time = Some(self.stamp(now, &base));
-        // A shard has the longest lease duration, so that an ordinary candidate never takes over.
-        let seconds = if let GroupKey::Shard(_) = key { i32::MAX } else { 1 };
+        let seconds = match key {
+            GroupKey::Slot(_) => 1,
+            GroupKey::Shard(_) if self.leaving_since.is_some() => LEAVING_SECONDS,
+            GroupKey::Shard(_) => SHARD_SECONDS,
+        };
         let record = change(base.record.clone());
         let record = LeaderElectionRecord { lease_duration_seconds: Some(seconds), renew_time, ..record };
         Some((key, GroupOperation::Update(base, record)))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::assign::ShardPlace;
 use super::term_name::{ShardOwner, TermName};
-use crate::store::record::{LeaderElectionRecord, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::util::clock::Moment;
 
 /// The newest known content of one record.
@@ -57,6 +57,8 @@ pub(super) struct SlotRow {
     pub(super) took_at: Moment,
     /// When this process may campaign for the slot again.
     pub(super) campaign_at: Moment,
+    /// The `acquireTime` of the last term whose member has announced that it leaves.
+    pub(super) leaving: Option<MicroTime>,
     /// `true` if the slot has expired, as this process observes it.
     pub(super) has_expired: bool,
 }
@@ -189,6 +191,12 @@ impl Row {
 }
 
 impl SlotRow {
+    /// Returns `true` if the member takes part in the division: its term is current, and it has not announced that it leaves.
+    pub(super) fn is_divided(&self) -> bool {
+        let record = self.row.seen.as_ref().map(|seen| &seen.record).filter(|record| record.holder().is_some());
+        record.is_some_and(|record| !self.has_expired && record.acquire_time != self.leaving)
+    }
+
     /// Returns the current term of the slot.
     pub(super) fn term(&self, slot: usize) -> Option<TermName> {
         TermName::of_slot(slot, &self.row.seen.as_ref()?.record)
@@ -222,6 +230,11 @@ impl ShardRow {
     /// Returns `true` if this process owns the shard, apart from the validity of its term.
     pub(super) fn is_owned(&self) -> bool {
         self.work.is_some_and(|work| work.ended_at.is_none())
+    }
+
+    /// Returns the number of owners that the shard has had.
+    pub(super) fn moves(&self) -> i32 {
+        self.row.seen.as_ref().and_then(|seen| seen.record.lease_transitions).unwrap_or_default()
     }
 
     /// Returns the place of the shard if `current` returns `true` for the terms that are not over.

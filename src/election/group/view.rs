@@ -1,8 +1,8 @@
 //! The view of all records, and the time for which ownership may rely on the view.
 
-use super::row::{Learned, View};
+use super::row::{Learned, SlotRow, View};
 use super::term_name::{ShardOwner, TermName};
-use super::{FOREIGN, Group, GroupEffect, GroupKey, OwnWrite, OwnershipEnd, Timer};
+use super::{FOREIGN, Group, GroupEffect, GroupKey, LEAVING_SECONDS, OwnWrite, OwnershipEnd, Timer};
 use crate::store::record::VersionedRecord;
 use crate::util::clock::Moment;
 
@@ -185,7 +185,22 @@ impl Group {
         }
     }
 
+    /// Notices that the last owner of a shard has announced that it leaves.
+    fn notice_leaving(&mut self, shard: usize) {
+        let Some(record) = self.shards[shard].row.seen.as_ref().map(|seen| &seen.record) else { return };
+        if record.acquire_time.is_none() || record.lease_duration_seconds != Some(LEAVING_SECONDS) {
+            return;
+        }
+        let is_last = |slot: &&mut SlotRow| {
+            slot.row.seen.as_ref().is_some_and(|seen| seen.record.acquire_time == record.acquire_time)
+        };
+        if let Some(slot) = self.slots.iter_mut().find(is_last) {
+            slot.leaving.clone_from(&record.acquire_time);
+        }
+    }
+
     fn after_shard(&mut self, now: Moment, shard: usize) {
+        self.notice_leaving(shard);
         let row = &mut self.shards[shard];
         let owner = row.row.seen.as_ref().map(|seen| ShardOwner::of(&seen.record));
         if row.owner == owner {

@@ -8,6 +8,7 @@ use crate::store::StoreErrorKind;
 use crate::store::record::{LeaderElectionRecord, MicroTime};
 use world::{DRAIN, LEASE, RETRY, STEP, World, started};
 
+mod members;
 mod world;
 
 #[test]
@@ -28,42 +29,6 @@ fn new_member_gets_its_share_an_eighth_at_a_time() {
     world.run(RETRY);
     world.assert_shared(&[0, 1, 2, 3]);
     assert_eq!(world.nodes.iter().map(|node| node.wanted).sum::<usize>(), 16);
-}
-
-#[test]
-fn requested_pause_of_a_member_is_limited() {
-    let mut world = started(2, 8);
-    world.add(8);
-    world.nodes[2].refused = 1;
-    world.run(LEASE - RETRY);
-    assert!(world.nodes[2].owned.is_empty() && world.nodes[2].refused == 0, "the member keeps the pause");
-    world.run(LEASE * 12 / 10 - LEASE + RETRY * 2);
-    world.assert_shared(&[0, 1, 2]);
-}
-
-/// Node 0 must release shards for the new member.
-#[test]
-fn shard_release_waits_at_most_a_retry_period() {
-    let mut world = started(1, 8);
-    world.nodes[0].refused = 2;
-    world.add(8);
-    world.run(RETRY * 2 - STEP * 5);
-    assert_eq!((world.nodes[0].refused, world.nodes[1].owned.len()), (0, 0), "one request in each retry period");
-    world.run(RETRY);
-    world.assert_shared(&[0, 1]);
-}
-
-/// The store refuses a take before the member must release shards for a new member.
-#[test]
-fn earlier_pause_does_not_delay_the_release_of_a_shard() {
-    let mut world = started(1, 8);
-    world.nodes[0].refused = 1;
-    world.edit(GroupKey::Shard(0), |record| record.holder_identity = Some(String::new()));
-    world.run(RETRY / 2);
-    assert_eq!(world.nodes[0].refused, 0, "the take is refused");
-    world.add(8);
-    world.run(RETRY * 3);
-    assert!(!world.nodes[1].owned.is_empty(), "the member releases shards in the pause");
 }
 
 #[test]
@@ -560,17 +525,6 @@ fn late_renewal_of_an_ended_term_delays_no_owner() {
     world.nodes[0].group.join();
     world.run(RETRY);
     world.assert_shared(&[0]);
-}
-
-#[test]
-fn shards_of_a_leaving_member_do_not_wait_for_a_slow_worker() {
-    let mut world = started(2, 4);
-    let slow = *world.nodes[0].owned.keys().next().unwrap();
-    world.nodes[0].stubborn.insert(slow);
-    let now = world.now;
-    world.nodes[0].group.leave(now);
-    world.run(RETRY * 3);
-    assert_eq!(world.nodes[1].owned.len(), 3);
 }
 
 #[test]

@@ -39,13 +39,15 @@ pub(super) struct Node {
     /// The damaged records and the idle members that the group has reported.
     pub(super) damaged: Vec<GroupKey>,
     pub(super) idle: Vec<usize>,
+    /// The shards whose workers kept the process from a campaign, as last reported.
+    pub(super) blocked: Vec<usize>,
     pub(super) wanted: usize,
     /// `true` while the process gets no events.
     pub(super) is_deaf: bool,
     /// `true` while no request of the group is answered.
     pub(super) is_stuck: bool,
-    /// The number of next requests that the store refuses with a requested pause of an hour.
-    pub(super) refused: usize,
+    /// The pause that the answer to the next request asks for.
+    pub(super) retry_after: Option<Duration>,
     pub(super) is_dead: bool,
     pub(super) writes: usize,
 }
@@ -87,10 +89,11 @@ impl World {
             owners: BTreeMap::new(),
             damaged: Vec::new(),
             idle: Vec::new(),
+            blocked: Vec::new(),
             wanted: 0,
             is_deaf: false,
             is_stuck: false,
-            refused: 0,
+            retry_after: None,
             is_dead: false,
             writes: 0,
         });
@@ -192,12 +195,11 @@ impl World {
         let node = &mut self.nodes[index];
         let Step::Send(GroupRequest { id, key, operation, .. }) = step else { return acted };
         let response = match operation {
-            _ if node.refused > 0 => {
-                node.refused -= 1;
-                let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
-                Err(error.with_retry_after(Some(Duration::from_secs(3_600))))
-            }
             _ if node.is_stuck => Err(StoreError::new(StoreErrorKind::Timeout, "stuck")),
+            _ if node.retry_after.is_some() => {
+                let busy = StoreError::new(StoreErrorKind::Unavailable, "busy");
+                Err(busy.with_retry_after(node.retry_after.take()))
+            }
             GroupOperation::Get(()) if self.damaged == Some(key) => {
                 Err(StoreError::new(StoreErrorKind::Malformed, "unreadable"))
             }
@@ -254,6 +256,7 @@ impl World {
                 self.nodes[index].group.left(now);
             }
             GroupEffect::Owner(shard, owner) => drop(self.nodes[index].owners.insert(shard, owner)),
+            GroupEffect::Blocked(shards) => self.nodes[index].blocked = shards,
             GroupEffect::Idle(slot) => self.nodes[index].idle.push(slot),
             GroupEffect::Damaged(key, _) => self.nodes[index].damaged.push(key),
             GroupEffect::Reopen if !self.nodes[index].is_deaf => self.open(index),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use foldhash::quality::FixedState;
 use leasehold::election::Step;
 use leasehold::election::deadline::Deadline;
-use leasehold::election::group::{Group, GroupEffect, GroupKey, GroupResponse, GroupSettings};
+use leasehold::election::group::{Group, GroupEffect, GroupKey, GroupResponse, GroupSettings, MAX_MEMBERS};
 use leasehold::util::clock::Moment;
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
@@ -20,6 +20,7 @@ const LEASE: Duration = Duration::from_secs(3);
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(800);
 const DRAIN: Duration = Duration::from_millis(1_600);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProcessId(u32);
@@ -45,7 +46,8 @@ pub enum Input {
     Listed,
     Cut,
     Answer(Call, Reply),
-    Failed,
+    /// The request has failed. The server of a read may ask for a long pause.
+    Failed(bool),
     Returned(usize),
     Leave,
     /// The elector's campaign at this tick won the slot.
@@ -182,7 +184,12 @@ impl Process {
                 };
                 self.group.on_response(now, self.request, response);
             }
-            Input::Failed => self.group.on_response(now, self.request, failure(StoreErrorKind::Timeout)),
+            Input::Failed(asks_for_a_pause) => {
+                let kind = if asks_for_a_pause { StoreErrorKind::Unavailable } else { StoreErrorKind::Timeout };
+                let error = StoreError::new(kind, "a simulated failure");
+                let error = error.with_retry_after(asks_for_a_pause.then_some(HOUR));
+                self.group.on_response(now, self.request, Err(error));
+            }
             Input::Returned(shard) => {
                 self.work[shard] = Work::None;
                 self.group.returned(now, shard);
@@ -248,7 +255,13 @@ impl Process {
             }
             GroupEffect::Wanted(shard) => self.work[shard] = Work::Wanted,
             GroupEffect::Ended(shard, _) if self.work[shard] != Work::None => self.work[shard] = Work::Ended,
-            GroupEffect::Campaign(slot) => outcome.campaign = Some(slot),
+            GroupEffect::Campaign(slot) => {
+                let has_members = (0..MAX_MEMBERS).any(|slot| self.group.member(slot).is_some());
+                if has_members && self.work != [Work::None; SHARDS] {
+                    return Err("a process campaigns although workers of its last term run");
+                }
+                outcome.campaign = Some(slot);
+            }
             GroupEffect::MayLeave => {
                 self.until = None;
                 self.group.left(now);
@@ -271,7 +284,7 @@ fn failure(kind: StoreErrorKind) -> GroupResponse {
 }
 
 /// The names of moments, and the time after which the group no longer distinguishes earlier moments.
-const APPOINTMENTS: [(&str, Duration); 15] = [
+const APPOINTMENTS: [(&str, Duration); 16] = [
     ("retry_at", Duration::ZERO),
     ("idle", Duration::ZERO),
     ("campaign_at", Duration::ZERO),
@@ -282,6 +295,7 @@ const APPOINTMENTS: [(&str, Duration); 15] = [
     ("leaving_since", RETRY),
     ("wanted_at", DRAIN),
     ("uid_since", LEASE),
+    ("deserted_since", LEASE),
     ("ended_at", LEASE),
     ("heard_at", LEASE),
     ("as_of", RENEW_DEADLINE),

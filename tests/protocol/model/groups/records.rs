@@ -3,6 +3,9 @@
 use leasehold::election::group::{GroupKey, GroupOperation};
 use leasehold::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
 
+/// The published duration of a shard whose owner leaves.
+const LEAVING: i32 = i32::MAX - 1;
+
 /// The number that a write replaces by the version which the write produces.
 pub const NEW: u8 = u8::MAX;
 
@@ -29,6 +32,8 @@ pub struct Content {
     pub holder: Holder,
     pub acquired: u8,
     pub renewed: u8,
+    /// `true` if the owner of the shard has announced that it leaves.
+    pub is_leaving: bool,
 }
 
 /// The newest version of a key, which may be a deletion.
@@ -53,7 +58,7 @@ pub struct Reply {
 }
 
 impl Content {
-    pub const FREE: Self = Self { uid: NEW, holder: Holder::Nobody, acquired: NEW, renewed: NEW };
+    pub const FREE: Self = Self { uid: NEW, holder: Holder::Nobody, acquired: NEW, renewed: NEW, is_leaving: false };
 
     pub fn of(record: &LeaderElectionRecord) -> Self {
         let number = |text: &str, sign: char| text.strip_prefix(sign).and_then(|it| it.parse().ok()).unwrap_or(NEW);
@@ -69,7 +74,9 @@ impl Content {
             other => panic!("an unknown holder: {other:?}"),
         };
         let uid = record.uid.as_ref().map_or(NEW, |uid| number(uid, 'u'));
-        Self { uid, holder, acquired: time(&record.acquire_time, 't'), renewed: time(&record.renew_time, 'r') }
+        let (acquired, renewed) = (time(&record.acquire_time, 't'), time(&record.renew_time, 'r'));
+        let is_leaving = record.lease_duration_seconds == Some(LEAVING);
+        Self { uid, holder, acquired, renewed, is_leaving }
     }
 
     fn record(self, key: GroupKey) -> LeaderElectionRecord {
@@ -79,7 +86,11 @@ impl Content {
                 Holder::Process(process) => format!("p{process}"),
                 Holder::Term { slot, uid, process } => format!("{slot}/u{uid}/p{process}"),
             }),
-            lease_duration_seconds: Some(if matches!(key, GroupKey::Slot(_)) { 3 } else { i32::MAX }),
+            lease_duration_seconds: Some(match key {
+                GroupKey::Slot(_) => 3,
+                GroupKey::Shard(_) if self.is_leaving => LEAVING,
+                GroupKey::Shard(_) => i32::MAX,
+            }),
             acquire_time: (self.acquired > 0).then(|| MicroTime::from_text(format!("t{}", self.acquired))),
             renew_time: Some(MicroTime::from_text(format!("r{}", self.renewed))),
             uid: Some(format!("u{}", self.uid)),
@@ -101,9 +112,10 @@ impl Stored {
         if !is_conflict {
             self.version += 1;
             let number = |number: u8| if number == NEW { self.version } else { number };
-            let Content { uid, holder, acquired, renewed } = content;
+            let Content { uid, holder, acquired, renewed, is_leaving } = content;
             let uid = self.content.map_or(number(uid), |content| content.uid);
-            self.content = Some(Content { uid, holder, acquired: number(acquired), renewed: number(renewed) });
+            self.content =
+                Some(Content { uid, holder, acquired: number(acquired), renewed: number(renewed), is_leaving });
         }
         (Reply { is_conflict, stored: *self }, !is_conflict)
     }

@@ -433,7 +433,8 @@ impl GroupWorld {
                 left.faults -= 1;
                 let flight = node(state, index).request.take();
                 abandon(state, flight);
-                self.input(state, index, Input::Failed)?;
+                let is_read = flight.is_some_and(|flight| flight.call.write.is_none());
+                self.input(state, index, Input::Failed(is_read))?;
             }
             GroupAction::Renew(index) => {
                 let (tick, node) = (state.tick, node(state, index));

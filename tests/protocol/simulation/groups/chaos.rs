@@ -186,9 +186,15 @@ impl World {
     }
 
     /// Ends all faults except late requests, silent watches and bad workers.
+    ///
+    /// Hung workers of a process that is no member stay, if another process can take their shards.
     pub fn heal(&mut self) -> Result<(), Violation> {
         trace!(self, "the faults end");
+        let has_healthy = self.nodes.iter().any(|node| node.is_alive && node.wants && !node.is_hung());
         for index in 0..self.nodes.len() {
+            if !has_healthy || self.nodes[index].group.own_slot().is_some() {
+                self.end_hangs(index);
+            }
             self.nodes[index].cut = None;
             self.nodes[index].blind_until = 0;
             self.nodes[index].paused_until = None;

@@ -86,7 +86,7 @@ impl World {
 
     /// Returns `true` if every shard has an owner, and the shares of all members are equal.
     fn is_shared(&self) -> bool {
-        let alive = self.nodes.iter().filter(|node| node.is_alive);
+        let alive = self.nodes.iter().filter(|node| node.is_alive && !node.is_hung());
         let members = alive.clone().filter(|node| node.group.own_slot().is_some()).count();
         let owns = self.nodes.iter().map(|node| node.owns(self.truth));
         let shares = self.nodes.iter().filter(|node| node.is_alive && node.group.own_slot().is_some());

@@ -93,7 +93,12 @@ impl World {
                 });
                 let node = &mut self.nodes[index];
                 node.owned &= !(1 << shard);
-                if let Some(worker) = node.workers.get(&shard) {
+                let may_hang = reason == OwnershipEnd::TermEnded && self.plan.has_bad_workers;
+                let hangs = may_hang && truth < self.plan.heal_at && self.random.u8(..8) == 0;
+                if let Some(worker) = node.workers.get_mut(&shard).filter(|_| hangs) {
+                    self.count.fault("workers that hang");
+                    worker.hangs = true;
+                } else if let Some(worker) = node.workers.get(&shard) {
                     let after = if worker.is_stubborn { worker.delay } else { self.random.u64(..200 * MILLI) };
                     let token = worker.token;
                     self.push(truth + after, to, What::Returns(shard, token));
@@ -120,9 +125,19 @@ impl World {
                 self.count.fault("watches reopened");
                 self.open(index, false);
             }
-            GroupEffect::Owner(..) | GroupEffect::Damaged(..) | GroupEffect::Spare | GroupEffect::Idle(..) => {}
+            GroupEffect::Owner(..) | GroupEffect::Damaged(..) | GroupEffect::Spare => {}
+            GroupEffect::Idle(..) | GroupEffect::Blocked(..) => {}
         }
         Ok(())
+    }
+
+    /// Lets the workers of a process return that hang.
+    pub fn end_hangs(&mut self, index: usize) {
+        let hung = self.nodes[index].workers.iter().filter(|(_, worker)| worker.hangs);
+        let hung: Vec<_> = hung.map(|(shard, worker)| (*shard, worker.token)).collect();
+        for (shard, token) in hung {
+            self.push(self.truth, self.to(index), What::Returns(shard, token));
+        }
     }
 
     fn worker(&mut self, token: u64) -> Worker {
@@ -134,7 +149,7 @@ impl World {
             1 => self.random.u64(..drain + lease),
             _ => drain + self.random.u64(..2 * lease),
         };
-        Worker { token, is_wanted: false, delay, is_stubborn: is_bad }
+        Worker { token, is_wanted: false, delay, is_stubborn: is_bad, hangs: false }
     }
 
     pub fn returns(&mut self, index: usize, shard: usize, token: u64) -> Result<(), Violation> {
@@ -247,6 +262,10 @@ impl World {
                     if is_campaign && node.group.joined(now, slot, fencing_token, Arc::clone(&deadline)) {
                         self.count.terms += 1;
                         node.deadline = Some(deadline);
+                        // The group has had no member for a lease duration, so a process with a hung worker has joined.
+                        if truth >= self.plan.heal_at {
+                            self.end_hangs(index);
+                        }
                     } else {
                         elector.session.handle(now, Input::NotTaken);
                         elector.session.handle(now, Input::Close);

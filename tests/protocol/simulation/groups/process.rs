@@ -71,6 +71,8 @@ pub struct Worker {
     pub delay: Nanos,
     /// `true` if the worker also needs this time after the end of its ownership.
     pub is_stubborn: bool,
+    /// `true` if the worker hangs after the end of the term.
+    pub hangs: bool,
 }
 
 impl Process {
@@ -88,6 +90,11 @@ impl Process {
                 !remaining.is_zero() && now < beginning + remaining
             });
         if is_owner { self.owned } else { 0 }
+    }
+
+    /// Returns `true` if a worker of the process hangs.
+    pub fn is_hung(&self) -> bool {
+        self.workers.values().any(|worker| worker.hangs)
     }
 
     pub fn is_paused(&self, truth: Nanos) -> bool {

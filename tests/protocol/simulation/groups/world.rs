@@ -230,6 +230,10 @@ impl World {
             }
             What::Open(_) => self.open(index, false),
             What::Returns(shard, token) => self.returns(index, shard, token)?,
+            // A process takes part again after it has left.
+            What::Join if self.nodes[index].group.own_slot().is_some() => {
+                self.push(self.truth + self.plan.lease / 8, to, What::Join);
+            }
             What::Join => {
                 self.nodes[index].wants = true;
                 self.nodes[index].group.join();

@@ -1,0 +1,158 @@
+//! Members that must pause, whose workers hang, or that leave.
+
+use super::*;
+
+/// The longest pause, with all of its jitter.
+const PAUSE: Duration = Duration::from_secs(18);
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn requested_pause_of_an_hour_ends_after_a_lease_duration() {
+    let mut world = started(1, 4);
+    world.add(4);
+    world.nodes[1].retry_after = Some(HOUR);
+    let mut owned_after = 0;
+    while world.nodes[1].owned.is_empty() {
+        world.run(STEP);
+        owned_after += 1;
+        assert!(STEP * owned_after <= PAUSE + LEASE, "the member takes no shard");
+    }
+    assert!(world.nodes[1].retry_after.is_none() && STEP * owned_after >= LEASE, "{owned_after}");
+}
+
+#[test]
+fn pauses_of_members_differ() {
+    let mut world = started(3, 9);
+    let busy = || Err(StoreError::new(StoreErrorKind::Unavailable, "busy").with_retry_after(Some(LEASE)));
+    let now = world.now;
+    let mut pauses: Vec<_> = world
+        .nodes
+        .iter_mut()
+        .map(|node| {
+            node.group.in_flight = Some(GroupInFlight {
+                id: 7,
+                key: GroupKey::Shard(0),
+                is_read: true,
+                watch: 1,
+                version: 0,
+                sent_at: now,
+            });
+            node.group.on_response(now, 7, busy());
+            node.group.paused_until.since(now)
+        })
+        .collect();
+    assert!(pauses.iter().all(|pause| (LEASE..=PAUSE).contains(pause)), "{pauses:?}");
+    pauses.dedup();
+    assert_eq!(pauses.len(), 3, "{pauses:?}");
+}
+
+#[test]
+fn member_with_a_shard_to_release_pauses_for_half_of_its_term() {
+    // The pause begins with the release, or earlier.
+    for begins_earlier in [false, true] {
+        let mut world = started(1, 4);
+        world.add(4);
+        if begins_earlier {
+            let (now, key) = (world.now, GroupKey::Shard(3));
+            let (id, is_read, watch, version, sent_at) = (7, true, 1, 0, now);
+            world.nodes[0].group.in_flight = Some(GroupInFlight { id, key, is_read, watch, version, sent_at });
+            let busy = StoreError::new(StoreErrorKind::Unavailable, "busy").with_retry_after(Some(HOUR));
+            world.nodes[0].group.on_response(now, 7, Err(busy));
+        } else {
+            world.nodes[0].retry_after = Some(HOUR);
+        }
+        let released = |world: &World| (0..4).any(|shard| world.owners(shard) == [1]);
+        world.run(RETRY);
+        assert!(!released(&world), "a request within the pause");
+        // The term is valid for two thirds of a lease duration after each renewal.
+        world.run(LEASE / 3);
+        assert!(released(&world), "{begins_earlier}");
+    }
+}
+
+#[test]
+fn process_campaigns_after_its_hung_workers_have_returned() {
+    let mut world = started(2, 8);
+    let hung: Vec<_> = world.nodes[0].owned.keys().copied().collect();
+    world.nodes[0].stubborn.extend(&hung);
+    world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::Expired);
+    world.run(LEASE * 2);
+    let wanted = world.nodes[1].wanted;
+    world.run(LEASE * 10);
+    assert_eq!((world.nodes[0].slot, world.nodes[1].wanted), (None, wanted), "a healthy shard moves");
+    assert_eq!(world.nodes[0].blocked, hung);
+    world.assert_shared(&[1]);
+    for shard in hung {
+        assert_eq!(world.nodes[0].slot, None, "a worker hangs");
+        world.nodes[0].stubborn.remove(&shard);
+        let now = world.now;
+        world.nodes[0].group.returned(now, shard);
+        world.run(RETRY);
+    }
+    world.run(RETRY);
+    world.assert_shared(&[0, 1]);
+}
+
+#[test]
+fn group_without_members_waits_for_no_hung_worker() {
+    let mut world = started(1, 2);
+    world.nodes[0].stubborn.insert(0);
+    world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::Expired);
+    world.run(LEASE * 2 - RETRY);
+    assert_eq!(world.nodes[0].slot, None);
+    world.run(RETRY * 2);
+    assert_eq!((world.owners(0), world.owners(1)), (vec![], vec![0]));
+}
+
+#[test]
+fn shard_that_its_new_member_does_not_take_moves_last() {
+    let mut world = started(2, 8);
+    let hung: Vec<_> = world.nodes[0].owned.keys().copied().collect();
+    world.nodes[0].stubborn.extend(&hung);
+    world.nodes[0].is_deaf = true;
+    world.run(LEASE * 2 / 3 + STEP);
+    world.nodes[0].is_deaf = false;
+    world.open(0);
+    world.run(LEASE * 6);
+    assert!(hung.iter().all(|shard| world.owners(*shard) == [1]));
+    let wanted = world.nodes[1].wanted;
+    world.run(LEASE * 10);
+    assert_eq!(world.nodes[1].wanted, wanted, "a shard moves again and again");
+    world.assert_shared(&[0, 1]);
+}
+
+#[test]
+fn shards_of_a_leaving_member_go_to_members_that_stay() {
+    let mut world = started(3, 9);
+    let slow: Vec<_> = world.nodes[..2].iter().map(|node| *node.owned.keys().next().unwrap()).collect();
+    world.nodes[0].stubborn.insert(slow[0]);
+    // All workers of the second member are slow, so that this member frees no shard.
+    let owned: Vec<_> = world.nodes[1].owned.keys().copied().collect();
+    world.nodes[1].stubborn.extend(owned);
+    let now = world.now;
+    world.nodes[1].group.leave(now);
+    world.run(STEP * 20);
+    let now = world.now;
+    world.nodes[0].group.leave(now);
+    world.run(RETRY + STEP * 20);
+    assert_eq!(world.nodes[2].owned.len(), 5, "the shards do not wait for a slow worker");
+    world.run(DRAIN - RETRY * 2);
+    assert_eq!((world.nodes[2].owned.len(), world.nodes[2].wanted), (5, 0), "no shard moves to a leaving member");
+    world.run(LEASE + RETRY * 2);
+    world.assert_shared(&[2]);
+    assert!(world.nodes[2].idle.is_empty());
+}
+
+#[test]
+fn member_that_leaves_alone_frees_its_shards() {
+    let mut world = started(1, 4);
+    let slow = *world.nodes[0].owned.keys().next().unwrap();
+    world.nodes[0].stubborn.insert(slow);
+    let now = world.now;
+    world.nodes[0].group.leave(now);
+    world.run(RETRY * 2);
+    world.add(4);
+    world.run(RETRY);
+    assert_eq!(world.nodes[1].owned.len(), 3);
+}
