@@ -342,7 +342,7 @@ mod tests {
         let (driver, transitions, guard) = superseded();
         let view = guard.leadership();
         guard.abandon();
-        driver.core.state.lock().term_ended(StopReason::Superseded { by: None });
+        driver.core.state.lock().term_ended(StopReason::Superseded { by: None }, None);
         assert_eq!(view.check().unwrap_err().reason, StopReason::Superseded { by: None });
         let stopped = Transition::StoppedLeading { reason: StopReason::Superseded { by: None } };
         assert_eq!(transitions.try_iter().last(), Some(stopped));
@@ -353,7 +353,7 @@ mod tests {
     fn first_reason_to_end_a_term_is_reported_to_every_reader() {
         let (driver, transitions, guard, _) = leading();
         guard.step_down();
-        driver.core.state.lock().term_ended(StopReason::Superseded { by: None });
+        driver.core.state.lock().term_ended(StopReason::Superseded { by: None }, None);
         assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
         let told: Vec<_> = transitions.try_iter().collect();
         let stopped = Transition::StoppedLeading { reason: StopReason::SteppedDown };

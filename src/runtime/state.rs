@@ -234,7 +234,7 @@ impl ElectorState {
                 Effect::NotFit { campaign } => self.fail(campaign, Error::Unfit),
                 Effect::Fitness { is_fit, pause } => self.observe(&Fact::Fitness { is_fit, pause }),
                 Effect::Renewed(latency) => self.observe(&Fact::Renewed(latency)),
-                Effect::TermEnded(reason) => self.term_ended(reason),
+                Effect::TermEnded(reason, error) => self.term_ended(reason, error.as_ref()),
                 Effect::CoverLost(reason) => {
                     self.shared.observations.cover_lost();
                     let why = reason.map_or_else(|| "the drain timeout elapsed".to_owned(), |it| it.to_string());
@@ -346,11 +346,11 @@ impl ElectorState {
         }
     }
 
-    pub(super) fn term_ended(&mut self, reason: StopReason) {
+    pub(super) fn term_ended(&mut self, reason: StopReason, error: Option<&StoreError>) {
         let Some(term) = &self.term else { return };
         // If the term ended earlier, the first reason counts.
         let reason = term.end(reason);
-        self.log(None, Notice::of_end(&reason));
+        self.log(None, Notice::of_end(&reason, error));
         self.fencing_token = None;
         self.observe(&Fact::StoppedLeading(reason.clone()));
         self.shared.subscriptions.stopped(reason);

@@ -106,6 +106,35 @@ fn killed_guardian_leaves_no_children_behind() {
     assert_eq!(arena.assert_one_at_a_time(), 20);
 }
 
+#[test]
+fn cause_of_a_lost_term_is_in_the_log_before_the_end() {
+    let cluster = Cluster::in_memory("caused");
+    let server = cluster.in_memory_server().expect("it is");
+    for (code, reason, text) in [(401, "Unauthorized", "made up: 401"), (403, "Forbidden", "made up: 403")] {
+        let arena = Arena::on(&cluster, SHORT);
+        let run = arena.work(&["--on-loss=exit"], &[]);
+        arena.wait_for_work_after(0);
+        // A minute has not passed between the outage and the refusal.
+        let fault =
+            |code, reason| server.fault(Fault::status(code, reason, &format!("made up: {code}")).user("candidate"));
+        let outage = fault(503, "ServiceUnavailable");
+        run.wait_for_error("made up: 503");
+        outage.remove();
+        let refusal = fault(code, reason);
+        let ended = run.ends_with(124);
+        refusal.remove();
+        let of = |what: &str| ended.errors.find(what).unwrap_or_else(|| panic!("{what}: {}", ended.errors));
+        let line = |at: usize| ended.errors[at..].lines().next().unwrap_or_default().to_owned();
+        let (warned, stopped) = (of(text), of("lease not renewed, command received SIGTERM: "));
+        assert!(warned < stopped, "{}", ended.errors);
+        assert!(line(stopped).contains(text), "{}", ended.errors);
+        let end = line(of("stopped leading: no renewal succeeded within the renew deadline; last error: "));
+        assert!(end.contains(text), "{}", ended.errors);
+        assert!(!ended.errors.contains("dropped or released"), "{}", ended.errors);
+        cluster.delete();
+    }
+}
+
 /// The supervisor is killed right after it has killed its stopped guardian.
 #[test]
 fn supervisor_killed_while_stopping_leaves_nothing() {

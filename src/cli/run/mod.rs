@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use crossbeam_channel::{Sender, bounded};
-use leasehold::{Fitness, LeaderElectorBuilder, LeaseGroup, Observer};
+use leasehold::{Fitness, LeaderElectorBuilder, LeaseGroup, Observer, Status};
 use rustix::process::{getpid, set_child_subreaper};
 
 use super::election::{ElectionArgs, by_flags, duration, positive_duration};
@@ -34,7 +34,7 @@ use guardian::{Guarded, Guardian};
 use http::HttpAddresses;
 use probe::{Judge, Probe};
 use progress::ProgressSource;
-use shards::ShardMeans;
+use shards::{LastFailure, ShardMeans};
 use supervisor::{OnLoss, Supervisor};
 use term::Means;
 use times::Times;
@@ -173,8 +173,9 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let signals = signals::take().map_err(failed)?;
     if let Some(name) = arguments.group {
         let group = LeaseGroup::builder(name).shards(arguments.shards).max_members(arguments.max_members);
-        let group = group.drain_timeout(longest_drain).slot(|_| builder);
-        let means = ShardMeans { arguments: command, signals, times, settings, drain_timeout };
+        let failure = LastFailure::default();
+        let group = group.drain_timeout(longest_drain).slot(|_| builder.observer(failure.clone()));
+        let means = ShardMeans { arguments: command, signals, times, settings, drain_timeout, failure };
         return shards::run(group, &election.place, means).map_err(failed);
     }
     let builder = election.place.namespace.iter().fold(builder, LeaderElectorBuilder::namespace);
@@ -201,10 +202,23 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let judge = judge.map(|(probe, fitness)| Judge::start(probe, settings.retry_period, fitness)).transpose();
     let judge = judge.map_err(failed)?;
     let (command, retry_period) = ("command".to_owned(), settings.retry_period);
-    let means = Means { guardian, signals, renewals, judge, times, command, retry_period, drain_timeout };
+    let last_error = Box::new({
+        let elector = Arc::clone(&elector);
+        move || last_error(elector.status())
+    });
+    let means = Means { guardian, signals, renewals, last_error, judge, times, command, retry_period, drain_timeout };
     let (wait, backoff) = (arguments.wait, Backoff::default());
     let supervisor = Supervisor { guarded, restart, on_loss, progress, wait, elector, means, work, backoff };
     supervisor.run().map_err(failed)
+}
+
+/// Returns the last error of the election, or the time since the last answer of the store.
+fn last_error(status: Status) -> String {
+    match (status.last_error, status.last_contact) {
+        (Some(error), _) => error.to_string(),
+        (None, Some(ago)) => format!("the last answer of the store came {:.1} s ago", ago.as_secs_f64()),
+        (None, None) => "the store has not answered".to_owned(),
+    }
 }
 
 /// An observer that reports renewals to the supervisor.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
-use leasehold::{LeaseGroupBuilder, Settings, Shard};
+use leasehold::{LeaseGroupBuilder, Observer, RequestOutcome, Settings, Shard, StoreErrorKind};
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
@@ -34,6 +34,29 @@ pub struct ShardMeans {
     pub settings: Settings,
     /// The time to wait for the end of killed processes.
     pub drain_timeout: Duration,
+    pub failure: LastFailure,
+}
+
+/// The kind of the last failure since the last renewal. Clones share the value.
+#[derive(Clone, Default)]
+pub struct LastFailure(Arc<Mutex<Option<StoreErrorKind>>>);
+
+impl Observer for LastFailure {
+    fn on_request(&self, outcome: &RequestOutcome) {
+        let mut last = self.0.lock();
+        *last = outcome.failure.or(*last);
+    }
+
+    fn on_renewed(&self, _: Duration) {
+        *self.0.lock() = None;
+    }
+}
+
+impl LastFailure {
+    fn describe(&self) -> String {
+        let kind = *self.0.lock();
+        kind.map_or_else(|| "no request has failed".to_owned(), |kind| format!("the last request failed ({kind:?})"))
+    }
 }
 
 /// The part of the supervisor that runs on the threads of the shards.
@@ -108,7 +131,7 @@ impl ShardCommands {
     ///
     /// Returns an error if the command was not started, failed, or lost its guardian.
     fn run(&self, shard: &Shard) -> Result<(), String> {
-        while self.run_once(shard)? == Some(Why::NotRenewed) {
+        while matches!(self.run_once(shard)?, Some(Why::NotRenewed(_))) {
             let mut remaining = shard.remaining();
             while shard.remaining() <= remaining {
                 remaining = shard.remaining();
@@ -123,7 +146,8 @@ impl ShardCommands {
 
     /// Returns the reason why the command was stopped, or `None` if the command has ended with success.
     fn run_once(&self, shard: &Shard) -> Result<Option<Why>, String> {
-        let ShardMeans { arguments, times, settings, drain_timeout, .. } = &self.means;
+        let ShardMeans { arguments, times, settings, drain_timeout, failure, .. } = &self.means;
+        let failure = failure.clone();
         let index = shard.index();
         let environment = vec![
             ("LEASEHOLD_LEASE", format!("{}-shard-{index:03}", self.name)),
@@ -138,6 +162,7 @@ impl ShardCommands {
             guardian,
             signals,
             renewals: never(),
+            last_error: Box::new(move || failure.describe()),
             judge: None,
             times: *times,
             command: format!("command of shard {index}"),
@@ -156,7 +181,7 @@ impl ShardCommands {
         match (outcome.why, outcome.end) {
             (None, Some(end)) if end.exit_code() == 0 => Ok(None),
             (None, Some(end)) => Err(format!("command ended {end}")),
-            (Some(why @ (Why::NotRenewed | Why::ShardWanted | Why::ShardLost)), _) => Ok(Some(why)),
+            (Some(why @ (Why::NotRenewed(_) | Why::ShardWanted | Why::ShardLost)), _) => Ok(Some(why)),
             (Some(why), _) => Err(format!("command was stopped: {why}")),
             (None, None) => Err("command lost".to_owned()),
         }

@@ -66,7 +66,7 @@ impl Supervisor {
                 // The guardian is not needed during the release, because no process of the command is left.
                 self.means.guardian.dismiss();
             }
-            self.release(guard, is_last.is_some());
+            self.release(guard, &outcome, is_last.is_some());
             if let Some(code) = is_last {
                 return Ok(code);
             }
@@ -239,8 +239,12 @@ impl Supervisor {
     /// Releases the lease.
     ///
     /// Before an exit, waits until the release is confirmed or the lease has expired.
-    fn release(&self, guard: LeaderGuard, is_last: bool) {
-        let Err(error) = guard.release() else { return };
+    fn release(&self, guard: LeaderGuard, outcome: &TermOutcome, is_last: bool) {
+        let released = match outcome.why {
+            Some(Why::NotRenewed(_)) => guard.release_expired(),
+            _ => guard.release(),
+        };
+        let Err(error) = released else { return };
         log::warn!(target: COMMAND, "{}: {error}", self.elector.status().record);
         let until = Instant::now() + self.elector.settings().renew_deadline;
         let is_ours = || {

@@ -30,6 +30,8 @@ pub struct Means {
     ///
     /// Without messages, only the regular checks extend the term.
     pub renewals: Receiver<()>,
+    /// Returns the last error of the election, for the log.
+    pub last_error: Box<dyn Fn() -> String + Send>,
     pub judge: Option<Judge>,
     pub times: Times,
     /// The name of the command in log lines.
@@ -51,8 +53,8 @@ impl Means {
 pub enum Why {
     /// This process received the signal.
     Told(i32),
-    /// The lease could not be renewed. The command is stopped before the term ends.
-    NotRenewed,
+    /// The lease could not be renewed, with the last error. The command is stopped before the term ends.
+    NotRenewed(String),
     /// The term has ended.
     Lost(StopReason),
     /// The shard must move, or the process leaves the group.
@@ -73,7 +75,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Told(signal) => write!(f, "received {}", signal_name(*signal)),
-            Self::NotRenewed => f.write_str("the lease could not be renewed"),
+            Self::NotRenewed(error) => write!(f, "the lease could not be renewed: {error}"),
             Self::Lost(reason) => write!(f, "{reason}"),
             Self::ShardWanted => f.write_str("the shard must be returned"),
             Self::ShardLost => f.write_str("the shard is no longer owned"),
@@ -231,7 +233,7 @@ impl CommandTerm<'_> {
                 recv(ticks) -> _ => self.look()?,
                 recv(self.drain_ticks) -> _ => {
                     if self.kill_ordered_at.is_none() && self.right.kept_for().is_zero() {
-                        self.kill(Why::NotRenewed)?;
+                        self.kill(Why::NotRenewed((self.means.last_error)()))?;
                     }
                     false
                 }
@@ -283,15 +285,12 @@ impl CommandTerm<'_> {
                 self.outcome.is_gone = true;
                 return Ok(true);
             }
-            GuardianReport::Terminated => {
-                log::warn!(target: COMMAND, "lease not renewed, {} received SIGTERM", self.means.command);
-                self.outcome.why.get_or_insert(Why::NotRenewed);
-            }
+            GuardianReport::Terminated => self.not_renewed("received SIGTERM"),
             GuardianReport::Killing { processes } => {
                 self.killing_since = Some(Instant::now());
                 if self.outcome.end.is_none() {
                     // The command is killed without SIGTERM, because the term is about to end.
-                    self.outcome.why.get_or_insert(Why::NotRenewed);
+                    self.not_renewed("received SIGKILL");
                 }
                 match &self.outcome.why {
                     _ if processes == 0 => {}
@@ -313,6 +312,15 @@ impl CommandTerm<'_> {
             GuardianReport::Ready => {}
         }
         Ok(false)
+    }
+
+    /// Records that the guardian ends the command before the term ends, unless another reason came first.
+    fn not_renewed(&mut self, what: &str) {
+        if self.outcome.why.is_none() {
+            let error = (self.means.last_error)();
+            log::warn!(target: COMMAND, "lease not renewed, {} {what}: {error}", self.means.command);
+            self.outcome.why = Some(Why::NotRenewed(error));
+        }
     }
 
     /// Kills the command, because the term has ended.

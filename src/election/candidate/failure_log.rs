@@ -7,7 +7,7 @@ use log::Level;
 use crate::store::StoreErrorKind;
 use crate::util::clock::Moment;
 
-/// The shortest time between two warnings. Failures in between are logged at `debug`.
+/// The shortest time between two warnings about one kind of failure. Failures in between are logged at `debug`.
 const SELDOM: Duration = Duration::from_secs(60);
 
 /// The time after which a lasting failure is logged less often.
@@ -18,13 +18,14 @@ const LONG: Duration = Duration::from_secs(600);
 /// The state of the log lines about a repeated failure.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
-    fails: Option<(StoreErrorKind, Level)>,
+    /// The kind of the last failure, until a success.
+    fails: Option<StoreErrorKind>,
     /// The start of the current failure.
     began_at: Option<Moment>,
     /// `true` if the failure was logged at `warn` and the recovery was not logged yet.
     is_announced: bool,
-    /// The time of the last line at `warn`.
-    told_at: Option<Moment>,
+    /// The time of the last line at `warn` about each kind.
+    warned_at: Vec<(StoreErrorKind, Moment)>,
     failed_at: Option<Moment>,
 }
 
@@ -44,22 +45,16 @@ impl FailureLog {
     /// Returns the level of its line, or `None` if the failure has been logged.
     pub(crate) fn failed(&mut self, now: Moment, kind: StoreErrorKind) -> Option<Level> {
         self.failed_at = Some(now);
-        let is_seldom = self.told_at.is_none_or(|at| now.since(at) >= SELDOM);
-        let level = if is_seldom { Level::Warn } else { Level::Debug };
         let pause = if now.since(*self.began_at.get_or_insert(now)) > LONG { LONG } else { SELDOM };
-        let is_long_ago = self.told_at.is_some_and(|at| now.since(at) >= pause);
-        // A logged failure needs no other line. If its line was at `debug` and `warn` is allowed again, another line
-        // follows.
-        let needs_no_line = |told| !is_long_ago && (told == Level::Warn || level == Level::Debug);
-        if self.fails.is_some_and(|(fails, told)| fails == kind && needs_no_line(told)) {
-            return None;
+        let is_known = self.fails.replace(kind) == Some(kind);
+        // Another kind has another cause, so the limit applies to each kind alone.
+        if self.warned_at.iter().any(|(warned, at)| *warned == kind && now.since(*at) < pause) {
+            return (!is_known).then_some(Level::Debug);
         }
-        self.fails = Some((kind, level));
-        if level == Level::Warn {
-            self.told_at = Some(now);
-            self.is_announced = true;
-        }
-        Some(level)
+        self.warned_at.retain(|(warned, _)| *warned != kind);
+        self.warned_at.push((kind, now));
+        self.is_announced = true;
+        Some(Level::Warn)
     }
 
     /// Notes a single event.
@@ -74,7 +69,7 @@ impl FailureLog {
     ///
     /// Returns the recovery, or `None` if there was no failure.
     pub(crate) fn works(&mut self, now: Moment) -> Option<Works> {
-        let (failed, _) = self.fails.take()?;
+        let failed = self.fails.take()?;
         self.began_at = None;
         // After a warning, the recovery is logged at `info`, even if the kind of the failure has changed since the
         // warning.
@@ -108,15 +103,26 @@ mod tests {
     }
 
     #[test]
-    fn failure_logged_at_warn_recovers_at_warn_after_a_change() {
+    fn each_kind_is_logged_at_warn_once_a_minute() {
+        use StoreErrorKind::{Forbidden, Unauthorized, Unavailable};
         let mut log = FailureLog::default();
-        // A server is unreachable at first, and returns 403 during its start.
-        assert_eq!(log.failed(at(0), StoreErrorKind::Unavailable), Some(Level::Warn));
-        assert_eq!(log.failed(at(20), StoreErrorKind::Forbidden), Some(Level::Debug));
-        let works = log.works(at(20)).expect("it has failed");
-        assert_eq!((works.level, works.failed), (Level::Info, StoreErrorKind::Forbidden));
-        assert_eq!(log.failed(at(21), StoreErrorKind::Unavailable), Some(Level::Debug));
-        assert_eq!(log.works(at(21)).map(|works| works.level), Some(Level::Debug));
+        // A server is unreachable at first, returns 403 during its start, and then refuses the token.
+        for (second, kind, level) in [
+            (0, Unavailable, Some(Level::Warn)),
+            (1, Unavailable, None),
+            (20, Forbidden, Some(Level::Warn)),
+            (21, Unavailable, Some(Level::Debug)),
+            (22, Forbidden, Some(Level::Debug)),
+            (23, Unauthorized, Some(Level::Warn)),
+            (60, Unavailable, Some(Level::Warn)),
+            (61, Unauthorized, Some(Level::Debug)),
+        ] {
+            assert_eq!(log.failed(at(second), kind), level, "second {second}");
+        }
+        let works = log.works(at(62)).expect("it has failed");
+        assert_eq!((works.level, works.failed), (Level::Info, Unauthorized));
+        assert_eq!(log.failed(at(63), Unauthorized), Some(Level::Debug), "a recovery does not reset the limit");
+        assert_eq!(log.works(at(63)).map(|works| works.level), Some(Level::Debug));
     }
 
     #[test]
@@ -133,7 +139,7 @@ mod tests {
             };
             lines += usize::from(told.is_some_and(|level| level <= Level::Info));
         }
-        assert!((18..=20).contains(&lines), "two lines a minute: {lines}");
+        assert!((36..=40).contains(&lines), "two lines a minute for each reason: {lines}");
     }
 
     #[test]
@@ -145,9 +151,6 @@ mod tests {
         assert_eq!(log.failed(at(59), StoreErrorKind::Timeout), None);
         assert_eq!(log.failed(at(60), StoreErrorKind::Timeout), Some(Level::Warn));
         assert_eq!(log.failed(at(61), StoreErrorKind::Timeout), None);
-        // A failure of another kind is logged at `debug` first, and at `warn` a minute after the last warning.
         assert_eq!(log.failed(at(700), StoreErrorKind::Timeout), Some(Level::Warn));
-        assert_eq!(log.failed(at(701), StoreErrorKind::Forbidden), Some(Level::Debug));
-        assert_eq!(log.failed(at(760), StoreErrorKind::Forbidden), Some(Level::Warn));
     }
 }

@@ -61,10 +61,13 @@ impl Notice {
         Self::of_event(Level::Info, LogEvent::NewLeader(leader), text)
     }
 
-    /// Creates a line about the end of a term.
-    pub(crate) fn of_end(reason: &StopReason) -> Self {
+    /// Creates a line about the end of a term, with the last failure since the last renewal.
+    pub(crate) fn of_end(reason: &StopReason, error: Option<&StoreError>) -> Self {
         let level = if reason.was_asked_for() { Level::Info } else { Level::Warn };
-        Self::of_event(level, LogEvent::StoppedLeading(reason.clone()), format!("stopped leading: {reason}"))
+        let error = error.map(StoreError::to_string);
+        let cause = error.as_ref().map_or_else(String::new, |error| format!("; last error: {error}"));
+        let event = LogEvent::StoppedLeading(reason.clone());
+        Self { error, ..Self::of_event(level, event, format!("stopped leading: {reason}{cause}")) }
     }
 
     /// Creates a second line about the end of a term, if the term ended for missing progress.
@@ -100,8 +103,9 @@ impl Notice {
         let (level, text) = (self.level, &self.text);
         match (&self.event, self.error.as_deref()) {
             (Some(StartedLeading), _) => log_with!(level, *fields, event = "started_leading"; "{text}"),
-            (Some(StoppedLeading(reason)), _) => {
-                log_with!(level, *fields, event = "stopped_leading", reason = reason.to_string().as_str(); "{text}");
+            (Some(StoppedLeading(reason)), error) => {
+                let reason = reason.to_string();
+                log_with!(level, *fields, event = "stopped_leading", reason = reason.as_str(), error = error; "{text}");
             }
             (Some(NewLeader(leader)), _) => {
                 log_with!(level, *fields, event = "new_leader", leader = leader.as_deref(); "{text}");

@@ -5,6 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::election::drain::DrainLimit;
+use crate::election::stop_reason::StopReason;
 use crate::leadership::error::Error;
 use crate::leadership::handle::{LOGGED_WITHIN, Link, ReleaseSender};
 use crate::leadership::progress::ProgressHandle;
@@ -274,6 +275,15 @@ impl LeaderGuard {
     pub fn release(mut self) -> Result<(), Error> {
         self.close()?;
         self.link.release()
+    }
+
+    /// Releases the lease of a term that its work ends early because no renewal succeeds.
+    ///
+    /// The term ends with [`StopReason::Expired`].
+    #[doc(hidden)]
+    pub fn release_expired(self) -> Result<(), Error> {
+        self.term.end(StopReason::Expired);
+        self.release()
     }
 
     /// Starts the release, and returns the handle to the elector, which the caller frees after the release.

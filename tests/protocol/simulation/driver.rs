@@ -309,7 +309,7 @@ impl World {
             let node = &mut self.nodes[index];
             trace!(self, "{} {side:?} wants {effect:?}", node.identity);
             match effect {
-                Effect::TermEnded(_) | Effect::Leader(_) if node.records[side as usize].hears_of_former => {
+                Effect::TermEnded(..) | Effect::Leader(_) if node.records[side as usize].hears_of_former => {
                     return Err(format!("{} believes a server of a former life: {effect:?}", node.identity).into());
                 }
                 Effect::Offer { campaign, deadline, fencing_token } => {
@@ -359,7 +359,7 @@ impl World {
                         self.begin_work(index);
                     }
                 }
-                Effect::TermEnded(reason) => {
+                Effect::TermEnded(reason, _) => {
                     match reason {
                         StopReason::Unfit => self.count.fault("terms of the unfit"),
                         StopReason::NoProgress => self.count.fault("terms without progress"),

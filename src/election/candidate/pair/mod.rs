@@ -17,7 +17,7 @@ use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::election::{LeaderInfo, Step};
-use crate::store::StoreOperation;
+use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 
@@ -273,7 +273,8 @@ impl Pair {
         if has_run_out {
             let is_primary = primary.remaining(now) <= secondary.remaining(now);
             let side = if is_primary { Side::Primary } else { Side::Secondary };
-            self.term_ended(now, side, StopReason::Expired);
+            let error = self.take_error();
+            self.term_ended(now, side, StopReason::Expired, error);
         }
         has_run_out
     }
@@ -345,7 +346,8 @@ impl Pair {
         let Stage::Leading(term) = std::mem::replace(&mut self.stage, Stage::Observing) else { return };
         if !term.over {
             let reason = term.both.end(now, StopReason::Released);
-            self.effects.push_back((Side::Primary, Effect::TermEnded(reason)));
+            let error = self.take_error();
+            self.effects.push_back((Side::Primary, Effect::TermEnded(reason, error)));
         }
         // Half of the time remains for the primary if the release of the secondary gets no answer.
         let primary_at = Some(gone_at + self.secondary.settings.release_timeout / 2);
@@ -353,6 +355,11 @@ impl Pair {
         self.tell(now, Side::Secondary, Input::GuardGone { at: gone_at });
         // The primary's side needs a new step that ends its wait at `primary_at`.
         self.touched[Side::Primary as usize] = true;
+    }
+
+    /// Takes the last failure of either session since its last renewal.
+    fn take_error(&mut self) -> Option<StoreError> {
+        self.primary.unrenewed.take().or_else(|| self.secondary.unrenewed.take())
     }
 
     fn release_primary(&mut self, now: Moment) {
@@ -386,7 +393,7 @@ impl Pair {
                 Effect::Offer { campaign, deadline, fencing_token } => {
                     self.offered(now, side, campaign, deadline, fencing_token);
                 }
-                Effect::TermEnded(reason) => self.term_ended(now, side, reason),
+                Effect::TermEnded(reason, error) => self.term_ended(now, side, reason, error),
                 Effect::Renewed(latency) => {
                     if self.prolong(now) {
                         self.effects.push_back((side, Effect::Renewed(latency)));
@@ -484,7 +491,7 @@ impl Pair {
         }
     }
 
-    fn term_ended(&mut self, now: Moment, side: Side, reason: StopReason) {
+    fn term_ended(&mut self, now: Moment, side: Side, reason: StopReason, error: Option<StoreError>) {
         match &mut self.stage {
             Stage::Leading(term) if !term.over => {
                 term.over = true;
@@ -492,7 +499,7 @@ impl Pair {
                 let reason = term.both.end(now, own.clone());
                 let stall = Notice::of_stall(&reason, self.progress_timeout);
                 self.effects.extend(stall.map(|notice| (side, Effect::Log(notice))));
-                self.effects.push_back((side, Effect::TermEnded(reason.clone())));
+                self.effects.push_back((side, Effect::TermEnded(reason.clone(), error)));
                 // A draining term is still renewed on both records. Only a loss ends the term on both records.
                 let is_loss = |reason: &StopReason| !reason.was_asked_for() && !reason.drains();
                 if is_loss(&reason) {

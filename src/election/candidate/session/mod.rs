@@ -18,7 +18,7 @@ use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::election::{Change, Election, ElectionEvent, LeaderInfo, Step, StoreResponse};
-use crate::store::{StoreError, StoreOperation};
+use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 
@@ -31,6 +31,8 @@ pub struct Session {
     pub(super) election: Election,
     /// The failures of the requests of this session.
     pub(super) failures: Failures,
+    /// The last failure since the last renewal.
+    pub(super) unrenewed: Option<StoreError>,
     /// The log of identity conflicts.
     conflicts: FailureLog,
     /// The log of acquisitions that took longer than the progress timeout.
@@ -157,8 +159,8 @@ pub enum Effect {
     },
     /// A write has extended the term. The duration is the time of the write.
     Renewed(Duration),
-    /// The term is no longer valid.
-    TermEnded(StopReason),
+    /// The term is no longer valid. The error is the last failure since the last renewal.
+    TermEnded(StopReason, Option<StoreError>),
     /// The renewals of an ended term have stopped while its guard exists. `None` means that the drain limit has passed.
     CoverLost(Option<StopReason>),
     /// The record of the last term is released, or another candidate holds the record.
@@ -192,6 +194,7 @@ impl Session {
         Self {
             election,
             failures: Failures::new(settings.renew_deadline),
+            unrenewed: None,
             conflicts: FailureLog::default(),
             late: FailureLog::default(),
             settings,
@@ -325,6 +328,8 @@ impl Session {
             let failed = self.failures.answered(now, operation, error);
             self.effects.extend(failed.notice.map(Effect::Log));
             self.effects.extend(failed.refused.map(Effect::WritesRefused));
+            let error = error.filter(|error| error.kind() != StoreErrorKind::Interrupted);
+            self.unrenewed = error.cloned().or(self.unrenewed.take());
             if let Some(error) = error.filter(|_| failed.is_permanent)
                 && let Some(campaign) = self.campaign.take()
             {
@@ -353,19 +358,17 @@ impl Session {
                     Effect::Leader(leader)
                 }
                 ElectionEvent::Elected { deadline, fencing_token } => {
+                    self.unrenewed = None;
                     Effect::Offer { campaign: self.campaign.take(), deadline, fencing_token }
                 }
-                ElectionEvent::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
+                ElectionEvent::Renewed { sent_at } => {
+                    self.unrenewed = None;
+                    Effect::Renewed(now.since(sent_at))
+                }
                 ElectionEvent::TermEnded(reason) => {
-                    // The failure that ended a term is always logged at `warn`. Other repeated failures are logged at
-                    // `warn` only once a minute.
-                    if let (StopReason::Expired, Some(error)) = (&reason, &self.failures.last) {
-                        let notice = Notice::of_error(Level::Warn, "last request of the term failed", error);
-                        self.effects.push_back(Effect::Log(notice));
-                    }
                     let stall = Notice::of_stall(&reason, self.settings.progress_timeout);
                     self.effects.extend(stall.map(Effect::Log));
-                    Effect::TermEnded(reason)
+                    Effect::TermEnded(reason, self.unrenewed.take())
                 }
                 ElectionEvent::CoverLost(reason) => Effect::CoverLost(reason),
                 ElectionEvent::TooLateForProgress(took) => {

@@ -268,7 +268,7 @@ fn won_term_is_offered_and_released_if_unclaimed() {
     let offer = scenario.wants().into_iter().find(|effect| matches!(effect, Effect::Offer { .. }));
     assert!(matches!(offer, Some(Effect::Offer { campaign: Some(5), fencing_token: 7, .. })), "{offer:?}");
     scenario.handle(Input::NotTaken);
-    assert!(matches!(scenario.wants()[..], [Effect::TermEnded(StopReason::Released), ..]));
+    assert!(matches!(scenario.wants()[..], [Effect::TermEnded(StopReason::Released, None), ..]));
     scenario.releases();
 }
 
@@ -367,21 +367,36 @@ fn each_event_has_its_line_and_its_level() {
 }
 
 #[test]
-fn expired_term_names_the_last_failed_renewal() {
-    let mut scenario = Scenario::leading();
-    let mut effects = Vec::new();
-    while !effects.iter().any(|effect| matches!(effect, Effect::TermEnded(_))) {
-        scenario.fails(StoreErrorKind::Unavailable);
-        effects.extend(std::iter::from_fn(|| scenario.effect()));
+fn end_of_a_term_has_the_last_error_since_the_renewal() {
+    use StoreErrorKind::{Forbidden, Interrupted, Unauthorized, Unavailable};
+    // Each row has the failures in their order, and the error of the end. After the failures, the term expires, or its
+    // guard is dropped.
+    for (failures, kind) in [
+        (&[Unavailable][..], Some(Unavailable)),
+        (&[Unavailable, Unauthorized], Some(Unauthorized)),
+        (&[Forbidden, Interrupted], Some(Forbidden)),
+        (&[], None),
+    ] {
+        for expires in [true, false] {
+            let mut scenario = Scenario::leading();
+            failures.iter().for_each(|kind| scenario.fails(*kind));
+            if expires {
+                scenario.now = scenario.now + Duration::from_secs(10);
+                scenario.step();
+            } else {
+                scenario.handle(Input::GuardGone { at: scenario.now });
+            }
+            let mut ends = scenario.wants().into_iter().filter_map(|effect| match effect {
+                Effect::TermEnded(reason, error) => Some((reason, error)),
+                _ => None,
+            });
+            let (reason, error) = ends.next().expect("an end");
+            assert_eq!(reason, if expires { StopReason::Expired } else { StopReason::Released });
+            assert_eq!(error.as_ref().map(StoreError::kind), kind, "{failures:?}");
+            let text = format!("{:?}", Notice::of_end(&reason, error.as_ref()));
+            assert_eq!(text.contains("; last error: made up"), kind.is_some(), "{text}");
+        }
     }
-    let last = Notice::of_error(
-        Level::Warn,
-        "last request of the term failed",
-        &StoreError::new(StoreErrorKind::Unavailable, "made up"),
-    );
-    let ended = effects.iter().position(|effect| matches!(effect, Effect::TermEnded(StopReason::Expired)));
-    let logged = effects.iter().position(|effect| matches!(effect, Effect::Log(notice) if *notice == last));
-    assert!(logged.is_some() && logged < ended, "{effects:?}");
 }
 
 #[test]
@@ -462,7 +477,7 @@ fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
     }
     scenario.step();
     let wants = scenario.wants();
-    assert!(wants.iter().any(|effect| matches!(effect, Effect::TermEnded(StopReason::Unfit))), "{wants:?}");
+    assert!(wants.iter().any(|effect| matches!(effect, Effect::TermEnded(StopReason::Unfit, _))), "{wants:?}");
 }
 
 #[test]
@@ -550,7 +565,7 @@ fn requested() -> Scenario {
     let Input::Response(id, StoreResponse::Written(mut won)) = scenario.creates() else { panic!("a create") };
     won.notes.step_down = won.record.holder().map(str::to_owned);
     scenario.handle(Input::Response(id, StoreResponse::Written(won)));
-    assert_eq!(scenario.count("TermEnded(Requested)"), 1);
+    assert_eq!(scenario.count("TermEnded(Requested, None)"), 1);
     scenario
 }
 

@@ -249,7 +249,7 @@ impl Scenario {
     fn ended_by(&self) -> Vec<&StopReason> {
         let mut reasons = Vec::new();
         for effect in &self.told {
-            if let Effect::TermEnded(reason) = effect {
+            if let Effect::TermEnded(reason, _) = effect {
                 reasons.push(reason);
             }
         }
