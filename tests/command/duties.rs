@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::command::{Arena, LONG, address, ask, get};
+use crate::support::command::{Arena, LONG, SHORT, address, ask, get};
 use crate::support::run::Run;
 use crate::support::wait_until;
 
@@ -55,6 +56,43 @@ fn replica_leads_only_while_its_probe_succeeds() {
     assert_eq!(ended.errors.matches(": not yet\n").count(), 2, "each change once: {}", ended.errors);
     other.terminate();
     arena.assert_nothing_is_left();
+}
+
+/// A program that forbids `pidfd_open` to the program in its arguments, with the error in the first argument.
+const WITHOUT_PIDFD: &str = r#"
+import ctypes, os, struct, sys
+# Loads the number of the system call, and compares it with that of `pidfd_open`, which is 434 on every architecture.
+allow, refuse = 0x7fff0000, 0x00050000 | int(sys.argv[1])
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, 434), (0x06, 0, 0, refuse), (0x06, 0, 0, allow)]
+steps = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 4, ctypes.addressof(steps)))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+# PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
+for arguments in [(38, 1, 0, 0, 0), (22, 2, ctypes.byref(program))]:
+    if prctl(*arguments) != 0:
+        sys.exit(os.strerror(ctypes.get_errno()))
+os.execvp(sys.argv[2], sys.argv[2:])
+"#;
+
+#[test]
+fn probe_works_without_pidfd_open() {
+    let arena = Arena::on_a_file(LONG);
+    for (errno, error) in [("38", "ENOSYS"), ("1", "EPERM"), ("24", "EMFILE")] {
+        let outer = ["python3", "-c", WITHOUT_PIDFD, errno];
+        let flags = ["--probe=true", "--probe-timeout=30s", "--wait=60s", "--", "echo", "works"];
+        let ended = Run::of(&mut arena.command_under(&outer, &flags)).end();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{error}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn failing_probe_is_named_without_a_term_of_the_library() {
+    let arena = Arena::on_a_file(SHORT);
+    let mut command = arena.command(&["--probe=false", "--", "true"]);
+    let run = Run::of(command.env("LEASEHOLD_LOG", "leasehold=debug").stdin(Stdio::null()));
+    run.wait_for_error("unfit since the start");
+    assert!(run.errors().contains("--probe 'false': unfit to lead: exit status: 1"), "{}", run.errors());
+    assert!(!run.errors().contains("Fitness"), "{}", run.errors());
 }
 
 #[test]
@@ -108,7 +146,7 @@ time.sleep(1000)
     let flags = ["--progress=notify", "--progress-timeout=5s", "--", "python3", "-c", script];
     let mut command = arena.command(&flags);
     // A service manager sets `WATCHDOG_PID` for the supervisor. The command must not inherit `WATCHDOG_PID`.
-    let run = Run::of(command.env("WATCHDOG_PID", "1").stdin(std::process::Stdio::null()));
+    let run = Run::of(command.env("WATCHDOG_PID", "1").stdin(Stdio::null()));
     run.wait_for_out("hangs");
     run.wait_for_error("campaigning again in 1s");
 }

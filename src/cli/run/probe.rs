@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, never, unbounded};
 use leasehold::Fitness;
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::super::password::STORE_VARIABLE;
 use super::messages::wait_for;
@@ -137,8 +137,8 @@ impl Probe {
         // `command` holds a writing end of the pipe, which would keep the pipe open after the probe has ended.
         drop(command);
         let pid = Pid::from_child(&child);
-        let ended = self.follow(pid, errors, last_words);
-        if !matches!(ended, Ok(true)) {
+        let ended = self.follow(&mut child, errors, last_words);
+        if !matches!(ended, Ok(Some(_))) {
             // The process is also killed by its ID, because the process may have left its group. The ID is not reused
             // before the process is reaped.
             let _ = kill_process_group(pid, Signal::KILL);
@@ -146,26 +146,31 @@ impl Probe {
             if !has_ended(&mut child, UNTIL_IT_ENDS)? {
                 self.hangs = Some(child);
             }
-            return ended.map(|_| None);
         }
-        child.wait().map(Some)
+        ended
     }
 
-    /// Reads the probe's stderr until the probe ends. Returns `false` if the probe is too slow.
-    fn follow(&self, pid: Pid, errors: PipeReader, last_words: &mut Vec<u8>) -> io::Result<bool> {
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
+    /// Reads the probe's stderr until the probe ends. Returns `None` if the probe is too slow.
+    ///
+    /// The probe is polled, because a system or a sandbox may have no descriptor that reports the end of a process.
+    fn follow(
+        &self,
+        child: &mut Child,
+        errors: PipeReader,
+        last_words: &mut Vec<u8>,
+    ) -> io::Result<Option<ExitStatus>> {
         let until = Instant::now() + self.timeout.min(LONGEST);
-        let (mut errors, mut has_ended) = (Some(errors), false);
+        let (mut errors, mut status) = (Some(errors), None);
         loop {
+            let was_ended = status.is_some();
+            if !was_ended {
+                status = child.try_wait()?;
+            }
             // After the end of the probe, the loop reads only text that is already in the pipe.
-            let left = if has_ended { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
-            let mut polled = vec![PollFd::new(&process, PollFlags::IN)];
-            polled.extend(errors.as_ref().map(|errors| PollFd::new(errors, PollFlags::IN)));
-            wait_for(&mut polled, Some(left))?;
-            let has_said = polled.get(1).is_some_and(|errors| !errors.revents().is_empty());
-            let was_ended = has_ended;
-            has_ended |= !polled[0].revents().is_empty();
-            if has_said {
+            let pause = if status.is_some() { Duration::ZERO } else { BETWEEN_LOOKS.min(self.timeout) };
+            let mut polled: Vec<_> = errors.iter().map(|errors| PollFd::new(errors, PollFlags::IN)).collect();
+            wait_for(&mut polled, Some(pause))?;
+            if polled.first().is_some_and(|errors| !errors.revents().is_empty()) {
                 let mut buffer = [0; LONGEST_WORDS];
                 let length = errors.as_mut().map_or(Ok(0), |errors| errors.read(&mut buffer))?;
                 last_words.extend(&buffer[..length]);
@@ -174,10 +179,11 @@ impl Probe {
                     errors = None;
                 }
             } else if was_ended {
-                return Ok(true);
+                return Ok(status);
             }
-            if !has_ended && Instant::now() >= until || has_ended && Instant::now() >= until + LAST_READ {
-                return Ok(has_ended);
+            let patience = if status.is_some() { LAST_READ } else { Duration::ZERO };
+            if Instant::now() >= until + patience {
+                return Ok(status);
             }
         }
     }
@@ -199,6 +205,11 @@ pub fn has_ended(child: &mut Child, patience: Duration) -> io::Result<bool> {
 
 /// The time limit for a killed process to end.
 const UNTIL_IT_ENDS: Duration = Duration::from_millis(200);
+
+/// The interval between checks whether a probe has ended.
+///
+/// Most probes close their stderr when they end, which ends the pause.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// The longest time to wait for a probe, which is short enough to add to an `Instant`.
 const LONGEST: Duration = Duration::from_secs(86_400);

@@ -48,7 +48,7 @@ impl Candidacy {
             Some(second) => Sessions::Both(Box::new(Pair::new(settings, [seed, second]))),
         };
         if !fitness.may_acquire() {
-            let line = "fitness unknown: not acquiring the lease until the probe or the `Fitness` flag reports fit";
+            let line = "fitness unknown: not acquiring the lease until the probe or this process reports fit";
             records.push(Effect::Log(Notice::new(Level::Debug, line)));
             records.push(Effect::Fitness { is_fit: false, pause: Duration::ZERO });
         }

@@ -129,7 +129,7 @@ impl FitnessPolicy {
                     self.recoveries.reset();
                 }
                 Some(FitnessChange::Unfit(match self.probe {
-                    _ if self.program == Some(false) => "the `Fitness` flag is not set",
+                    _ if self.program == Some(false) => "this process reported that it is unfit",
                     Some(Some(_)) => "the probe did not return true within the probe timeout",
                     _ => "the probe returned false or panicked",
                 }))
@@ -148,7 +148,7 @@ impl FitnessPolicy {
             (false, false) if !self.is_explained && (self.said_no || now >= judged_since + self.probe_timeout) => {
                 self.is_explained = true;
                 Some(FitnessChange::NotYet(match self.probe {
-                    _ if self.program == Some(false) => "the `Fitness` flag was never set",
+                    _ if self.program == Some(false) => "this process has not reported that it is fit",
                     _ if self.said_no => "the probe returned false or panicked",
                     _ => "the probe has not returned yet",
                 }))
@@ -241,7 +241,7 @@ mod tests {
         fitness.said(at(1), FitnessSource::Program, true);
         assert_eq!(fitness.change(at(1)), fit_after(0));
         fitness.said(at(2), FitnessSource::Program, false);
-        assert_eq!(fitness.change(at(2)), Some(FitnessChange::Unfit("the `Fitness` flag is not set")));
+        assert_eq!(fitness.change(at(2)), Some(FitnessChange::Unfit("this process reported that it is unfit")));
         fitness.said(at(3), FitnessSource::Program, true);
         fitness.said(at(3), FitnessSource::Probe, false);
         assert_eq!(fitness.change(at(3)), None);
@@ -329,7 +329,7 @@ mod tests {
         let mut forgotten = fitness(false, true);
         forgotten.said(at(0), FitnessSource::Program, false);
         assert_eq!(forgotten.change(at(0)), None);
-        assert_eq!(forgotten.change(at(10)), why("the `Fitness` flag was never set"));
+        assert_eq!(forgotten.change(at(10)), why("this process has not reported that it is fit"));
     }
 
     #[test]
