@@ -104,6 +104,7 @@ fn watched(core: &Arc<GroupCore>, event: WatchEvent) {
         WatchEvent::Synced => return core.listed(),
         WatchEvent::Changed { key, observed } => (key, observed.version, Some(observed)),
         WatchEvent::Deleted { key, version } => (key, version, None),
+        WatchEvent::Unreadable { .. } => return,
         WatchEvent::Opened | WatchEvent::Bookmark(_) => return core.change(|group, now| group.heard(now)),
     };
     let Some(parsed) = core.parse(&key) else { return };

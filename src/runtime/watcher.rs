@@ -160,7 +160,7 @@ impl WatchThread {
                 WatchEvent::Changed { observed, .. } => tell(Change::Written(observed)),
                 WatchEvent::Deleted { version, .. } => tell(Change::Deleted { version }),
                 WatchEvent::Bookmark(cursor) => plan.bookmark(cursor),
-                WatchEvent::Opened | WatchEvent::Synced => {}
+                WatchEvent::Opened | WatchEvent::Synced | WatchEvent::Unreadable { .. } => {}
             }
             // Logged after the event was sent, because a logger may hang.
             if let Some(notice) = notice {

@@ -162,8 +162,8 @@ pub trait Store: Send + Sync + 'static {
     /// sends [`WatchEvent::Opened`] once no later change can be missed. The method returns `Ok` if the store ends the
     /// watch normally, and returns soon after `cancel`.
     ///
-    /// If the store cannot read a record, the watch of its key fails. A watch of a prefix or of all keys should skip the
-    /// record, because the record must not hide the other records.
+    /// If the store cannot read a record, the watch of its key fails. A watch of a prefix or of all keys should send
+    /// [`WatchEvent::Unreadable`] and continue, because the record must not hide the other records.
     ///
     /// Events may arrive late, repeatedly and out of order. The safety of an election does not depend on events. A late
     /// or lost event only delays the elector's reaction to a change. In a [group](crate::LeaseGroup), no shard has two

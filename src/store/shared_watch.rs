@@ -287,6 +287,13 @@ impl<S: Store> SharedWatch<S> {
                 hub.learn(&key, KeyState { version: observed.version, observed: Some(observed) }, None);
             }
             WatchEvent::Deleted { key, version } => hub.learn(&key, KeyState { version, observed: None }, None),
+            // A watch of one key fails if the store cannot read its record.
+            WatchEvent::Unreadable { key, error } => {
+                for watch in hub.watches.values().filter(|it| it.key == key) {
+                    let _ = watch.end.try_send((None, Err(error.clone())));
+                    let _ = watch.wake.try_send(());
+                }
+            }
         }
     }
 
@@ -444,6 +451,22 @@ mod tests {
 
     fn version(shared: &SharedWatch<MemoryStore>) -> Option<u64> {
         shared.state(JOBS).unwrap().map(|state| state.version)
+    }
+
+    #[test]
+    fn unreadable_record_ends_the_watches_of_its_key_alone() {
+        let shared = SharedWatch::new(MemoryStore::new());
+        let watch = |key: &str| {
+            let ((wake, woken), (end, ended)) = (channel::bounded(1), channel::bounded(1));
+            let watch = KeyWatch { key: key.into(), wake, contact: channel::bounded(1).0, end };
+            (shared.join(watch, false).unwrap().0, woken, ended)
+        };
+        let ((id, _woken, of_jobs), (_, _also, of_mail)) = (watch(JOBS), watch("mail"));
+        let error = StoreError::new(StoreErrorKind::Malformed, "made up");
+        shared.on_event(id, WatchEvent::Unreadable { key: JOBS.into(), error });
+        let (_, ended) = of_jobs.try_recv().unwrap();
+        assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::Malformed);
+        assert!(of_mail.try_recv().is_err(), "the watch goes on");
     }
 
     #[test]

@@ -69,6 +69,15 @@ pub enum WatchEvent {
         /// The version of the write that deleted the record.
         version: u64,
     },
+    /// A record that the store cannot read, in a watch of a prefix or of all keys.
+    ///
+    /// The watch goes on, because the record must not hide the other records.
+    Unreadable {
+        /// The key of the record.
+        key: Box<str>,
+        /// The error that a read of the record returns.
+        error: StoreError,
+    },
     /// The end of the records that existed when the watch opened.
     ///
     /// Every such record has been reported as changed, except records that were deleted in the meantime. A watch of
@@ -121,7 +130,7 @@ impl WatchEvent {
         match self {
             Self::Changed { key, observed } => Some((key, observed.version)),
             Self::Deleted { key, version } => Some((key, *version)),
-            Self::Opened | Self::Synced | Self::Bookmark(_) => None,
+            Self::Unreadable { .. } | Self::Opened | Self::Synced | Self::Bookmark(_) => None,
         }
     }
 }

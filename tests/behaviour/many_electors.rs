@@ -6,12 +6,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use leasehold::testing::Verb;
+use leasehold::testing::{Resource, Verb};
 use leasehold::{
     CancelToken, Cursor, Error, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, SharedWatch, Store, StoreError,
     StoreErrorKind, VersionedRecord, WatchEvent, WatchScope, release_all,
 };
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE};
@@ -20,6 +21,27 @@ use crate::support::stores::{Wrapped, call, held_by};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
 on_both_servers!(two_hundred_electors_share_one_watch);
+
+/// A hidden record would look absent to its electors, although a read fails.
+#[test]
+fn shared_watch_of_an_unreadable_record_ends_with_its_error() {
+    let cluster = Cluster::in_memory("shared-unreadable");
+    let server = cluster.in_memory_server().expect("it is");
+    let put = |seconds: Value| {
+        let object = json!({ "spec": { "holderIdentity": "a", "leaseDurationSeconds": seconds } });
+        server.put(Resource::Leases, NAMESPACE, "jobs", object);
+    };
+    let shared = SharedWatch::new(LeaseStore::new(cluster.client("admin"), NAMESPACE).expect("a store"));
+    for first in [json!("nonsense"), json!(15)] {
+        put(first);
+        let ended = shared.watch(WatchScope::Key("jobs"), None, &CancelToken::new(), &mut |event| {
+            if let WatchEvent::Changed { .. } = event {
+                put(json!("nonsense"));
+            }
+        });
+        assert_eq!(ended.expect_err("an unreadable record").kind(), StoreErrorKind::Malformed);
+    }
+}
 
 fn two_hundred_electors_share_one_watch(cluster: &Cluster) {
     let leases = Arc::new(LeaseStore::new(cluster.client("admin"), NAMESPACE).expect("a store"));

@@ -251,14 +251,14 @@ impl<C: Codec> ObjectStore<C> {
 
     /// Returns the event for a present object.
     ///
-    /// Returns `None` for an invalid object in a watch of several objects, because the object must not hide the others.
-    fn changed(&self, scope: WatchScope<'_>, key: &str, object: Value) -> Result<Option<WatchEvent>, StoreError> {
+    /// An invalid object ends a watch of this object, and no other watch.
+    fn changed(&self, scope: WatchScope<'_>, key: &str, object: Value) -> Result<WatchEvent, StoreError> {
         match self.parse(key, object) {
-            Ok(observed) => Ok(Some(WatchEvent::Changed { key: key.into(), observed })),
+            Ok(observed) => Ok(WatchEvent::Changed { key: key.into(), observed }),
             Err(error) if scope.is_one() => Err(error),
             Err(error) => {
                 log_line!(debug, target: STORE, "{error}");
-                Ok(None)
+                Ok(WatchEvent::Unreadable { key: key.into(), error })
             }
         }
     }
@@ -285,7 +285,7 @@ impl<C: Codec> ObjectStore<C> {
                 let version = version.ok_or_else(|| malformed("deletion without a version"))?;
                 Some(WatchEvent::Deleted { key: key.into(), version })
             }
-            Some("ADDED" | "MODIFIED") => self.changed(scope, &key, object)?,
+            Some("ADDED" | "MODIFIED") => Some(self.changed(scope, &key, object)?),
             _ => return Err(malformed("unknown type")),
         };
         Ok((version, event))

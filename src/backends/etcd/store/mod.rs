@@ -194,7 +194,7 @@ impl EtcdStore {
 
     /// Converts an event of a watch.
     ///
-    /// Returns `None` if the key is outside `scope`, or if a watch of several keys receives an invalid value.
+    /// Returns `None` if the key is outside `scope`. An invalid value ends a watch of its key, and no other watch.
     fn event(&self, scope: WatchScope<'_>, event: EtcdEvent) -> Result<Option<WatchEvent>, StoreError> {
         let EtcdEvent { kv, is_deletion } = event;
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&self.prefix));
@@ -208,7 +208,7 @@ impl EtcdStore {
             // No candidate campaigns on a watch of several keys.
             Err(error) if !scope.is_one() => {
                 log_line!(debug, target: STORE, "{error}");
-                Ok(None)
+                Ok(Some(WatchEvent::Unreadable { key: boxed, error }))
             }
             Err(error) => Err(error),
         }

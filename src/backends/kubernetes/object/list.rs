@@ -57,7 +57,7 @@ impl<C: Codec> ObjectStore<C> {
                 object["apiVersion"] = json!(C::API_VERSION);
                 let changed = self.changed(list.scope, &key, object)?;
                 check_watch(list.call.cancel())?;
-                changed.into_iter().for_each(&mut *on_event);
+                on_event(changed);
             }
             check_watch(list.call.cancel())?;
             if list.token.is_empty() {
