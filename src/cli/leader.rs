@@ -11,7 +11,7 @@ use leasehold::{CallContext, CancelToken, Store, StoreError, VersionedRecord};
 
 use super::election::positive_duration;
 use super::follow::{FollowArgs, LONGEST_REQUESTED_PAUSE, check_name};
-use super::say::{Failure, failed, write_stdout};
+use super::say::{Failure, failed, say, write_stdout};
 use leasehold::util::backoff::{Backoff, requested_pause};
 use leasehold::util::one_line::OneLine;
 
@@ -25,23 +25,30 @@ pub struct LeaderArgs {
     named: Option<String>,
     /// Time limit, with repeated attempts if the store fails
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, default_value = "10s")]
-    timeout: Duration,
+    pub timeout: Duration,
     #[command(flatten)]
-    follow: FollowArgs,
+    pub follow: FollowArgs,
+}
+
+impl LeaderArgs {
+    /// Returns the name of the lease.
+    pub fn key(&self) -> &str {
+        self.named.as_ref().or(self.lease.as_ref()).map_or("", |name| name)
+    }
 }
 
 /// The exit code without a holder or an address.
-const ABSENT: u8 = 1;
+pub const ABSENT: u8 = 1;
 
 /// The pauses between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The lease in its store, with the time limit of all requests together.
-struct LeaseInStore<'a> {
+pub struct LeaseInStore<'a> {
     store: Arc<dyn Store>,
     key: &'a str,
-    call: CallContext,
+    pub call: CallContext,
 }
 
 /// Prints the address of the leader, and returns the exit code.
@@ -75,7 +82,12 @@ pub fn request_step_down(arguments: &LeaderArgs) -> Result<u8, Failure> {
         }
         Ok(asked.clone())
     })?;
-    print(format_args!("asked {asked} to step down from {}", lease.name()))
+    let line = format!("asked {asked} to step down from {}", lease.name());
+    // The request is written, even if stdout is closed or full.
+    if let Err((_, error)) = print(&line) {
+        say(&format!("{line}; {error}"));
+    }
+    Ok(0)
 }
 
 fn print(line: impl Display) -> Result<u8, Failure> {
@@ -84,6 +96,16 @@ fn print(line: impl Display) -> Result<u8, Failure> {
 }
 
 impl<'a> LeaseInStore<'a> {
+    /// Selects a lease, with the time limit of all requests together.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not accept the name of the lease.
+    pub fn new(store: Arc<dyn Store>, key: &'a str, timeout: Duration) -> Result<Self, String> {
+        check_name(&*store, key)?;
+        Ok(Self { store, key, call: CallContext::new(timeout, CancelToken::new()) })
+    }
+
     /// Opens the store, which must keep notes. The caller wants to `act` with the lease.
     ///
     /// # Errors
@@ -92,10 +114,7 @@ impl<'a> LeaseInStore<'a> {
     /// error for a store without notes has the remedy `instead`.
     fn open(arguments: &'a LeaderArgs, act: &str, instead: &str) -> Result<Self, Failure> {
         let (store, _) = arguments.follow.open().map_err(|error| failed(error.to_string()))?;
-        let key = arguments.named.as_ref().or(arguments.lease.as_ref()).map_or("", |name| name);
-        check_name(&*store, key).map_err(failed)?;
-        let call = CallContext::new(arguments.timeout, CancelToken::new());
-        let lease = Self { store, key, call };
+        let lease = Self::new(store, arguments.key(), arguments.timeout).map_err(failed)?;
         match lease.store.keeps_notes() {
             true => Ok(lease),
             false => Err(failed(format!("cannot {act} {}: this needs a cluster or etcd; {instead}", lease.name()))),
@@ -104,21 +123,29 @@ impl<'a> LeaseInStore<'a> {
 
     /// Reads the record, and passes the holder and the record to `act`.
     ///
-    /// Repeats the attempt after an error that may be transient, until the time limit.
-    ///
     /// # Errors
     ///
     /// Returns the last error, or an error with [`ABSENT`] if the record has no holder.
     fn with_leader<T>(&self, act: impl Fn(String, VersionedRecord) -> Result<T, StoreError>) -> Result<T, Failure> {
-        let attempt = || {
+        let found = self.repeat(|| {
             let observed = self.store.get(self.key, &self.call)?;
             let led = observed.and_then(|observed| Some((observed.record.holder()?.to_owned(), observed)));
             led.map(|(holder, observed)| act(holder, observed)).transpose()
-        };
+        })?;
+        found.ok_or_else(|| (ABSENT, format!("{} has no holder", self.name())))
+    }
+
+    /// Reads the record, or returns the last error.
+    pub fn read(&self) -> Result<Option<VersionedRecord>, Failure> {
+        self.repeat(|| self.store.get(self.key, &self.call))
+    }
+
+    /// Repeats an attempt after an error that may be transient, until the time limit. Returns the last error.
+    fn repeat<T>(&self, attempt: impl Fn() -> Result<T, StoreError>) -> Result<T, Failure> {
         let mut backoff = Backoff::default();
         loop {
             let error = match attempt() {
-                Ok(found) => return found.ok_or_else(|| (ABSENT, format!("{} has no holder", self.name()))),
+                Ok(found) => return Ok(found),
                 Err(error) => error,
             };
             let requested = requested_pause(error.retry_after(), LONGEST_REQUESTED_PAUSE, fastrand::f64());
@@ -131,7 +158,7 @@ impl<'a> LeaseInStore<'a> {
     }
 
     /// Returns the name of the record.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.store.describe(self.key)
     }
 }

@@ -1,8 +1,8 @@
 //! The command `leasehold`: leader election for programs that cannot link a library.
 //!
-//! `leasehold run` runs a program while its lease is held. `leasehold observe` shows who leads, `leasehold wait` waits
-//! for a leader, `leasehold where` prints the address of the leader, and `leasehold step-down` asks the leader to step
-//! down.
+//! `leasehold run` runs a program while its lease is held. `leasehold observe` and `leasehold status` show who leads,
+//! `leasehold wait` waits for a leader, `leasehold where` prints the address of the leader, and `leasehold step-down`
+//! asks the leader to step down.
 #![forbid(unsafe_code)]
 
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` needs Linux"))]
@@ -15,6 +15,7 @@ mod password;
 #[cfg(target_os = "linux")]
 mod run;
 mod say;
+mod status;
 mod wait;
 
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ enum CliCommand {
         arguments: Vec<std::ffi::OsString>,
     },
     Observe(Box<observe::ObserveArgs>),
+    Status(Box<status::StatusArgs>),
     Wait(Box<wait::WaitArgs>),
     /// Print the address that the leader advertises
     ///
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
              every system",
         ))),
         CliCommand::Observe(arguments) => exit_by(observe::run(&arguments).map_err(failed)),
+        CliCommand::Status(arguments) => exit_by(status::run(&arguments)),
         CliCommand::Wait(arguments) => exit_by(wait::run(&arguments).map_err(failed)),
         CliCommand::Where(arguments) => exit_by(leader::print_address(&arguments)),
         CliCommand::StepDown(arguments) => exit_by(leader::request_step_down(&arguments)),

@@ -6,21 +6,26 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::election::duration;
-use super::follow::leases::{EventKind, LeaseEvent};
-use super::follow::{FollowArgs, Follower, Heard};
+use super::follow::leases::{LeaseView, Leases, Update, Which};
+use super::follow::{FollowArgs, Follower, Heard, location};
+use super::leader::LeaseInStore;
 use super::say::{end_of_stdout, say, write_stdout};
 use crate::log::COMMAND;
+use leasehold::util::clock::Now;
 use leasehold::util::one_line::OneLine;
 
 /// Wait for a leader, and print its identity
 ///
-/// The command ends as soon as a lease is held and has not expired, and prints the identity of the holder. The age of
-/// a record that is seen for the first time is unknown, so such a record counts as held. The holder may have crashed
-/// before another candidate could take over.
+/// The command ends as soon as it has seen the holder renew the lease, and prints the identity of the holder. If the
+/// holder is alive, the command sees a renewal within the renew interval of the holder (2s by default). A record that
+/// was only read does not count, because its holder may have crashed. The record of a shard is refused, because the
+/// owner never renews it.
 ///
-/// A store that fails is tried again forever, with messages on stderr.
+/// A store that fails is tried again until the timeout, with messages on stderr. With `--timeout 0s`, the command reads
+/// the record once, prints the holder to stderr, and exits with 124.
 ///
-/// Exit codes: 0 if there is a leader; 124 after the timeout; 125 for permanent errors.
+/// Exit codes: 0 if there is a leader; 124 after the timeout; 125 for permanent errors, and if the store did not answer
+/// before the timeout.
 #[derive(Debug, Args)]
 pub struct WaitArgs {
     /// Lease to wait for
@@ -45,26 +50,43 @@ const TIMED_OUT: u8 = 124;
 /// The longest wait for one update.
 const LONG: Duration = Duration::from_secs(3_600);
 
+/// The time limit of the single read with `--timeout 0s`.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Waits for a leader, prints its identity, and returns the exit code.
 ///
 /// # Errors
 ///
-/// Returns an error that a retry cannot repair.
+/// Returns an error that a retry cannot repair, or an error if the store did not answer before the timeout.
 pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
     let began = Instant::now();
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
     let lease = arguments.named.as_ref().or(arguments.lease.as_ref()).ok_or("no lease is named")?;
+    if arguments.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        let location = location(&*store);
+        let found = LeaseInStore::new(store, lease, READ_TIMEOUT)?.read().map_err(|(_, error)| error)?;
+        let mut leases = Leases::new(Which::Named);
+        leases.apply(Update::Record { key: lease.as_str().into(), found, version: None }, Now::read());
+        check_shard(&leases, lease)?;
+        return Ok(timed_out(arguments, lease, &leases, &location));
+    }
     let mut follower = Follower::start(store, std::slice::from_ref(lease), which)?;
+    let mut trouble = "no answer".to_owned();
     loop {
         let patience = arguments.timeout.map_or(LONG, |timeout| timeout.saturating_sub(began.elapsed()).min(LONG));
         match follower.next(patience)? {
-            Heard::Events(events) => {
-                if let Some(holder) = events.iter().find_map(|event| leader(event, arguments.holder.as_deref())) {
-                    let written = write_stdout(&format!("{}\n", OneLine(holder)));
+            Heard::Events(_) => {
+                check_shard(&follower.leases, lease)?;
+                let leader = follower.leases.get(lease).and_then(LeaseView::leader);
+                if let Some(leader) = leader.filter(|leader| is_awaited(arguments, leader)) {
+                    let written = write_stdout(&format!("{}\n", OneLine(leader)));
                     return end_of_stdout(written).unwrap_or(Ok(0));
                 }
             }
-            Heard::Trouble(level, trouble) => log::log!(target: COMMAND, level, "{trouble}"),
+            Heard::Trouble(level, text) => {
+                log::log!(target: COMMAND, level, "{text}");
+                trouble = text;
+            }
             Heard::Paused(pause, why) => {
                 let left = arguments.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
                 if left.is_some_and(|left| left < pause) {
@@ -72,19 +94,44 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
                 }
             }
         }
-        if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
-            let by = arguments.holder.as_deref().map_or(String::new(), |holder| format!(" by {holder}"));
-            let location = &follower.location;
-            let timeout = humantime::format_duration(timeout);
-            say(&format!("lease {lease} was not held{by} within {timeout}, in {location}"));
-            return Ok(TIMED_OUT);
+        match arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
+            Some(_) if follower.has_answered => {
+                return Ok(timed_out(arguments, lease, &follower.leases, &follower.location));
+            }
+            Some(timeout) => {
+                let timeout = humantime::format_duration(timeout);
+                return Err(format!("cannot read lease {lease} within {timeout}, in {}: {trouble}", follower.location));
+            }
+            None => {}
         }
     }
 }
 
-/// Returns the leader after an event. Returns `None` if another holder is awaited.
-fn leader<'a>(event: &'a LeaseEvent, awaited: Option<&str>) -> Option<&'a str> {
-    let is_held = matches!(event.what, EventKind::NewLeader | EventKind::NewAddress | EventKind::Renewed);
-    let holder = event.lease.holder().filter(|_| is_held && !event.lease.has_expired)?;
-    awaited.is_none_or(|awaited| awaited == holder).then_some(holder)
+fn is_awaited(arguments: &WaitArgs, holder: &str) -> bool {
+    arguments.holder.as_deref().is_none_or(|awaited| awaited == holder)
+}
+
+/// Returns an error for the record of a shard, which would be waited for forever.
+fn check_shard(leases: &Leases, lease: &str) -> Result<(), String> {
+    if !leases.get(lease).is_some_and(LeaseView::is_shard) {
+        return Ok(());
+    }
+    let group = lease.rsplit_once("-shard-").map_or("GROUP", |(group, _)| group);
+    Err(format!("{lease} is a shard, whose record is never renewed; use `leasehold observe --group {group}`"))
+}
+
+/// Prints what the record shows, and returns the exit code after a timeout.
+fn timed_out(arguments: &WaitArgs, lease: &str, leases: &Leases, location: &str) -> u8 {
+    let WaitArgs { holder, timeout, .. } = arguments;
+    let (view, timeout) = (leases.get(lease).cloned().unwrap_or_default(), timeout.unwrap_or_default());
+    let what = match holder {
+        _ if view.holder().is_some_and(|holder| is_awaited(arguments, holder)) && !view.has_expired => {
+            "was held, but not renewed".to_owned()
+        }
+        Some(holder) => format!("was not held by {holder}"),
+        None => "was not held".to_owned(),
+    };
+    let (timeout, standing) = (humantime::format_duration(timeout), view.standing(Now::read()));
+    say(&format!("lease {lease} {what} within {timeout}, in {location}: {standing}"));
+    TIMED_OUT
 }

@@ -219,6 +219,15 @@ pub trait Store: Send + Sync + 'static {
     fn namespace(&self) -> Option<String> {
         None
     }
+
+    /// Returns `true` if this user has the rights that a campaign for `key` needs, or `None` by default.
+    ///
+    /// `None` means that the rights are unknown. The right to create a record is needed only if the record does not
+    /// `exist`.
+    fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {
+        let _ = (key, exists, call);
+        None
+    }
 }
 
 /// Implements `Store` for a type by delegation to an inner store.
@@ -263,7 +272,7 @@ macro_rules! delegate_store {
     };
 }
 
-/// Delegates the methods of `Store` that send no request to an inner store.
+/// Delegates the methods of `Store` that no election calls in its course to an inner store.
 macro_rules! delegate_descriptions {
     ($self:ident => $inside:expr) => {
         fn check_key(&$self, key: &str) -> Result<(), ConfigError> {
@@ -284,6 +293,10 @@ macro_rules! delegate_descriptions {
 
         fn namespace(&$self) -> Option<String> {
             $inside.namespace()
+        }
+
+        fn may_campaign(&$self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {
+            $inside.may_campaign(key, exists, call)
         }
     };
 }

@@ -97,7 +97,7 @@ fn address_of_the_leader_is_found_and_shown(cluster: &Cluster) {
     arena.wait_for_work_after(0);
     assert_ended(&ask(cluster, &["where"]), 0, &format!("{ADDRESS}\n"), "");
     assert_ended(&ask(cluster, &["wait"]), 0, "a\n", "");
-    plain.wait_for_out(&format!("a leads at {ADDRESS}, since "));
+    plain.wait_for_out(&format!("held by a at {ADDRESS}, renewed 0s ago by its clock; free in "));
     // The next renewal restores a removed address. Both changes are events, although the term continues.
     cluster.edit(|lease| drop(lease["metadata"]["annotations"].as_object_mut().expect("notes").remove(NOTE)));
     let is_event = |line: &&str, address: Value| {
@@ -269,6 +269,25 @@ fn request_is_written_once_and_repeated_after_conflicts() {
     server.fault(Fault::drop_after().verb(Verb::Update).first(1));
     assert_asked(&ask(&cluster, &["step-down"]), "b");
     assert_eq!(annotation(&cluster, STEP_DOWN).as_deref(), Some("b"));
+}
+
+#[test]
+fn request_is_written_although_stdout_is_closed_or_full() {
+    let cluster = Cluster::in_memory("requested-without-stdout");
+    create_with_note(&cluster, "a", "host:1");
+    let closed = || std::io::pipe().expect("a pipe").1;
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
+    for stdout in [Stdio::from(closed()), Stdio::from(full)] {
+        cluster.edit(|lease| drop(lease["metadata"]["annotations"].as_object_mut().expect("notes").remove(STEP_DOWN)));
+        let mut command = leasehold();
+        command.args(["step-down", &cluster.lease, "--namespace", NAMESPACE, "--kubeconfig"]);
+        command.arg(cluster.kubeconfig("candidate")).stdin(Stdio::null()).stdout(stdout);
+        let output = command.output().expect("it ends");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{errors}");
+        assert!(errors.contains("asked a to step down from ") && errors.contains("cannot write to stdout"), "{errors}");
+        assert_eq!(annotation(&cluster, STEP_DOWN).as_deref(), Some("a"));
+    }
 }
 
 #[test]

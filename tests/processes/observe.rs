@@ -6,18 +6,20 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::testing::{Fault, Resource, User, Verb};
-use leasehold::{LeaderElector, Store};
+use leasehold::{LeaderElectionRecord, LeaderElector, LeaseStore, MicroTime, Store};
 use serde_json::{Value, json};
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::command::leasehold;
+use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, RealStore};
 use crate::support::run::Run;
 use crate::support::server::installed;
+use crate::support::sql::{self, SqlServer};
 use crate::support::stores::{call, elector, held_by};
 use crate::support::{A_WHILE, SOON, wait_or_explain, wait_until};
 
@@ -171,14 +173,15 @@ fn observe_follows_all_leases_of_a_namespace_and_reconnects() {
 
 on_both_servers! {
     observe_prints_one_line_per_change_for_any_identity,
+    status_shows_the_right_to_campaign,
 }
 
 fn observe_prints_one_line_per_change_for_any_identity(cluster: &Cluster) {
     cluster.create(json!({ "holderIdentity": "x\n2026 jobs: y\u{1b}[2J", "leaseDurationSeconds": 3600 }));
     let mut observing = observe_in(cluster, "candidate", &[&cluster.lease]);
     let line = observing.line("the holder", |_| true);
-    assert!(line.contains(r": x\n2026 jobs: y\u{1b}[2J leads"), "{line}");
-    assert!(line.ends_with("renewals 0, 1h left"), "{line}");
+    let text = r": held by x\n2026 jobs: y\u{1b}[2J; free in 1h unless it renews (renewals 0)";
+    assert!(line.ends_with(text), "{line}");
     cluster.edit(|lease| lease["spec"]["holderIdentity"] = json!(""));
     let line = observing.line("the release", |_| true);
     assert!(line.contains(r": released by x\n2026 jobs: y\u{1b}[2J"), "{line}");
@@ -236,10 +239,19 @@ fn permanent_error_names_a_remedy_and_no_secret() {
     let mut waiting = of(&["wait", "jobs", "--kubeconfig"]);
     waiting.arg(kubeconfig);
     refused(Running::start(waiting), "401");
-    // An unreachable server may recover, so `wait` continues until its timeout.
+    // An unreachable server may recover, so `wait` continues until its timeout. No leader is another exit code.
     let nowhere = ["wait", "jobs", "--timeout", "1s", "--store", "postgres://jobs:sesame@127.0.0.1:1/jobs"];
     let (code, _, stderr) = Running::start(of(&nowhere)).end();
-    assert!(code == Some(124) && stderr.contains("127.0.0.1:1") && !stderr.contains("sesame"), "{stderr}");
+    assert!(code == Some(125) && stderr.contains("127.0.0.1:1") && !stderr.contains("sesame"), "{stderr}");
+    assert!(stderr.contains("cannot read lease jobs within 1s"), "{stderr}");
+    for (timeout, what) in [("0s", "made up"), ("500ms", "cannot read lease jobs within 500ms")] {
+        let fault = server.fault(Fault::status(503, "ServiceUnavailable", "made up"));
+        let mut waiting = of(&["wait", "jobs", "--timeout", timeout, "--namespace", NAMESPACE, "--kubeconfig"]);
+        waiting.arg(cluster.kubeconfig("admin"));
+        let (code, _, stderr) = Running::start(waiting).end();
+        assert!(code == Some(125) && stderr.contains(what), "{timeout}: {stderr}");
+        fault.remove();
+    }
     refused(Running::start(of(&["observe", "--store", "paper://wall:sesame"])), "unknown store");
     let (code, _, stderr) = Running::start(of(&["observe", "--lock-type", "endpointsleases"])).end();
     assert!(code == Some(125) && stderr.contains("leases, configmaps and endpoints"), "{stderr}");
@@ -270,15 +282,132 @@ fn wait_ends_with_the_name_of_the_leader() {
     thread::sleep(A_WHILE);
     assert!(waiting.run.is_running(), "{}", waiting.run.out());
     // Other clients accept an identity with control characters.
-    let strange = file.store().create("jobs", held_by("anna\n\u{1b}[2J").as_write(), &call()).expect("a record");
+    let mut written = file.store().create("jobs", held_by("anna\n\u{1b}[2J").as_write(), &call()).expect("a record");
+    let mut renew = |identity: &str| {
+        let renew_time = Some(MicroTime::from(SystemTime::now()));
+        let record = LeaderElectionRecord { renew_time, ..held_by(identity) };
+        written = file.store().update("jobs", &written, record.as_write(), &call()).expect("an update");
+    };
     let said = (Some(0), r"anna\n\u{1b}[2J".to_owned(), String::new());
-    assert_eq!(waiting.end(), said);
-    assert_eq!(run_on(&file, &["wait", "jobs", "--timeout", "30s"]).end(), said, "also who led already");
+    let mut already = run_on(&file, &["wait", "jobs"]);
     let mut for_ben = run_on(&file, &["wait", "--holder", "ben", "jobs"]);
     thread::sleep(A_WHILE);
+    for waiting in [&mut waiting, &mut already, &mut for_ben] {
+        assert!(waiting.run.is_running(), "no renewal was seen: {}", waiting.run.out());
+    }
+    renew("anna\n\u{1b}[2J");
+    assert_eq!((waiting.end(), already.end()), (said.clone(), said));
+    renew("ben");
+    thread::sleep(A_WHILE);
     assert!(for_ben.run.is_running(), "{}", for_ben.run.out());
-    file.store().update("jobs", &strange, held_by("ben").as_write(), &call()).expect("an update");
+    renew("ben");
     assert_eq!(for_ben.end(), (Some(0), "ben".to_owned(), String::new()));
+}
+
+#[test]
+fn crashed_holder_does_not_lead() {
+    let file = file();
+    let renewed = SystemTime::now() - Duration::from_secs(11 * 60 + 31);
+    let record = LeaderElectionRecord { renew_time: Some(MicroTime::from(renewed)), ..held_by("anna") };
+    let written = file.store().create("jobs", record.as_write(), &call()).expect("a record");
+    let standing = |text: &str| text.contains("held by anna, renewed 11m3") && text.contains(" unless it renews");
+    for (timeout, holder) in [("500ms", None), ("500ms", Some("anna")), ("0s", None), ("0s", Some("ben"))] {
+        let holder = holder.map_or_else(Vec::new, |holder| vec!["--holder", holder]);
+        let (code, out, stderr) = run_on(&file, &[&["wait", "jobs", "--timeout", timeout], &holder[..]].concat()).end();
+        assert_eq!((code, &*out), (Some(124), ""), "{stderr}");
+        assert!(standing(&stderr), "{stderr}");
+    }
+    let mut observing = run_on(&file, &["observe", "jobs"]);
+    let line = observing.line("the holder", |_| true);
+    assert!(standing(&line), "{line}");
+    let mut observing = run_on(&file, &["observe", "--json", "jobs"]);
+    let event = observing.event("jobs", "new_leader");
+    assert_eq!((&event["leads"], &event["owner"]), (&json!(false), &Value::Null), "{event}");
+    assert!(event["seconds_since_renewal"].as_f64().is_some_and(|age| age > 690.0 && age < 1_000.0), "{event}");
+    file.store().update("jobs", &written, held_by("anna").as_write(), &call()).expect("an update");
+    assert_eq!(observing.event("jobs", "renewed")["leads"], true);
+}
+
+#[test]
+fn status_reads_once_and_has_the_fields_of_observe() {
+    let file = file();
+    let status = |arguments: &[&str]| run_on(&file, arguments).end();
+    let (code, out, stderr) = status(&["status", "jobs"]);
+    assert_eq!((code, &*stderr), (Some(1), ""), "{out}");
+    assert!(out.contains(": no record\n") && out.contains("this user may campaign: unknown"), "{out}");
+    let renewed = SystemTime::now() - Duration::from_secs(11 * 60 + 31);
+    let record = LeaderElectionRecord { renew_time: Some(MicroTime::from(renewed)), ..held_by("anna") };
+    file.store().create("jobs", record.as_write(), &call()).expect("a record");
+    let (code, out, stderr) = status(&["status", "--lease", "jobs"]);
+    assert_eq!((code, &*stderr), (Some(0), ""), "{out}");
+    assert!(out.contains("held by anna, renewed 11m3") && out.contains("; free in 15s unless it renews\n"), "{out}");
+    assert!(out.contains("transitions: 3\n"), "{out}");
+    let (code, out, _) = status(&["status", "jobs", "--json"]);
+    let line: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &line["holder"], &line["leads"]), (Some(0), &json!("anna"), &json!(false)));
+    assert!(line["seconds_since_renewal"].as_f64().is_some_and(|age| age > 690.0 && age < 1_000.0), "{line}");
+    assert_eq!(line["may_campaign"], "unknown");
+    let mut observing = run_on(&file, &["observe", "--json", "jobs"]);
+    let event = observing.event("jobs", "new_leader");
+    let fields = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    let of_status: Vec<_> = fields(&line).into_iter().filter(|field| field != "may_campaign").collect();
+    assert_eq!(of_status, fields(&event));
+    let (code, once, _) = status(&["observe", "--once", "--json", "jobs", "others"]);
+    let once: Vec<Value> = once.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((code, fields(&once[0])), (Some(1), fields(&line)), "one lease has no holder");
+    assert_eq!(once[1]["event"], "unheld");
+    let away = ["status", "jobs", "--timeout=1s", "--store", "postgres://jobs:sesame@127.0.0.1:1/jobs"];
+    assert_eq!(Running::start(of(&away)).end().0, Some(125));
+}
+
+fn status_shows_the_right_to_campaign(cluster: &Cluster) {
+    let right = |user: &str| {
+        let mut command = of(&["status", &cluster.lease, "--json", "--namespace", NAMESPACE, "--kubeconfig"]);
+        command.arg(cluster.kubeconfig(user));
+        let (_, out, stderr) = Running::start(command).end();
+        serde_json::from_str::<Value>(&out).unwrap_or_else(|_| panic!("{stderr}"))["may_campaign"].clone()
+    };
+    let store = |user: &str| LeaseStore::new(cluster.client(user), NAMESPACE).expect("a store");
+    let is_real = cluster.in_memory_server().is_none();
+    for exists in [false, true] {
+        // The in-memory server reviews no access.
+        assert_eq!(right("candidate"), if is_real { "yes" } else { "unknown" });
+        assert_eq!(store("nobody").may_campaign(&cluster.lease, exists, &call()), is_real.then_some(false));
+        if !exists {
+            cluster.create(json!({ "holderIdentity": "a", "leaseDurationSeconds": 60 }));
+        }
+    }
+}
+
+#[test]
+fn status_on_postgresql_shows_the_right_to_campaign() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let database = postgres.database("status_rights");
+    let url = |role: &str| postgres.url(role, &database);
+    let elector = LeaderElector::builder("jobs").start_on(leasehold::open_store(&url("postgres")).expect("a store"));
+    drop(elector.expect("an elector").block_until_leader().expect("a term"));
+    postgres.execute("DROP ROLE IF EXISTS status_reader");
+    postgres.execute(&format!("CREATE ROLE status_reader LOGIN PASSWORD '{}'", sql::PASSWORD));
+    postgres.execute_in(&database, "GRANT SELECT ON leasehold TO status_reader");
+    for (role, right) in [("postgres", "yes"), ("status_reader", "no")] {
+        let (code, out, stderr) = Running::start(of(&["status", "jobs", "--json", "--store", &url(role)])).end();
+        assert_eq!(code, Some(1), "{stderr}");
+        assert_eq!(serde_json::from_str::<Value>(&out).expect("JSON")["may_campaign"], right, "{role}: {out}");
+    }
+}
+
+#[test]
+fn shard_is_observed_by_its_owner_and_not_waited_for() {
+    let file = file();
+    let record = LeaderElectionRecord { lease_duration_seconds: Some(i32::MAX), ..held_by("3/uid/anna") };
+    file.store().create("ingest-shard-003", record.as_write(), &call()).expect("a record");
+    for timeout in ["0s", "30s"] {
+        let (code, _, stderr) = run_on(&file, &["wait", "ingest-shard-003", "--timeout", timeout]).end();
+        assert!(code == Some(125) && stderr.contains("`leasehold observe --group ingest`"), "{stderr}");
+    }
+    let mut observing = run_on(&file, &["observe", "ingest-shard-003"]);
+    let line = observing.line("the owner", |_| true);
+    assert!(line.contains(": owned by anna, since ") && !line.contains("left"), "{line}");
 }
 
 #[test]

@@ -433,6 +433,32 @@ impl<C: Codec> Store for ObjectStore<C> {
         Some(self.namespace.clone())
     }
 
+    fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {
+        let group = C::API_VERSION.split_once('/').map_or("", |(group, _)| group);
+        let is_allowed = |verb| {
+            // A rule for names does not apply to a create, because its request has no name.
+            let name = Some(key).filter(|_| verb != "create");
+            let attributes = json!({
+                "namespace": self.namespace, "verb": verb, "group": group, "resource": C::RESOURCE, "name": name,
+            });
+            let kind = "SelfSubjectAccessReview";
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": { "resourceAttributes": attributes },
+            });
+            let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+            let request =
+                Request { method: Method::Post, path, query: &[], body: Some(&review), timeout: call.remaining() };
+            let answer = self.client.call(request, call).ok()?.json::<Value>().ok()?;
+            answer["status"]["allowed"].as_bool()
+        };
+        let answers: Vec<_> =
+            ["get", "update", "create"].into_iter().take(if exists { 2 } else { 3 }).map(is_allowed).collect();
+        match answers.contains(&Some(false)) {
+            true => Some(false),
+            false => answers.into_iter().collect::<Option<Vec<_>>>().map(|_| true),
+        }
+    }
+
     fn describe(&self, key: &str) -> String {
         format!("{} {}/{key}", C::NAME, self.namespace)
     }

@@ -76,6 +76,11 @@ pub(super) const UPDATE: &str = concat!(
 pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \
     acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
 
+/// A query that returns 1 if the user has the rights of a candidate, else 0.
+pub(super) const MAY_CAMPAIGN: &str = "SELECT (has_table_privilege('leasehold', 'SELECT') AND \
+    has_table_privilege('leasehold', 'UPDATE') AND \
+    ($1::boolean OR has_table_privilege('leasehold', 'INSERT')))::integer";
+
 /// A query that returns a row if the table does not meet the store's requirements.
 pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
 

@@ -56,6 +56,12 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
         call: &CallContext,
     ) -> Result<bool, StoreError>;
 
+    /// Returns `true` if this user has the rights of a candidate, or `None` if the rights are unknown.
+    fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {
+        let _ = (key, exists, call);
+        None
+    }
+
     /// Watches as [`Store::watch`] does.
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError>;
 
@@ -179,6 +185,10 @@ impl<T: SqlTable> Store for SqlStore<T> {
 
     fn describe(&self, key: &str) -> String {
         self.table.describe(WatchScope::Key(key))
+    }
+
+    fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {
+        self.table.may_campaign(key, exists, call)
     }
 
     fn location(&self) -> Option<String> {

@@ -17,7 +17,7 @@ use log::Level;
 
 use leasehold::util::clock::{self, Now};
 use leasehold::util::one_line::OneLine;
-use leases::{LeaseEvent, Leases, Which};
+use leases::{LeaseEvent, Leases, Update, Which};
 use watching::{CurrentWatch, FollowMessage, FollowThread};
 
 pub use place::{FollowArgs, check_name};
@@ -36,6 +36,13 @@ pub struct Follower {
     watches: BTreeMap<Option<Box<str>>, CurrentWatch>,
     /// The location of the records, for messages.
     pub location: String,
+    /// `true` after the store has answered a read, or has sent an event of a record.
+    pub has_answered: bool,
+}
+
+/// Returns the location of the records, for messages.
+pub fn location(store: &dyn Store) -> String {
+    store.location().unwrap_or_else(|| "this store".to_owned())
 }
 
 /// The result of waiting for an update.
@@ -57,7 +64,7 @@ impl Follower {
         for name in names {
             check_name(&*store, name)?;
         }
-        let location = store.location().unwrap_or_else(|| "this store".to_owned());
+        let location = location(&*store);
         let all = names.is_empty().then_some(None);
         let keys = names.iter().map(|name| Some(Box::from(&**name))).chain(all);
         // A repeated name is followed once.
@@ -69,7 +76,7 @@ impl Follower {
             thread.spawn(move || watching.run()).map_err(|error| format!("cannot start a thread: {error}"))?;
         }
         let which = if names.is_empty() { which_of_all } else { Which::Named };
-        Ok(Self { updates, leases: Leases::new(which), watches, location })
+        Ok(Self { updates, leases: Leases::new(which), watches, location, has_answered: false })
     }
 
     /// Waits for an update, at most for `patience`.
@@ -80,7 +87,10 @@ impl Follower {
     pub fn next(&mut self, patience: Duration) -> Result<Heard, String> {
         let expiry = self.leases.next_expiry().map_or(Duration::MAX, |expiry| expiry.since(clock::now()));
         let events = match self.updates.recv_timeout(patience.min(expiry)) {
-            Ok(FollowMessage::Update(update, at)) => self.leases.apply(update, at),
+            Ok(FollowMessage::Update(update, at)) => {
+                self.has_answered |= matches!(update, Update::Record { .. });
+                self.leases.apply(update, at)
+            }
             Ok(FollowMessage::Trouble(level, trouble)) => return Ok(Heard::Trouble(level, trouble)),
             Ok(FollowMessage::Paused(pause, why)) => return Ok(Heard::Paused(pause, OneLine(&why).to_string())),
             Ok(FollowMessage::Failed(why)) => return Err(OneLine(&why).to_string()),

@@ -9,6 +9,15 @@ use serde::Serialize;
 use super::super::follow::leases::{EventKind, LeaseEvent};
 use leasehold::util::one_line::{OneLine, is_seen};
 
+/// The right of this user to campaign for a lease.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Right {
+    Yes,
+    No,
+    Unknown,
+}
+
 #[derive(Serialize)]
 struct EventLine<'a> {
     time: &'a str,
@@ -24,9 +33,23 @@ struct EventLine<'a> {
     lease_duration_seconds: Option<i32>,
     renewals: u64,
     seconds_left: Option<f64>,
+    leads: bool,
+    owner: Option<&'a str>,
+    seconds_since_renewal: Option<f64>,
+    /// Only in the line of a status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    may_campaign: Option<Right>,
 }
 
 pub fn json(event: &LeaseEvent) -> String {
+    json_with(event, None)
+}
+
+pub fn status_json(event: &LeaseEvent, right: Right) -> String {
+    json_with(event, Some(right))
+}
+
+fn json_with(event: &LeaseEvent, may_campaign: Option<Right>) -> String {
     let LeaseEvent { at, key, what, previous_holder, lease } = event;
     let nothing = LeaderElectionRecord::default();
     let record = lease.record.as_ref().unwrap_or(&nothing);
@@ -45,6 +68,10 @@ pub fn json(event: &LeaseEvent) -> String {
         lease_duration_seconds: record.lease_duration_seconds,
         renewals: lease.renewals,
         seconds_left: lease.remaining(at.local).map(|left| left.as_secs_f64()),
+        leads: lease.leader().is_some(),
+        owner: lease.owner(),
+        seconds_since_renewal: lease.seconds_since_renewal(*at),
+        may_campaign,
     };
     let text = serde_json::to_string(&line).expect("a struct of texts and numbers");
     escaped(&text) + "\n"
@@ -62,35 +89,57 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
+/// Returns the lines of a lease that was read once. `name` is the name of the record.
+pub fn status_plain(LeaseEvent { at, lease, .. }: &LeaseEvent, right: Right, name: &str) -> String {
+    let mut text = format!("{}: {}\n", OneLine(name), lease.standing(*at));
+    let record = lease.record.as_ref().filter(|_| lease.holder().is_some());
+    let since = record.and_then(|record| record.acquire_time.as_ref());
+    // Writing to a string cannot fail.
+    let _ = since.iter().try_for_each(|since| writeln!(text, "acquired: {}", OneLine(since.as_str())));
+    let transitions = record.and_then(|record| record.lease_transitions);
+    let _ = transitions.iter().try_for_each(|transitions| writeln!(text, "transitions: {transitions}"));
+    let _ = lease.version.iter().try_for_each(|version| {
+        writeln!(text, "version: {version} (the fencing token of the term is at most this number)")
+    });
+    let right = match right {
+        Right::Yes => "yes",
+        Right::No => "no, a right is missing",
+        Right::Unknown => "unknown, this store does not show the rights",
+    };
+    let _ = writeln!(text, "this user may campaign: {right}");
+    text
+}
+
 pub fn plain(event: &LeaseEvent) -> String {
     let LeaseEvent { at, key, what, previous_holder, lease } = event;
     let mut line = format!("{} {}: ", MicroTime::from(at.wall), OneLine(key));
     let holder = OneLine(lease.holder().unwrap_or_default());
     let by = previous_holder.as_deref().map_or_else(String::new, |holder| format!(" by {}", OneLine(holder)));
-    let address = lease.address.as_deref().map_or_else(String::new, |address| format!(" at {}", OneLine(address)));
     // Writing to a string cannot fail.
     let _ = match what {
-        EventKind::NewLeader => write!(line, "{holder} leads{address}"),
-        EventKind::NewAddress if lease.address.is_none() => write!(line, "{holder} has no address"),
-        EventKind::NewAddress => write!(line, "{holder} is{address}"),
+        EventKind::NewLeader | EventKind::Expired => write!(line, "{}", lease.standing(*at)),
+        EventKind::NewAddress => match &lease.address {
+            Some(address) => write!(line, "{holder} is at {}", OneLine(address)),
+            None => write!(line, "{holder} has no address"),
+        },
         EventKind::Renewed => write!(line, "renewed by {holder}"),
         EventKind::Released => write!(line, "released{by}"),
-        EventKind::Expired => write!(line, "expired, held by {holder}"),
         EventKind::Deleted => write!(line, "deleted"),
         EventKind::Unheld => write!(line, "no holder"),
     };
     let Some(record) = lease.record.as_ref().filter(|_| lease.holder().is_some()) else { return line + "\n" };
-    if let Some(time) = &record.acquire_time {
-        let _ = write!(line, ", since {}", OneLine(time.as_str()));
+    let since = record.acquire_time.as_ref().map(|time| format!("since {}", OneLine(time.as_str())));
+    let transitions = record.lease_transitions.map(|transitions| format!("transitions {transitions}"));
+    let renewals = Some(format!("renewals {}", lease.renewals));
+    let left = lease.leader().and_then(|_| lease.remaining(at.local)).filter(|left| *left > Duration::ZERO);
+    let left = left.map(|left| format!("{} left", humantime::format_duration(left)));
+    let details: Vec<_> = [since, transitions, renewals, left].into_iter().flatten().collect();
+    let details = details.join(", ");
+    // The text about a holder without an observed renewal is a sentence of its own.
+    match *what == EventKind::NewLeader && lease.leader().is_none() && !lease.is_shard() {
+        true => format!("{line} ({details})\n"),
+        false => format!("{line}, {details}\n"),
     }
-    if let Some(transitions) = record.lease_transitions {
-        let _ = write!(line, ", transitions {transitions}");
-    }
-    let _ = write!(line, ", renewals {}", lease.renewals);
-    if let Some(left) = lease.remaining(at.local).filter(|left| *left > Duration::ZERO) {
-        let _ = write!(line, ", {} left", humantime::format_duration(left));
-    }
-    line + "\n"
 }
 
 #[cfg(test)]
@@ -101,17 +150,24 @@ mod tests {
     use super::*;
     use leasehold::util::clock::{Moment, Now};
 
+    /// Returns the events of a record that is read, renewed, expired and deleted.
     fn events(record: LeaderElectionRecord) -> Vec<LeaseEvent> {
         let mut leases = Leases::new(Which::All);
         let at = |seconds| {
             let local = Duration::from_secs(seconds);
             Now { local: Moment::from_nanos(0) + local, wall: SystemTime::UNIX_EPOCH + local }
         };
-        let mut observed = leasehold::VersionedRecord::new(record, 7, leasehold::StoreData::none());
-        observed.notes.address = Some("host\u{1b}:1".into());
-        let mut events = leases.apply(Update::changed("jo\nbs", observed), at(1));
+        let observed = |record, version| {
+            let mut observed = leasehold::VersionedRecord::new(record, version, leasehold::StoreData::none());
+            observed.notes.address = Some("host\u{1b}:1".into());
+            Update::changed("jo\nbs", observed)
+        };
+        let renewed =
+            LeaderElectionRecord { renew_time: Some(MicroTime::from_unix_micros(2_000_000)), ..record.clone() };
+        let mut events = leases.apply(observed(record, 7), at(1));
+        events.extend(leases.apply(observed(renewed, 8), at(2)));
         events.extend(leases.expire(at(60)));
-        events.extend(leases.apply(Update::deleted("jo\nbs", 8), at(61)));
+        events.extend(leases.apply(Update::deleted("jo\nbs", 9), at(61)));
         events
     }
 
@@ -127,15 +183,17 @@ mod tests {
         });
         assert_eq!(
             events.iter().map(plain).collect::<String>(),
-            "1970-01-01T00:00:01.000000Z jo\\nbs: a\\u{1b}[2J\\u{9b}\\n leads at host\\u{1b}:1, since long\\nago, transitions 3, renewals 0, 15s left\n\
-             1970-01-01T00:00:16.000000Z jo\\nbs: expired, held by a\\u{1b}[2J\\u{9b}\\n, since long\\nago, transitions 3, renewals 0\n\
+            "1970-01-01T00:00:01.000000Z jo\\nbs: held by a\\u{1b}[2J\\u{9b}\\n at host\\u{1b}:1, renewed 0s ago by its clock; free in 15s unless it renews (since long\\nago, transitions 3, renewals 0)\n\
+             1970-01-01T00:00:02.000000Z jo\\nbs: renewed by a\\u{1b}[2J\\u{9b}\\n, since long\\nago, transitions 3, renewals 1, 15s left\n\
+             1970-01-01T00:00:17.000000Z jo\\nbs: expired, held by a\\u{1b}[2J\\u{9b}\\n, since long\\nago, transitions 3, renewals 1\n\
              1970-01-01T00:01:01.000000Z jo\\nbs: deleted\n"
         );
         assert_eq!(
             events.iter().map(json).collect::<String>(),
-            r#"{"time":"1970-01-01T00:00:01.000000Z","lease":"jo\nbs","event":"new_leader","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":15.0}
-{"time":"1970-01-01T00:00:16.000000Z","lease":"jo\nbs","event":"expired","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":0.0}
-{"time":"1970-01-01T00:01:01.000000Z","lease":"jo\nbs","event":"deleted","holder":null,"previous_holder":"a\u001b[2J\u009b\n","address":null,"version":8,"transitions":null,"acquire_time":null,"renew_time":null,"lease_duration_seconds":null,"renewals":0,"seconds_left":null}
+            r#"{"time":"1970-01-01T00:00:01.000000Z","lease":"jo\nbs","event":"new_leader","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":15.0,"leads":false,"owner":null,"seconds_since_renewal":0.999995}
+{"time":"1970-01-01T00:00:02.000000Z","lease":"jo\nbs","event":"renewed","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":8,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:02.000000Z","lease_duration_seconds":15,"renewals":1,"seconds_left":15.0,"leads":true,"owner":null,"seconds_since_renewal":0.0}
+{"time":"1970-01-01T00:00:17.000000Z","lease":"jo\nbs","event":"expired","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":8,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:02.000000Z","lease_duration_seconds":15,"renewals":1,"seconds_left":0.0,"leads":false,"owner":null,"seconds_since_renewal":15.0}
+{"time":"1970-01-01T00:01:01.000000Z","lease":"jo\nbs","event":"deleted","holder":null,"previous_holder":"a\u001b[2J\u009b\n","address":null,"version":9,"transitions":null,"acquire_time":null,"renew_time":null,"lease_duration_seconds":null,"renewals":1,"seconds_left":null,"leads":false,"owner":null,"seconds_since_renewal":null}
 "#
         );
     }
@@ -143,7 +201,7 @@ mod tests {
     #[test]
     fn line_of_a_record_without_fields_has_the_raw_value() {
         let events = events(LeaderElectionRecord { holder_identity: Some("a".into()), ..Default::default() });
-        assert_eq!(plain(&events[0]), "1970-01-01T00:00:01.000000Z jo\\nbs: a leads at host\\u{1b}:1, renewals 0\n");
+        assert_eq!(plain(&events[0]), "1970-01-01T00:00:01.000000Z jo\\nbs: held by a at host\\u{1b}:1 (renewals 0)\n");
     }
 
     const STRANGE: &str = "a\n\u{1b}[2J\u{9b}\u{202e}\u{2028}\u{e0001}é \"c:\\d\" 東";

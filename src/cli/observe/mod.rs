@@ -1,7 +1,7 @@
 //! `leasehold observe`: shows leaders and the time left of their leases.
 
 mod group;
-mod lines;
+pub mod lines;
 mod table;
 
 use std::io;
@@ -14,6 +14,7 @@ use leasehold::LeaseGroup;
 use super::election::by_flags;
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::{check_stdout, end_of_stdout, write_stdout};
+use super::status;
 use crate::log::COMMAND;
 use leasehold::util::clock::Now;
 use table::LeaseTable;
@@ -23,9 +24,12 @@ use table::LeaseTable;
 /// In a terminal, the output is a live table, else one line per change. Without names, all leases of the namespace or
 /// store are shown, of any program.
 ///
+/// A holder leads once this command has seen it renew the lease. Until then, the text has the time since the last
+/// renewal by the clock of the holder.
+///
 /// Time left is counted by the local clock: a lease has expired if its record has not changed for the published lease
 /// duration. The age of a record that is seen for the first time is unknown, so its time starts then. Times in records
-/// are shown unchanged.
+/// are shown unchanged. The record of a shard names its owner, and never expires.
 ///
 /// With --group, the output is the state of the group, and one line per change of a member or an owner.
 ///
@@ -45,7 +49,9 @@ Fields of --json: time (local wall clock at the event), lease, event, holder (id
 previous_holder (the previous identity, if different), address (advertised by the holder, or null), version (version of the record in the store; fencing tokens are the
 versions of acquisitions), transitions, acquire_time, renew_time, lease_duration_seconds (from the record; null if absent),
 renewals (number of renewals observed by this command), seconds_left (until expiry by the local clock; null without a holder or a valid lease
-duration).
+duration, and for a shard), leads (true if this command has seen a renewal by the holder, and the lease has not expired), owner (in the record of
+a shard, else null), seconds_since_renewal (by the clock of the holder, negative if that clock is ahead; null without a holder or a valid time),
+notes (beside the record). `leasehold status --json` adds may_campaign: yes, no or unknown.
 
 Fields of --group --json: time, group, event (member_joined, member_left, new_owner, no_owner), slot (of the member, or null),
 shard (or null), identity (the member in the slot, or the owner of the shard; null without one), previous_identity (null without one). The
@@ -70,10 +76,16 @@ pub struct ObserveArgs {
     /// Print each change as a line of JSON, even in a terminal
     #[arg(long)]
     json: bool,
+    /// Show the leases once, as `leasehold status` does
+    #[arg(long, conflicts_with = "group")]
+    once: bool,
 }
 
 /// The interval at which an unchanged table is redrawn, and a closed stdout is detected.
 const TICK: Duration = Duration::from_secs(1);
+
+/// The time limit of each read with `--once`.
+const ONCE: Duration = Duration::from_secs(10);
 
 /// The shortest time between two drawings while updates arrive without a pause.
 const BUSY: Duration = Duration::from_millis(100);
@@ -90,6 +102,11 @@ pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
         return follow_group(&group.map_err(|error| by_flags(&error))?, arguments.json);
     }
     let names = if arguments.lease.is_empty() { &arguments.leases } else { &arguments.lease };
+    if arguments.once {
+        let show = |lease: &String| status::show(&store, lease, ONCE, arguments.json);
+        let codes = names.iter().map(show).collect::<Result<Vec<_>, _>>().map_err(|(_, error)| error)?;
+        return codes.into_iter().max().ok_or_else(|| "--once needs the name of a lease".to_owned());
+    }
     let mut follower = Follower::start(store, names, which)?;
     if let Some(table) = LeaseTable::in_terminal().filter(|_| !arguments.json) {
         return follow_in_table(table, follower);

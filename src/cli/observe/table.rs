@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use super::super::follow::Follower;
 use super::super::follow::leases::LeaseView;
 use super::super::say::write_stdout;
-use leasehold::util::clock::{Moment, Now};
+use leasehold::util::clock::Now;
 use leasehold::util::one_line::OneLine;
 
 /// The largest width of the name column, in characters.
@@ -36,7 +36,7 @@ impl LeaseTable {
 
     pub fn draw(&mut self, follower: &Follower, now: Now) -> io::Result<()> {
         let (height, width) = size().unwrap_or((24, 80));
-        let mut lines = rows(follower.leases.iter(), now.local);
+        let mut lines = rows(follower.leases.iter(), now);
         if lines.len() == 1 {
             lines = vec![format!("no leases yet in {}", OneLine(&follower.location))];
         }
@@ -85,7 +85,7 @@ fn size() -> Option<(usize, usize)> {
 /// Returns the header and a line per lease, in columns.
 ///
 /// The holder is the last column, because it is the longest text and may be cut.
-fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a LeaseView)>, now: Moment) -> Vec<String> {
+fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a LeaseView)>, now: Now) -> Vec<String> {
     let cells = std::iter::once(HEAD.map(str::to_owned)).chain(leases.map(|(key, lease)| cells(key, lease, now)));
     let cells: Vec<_> = cells.collect();
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -100,10 +100,10 @@ fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a LeaseView)>, now: Moment)
     cells.iter().map(line).collect()
 }
 
-fn cells(key: &str, lease: &LeaseView, now: Moment) -> [String; HEAD.len()] {
+fn cells(key: &str, lease: &LeaseView, now: Now) -> [String; HEAD.len()] {
     let absent = || "-".to_owned();
     let record = lease.record.as_ref().filter(|_| lease.holder().is_some());
-    let left = match lease.remaining(now) {
+    let left = match lease.remaining(now.local) {
         _ if lease.has_expired => "expired".to_owned(),
         // The time left is rounded up, so that `0s` appears only after the whole time has passed.
         Some(left) => format!("{}s", left.as_secs() + u64::from(left.subsec_nanos() > 0)),
@@ -122,10 +122,12 @@ fn cells(key: &str, lease: &LeaseView, now: Moment) -> [String; HEAD.len()] {
         transitions.map_or_else(absent, |transitions| transitions.to_string()),
         lease.renewals.to_string(),
         since.map_or_else(absent, |since| OneLine(&without_fraction(since.as_str())).to_string()),
-        lease.holder().map_or_else(absent, |holder| match &lease.address {
-            Some(address) => OneLine(format_args!("{holder} at {address}")).to_string(),
-            None => OneLine(holder).to_string(),
-        }),
+        match (lease.holder(), &lease.address) {
+            (None, _) => absent(),
+            (Some(_), _) if lease.leader().is_none() && !lease.has_expired => lease.standing(now),
+            (Some(holder), Some(address)) => OneLine(format_args!("{holder} at {address}")).to_string(),
+            (Some(holder), None) => OneLine(holder).to_string(),
+        },
     ]
 }
 
@@ -140,6 +142,8 @@ fn without_fraction(time: &str) -> String {
 #[cfg(test)]
 mod tests {
     use leasehold::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
+
+    use leasehold::util::clock::Moment;
 
     use super::super::super::follow::leases::{Leases, Update, Which};
     use super::*;
@@ -163,7 +167,8 @@ mod tests {
             lease_transitions: Some(12),
             ..record("pod-1", Some(15))
         };
-        changed("jobs", jobs, 1_000);
+        changed("jobs", jobs.clone(), 900);
+        changed("jobs", LeaderElectionRecord { renew_time: Some(MicroTime::from_unix_micros(1)), ..jobs }, 1_000);
         changed("dead", record("pod\n2", Some(1)), 1_000);
         changed("node", record("node-1", None), 1_000);
         changed("free", record("", Some(1)), 1_000);
@@ -171,15 +176,15 @@ mod tests {
         leases.apply(Update::Record { key: "none".into(), found: None, version: None }, at(1_000));
         leases.expire(at(3_500));
         assert_eq!(
-            rows(leases.iter(), at(3_500).local),
+            rows(leases.iter(), at(3_500)),
             [
                 "LEASE                                                LEFT  TRANSITIONS  RENEWALS  SINCE                 HOLDER",
                 r"dead                                              expired            -         0  -                     pod\n2",
                 "free                                                    -            -         0  -                     -",
-                "jobs                                                  13s           12         0  2023-11-14T22:13:20Z  pod-1",
-                "node                                                    -            -         0  -                     node-1",
+                "jobs                                                  13s           12         1  2023-11-14T22:13:20Z  pod-1",
+                "node                                                    -            -         0  -                     held by node-1",
                 "none                                                    -            -         0  -                     -",
-                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…      98s            -         0  -                     y",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…      98s            -         0  -                     held by y; free in 1m38s unless it renews",
             ]
         );
     }

@@ -240,6 +240,12 @@ impl SqlTable for PostgresTable {
         self.run("update", key, table::UPDATE, &parameters, call, |rows| Ok(!rows.is_empty()))
     }
 
+    fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {
+        let parameters = [Some(exists.to_string())];
+        let number = self.run("get", key, table::MAY_CAMPAIGN, &parameters, call, |rows| table::number(&rows));
+        number.ok().flatten().map(|number| number == 1)
+    }
+
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
         let what = self.describe(watch.scope);
         self.check_table("watch", &what, &CallContext::new(SET_UP_TIMEOUT, watch.cancel.clone()))?;

@@ -3,11 +3,12 @@
 //! This module does no I/O and reads no clock.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTimeError};
 
 use leasehold::{LeaderElectionRecord, VersionedRecord};
 
 use leasehold::util::clock::{Moment, Now};
+use leasehold::util::one_line::OneLine;
 use serde::Serialize;
 
 /// An update from the store about the followed leases.
@@ -61,6 +62,10 @@ pub struct LeaseView {
     pub version: Option<u64>,
     /// The number of observed renewals.
     pub renewals: u64,
+    /// `true` if this process has seen the present holder change its record.
+    ///
+    /// A record that was only read may belong to a holder that crashed long ago.
+    has_renewed: bool,
     /// `true` if no change was received for the lease duration in the record.
     pub has_expired: bool,
     /// The local time at which the record was received.
@@ -76,6 +81,53 @@ impl LeaseView {
         self.record.as_ref()?.holder()
     }
 
+    /// Returns the holder if this process has seen a renewal, and the lease has not expired.
+    pub fn leader(&self) -> Option<&str> {
+        self.holder().filter(|_| self.has_renewed && !self.has_expired)
+    }
+
+    /// Returns the owner in the record of a shard, or `None` for another record.
+    pub fn owner(&self) -> Option<&str> {
+        self.holder().filter(|_| self.is_shard()).and_then(|holder| holder.splitn(3, '/').nth(2))
+    }
+
+    /// Returns `true` for the record of a shard, which is never renewed.
+    pub fn is_shard(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.lease_duration_seconds == Some(i32::MAX))
+    }
+
+    /// Returns the seconds since the last renewal by the clock of the holder.
+    ///
+    /// The result is negative if that clock is ahead.
+    pub fn seconds_since_renewal(&self, now: Now) -> Option<f64> {
+        let record = self.record.as_ref().filter(|record| record.holder().is_some())?;
+        let renewed = humantime::parse_rfc3339(record.renew_time.as_ref()?.as_str()).ok()?;
+        let ahead = |ahead: SystemTimeError| -ahead.duration().as_secs_f64();
+        Some(now.wall.duration_since(renewed).map_or_else(ahead, |since| since.as_secs_f64()))
+    }
+
+    /// Returns what the record shows about its holder, in words.
+    pub fn standing(&self, now: Now) -> String {
+        let (Some(record), holder) = (&self.record, OneLine(self.holder().unwrap_or_default())) else {
+            return "no record".to_owned();
+        };
+        let address = self.address.as_deref().map_or_else(String::new, |address| format!(" at {}", OneLine(address)));
+        if record.holder().is_none() {
+            return if self.is_shard() { "no owner" } else { "no holder" }.to_owned();
+        } else if self.is_shard() {
+            return format!("owned by {}", OneLine(self.owner().unwrap_or_default()));
+        } else if self.has_expired {
+            return format!("expired, held by {holder}");
+        } else if self.leader().is_some() {
+            return format!("{holder} leads{address}");
+        }
+        let ago = self.seconds_since_renewal(now).map(|ago| seconds(Duration::from_secs(ago.max(0.0) as u64)));
+        let ago = ago.map_or_else(String::new, |ago| format!(", renewed {ago} ago by its clock"));
+        let left = self.remaining(now.local).map(|left| seconds(Duration::from_secs(left.as_secs_f64().ceil() as u64)));
+        let left = left.map_or_else(String::new, |left| format!("; free in {left} unless it renews"));
+        format!("held by {holder}{address}{ago}{left}")
+    }
+
     /// Returns the time until the lease expires, or `None` without a holder or a duration.
     pub fn remaining(&self, now: Moment) -> Option<Duration> {
         Some(self.expiry()?.since(now))
@@ -85,7 +137,8 @@ impl LeaseView {
         let record = self.record.as_ref()?;
         record.holder()?;
         let seconds = record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        Some(self.received + Duration::from_secs(seconds.filter(|seconds| *seconds > 0)?))
+        let seconds = seconds.filter(|seconds| *seconds > 0 && !self.is_shard())?;
+        Some(self.received + Duration::from_secs(seconds))
     }
 }
 
@@ -110,6 +163,10 @@ pub enum Which {
 impl Leases {
     pub fn new(of: Which) -> Self {
         Self { leases: BTreeMap::new(), of }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&LeaseView> {
+        self.leases.get(key)
     }
 
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &LeaseView)> {
@@ -179,6 +236,10 @@ impl Leases {
         let previous_holder = was.and_then(LeaderElectionRecord::holder).filter(|was| Some(*was) != record.holder());
         let previous_holder = previous_holder.map(str::to_owned);
         let is_same = was == Some(&record);
+        let has_renewed = match is_same {
+            true => previous.is_some_and(|lease| lease.has_renewed),
+            false => record.holder().is_some() && was.and_then(LeaderElectionRecord::holder) == record.holder(),
+        };
         let is_renewal = !is_same && record.holder().is_some() && was.is_some_and(|was| is_same_term(was, &record));
         let has_moved = previous.is_some_and(|lease| lease.address != address);
         let what = match (was, record.holder()) {
@@ -193,7 +254,16 @@ impl Leases {
         // An unchanged record does not extend the lease.
         let reported = previous.filter(|_| is_same).cloned().unwrap_or_else(|| reported_at(at));
         let (record, shown) = (Some(record), Some(version));
-        let lease = LeaseView { record, address, version: shown, renewals, known: version, is_told: true, ..reported };
+        let lease = LeaseView {
+            record,
+            address,
+            version: shown,
+            renewals,
+            has_renewed,
+            known: version,
+            is_told: true,
+            ..reported
+        };
         self.leases.insert(key.clone(), lease.clone());
         Some(LeaseEvent { at, key, what: what?, previous_holder, lease })
     }
@@ -233,6 +303,11 @@ fn expire(key: &str, lease: &mut LeaseView, now: Now) -> Option<LeaseEvent> {
     let wall = now.wall.checked_sub(now.local.since(expiry)).unwrap_or(now.wall);
     let at = Now { local: expiry, wall };
     Some(LeaseEvent { at, key: key.into(), what: EventKind::Expired, previous_holder: None, lease: lease.clone() })
+}
+
+/// Returns a whole number of seconds as text, such as `11m31s`.
+fn seconds(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string().replace(' ', "")
 }
 
 /// Returns `true` if both records belong to the same term.

@@ -1,0 +1,61 @@
+//! `leasehold status`: shows a lease once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use leasehold::Store;
+
+use super::follow::leases::{Leases, Update, Which};
+use super::leader::{ABSENT, LeaderArgs, LeaseInStore};
+use super::observe::lines::{Right, status_json, status_plain};
+use super::say::{Failure, failed, write_stdout};
+use leasehold::util::clock::Now;
+
+/// Show the holder of a lease once
+///
+/// The command reads the record once, so it cannot show whether the holder is alive: the text has the time since the
+/// last renewal by the clock of the holder. The last line shows whether this user has the rights of a candidate.
+///
+/// --json prints one object with the fields of `leasehold observe --json`.
+///
+/// Exit codes: 0 if the record has a holder; 1 if the record has no holder, or does not exist; 125 for errors.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    leader: LeaderArgs,
+    /// Print one object in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows the lease that the arguments name, and returns the exit code.
+///
+/// # Errors
+///
+/// Returns the exit code and the message on stderr.
+pub fn run(StatusArgs { leader, json }: &StatusArgs) -> Result<u8, Failure> {
+    let (store, _) = leader.follow.open().map_err(|error| failed(error.to_string()))?;
+    show(&store, leader.key(), leader.timeout, *json)
+}
+
+/// Shows a lease, and returns the exit code.
+///
+/// # Errors
+///
+/// Returns the exit code and the message on stderr.
+pub fn show(store: &Arc<dyn Store>, key: &str, timeout: Duration, is_json: bool) -> Result<u8, Failure> {
+    let lease = LeaseInStore::new(Arc::clone(store), key, timeout).map_err(failed)?;
+    let found = lease.read()?;
+    let right = match store.may_campaign(key, found.is_some(), &lease.call) {
+        Some(true) => Right::Yes,
+        Some(false) => Right::No,
+        None => Right::Unknown,
+    };
+    let mut leases = Leases::new(Which::Named);
+    let events = leases.apply(Update::Record { key: key.into(), found, version: None }, Now::read());
+    let event = events.first().ok_or_else(|| failed("the first state of a lease is no event; report this as a bug"))?;
+    let text = if is_json { status_json(event, right) } else { status_plain(event, right, &lease.name()) };
+    write_stdout(&text).map_err(|error| failed(format!("cannot write to stdout: {error}")))?;
+    Ok(if event.lease.holder().is_some() { 0 } else { ABSENT })
+}
