@@ -52,7 +52,8 @@ pub struct HealthCheck {
 /// A reason why the process is unhealthy.
 ///
 /// Restart the process for every reason except [`NoContact`](Self::NoContact) and [`WritesFail`](Self::WritesFail),
-/// which only [`HealthCheck::check_contact`] returns.
+/// which only [`HealthCheck::check_contact`] returns, and [`NoLeader`](Self::NoLeader), which only
+/// [`HealthCheck::check_leader`] returns.
 ///
 /// # Examples
 ///
@@ -100,6 +101,11 @@ pub enum Unhealthy {
         since: Duration,
         /// The error of the last write.
         error: String,
+    },
+    /// A lease without a holder, or with a holder that has not renewed it in time.
+    NoLeader {
+        /// The time since the release or the expiry, or since the start if no leader was observed.
+        since: Duration,
     },
     /// A panic of the elector's thread in the code of a [`Store`](crate::Store).
     ///
@@ -226,6 +232,35 @@ impl HealthCheck {
         let mut for_long = failing.filter(|(since, _)| *since > max_age);
         for_long.next().map_or(Ok(()), |(since, error)| Err(Unhealthy::WritesFail { since, error }))
     }
+
+    /// Returns an error if no candidate has led for longer than `max_age`.
+    ///
+    /// The check uses the observations of this process. The check fails for an expired token, a removed right, and if no candidate is fit. Use the check for a
+    /// readiness probe, if an unready replica makes an operator look. Do not use the check for a liveness probe.
+    ///
+    /// The check fails on all replicas at the same time. A Service then has no endpoint, and a rolling update that
+    /// needs ready replicas stops, even if the update is the repair. Set `max_age` to several lease durations, because
+    /// a takeover takes up to one lease duration.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::LeaderElector;
+    ///
+    /// let elector = LeaderElector::builder("jobs").start()?;
+    /// let is_ready = elector.health_check().check_leader(elector.settings().lease_duration * 4).is_ok();
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Unhealthy::NoLeader`] if no candidate has led for longer than `max_age`.
+    pub fn check_leader(&self, max_age: Duration) -> Result<(), Unhealthy> {
+        let now = clock::now();
+        let leaderless_since = self.observations.0.lock().leaderless_since(now);
+        let since = leaderless_since.map_or(Duration::ZERO, |at| now.since(at));
+        if since > max_age { Err(Unhealthy::NoLeader { since }) } else { Ok(()) }
+    }
 }
 
 debug_fields!(impl Debug for HealthCheck { self => tolerance: self.tolerance, .. });
@@ -248,6 +283,7 @@ impl fmt::Display for Unhealthy {
             }
             Self::NoContact { since } => write!(f, "no contact with the store for {}", in_millis(*since)),
             Self::WritesFail { since, error } => write!(f, "writes have failed for {}: {error}", in_millis(*since)),
+            Self::NoLeader { since } => write!(f, "no candidate has led for {}", in_millis(*since)),
             Self::ElectorPanicked => f.write_str("the elector's thread has panicked; restart the process"),
         }
     }
@@ -262,6 +298,7 @@ impl std::error::Error for Unhealthy {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::election::LeaderInfo;
     use crate::election::deadline::Deadline;
     use crate::election::progress::ProgressLimit;
     use crate::election::settings::Config;
@@ -278,6 +315,29 @@ mod tests {
 
     fn started(deadline: &Arc<Deadline>) -> Fact {
         Fact::StartedLeading(Arc::new(Term::new(Arc::clone(deadline), 7)))
+    }
+
+    #[test]
+    fn lease_without_a_leader_for_too_long_fails_the_check() {
+        let (observations, health) = health(Duration::from_secs(15), Duration::ZERO);
+        let since = |max_age| match health.check_leader(max_age) {
+            Err(Unhealthy::NoLeader { since }) => Some(since),
+            other => other.map(|()| None).unwrap(),
+        };
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(since(Duration::from_millis(1)).is_some() && since(Duration::from_secs(3_600)).is_none(), "the start");
+        let leader = || Some(LeaderInfo { identity: "a".to_owned(), address: None });
+        let (now, hour) = (clock::now(), Duration::from_secs(3_600));
+        observations.leader(leader(), Some(now + hour), "me");
+        assert_eq!(since(Duration::ZERO), None);
+        observations.leader_until(Some(now), false);
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(since(Duration::from_millis(1)).is_some(), "the lease has expired");
+        observations.leader(leader(), None, "me");
+        assert_eq!(since(Duration::ZERO), None, "a record without a duration never expires");
+        observations.leader(None, None, "me");
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(since(Duration::from_millis(1)).is_some_and(|since| since < hour));
     }
 
     /// The report of the end of a term may arrive after the guard of the term was dropped.

@@ -47,6 +47,8 @@ pub(super) struct ObservationState {
     /// The holder in the record, followed by the time at which its lease expires.
     leader: Option<LeaderInfo>,
     leader_until: Option<Moment>,
+    /// The time since which the record names no holder. `None` while the record names one.
+    unheld_since: Option<Moment>,
     is_watching: bool,
     has_ended: bool,
     /// The time at which the candidate became unfit, or `None` while the candidate is fit.
@@ -66,6 +68,7 @@ impl Observations {
             failed_reads: vec![None; records],
             failed_writes: vec![None; records],
             started: now,
+            unheld_since: Some(now),
             unfit_since: settings.is_judged().then_some(now),
             ..ObservationState::default()
         }))
@@ -142,6 +145,8 @@ impl Observations {
         for failed in &mut state.failed_writes {
             failed.take_if(|(_, error)| error.is_transient());
         }
+        let since = state.unheld_since.unwrap_or_else(clock::now);
+        state.unheld_since = leader.is_none().then_some(since);
         (state.leader, state.leader_until) = (leader, until);
     }
 
@@ -251,6 +256,11 @@ impl Observations {
 impl ObservationState {
     fn leader_lease_expired(&self, now: Moment) -> bool {
         self.leader_until.is_some_and(|until| until <= now)
+    }
+
+    /// Returns the time since which the lease has no holder or has expired, or since the start.
+    pub(super) fn leaderless_since(&self, now: Moment) -> Option<Moment> {
+        self.unheld_since.or(self.leader_until.filter(|until| *until <= now))
     }
 
     /// Returns the earliest last contact of all stores, or `None` if a store had no contact yet.

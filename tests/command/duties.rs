@@ -217,6 +217,22 @@ fn a_command_that_keeps_failing_is_seen_in_the_metrics() {
 }
 
 #[test]
+fn replica_without_a_leader_is_unready_only_on_request() {
+    let arena = Arena::on_a_file(&["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=250ms"]);
+    let standby = |flags: &[&str]| arena.run(&[flags, &["--probe=false", "--http=127.0.0.1:0", "--", "true"]].concat());
+    let (asked, plain) = (standby(&["--unready-without-leader=2"]), standby(&[]));
+    let (of_asked, of_plain) = (address(&asked), address(&plain));
+    wait_until("nobody leads", || get(&of_asked, "/readyz").1.starts_with("no candidate has led for "));
+    assert_eq!((get(&of_asked, "/readyz").0, get(&of_asked, "/healthz").0), (503, 200));
+    assert_eq!(get(&of_plain, "/readyz"), (200, "ok\n".to_owned()));
+    let leader = arena.work(&[], &[]);
+    wait_until("a leader", || get(&of_asked, "/readyz") == (200, "ok\n".to_owned()));
+    // A holder that no longer renews leads no longer.
+    leader.suspend();
+    wait_until("its lease expires", || get(&of_asked, "/readyz").0 == 503);
+}
+
+#[test]
 fn replica_without_contact_to_the_store_is_not_ready() {
     let arena = Arena::on_a_file(LONG);
     let store = "--store=etcd://127.0.0.1:1";

@@ -88,6 +88,8 @@ struct StatusServer {
     /// A weak reference, because the server must not delay the end of the elector.
     elector: Weak<LeaderElector>,
     work: Arc<CommandWork>,
+    /// The time without a leader after which `/readyz` fails.
+    unready_after: Option<Duration>,
 }
 
 /// Serves the endpoints on the first usable address until the process ends.
@@ -95,10 +97,15 @@ struct StatusServer {
 /// # Errors
 ///
 /// Returns an error if no address can be used.
-pub fn serve(addresses: &[SocketAddr], elector: &Arc<LeaderElector>, work: Arc<CommandWork>) -> io::Result<SocketAddr> {
+pub fn serve(
+    addresses: &[SocketAddr],
+    elector: &Arc<LeaderElector>,
+    work: Arc<CommandWork>,
+    unready_after: Option<Duration>,
+) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(addresses)?;
     let address = listener.local_addr()?;
-    let server = Arc::new(StatusServer { elector: Arc::downgrade(elector), work });
+    let server = Arc::new(StatusServer { elector: Arc::downgrade(elector), work, unready_after });
     thread::Builder::new().name("http".into()).spawn(move || {
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
@@ -168,10 +175,12 @@ impl StatusServer {
             },
             "/readyz" => {
                 let status = elector.status();
-                match (status.last_contact, status.failed_write) {
+                let leaderless = self.unready_after.and_then(|limit| elector.health_check().check_leader(limit).err());
+                match (status.last_contact, leaderless, status.failed_write) {
                     _ if !status.is_running => text(UNAVAILABLE, "the election has ended\n"),
-                    (None, _) => text(UNAVAILABLE, "no response from the store yet\n"),
-                    (_, Some(error)) => text(OK, &format!("ok, but the last write failed: {error}\n")),
+                    (None, ..) => text(UNAVAILABLE, "no response from the store yet\n"),
+                    (_, Some(leaderless), _) => text(UNAVAILABLE, &format!("{leaderless}\n")),
+                    (_, _, Some(error)) => text(OK, &format!("ok, but the last write failed: {error}\n")),
                     // A standby is ready because it can take over. A leader still leads for a while without its store.
                     _ => text(OK, "ok\n"),
                 }

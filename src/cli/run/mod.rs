@@ -109,6 +109,11 @@ pub struct RunArgs {
     /// addresses
     #[arg(long, value_name = "ADDRESS", value_parser = http::addresses, help_heading = "Fitness")]
     http: Option<HttpAddresses>,
+    /// Make /readyz fail after N lease durations without a leader [default: never]
+    ///
+    /// Every replica becomes unready at the same time, so a rolling update that needs ready replicas stops.
+    #[arg(long, value_name = "N", requires = "http", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Fitness")]
+    unready_without_leader: Option<u32>,
     /// Log only warnings and errors (overridden by LEASEHOLD_LOG)
     #[arg(short, long)]
     pub quiet: bool,
@@ -188,7 +193,8 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let elector = Arc::new(place.start(builder.observer(Renewals(renewed))).map_err(failed)?);
     let work = Arc::default();
     if let Some(addresses) = arguments.http {
-        let address = http::serve(&addresses, &elector, Arc::clone(&work))
+        let unready_after = arguments.unready_without_leader.map(|n| settings.lease_duration.saturating_mul(n));
+        let address = http::serve(&addresses, &elector, Arc::clone(&work), unready_after)
             .map_err(|error| failed(format!("--http: cannot listen on {addresses:?}: {error}")))?;
         log::info!(target: COMMAND, "listening on http://{address}");
     }
