@@ -29,7 +29,14 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// A write of another process locks the file for a fraction of a millisecond.
 const FIRST_PAUSE: Duration = Duration::from_micros(250);
 
+/// Longest pause between two retries, as long as the call has more than [`PATIENCE`] such pauses left.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// The number of pauses that fit the rest of a call at any time.
+///
+/// SQLite has no queue, and a worker that commits is back within 50 µs. The chance of a retry grows with the number of
+/// retries, so a call near its deadline retries more often.
+const PATIENCE: u32 = 2_000;
 
 pub(super) const CREATE_TABLE: &str = include_str!("../table.sql");
 
@@ -306,8 +313,13 @@ fn retry<T>(
         }
         // The random factor prevents two waiting processes from always retrying at the same time.
         watch_diff::wait(call, pause.mul_f64(0.5 + fastrand::f64()));
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(longest_pause(call.remaining()));
     }
+}
+
+/// Returns the longest pause of a call with this time left.
+fn longest_pause(remaining: Duration) -> Duration {
+    (remaining / PATIENCE).clamp(FIRST_PAUSE, LONGEST_PAUSE)
 }
 
 fn check(file: &DatabaseFile, call: &CallContext) -> Result<(), StoreError> {

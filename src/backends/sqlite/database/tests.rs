@@ -78,6 +78,14 @@ fn each_code_of_sqlite_is_a_kind_of_failure() {
 }
 
 #[test]
+fn call_near_its_deadline_retries_more_often() {
+    let millis = Duration::from_millis;
+    for (remaining, pause) in [(20_000, 5_000), (10_000, 5_000), (4_000, 2_000), (1_000, 500), (500, 250), (0, 250)] {
+        assert_eq!(longest_pause(millis(remaining)), Duration::from_micros(pause), "{remaining} ms left");
+    }
+}
+
+#[test]
 fn late_result_is_discarded() {
     let (database, _, _scratch) = database();
     let cancel = CancelToken::new();
