@@ -7,8 +7,9 @@
 //! her second check and her second INSERT, and boris takes over meanwhile.
 //!
 //! If only each row had a token, the database would accept anna's INSERT, because a new row has no older token to
-//! compare. If the lease is in the same database, `fence_sql` of the store (such as `SqliteStore::fence_sql`) replaces
-//! the fence table.
+//! compare. If the lease is in the same database, `fence_sql` of the store (such as `PostgresStore::fence_sql`) replaces
+//! the fence table. A lease in SQLite should have a file of its own, because workers that write without a pause starve
+//! the renewals in their file. The fence row then stays in the file of the work, as here.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
