@@ -34,7 +34,9 @@ on_every_database! {
 /// Creates a user with rights on the table alone, and returns the user's URL.
 pub fn user<S: Elects>(place: &InSql<S>, name: &str) -> String {
     place.server().add_user(name);
-    place.execute(&format!("GRANT SELECT, INSERT, UPDATE ON leasehold TO {name}"));
+    for table in S::TABLES {
+        place.execute(&format!("GRANT SELECT, INSERT, UPDATE ON {table} TO {name}"));
+    }
     place.server().url(name, &place.database)
 }
 

@@ -15,6 +15,7 @@ mod etcd;
 mod events;
 mod far;
 mod faults;
+mod fences;
 mod groups;
 mod guard_api;
 mod lease_store;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{CallContext, CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
 
 use crate::access::user;
 use crate::support::SOON;
@@ -50,8 +50,9 @@ fn record_lock_delays_writes_and_not_reads() {
     let mut operator = place.server().session(&place.database);
     operator.execute("START TRANSACTION; DELETE FROM leasehold;");
     assert!(store.get("jobs", &call()).expect("an answer").is_some());
-    let update = || store.update("jobs", &base, held_by("b").as_write(), &call());
-    let create = || store.create("jobs", held_by("d").as_write(), &call());
+    let seconds = || CallContext::new(Duration::from_secs(5), CancelToken::new());
+    let update = || store.update("jobs", &base, held_by("b").as_write(), &seconds());
+    let create = || store.create("jobs", held_by("d").as_write(), &seconds());
     for error in [update().expect_err("it waits"), create().expect_err("it waits")] {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     }
@@ -68,7 +69,7 @@ fn record_read_after_an_unanswered_write_is_on_disk() {
     let Some(place) = Place::shared("flushed") else { return };
     let store = MariaDb::store(&user(&place, "flushes"));
     let mut base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
-    let flushes = || place.query("SELECT acquired FROM leasehold WHERE name = ''");
+    let flushes = || place.query("SELECT writes FROM leasehold WHERE name = ''");
     // The first round creates the row.
     for expected in ["0", "1"] {
         let before = flushes();

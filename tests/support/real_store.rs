@@ -90,6 +90,9 @@ impl<S> Deref for Held<S> {
 pub trait InTable: RealStore {
     fn execute(&self, sql: &str);
 
+    /// Returns `true` if the statements succeed.
+    fn try_execute(&self, sql: &str) -> bool;
+
     /// Returns the only column of the only row.
     fn query(&self, sql: &str) -> String;
 
@@ -150,6 +153,10 @@ impl InTable for File {
         self.operator.execute_batch(sql).expect(sql);
     }
 
+    fn try_execute(&self, sql: &str) -> bool {
+        self.operator.execute_batch(sql).is_ok()
+    }
+
     fn query(&self, sql: &str) -> String {
         self.operator.query_row(&format!("SELECT CAST(({sql}) AS TEXT)"), [], |row| row.get(0)).expect(sql)
     }
@@ -176,6 +183,7 @@ pub trait Elects: SqlServer {
     const ADMINISTRATOR: &'static str;
     /// The name of the column that contains the keys.
     const KEY: &'static str;
+    const TABLES: &'static [&'static str];
     /// The flag of the client program that precedes a statement.
     const STATEMENT: &'static str;
     /// The SQL keywords before the password in `CREATE USER`.
@@ -208,6 +216,7 @@ pub trait Elects: SqlServer {
 impl Elects for Postgres {
     const ADMINISTRATOR: &'static str = "postgres";
     const KEY: &'static str = "key";
+    const TABLES: &'static [&'static str] = &["leasehold"];
     const STATEMENT: &'static str = "-c";
     const BY_PASSWORD: &'static str = "PASSWORD";
     const TLS_MODES: [&'static str; 3] = ["sslmode=disable", "sslmode=require", "sslmode=verify-full"];
@@ -240,6 +249,7 @@ impl Elects for Postgres {
 impl Elects for MariaDb {
     const ADMINISTRATOR: &'static str = "root";
     const KEY: &'static str = "name";
+    const TABLES: &'static [&'static str] = &["leasehold", "leasehold_fence"];
     const STATEMENT: &'static str = "-e";
     const BY_PASSWORD: &'static str = "IDENTIFIED BY";
     const TLS_MODES: [&'static str; 3] = ["ssl-mode=DISABLED", "ssl-mode=REQUIRED", "ssl-mode=VERIFY_IDENTITY"];
@@ -321,6 +331,11 @@ impl<S: Elects> RealStore for InSql<S> {
 impl<S: Elects> InTable for InSql<S> {
     fn execute(&self, sql: &str) {
         self.server.execute_in(&self.database, sql);
+    }
+
+    fn try_execute(&self, sql: &str) -> bool {
+        let client = self.server.client(&self.database).args([S::STATEMENT, sql]).output();
+        client.expect("a client").status.success()
     }
 
     fn query(&self, sql: &str) -> String {

@@ -3,8 +3,9 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use super::acquisition::Acquisition;
 use super::config::MySqlConfig;
-use super::connection::{MySqlConnection, StatementResult};
+use super::connection::{LOCK_WAIT, MySqlConnection, StatementResult};
 use super::error::Error;
 use super::handshake::{MySqlLogin, shake_hands};
 use super::packet::malformed;
@@ -67,12 +68,36 @@ impl MySqlClient {
     /// `is_read` is `true` if the statement changes nothing. The client may repeat such a statement, even if the server
     /// may have received the first copy.
     pub(crate) fn query(&self, sql: &str, is_read: bool, call: &CallContext) -> Result<StatementResult, Error> {
+        self.run(is_read, call, |connection, deadline| carry_out(connection, sql, is_read, deadline))
+    }
+
+    /// Writes in a transaction, as [`Acquisition::run`] does.
+    pub(super) fn acquire<T>(
+        &self,
+        acquisition: &Acquisition<'_>,
+        call: &CallContext,
+        write: impl Fn(&mut MySqlConnection, u64, Instant) -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
+        self.run(false, call, |connection, deadline| {
+            acquisition
+                .run(connection, deadline, |connection, token| write(connection, token, deadline))
+                .map_err(Error::sent)
+        })
+    }
+
+    /// Runs statements on a connection of the pool.
+    fn run<T>(
+        &self,
+        is_read: bool,
+        call: &CallContext,
+        run: impl Fn(&mut MySqlConnection, Instant) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let (cancel, call, mut used) = (call.cancel(), ActiveCall::begin(call), None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let exchange = Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read };
         let open = || self.open(&call, cancel);
-        let carry_out = |connection: &mut MySqlConnection| carry_out(connection, sql, is_read, call.deadline);
-        let answer = call.exchange(exchange, &mut used, open, carry_out, |_, _| false);
+        let run = |connection: &mut MySqlConnection| run(connection, call.deadline);
+        let answer = call.exchange(exchange, &mut used, open, run, |_, _| false);
         call.end(answer, [&self.idle], used.map(|connection| (&self.idle, connection)))
     }
 
@@ -109,13 +134,18 @@ fn carry_out(
     is_read: bool,
     deadline: Instant,
 ) -> Result<StatementResult, Error> {
-    // This user can write even on a read-only server, so the client first checks that the server is not read-only.
-    if !is_read && connection.writes_on_read_only {
-        session::check_writable_by(connection, deadline)?;
+    if is_read {
+        return connection.query(sql, deadline).map_err(Error::sent);
     }
+    session::prepare_write(connection, LOCK_WAIT, deadline)?;
+    write(connection, sql, deadline)
+}
+
+/// Sends a write.
+pub(super) fn write(connection: &mut MySqlConnection, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
     match connection.query(sql, deadline) {
         // A write returns no rows. If the server returns rows, the outcome of the write is therefore unknown.
-        Ok(answer) if !is_read && answer.is_rows => Err(malformed("rows for a write").sent(true).into()),
+        Ok(answer) if answer.is_rows => Err(malformed("rows for a write").sent(true).into()),
         other => other.map_err(Error::sent),
     }
 }

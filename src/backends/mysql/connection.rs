@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::error::Error;
 use super::packet::{self, EOF, ERR, HEADER, LOCAL_FILE, OK, PacketReader, check, malformed, status};
+use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::{self, SqlRow};
 use crate::net::calls::{CallConnection, Versions};
 use crate::net::error::{self as net, NetErrorKind};
@@ -17,6 +18,9 @@ const COM_QUERY: u8 = 0x03;
 
 /// Maximum number of columns, more than any statement of this library returns.
 const MOST_COLUMNS: u64 = 64;
+
+/// The time that a statement waits for the lock of a row, in seconds, unless the statement is a part of an acquisition.
+pub(super) const LOCK_WAIT: u64 = 1;
 
 /// A connection that one call uses at a time.
 pub(super) struct MySqlConnection {
@@ -33,6 +37,12 @@ pub(super) struct MySqlConnection {
     files: u64,
     /// Whether the server executes this user's writes even while the server is read-only.
     pub(super) writes_on_read_only: bool,
+    /// The number of this connection in the server.
+    pub(super) thread: u32,
+    /// The time that a statement waits for the lock of a row, in seconds.
+    pub(super) lock_wait: u64,
+    /// Whether the statements since the last `START TRANSACTION` are not committed.
+    is_in_transaction: bool,
 }
 
 /// The outcome of a statement, or its rows.
@@ -48,7 +58,18 @@ pub(crate) struct StatementResult {
 impl MySqlConnection {
     pub(super) fn new(socket: Socket, files: u64) -> Self {
         let (received, sequence) = (Vec::new(), 0);
-        Self { socket, received, sequence, is_reused: false, has_answered: false, files, writes_on_read_only: false }
+        Self {
+            socket,
+            received,
+            sequence,
+            is_reused: false,
+            has_answered: false,
+            files,
+            writes_on_read_only: false,
+            thread: 0,
+            lock_wait: LOCK_WAIT,
+            is_in_transaction: false,
+        }
     }
 
     pub(super) fn is_tls(&self) -> bool {
@@ -95,7 +116,17 @@ impl MySqlConnection {
 
     /// Sends a statement and reads its complete result.
     pub(super) fn query(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
-        self.exchange(sql, deadline).map_err(|error| match error {
+        self.query_blocked(sql, None, deadline)
+    }
+
+    /// Sends a statement like [`query`](Self::query), and looks up the transactions that block it.
+    pub(super) fn query_blocked(
+        &mut self,
+        sql: &str,
+        blockers: Option<&Blockers<'_>>,
+        deadline: Instant,
+    ) -> Result<StatementResult, Error> {
+        self.exchange(sql, blockers, deadline).map_err(|error| match error {
             // The server may have closed the idle connection at the moment when the client sent the statement.
             Error::Net(error) if error.kind == NetErrorKind::Io && self.is_reused && !self.has_answered => {
                 let closed = "the server closed a reused connection";
@@ -105,12 +136,34 @@ impl MySqlConnection {
         })
     }
 
-    fn exchange(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
+    pub(super) fn start_transaction(&mut self, deadline: Instant) -> Result<(), Error> {
+        self.is_in_transaction = true;
+        self.query("START TRANSACTION", deadline).map(drop)
+    }
+
+    /// Ends the transaction by `COMMIT` or `ROLLBACK`.
+    pub(super) fn end_transaction(&mut self, sql: &str, deadline: Instant) -> Result<(), Error> {
+        self.is_in_transaction = false;
+        self.query(sql, deadline).map(drop)
+    }
+
+    fn exchange(
+        &mut self,
+        sql: &str,
+        blockers: Option<&Blockers<'_>>,
+        deadline: Instant,
+    ) -> Result<StatementResult, Error> {
         // Otherwise the client would read the earlier bytes as the result of this statement.
         check(self.received.is_empty(), "unexpected bytes")?;
         self.sequence = 0;
         self.has_answered = false;
         self.send(&[&[COM_QUERY], sql.as_bytes()].concat(), deadline)?;
+        if let Some(blockers) = blockers {
+            blockers.wait(|until| match self.fill(HEADER, until.min(deadline)) {
+                Err(error) if error.kind == NetErrorKind::Timeout => Ok(false),
+                other => other.map(|()| true),
+            })?;
+        }
         let packet = self.receive(deadline)?;
         let (answer, status) = match packet.first() {
             Some(&OK) => {
@@ -125,9 +178,11 @@ impl MySqlConnection {
                 (StatementResult { rows, is_rows: true, ..StatementResult::default() }, status)
             }
         };
-        // If a transaction is open, the server has not committed the write.
+        // If a transaction is open without our knowledge, the server has not committed the write. If our transaction is
+        // not open, it has lost its locks.
         let flags = status & (status::AUTOCOMMIT | status::IN_TRANSACTION | status::MORE_RESULTS);
-        check(flags == status::AUTOCOMMIT, "a transaction is open, or more results follow")?;
+        let expected = if self.is_in_transaction { status::IN_TRANSACTION } else { 0 };
+        check(flags == status::AUTOCOMMIT | expected, "another state of the transaction, or more results follow")?;
         Ok(answer)
     }
 

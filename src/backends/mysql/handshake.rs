@@ -48,6 +48,7 @@ pub(super) struct MySqlLogin<'a> {
 /// The first packet of a server.
 #[derive(Debug)]
 struct Greeting {
+    thread: u32,
     capabilities: u32,
     scramble: Vec<u8>,
     method: Vec<u8>,
@@ -64,7 +65,7 @@ impl Greeting {
             _ => return Err(malformed("the greeting is not of protocol 10").into()),
         }
         let _version = reader.until_zero()?;
-        let _thread = reader.take(4)?;
+        let thread = reader.u32()?;
         let mut scramble = reader.take(8)?.to_vec();
         reader.take(1)?;
         let lower = reader.u16()?;
@@ -79,7 +80,7 @@ impl Greeting {
         // Some versions of the server end the method's name with a zero byte, and others do not.
         let rest = reader.rest();
         let method = rest.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
-        Ok(Self { capabilities, scramble, method })
+        Ok(Self { thread, capabilities, scramble, method })
     }
 }
 
@@ -91,6 +92,7 @@ pub(super) fn shake_hands(
     deadline: Instant,
 ) -> Result<(), Error> {
     let greeting = Greeting::parse(&connection.receive(deadline)?)?;
+    connection.thread = greeting.thread;
     let mut capabilities = WANTED;
     if let Some(parts) = tls {
         if greeting.capabilities & capability::SSL == 0 {

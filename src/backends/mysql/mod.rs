@@ -7,6 +7,7 @@
 //! The client does not support prepared statements, multiple statements or results, compression, or files. If a server
 //! starts to use such a feature, the client closes the connection.
 
+mod acquisition;
 mod auth;
 pub(crate) mod client;
 pub(crate) mod config;

@@ -103,6 +103,10 @@ impl<'a> PacketReader<'a> {
         Ok(u16::from_le_bytes([bytes[0], bytes[1]]))
     }
 
+    pub(super) fn u32(&mut self) -> Result<u32, Error> {
+        self.take(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
     /// Reads up to the next zero byte, and skips the zero byte.
     pub(super) fn until_zero(&mut self) -> Result<&'a [u8], Error> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(|| malformed("a text has no end"))?;

@@ -11,9 +11,16 @@ use crate::net::error::{self as net, NetErrorKind};
 /// The name of the store's table.
 pub(crate) const NAME: &str = "leasehold";
 
-pub(crate) const CREATE_TABLE: &str = include_str!("table.sql");
+/// The name of the table of the fences.
+///
+/// Fences lock rows of their own, because the unique index of the store's table would make a fence lock the gap beside
+/// its row, and block the inserts of other keys.
+pub(crate) const FENCE: &str = "leasehold_fence";
 
-/// A query that returns the text `column` and the column's name for each wrong column.
+/// The statements that create the tables, with the table of the fences first.
+pub(crate) const CREATE_TABLES: &str = include_str!("table.sql");
+
+/// A query that returns the table and the name of each wrong column.
 const WRONG_COLUMNS: &str = include_str!("wrong_columns.sql");
 
 /// The SQL of the two columns that [`check_writable`] expects at the start of a row.
@@ -23,7 +30,10 @@ pub(crate) const READ_ONLY: &str = "@@global.read_only, @@global.innodb_read_onl
 ///
 /// - Each statement is its own transaction, and returns all rows.
 /// - No value is truncated to fit a column, and no other engine replaces InnoDB.
-/// - A statement waits only one or two seconds for a lock, because the statement's caller may have given up.
+/// - A statement waits only one or two seconds for a lock, because the statement's caller may have given up. Only an
+///   acquisition [waits longer](prepare_write).
+///
+/// [`LOCK_WAIT`](super::connection::LOCK_WAIT) is the number of seconds.
 const SETTINGS: &str = "SET SESSION autocommit = 1, NAMES utf8mb4, \
                         sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
                         sql_select_limit = 18446744073709551615, innodb_lock_wait_timeout = 1, \
@@ -40,6 +50,19 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN \
 /// Makes a member of Galera wait for the writes of other members before each read.
 const CAUSAL_GALERA: &str = "SET SESSION wsrep_sync_wait = 15";
 const CAUSAL_GROUP: &str = "SET SESSION group_replication_consistency = 'BEFORE'";
+
+/// Prepares a session for a write that waits `lock_wait` seconds for the lock of a row.
+pub(super) fn prepare_write(connection: &mut MySqlConnection, lock_wait: u64, deadline: Instant) -> Result<(), Error> {
+    // This user can write even on a read-only server, so the client first checks that the server is not read-only.
+    if connection.writes_on_read_only {
+        check_writable_by(connection, deadline)?;
+    }
+    if connection.lock_wait != lock_wait {
+        connection.query(&format!("SET SESSION innodb_lock_wait_timeout = {lock_wait}"), deadline)?;
+        connection.lock_wait = lock_wait;
+    }
+    Ok(())
+}
 
 /// Applies the settings of a session, and checks the server and the table.
 ///
@@ -61,20 +84,30 @@ pub(super) fn set_up(
         connection.query(CAUSAL_GROUP, deadline)?;
     }
     let about = format!(
-        "SELECT 'engine', ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{NAME}' \
-         UNION ALL SELECT 'privilege', PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN \
+        "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND \
+         TABLE_NAME IN ('{NAME}', '{FENCE}') UNION ALL SELECT 'privilege', PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN \
          ('SUPER', 'READ ONLY ADMIN', 'READ_ONLY ADMIN', 'CONNECTION_ADMIN')"
     );
     let about = connection.query(&about, deadline)?;
-    if let Some(engine) = find(&about, "engine").find(|engine| !engine.eq_ignore_ascii_case("InnoDB")) {
-        let is = if engine.is_empty() { "a view".to_owned() } else { format!("a table of {engine}") };
-        return Err(refuse(format!("{NAME} is {is}; use the engine InnoDB, which survives a crash")));
+    let engines = [NAME, FENCE].map(|table| (table, find(&about, table).next()));
+    for (table, engine) in engines {
+        if let Some(engine) = engine.filter(|engine| !engine.eq_ignore_ascii_case("InnoDB")) {
+            let is = if engine.is_empty() { "a view".to_owned() } else { format!("a table of {engine}") };
+            return Err(refuse(format!("{table} is {is}; use the engine InnoDB, which survives a crash")));
+        }
     }
     // The client checks the columns only once, because the check takes some milliseconds.
-    if !is_checked.load(Ordering::Acquire) && find(&about, "engine").next().is_some() {
+    if !is_checked.load(Ordering::Acquire) && engines[0].1.is_some() {
         let wrong = connection.query(WRONG_COLUMNS, deadline)?;
-        if let Some(column) = find(&wrong, "column").next() {
-            return Err(refuse(wrong_column(column)));
+        for table in [NAME, FENCE] {
+            if let Some(column) = find(&wrong, table).next() {
+                return Err(refuse(wrong_column(table, column)));
+            }
+        }
+        if engines[1].1.is_none() {
+            let rule =
+                format!("the table {FENCE} is missing, or this user has no right on it; run: {}", create_fence());
+            return Err(refuse(rule));
         }
         is_checked.store(true, Ordering::Release);
     }
@@ -82,12 +115,24 @@ pub(super) fn set_up(
     Ok(())
 }
 
+/// Returns the statement that creates the table of the fences.
+fn create_fence() -> String {
+    CREATE_TABLES.split(';').next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Returns an explanation of a wrong column, with the statement that repairs the column.
-fn wrong_column(column: &str) -> String {
-    sql::wrong_column(CREATE_TABLE, column, |declared| {
+fn wrong_column(table: &str, column: &str) -> String {
+    if (table, column) == (NAME, "acquired") {
+        return format!(
+            "the table {NAME} is of an earlier version; run: {}; INSERT IGNORE INTO {FENCE} SELECT name, \
+             (generation << 31) + acquired FROM {NAME}; ALTER TABLE {NAME} DROP COLUMN acquired, ALTER writes DROP DEFAULT",
+            create_fence()
+        );
+    }
+    sql::wrong_column(CREATE_TABLES, column, |declared| {
         // The repair declares the column UNIQUE, because MySQL rejects a second primary key. Another unique index is
         // harmless.
-        format!("ALTER TABLE {NAME} MODIFY {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
+        format!("ALTER TABLE {table} MODIFY {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
     })
 }
 
@@ -137,7 +182,7 @@ pub(crate) fn check_writable(row: &[Option<&str>]) -> Result<(), Error> {
 }
 
 /// Queries the columns of [`READ_ONLY`], and runs [`check_writable`] on the row.
-pub(super) fn check_writable_by(connection: &mut MySqlConnection, deadline: Instant) -> Result<(), Error> {
+fn check_writable_by(connection: &mut MySqlConnection, deadline: Instant) -> Result<(), Error> {
     let answer = connection.query(&format!("SELECT {READ_ONLY}"), deadline)?;
     check_writable(&answer.rows.first().map(SqlRow::columns).unwrap_or_default())
 }

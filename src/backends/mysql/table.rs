@@ -1,15 +1,18 @@
 //! The SQL statements of the store's table, and the meaning of their results.
 
-use std::time::Duration;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
-use crate::backends::mysql::client::MySqlClient;
+use crate::backends::mysql::acquisition::Acquisition;
+use crate::backends::mysql::client::{MySqlClient, write};
 use crate::backends::mysql::config::MySqlConfig;
-use crate::backends::mysql::connection::StatementResult;
+use crate::backends::mysql::connection::{MySqlConnection, StatementResult};
 use crate::backends::mysql::error::{Error, MySqlRefusal};
-use crate::backends::mysql::session::{CREATE_TABLE, NAME, READ_ONLY, check_writable};
+use crate::backends::mysql::session::{CREATE_TABLES, FENCE, NAME, READ_ONLY, check_writable};
 use crate::backends::sql;
+use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
-use crate::backends::sql::{Records, watch_diff};
+use crate::backends::sql::{Records, SqlRow, watch_diff};
 use crate::net::error::{self as net, NetErrorKind};
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
@@ -41,8 +44,16 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// A write whose confirmation proves that all rows of earlier reads are on disk.
 ///
 /// The write changes the row with the empty name, which is not a record.
-const FLUSH: &str = "UPDATE leasehold SET acquired = 1 - acquired WHERE name = X''";
-const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid) VALUES (X'', X'')";
+const FLUSH: &str = "UPDATE leasehold SET writes = 1 - writes WHERE name = X''";
+const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid, writes) VALUES (X'', X'', 0)";
+
+/// The tables and the condition of a query for the transactions that block a connection, in MariaDB and in MySQL.
+const BLOCKERS: [&str; 2] = [
+    "information_schema.INNODB_LOCK_WAITS AS w JOIN information_schema.INNODB_TRX AS r ON r.trx_id = w.requesting_trx_id \
+     JOIN information_schema.INNODB_TRX AS b ON b.trx_id = w.blocking_trx_id JOIN information_schema.PROCESSLIST AS p \
+     ON p.ID = b.trx_mysql_thread_id WHERE r.trx_mysql_thread_id =",
+    "sys.innodb_lock_waits AS w JOIN information_schema.PROCESSLIST AS p ON p.ID = w.blocking_pid WHERE w.waiting_pid =",
+];
 
 /// The table `leasehold` in one database.
 pub(super) struct MySqlTable {
@@ -118,7 +129,8 @@ impl MySqlTable {
         // If the row is missing, the first flush changes nothing, and the insert serves as the flush. If another client
         // has inserted the row in the meantime, the second flush is needed.
         for sql in [FLUSH, MAKE_FLUSHABLE, FLUSH] {
-            if self.write("flush", NAME, sql, call)?.affected > 0 {
+            let flush = || self.client.query(sql, false, call);
+            if self.repeat("flush", NAME, call, flush)?.affected > 0 {
                 in_doubt.iter().for_each(|(key, version)| self.undurable.is_proven(key, *version));
                 return Ok(());
             }
@@ -136,10 +148,16 @@ impl MySqlTable {
         sql::failed(operation, what, error, &self.client.password, (kind, advice))
     }
 
-    /// Sends a write, and repeats the write after a deadlock, which has rolled back the write.
-    fn write(&self, operation: &str, key: &str, sql: &str, call: &CallContext) -> Result<StatementResult, Error> {
+    /// Runs a write, and repeats the write after a deadlock, which has rolled back the write.
+    fn repeat<T>(
+        &self,
+        operation: &str,
+        key: &str,
+        call: &CallContext,
+        write: impl Fn() -> Result<T, Error>,
+    ) -> Result<T, Error> {
         for _ in 0..MOST_DEADLOCKS {
-            match self.client.query(sql, false, call) {
+            match write() {
                 Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
                     log_line!(debug, target: STORE, "{operation} {key}: repeating: {}", self.client.password.clean(&error));
                 }
@@ -147,7 +165,48 @@ impl MySqlTable {
             }
             watch_diff::wait(call, PAUSE.mul_f64(fastrand::f64()));
         }
-        self.client.query(sql, false, call)
+        write()
+    }
+
+    /// Runs `write` in a transaction after the fenced transactions of the key that have started.
+    ///
+    /// `write` gets the token in the fence, and returns `None` if it has changed no lease.
+    fn acquire<T>(
+        &self,
+        operation: &str,
+        key: &str,
+        call: &CallContext,
+        write: impl Fn(&mut MySqlConnection, u64, Instant) -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, StoreError> {
+        let thread = Cell::new(0);
+        let look_up = || self.blockers(thread.get(), call);
+        let blockers = Blockers::new(call, &look_up);
+        let acquisition = Acquisition { key: &text(Some(key)), blockers: &blockers, thread: &thread };
+        let acquire = || self.client.acquire(&acquisition, call, &write);
+        match self.repeat(operation, key, call, acquire) {
+            Err(error) if error.code() == Some(EXISTS) => Ok(None),
+            other => other.map_err(|error| {
+                blockers.explain(self.explain(operation, &self.describe(WatchScope::Key(key)), &error))
+            }),
+        }
+    }
+
+    /// Returns the transactions that block a connection, or `None` without the right `PROCESS`.
+    fn blockers(&self, thread: u32, call: &CallContext) -> Option<String> {
+        let brief = CallContext::new(call.remaining() / 2, call.cancel().clone());
+        let query = |tables: &&str| {
+            let sql = format!("SELECT DISTINCT p.ID, p.USER, p.HOST FROM {tables} {thread} LIMIT 3");
+            self.client.query(&sql, true, &brief).ok()
+        };
+        let rows = BLOCKERS.iter().find_map(query)?.rows;
+        let name = |row: &SqlRow| {
+            let columns: Vec<_> =
+                row.columns().into_iter().map(|column| column.unwrap_or("unknown").to_owned()).collect();
+            format!("thread {} (user {}, host {})", columns[0], columns[1], columns[2])
+        };
+        let names: Vec<_> = rows.iter().map(name).collect();
+        let blockers = format!("{}; to end a thread, run: KILL THREAD", names.join(", "));
+        (!names.is_empty()).then(|| self.client.password.clean(&blockers))
     }
 }
 
@@ -161,14 +220,16 @@ impl SqlTable for MySqlTable {
     }
 
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
-        self.client.query(CREATE_TABLE, false, call).map_err(|error| match error.code() {
-            // The user may not create tables, but may still use a table that another user has created.
-            Some(1044 | 1142) => {
-                let meaning = (StoreErrorKind::Forbidden, "; grant CREATE to this user, or use the table's owner");
-                sql::failed("create", &self.name(), &error, &self.client.password, meaning)
-            }
-            _ => self.explain("create", &self.name(), &error),
-        })?;
+        for create in CREATE_TABLES.split(';') {
+            self.client.query(create, false, call).map_err(|error| match error.code() {
+                // The user may not create tables, but may still use a table that another user has created.
+                Some(1044 | 1142) => {
+                    let meaning = (StoreErrorKind::Forbidden, "; grant CREATE to this user, or use the table's owner");
+                    sql::failed("create", &self.name(), &error, &self.client.password, meaning)
+                }
+                _ => self.explain("create", &self.name(), &error),
+            })?;
+        }
         // An existing table with this name may have other columns, so a read checks the columns.
         self.read("read", WatchScope::Key(""), call).map(drop)
     }
@@ -179,18 +240,20 @@ impl SqlTable for MySqlTable {
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<u64>, StoreError> {
         let (key_text, uid, columns) = (text(Some(key)), text(record.uid.as_deref()), literals(record).join(", "));
-        // The inner SELECT locks the key before the server assigns the generation. Without the lock, another client
-        // could first insert and delete a row that has the same key and a greater generation.
         let insert = format!(
-            "INSERT INTO {NAME} (name, uid, holder_identity, lease_duration_seconds, acquire_time, renew_time, \
-             lease_transitions) SELECT {key_text}, {uid}, {columns} FROM (SELECT 1) AS one WHERE NOT EXISTS \
-             (SELECT 1 FROM {NAME} WHERE name = {key_text} LOCK IN SHARE MODE)"
+            "INSERT INTO {NAME} (name, uid, writes, holder_identity, lease_duration_seconds, acquire_time, renew_time, \
+             lease_transitions) VALUES ({key_text}, {uid}, 0, {columns})"
         );
-        self.undurable.track(key, 0, || match self.write("create", key, &insert, call) {
-            Ok(StatementResult { affected: 0, .. }) => Ok(None),
-            Ok(answer) => self.first_version(key, answer.last_insert_id.try_into().unwrap_or(i64::MAX)).map(Some),
-            Err(error) if error.code() == Some(EXISTS) => Ok(None),
-            Err(error) => Err(self.explain("create", &self.describe(WatchScope::Key(key)), &error)),
+        // The lock of the fence admits one insert of a key at a time, so a later row has a greater generation.
+        let insert = |connection: &mut MySqlConnection, _, deadline| {
+            let generation = write(connection, &insert, deadline)?.last_insert_id;
+            // The fence may already have this value, because a new table repeats generations.
+            let fence = format!("UPDATE {FENCE} SET acquired = {generation} << 31 WHERE name = {key_text}");
+            write(connection, &fence, deadline).map(|_| Some(generation))
+        };
+        self.undurable.track(key, 0, || match self.acquire("create", key, call, insert)? {
+            Some(generation) => self.first_version(key, generation.try_into().unwrap_or(i64::MAX)).map(Some),
+            None => Ok(None),
         })
     }
 
@@ -205,23 +268,37 @@ impl SqlTable for MySqlTable {
         let (key_text, uid) = (text(Some(key)), text(base.record.uid.as_deref()));
         let [holder, duration, acquire_time, renew_time, transitions] = literals(new);
         let [old_holder, old_duration, old_acquire_time, old_renew_time, old_transitions] = literals(&base.record);
-        // MySQL evaluates assignments from left to right, so `acquired` is assigned before the columns that its
-        // expression compares. The statement compares the whole old record, because a version may repeat after a
-        // fail-over that lost writes.
-        let update = format!(
-            "UPDATE {NAME} SET acquired = IF(holder_identity <=> {holder} AND acquire_time <=> {acquire_time} AND \
-             lease_transitions <=> {transitions}, acquired, writes + 1), holder_identity = {holder}, \
-             lease_duration_seconds = {duration}, acquire_time = {acquire_time}, renew_time = {renew_time}, \
-             lease_transitions = {transitions}, writes = writes + 1 WHERE name = {key_text} AND \
-             generation = {generation} AND writes = {writes} AND uid <=> {uid} AND holder_identity <=> {old_holder} AND \
+        let columns = format!(
+            "holder_identity = {holder}, lease_duration_seconds = {duration}, acquire_time = {acquire_time}, \
+             renew_time = {renew_time}, lease_transitions = {transitions}, writes = writes + 1"
+        );
+        // The statement compares the whole old record, because a version may repeat after a fail-over that lost writes.
+        let is_base = format!(
+            "generation = {generation} AND writes = {writes} AND uid <=> {uid} AND holder_identity <=> {old_holder} AND \
              lease_duration_seconds <=> {old_duration} AND acquire_time <=> {old_acquire_time} AND \
              renew_time <=> {old_renew_time} AND lease_transitions <=> {old_transitions}"
         );
-        let updated = self.undurable.track(key, base.version, || match self.write("update", key, &update, call) {
-            Ok(answer) => Ok((answer.affected > 0).then_some(base.version + 1)),
-            Err(error) => Err(self.explain("update", &self.describe(WatchScope::Key(key)), &error)),
-        });
-        Ok(updated?.is_some())
+        let next = base.version + 1;
+        let update = || {
+            if sql::acquisition(base, new).is_some() {
+                // The join locks the fence first. In the other order, renewals would wait for fences.
+                let both = format!(
+                    "UPDATE {FENCE} AS f STRAIGHT_JOIN {NAME} AS l SET f.acquired = {next}, {columns} \
+                     WHERE f.name = {key_text} AND l.name = {key_text} AND {is_base}"
+                );
+                return self.acquire("update", key, call, |connection, token, deadline| {
+                    // The fence has the token already if another table of leases was restored.
+                    let both_rows = if token == next { 1 } else { 2 };
+                    Ok((write(connection, &both, deadline)?.affected == both_rows).then_some(next))
+                });
+            }
+            let lease = format!("UPDATE {NAME} SET {columns} WHERE name = {key_text} AND {is_base}");
+            match self.repeat("update", key, call, || self.client.query(&lease, false, call)) {
+                Ok(answer) => Ok((answer.affected > 0).then_some(next)),
+                Err(error) => Err(self.explain("update", &self.describe(WatchScope::Key(key)), &error)),
+            }
+        };
+        Ok(self.undurable.track(key, base.version, update)?.is_some())
     }
 
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
@@ -230,6 +307,14 @@ impl SqlTable for MySqlTable {
         let wait = || watch_diff::wait(&call(self.poll_interval), self.poll_interval);
         watch_diff::watch_by_reading(watch, on_event, read, wait, Records::new)
     }
+}
+
+/// Returns a `SELECT` that yields a row only while no later term exists.
+pub(super) fn fence(key: &str, fencing_token: u64) -> String {
+    // A fencing token is the version at which the candidate first observed its term. A renewal may have written this
+    // version, so the fence accepts every token from `acquired` on.
+    let token = fencing_token.min(i64::MAX.cast_unsigned());
+    format!("SELECT 1 FROM {FENCE} WHERE name = {} AND acquired <= {token} LOCK IN SHARE MODE", text(Some(key)))
 }
 
 /// Returns a text as a hexadecimal SQL literal, which needs no escapes.
@@ -261,7 +346,9 @@ fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
         1044 => (Forbidden, "; use an existing database that this user may access"),
         // The user, or the whole server, requires TLS.
         3159 => (Unauthorized, "; set ssl-mode=VERIFY_IDENTITY in the URL"),
-        1142 | 1143 | 1227 | 1370 => (Forbidden, "; grant the user SELECT, INSERT and UPDATE on the table leasehold"),
+        1142 | 1143 | 1227 | 1370 => {
+            (Forbidden, "; grant the user SELECT, INSERT and UPDATE on leasehold and leasehold_fence")
+        }
         // The login failed because of the user, password, host or method, or because the account is locked or expired.
         1045 | 1130 | 1131 | 1132 | 1133 | 1251 | 1275 | 1524 | 1698 | 1820 | 1862 | 3118 | 4151 => (Unauthorized, ""),
         1040 | 1203 | 1226 => (Unavailable, "; raise max_connections, or the user's limit"),

@@ -80,7 +80,7 @@ impl TableWatch<'_> {
     fn warm_up(&self) {
         let load = Statement { sql: LOAD, parameters: &[] };
         let _ = self.run(None, load, |_| Ok(()));
-        let onto_nothing = Statement { sql: table::UPDATE, parameters: &[None; 14] };
+        let onto_nothing = Statement { sql: table::UPDATE, parameters: &[None; table::UPDATE_PARAMETERS] };
         let _ = self.run(None, onto_nothing, |_| Ok(()));
     }
 
@@ -104,7 +104,7 @@ impl TableWatch<'_> {
                 // The watch no longer needs notifications. Behind a pooler, another client may now use the server
                 // connection, and needs no notifications either.
                 let unlisten = Statement { sql: UNLISTEN, parameters: &[] };
-                let _ = listener.run(&[unlisten], false, Instant::now() + PROBE_TIMEOUT);
+                let _ = listener.run(&[unlisten], false, None, Instant::now() + PROBE_TIMEOUT);
                 log_line!(debug, target: STORE, "postgres: {} sends no notifications, polling", self.client.location());
                 return Ok(None);
             }

@@ -9,6 +9,7 @@ use super::config::PostgresConfig;
 use super::connection::{PostgresConnection, Rows, Statement};
 use super::error::Error;
 use super::settings::{self, SETTINGS};
+use crate::backends::sql::blockers::Blockers;
 use crate::net::calls::{ActiveCall, Exchange, MAX_IDLE_DIRECT, Pool};
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, NetErrorKind};
@@ -60,6 +61,18 @@ impl PostgresClient {
         call: &CallContext,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.run_blocked(statements, is_read, None, call, read)
+    }
+
+    /// Runs statements like [`run`](Self::run), and looks up the transactions that block them.
+    pub(crate) fn run_blocked<T>(
+        &self,
+        statements: &[Statement<'_>],
+        is_read: bool,
+        blockers: Option<&Blockers<'_>>,
+        call: &CallContext,
+        read: impl FnOnce(Rows) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let (cancel, call) = (call.cancel(), ActiveCall::begin(call));
         let (deadline, mut used) = (call.deadline, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
@@ -67,7 +80,7 @@ impl PostgresClient {
             Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read },
             &mut used,
             || self.connect(deadline, cancel, &call.interrupter),
-            |connection| self.ask(connection, statements, deadline),
+            |connection| self.ask(connection, statements, blockers, deadline),
             |connection, error| self.keeps_nothing(connection, error),
         );
         let answer = answer.and_then(|rows| read(rows).map_err(Error::sent));
@@ -84,9 +97,9 @@ impl PostgresClient {
         deadline: Instant,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut answer = self.ask(connection, statements, deadline);
+        let mut answer = self.ask(connection, statements, None, deadline);
         if answer.as_ref().is_err_and(|error| self.keeps_nothing(connection, error)) {
-            answer = self.ask(connection, statements, deadline);
+            answer = self.ask(connection, statements, None, deadline);
         }
         answer.and_then(read)
     }
@@ -140,6 +153,7 @@ impl PostgresClient {
         &self,
         connection: &mut PostgresConnection,
         statements: &[Statement<'_>],
+        blockers: Option<&Blockers<'_>>,
         deadline: Instant,
     ) -> Result<Rows, Error> {
         // The minimum is one millisecond, because a `statement_timeout` of zero means no limit.
@@ -147,7 +161,7 @@ impl PostgresClient {
         let milliseconds = left.as_millis().to_string();
         let settings = [Statement { sql: SETTINGS, parameters: &[Some(&milliseconds)] }];
         let kept = self.has_sessions.load(Ordering::Acquire);
-        let rows = connection.run(&[&settings[..], statements].concat(), kept, deadline)?;
+        let rows = connection.run(&[&settings[..], statements].concat(), kept, blockers, deadline)?;
         match settings::are_proven(statements, &rows) {
             true => Ok(rows),
             // The transaction may be committed, but without the settings, a crash could revert the commit.

@@ -16,6 +16,7 @@ use super::config::PostgresConfig;
 use super::error::{Error, PostgresRefusal};
 use super::login;
 use super::wire::Wire;
+use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::{self, SqlRow};
 use crate::net::calls::{CallConnection, Versions};
 use crate::net::dial::Route;
@@ -93,7 +94,13 @@ impl PostgresConnection {
     ///
     /// If `kept` is `true`, the server keeps each parsed statement for later calls. No other client may then use the
     /// session between two calls.
-    pub(crate) fn run(&mut self, statements: &[Statement<'_>], kept: bool, deadline: Instant) -> Result<Rows, Error> {
+    pub(crate) fn run(
+        &mut self,
+        statements: &[Statement<'_>],
+        kept: bool,
+        blockers: Option<&Blockers<'_>>,
+        deadline: Instant,
+    ) -> Result<Rows, Error> {
         let mut out = BytesMut::new();
         let mut parsed = VecDeque::new();
         for statement in statements {
@@ -119,7 +126,12 @@ impl PostgresConnection {
         self.wire.has_heard = false;
         self.is_busy = true;
         self.has_kept |= kept;
-        let answer = self.wire.send(&out, deadline).and_then(|()| self.answer(statements.len(), parsed, deadline));
+        let answer = self.wire.send(&out, deadline).and_then(|()| {
+            if let Some(blockers) = blockers {
+                blockers.wait(|until| self.wire.await_answer(until.min(deadline)))?;
+            }
+            self.answer(statements.len(), parsed, deadline)
+        });
         match answer {
             Err(Error::Net(error)) => Err(Error::Net(self.explain(error).sent(true))),
             other => {
@@ -132,7 +144,7 @@ impl PostgresConnection {
     /// Runs a `LISTEN` statement, after which the connection receives notifications.
     pub(crate) fn listen(&mut self, statement: Statement<'_>, deadline: Instant) -> Result<(), Error> {
         self.wire.listens = true;
-        self.run(&[statement], false, deadline).map(drop)
+        self.run(&[statement], false, None, deadline).map(drop)
     }
 
     /// Returns the payloads of the received notifications, or blocks until the next notification.
@@ -151,9 +163,8 @@ impl PostgresConnection {
             if !self.wire.changed.is_empty() {
                 return Ok(std::mem::take(&mut self.wire.changed));
             }
-            match self.wire.fill(deadline) {
-                Err(Error::Net(error)) if error.kind == NetErrorKind::Timeout => return Ok(BTreeSet::new()),
-                other => other?,
+            if !self.wire.await_answer(deadline)? {
+                return Ok(BTreeSet::new());
             }
         }
     }

@@ -43,25 +43,26 @@ pub(super) const SELECT_ONE: &str = select!("l.key = $1");
 /// A query for the records with a prefix. The first comparison uses the index.
 pub(super) const SELECT_PREFIX: &str = select!("l.key >= $1 AND left(l.key, length($1)) = $1");
 
-/// An insert under a lock, so that a later row of the same key has a greater generation.
+/// Waits for the fenced transactions and acquisitions of a key that have started.
 ///
-/// Without the lock, an insert would first reserve its generation, and then wait for a concurrent insert of the same
-/// key.
+/// Later ones wait for this transaction, so fences cannot delay an acquisition forever. Under this lock, a later row of
+/// the same key also has a greater generation. Otherwise an insert would first reserve its generation, and then wait for
+/// a concurrent insert of the key.
+pub(super) const TURN_OF_ACQUISITION: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+
 pub(super) const INSERT: &str = concat!(
     "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
-    renew_time, lease_transitions) SELECT $1, $2, $3, $4::integer, $5, $6, $7::integer \
-    FROM (SELECT pg_advisory_xact_lock(hashtextextended($1, 0))) AS one_at_a_time \
+    renew_time, lease_transitions, acquisition) VALUES ($1, $2, $3, $4::integer, $5, $6, $7::integer, 0) \
     ON CONFLICT (key) DO NOTHING RETURNING generation, ",
     proof!()
 );
 
 /// An update that compares the whole record.
 ///
-/// A version alone may repeat after a fail-over that lost commits.
+/// A version alone may repeat after a fail-over that lost commits. Only a change of `acquisition`, which is in a unique
+/// index, waits for the row lock of a fence.
 pub(super) const UPDATE: &str = concat!(
-    "UPDATE leasehold SET writes = writes + 1, acquired = CASE WHEN \
-    holder_identity IS NOT DISTINCT FROM $1 AND acquire_time IS NOT DISTINCT FROM $3 AND \
-    lease_transitions IS NOT DISTINCT FROM $5::integer THEN acquired ELSE writes + 1 END, holder_identity = $1, \
+    "UPDATE leasehold SET writes = writes + 1, acquisition = coalesce($15::bigint, acquisition), holder_identity = $1, \
     lease_duration_seconds = $2::integer, acquire_time = $3, renew_time = $4, lease_transitions = $5::integer \
     WHERE key = $6 AND generation = $7::bigint AND writes = $8::bigint AND uid IS NOT DISTINCT FROM $9 AND \
     holder_identity IS NOT DISTINCT FROM $10 AND lease_duration_seconds IS NOT DISTINCT FROM $11::integer AND \
@@ -70,10 +71,50 @@ pub(super) const UPDATE: &str = concat!(
     proof!()
 );
 
+/// The number of the parameters of [`UPDATE`].
+pub(super) const UPDATE_PARAMETERS: usize = 15;
+
+/// A query for the transactions for which the acquisitions of a key wait, from the oldest to the newest.
+pub(super) const BLOCKERS: &str = "WITH acquiring AS (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND \
+    mode = 'ExclusiveLock' AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = \
+    current_database()) AND (classid::bigint << 32) | objid::bigint = hashtextextended($1, 0)) \
+    SELECT b.pid, a.usename, a.application_name FROM (SELECT DISTINCT unnest(pg_blocking_pids(pid)) AS pid \
+    FROM acquiring) AS b LEFT JOIN pg_stat_activity AS a ON a.pid = b.pid \
+    WHERE b.pid NOT IN (SELECT pid FROM acquiring) ORDER BY a.xact_start LIMIT 3";
+
+/// Returns the rows of [`BLOCKERS`] as text.
+pub(super) fn blockers(rows: &Rows) -> Option<String> {
+    let name = |row: &SqlRow| match row.columns()[..] {
+        [Some(pid), user, application] => {
+            let [user, application] = [user, application].map(|name| name.unwrap_or("unknown"));
+            format!("process {pid} (user {user}, application {application:?})")
+        }
+        _ => "an unknown process".to_owned(),
+    };
+    let names: Vec<_> = rows.iter().map(name).collect();
+    let how = "to end a process, run: SELECT pg_terminate_backend(PROCESS)";
+    (!names.is_empty()).then(|| format!("{}; {how}", names.join(", ")))
+}
+
+/// Returns a `SELECT` that yields a row only while no later term exists.
+///
+/// The advisory lock makes a fence wait for an acquisition that has asked earlier. The lock is taken before the row is
+/// locked, because a CTE that is materialized is complete before the rows of the join are locked. The row lock makes
+/// every acquisition wait, even of a client without the advisory lock, and refuses a row that has changed since the
+/// snapshot of the transaction.
+pub(super) fn fence(key: &str, fencing_token: u64) -> String {
+    let key = literal(key);
+    format!(
+        "WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(hashtextextended({key}, 0))) \
+         SELECT 1 FROM turn, leasehold WHERE {} FOR KEY SHARE OF leasehold",
+        sql::fence_condition(&key, fencing_token)
+    )
+}
+
 /// A query that fails if the table `leasehold` lacks a column of the store.
 ///
-/// The failure rolls back the transaction that contains the query.
-pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \
+/// [`WRONG_COLUMN`] returns a missing column `acquisition`. The failure rolls back the transaction that contains the query.
+pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, uid, holder_identity, lease_duration_seconds, \
     acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
 
 /// A query that returns 1 if the user has the rights of a candidate, else 0.
@@ -85,7 +126,7 @@ pub(super) const MAY_CAMPAIGN: &str = "SELECT (has_table_privilege('leasehold', 
 pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
 
 /// Returns the error text for the result of [`WRONG_COLUMN`].
-pub(super) fn wrong_column(column: &str, next_generation: &str) -> String {
+pub(super) fn wrong_column(column: &str, part: &str) -> String {
     if column == "UNLOGGED" {
         return "the table is UNLOGGED or TEMPORARY and lost in a crash; run: ALTER TABLE leasehold SET LOGGED"
             .to_owned();
@@ -94,9 +135,13 @@ pub(super) fn wrong_column(column: &str, next_generation: &str) -> String {
         ("generation", _) => format!(
             "ALTER TABLE leasehold ALTER generation DROP IDENTITY IF EXISTS; ALTER TABLE leasehold ALTER generation \
              DROP DEFAULT, ALTER generation TYPE bigint, ALTER generation SET NOT NULL, ALTER generation \
-             ADD GENERATED ALWAYS AS IDENTITY (START WITH {next_generation})"
+             ADD GENERATED ALWAYS AS IDENTITY (START WITH {part})"
         ),
         ("key", kind) => format!("ALTER TABLE leasehold ALTER key TYPE {kind} COLLATE \"C\", ADD UNIQUE (key)"),
+        ("acquisition", kind) => format!(
+            "ALTER TABLE leasehold {part}ALTER acquisition TYPE {kind}, ALTER acquisition SET NOT NULL, ALTER acquisition \
+             DROP DEFAULT, ADD UNIQUE (key, acquisition)"
+        ),
         (_, kind) => format!("ALTER TABLE leasehold ALTER {column} TYPE {kind} USING {column}::{kind}"),
     })
 }
@@ -158,7 +203,7 @@ fn not_ours() -> Error {
 }
 
 /// Quotes a text for SQL, independently of the setting `standard_conforming_strings`.
-pub(super) fn literal(text: &str) -> String {
+fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', r"\\").replace('\'', "''"))
 }
 

@@ -2,13 +2,14 @@ CREATE TABLE IF NOT EXISTS leasehold (
     generation bigint GENERATED ALWAYS AS IDENTITY,
     key varchar(253) COLLATE "C" PRIMARY KEY,
     writes bigint NOT NULL DEFAULT 0 CHECK (writes BETWEEN 0 AND 2147483646),
-    acquired bigint NOT NULL DEFAULT 0,
+    acquisition bigint NOT NULL,
     uid varchar(64) NOT NULL,
     holder_identity varchar(65535),
     lease_duration_seconds integer,
     acquire_time varchar(64),
     renew_time varchar(64),
-    lease_transitions integer
+    lease_transitions integer,
+    UNIQUE (key, acquisition)
 );
 
 CREATE OR REPLACE FUNCTION leasehold_notify() RETURNS trigger LANGUAGE plpgsql AS $$

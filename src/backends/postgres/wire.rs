@@ -66,7 +66,15 @@ impl Wire {
         }
     }
 
-    pub(super) fn fill(&mut self, deadline: Instant) -> Result<(), Error> {
+    /// Blocks until data arrives, and returns `false` if none has arrived by the deadline.
+    pub(super) fn await_answer(&mut self, deadline: Instant) -> Result<bool, Error> {
+        match self.fill(deadline) {
+            Err(Error::Net(error)) if error.kind == NetErrorKind::Timeout => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
+    fn fill(&mut self, deadline: Instant) -> Result<(), Error> {
         let mut chunk = [0; 8192];
         match self.socket.read(&mut chunk, deadline) {
             Ok(0) => return Err(explain(io::ErrorKind::UnexpectedEof.into()).into()),

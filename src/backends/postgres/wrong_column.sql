@@ -1,6 +1,11 @@
--- Returns a row if the table breaks the promise of the store: a column, or UNLOGGED, and a generation above all earlier
--- ones.
+-- Returns a row if the table breaks the promise of the store: a column, or UNLOGGED, and a part of the repair. This part
+-- is a generation above all earlier ones, or renames a column of an earlier version.
+SELECT 'acquisition', 'RENAME acquired TO acquisition; ALTER TABLE leasehold ' WHERE NOT EXISTS (
+    SELECT FROM pg_attribute WHERE attrelid = 'leasehold'::regclass AND attname = 'acquisition' AND NOT attisdropped
+)
+UNION ALL
 SELECT CASE WHEN t.relpersistence = 'p' THEN a.attname ELSE 'UNLOGGED' END, CASE
+    WHEN a.attname <> 'generation' THEN ''
     -- A user may read the table but not its sequence. Only the sequence has the generations of deleted rows.
     WHEN g.sequence IS NULL OR has_sequence_privilege(g.sequence, 'SELECT') THEN
         (greatest((SELECT max(generation) FROM leasehold), pg_sequence_last_value(g.sequence), 0) + 1)::text
@@ -19,7 +24,13 @@ WHERE a.attrelid = 'leasehold'::regclass AND NOT a.attisdropped AND CASE
     -- numbers.
     WHEN a.attname = 'generation' THEN
         t.relpersistence = 'p' AND a.atttypid = 'bigint'::regtype AND s.seqincrement > 0 AND NOT s.seqcycle AND s.seqcache = 1
-    WHEN a.attname IN ('writes', 'acquired', 'lease_duration_seconds', 'lease_transitions') THEN
+    -- Without the index, an acquisition does not wait for fences. With a default, earlier versions could insert.
+    WHEN a.attname = 'acquisition' THEN
+        a.atttypid IN ('integer'::regtype, 'bigint'::regtype) AND a.attnotnull AND NOT a.atthasdef AND EXISTS (
+            SELECT FROM pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
+            AND i.indexprs IS NULL AND a.attnum = ANY ((i.indkey::int2[])[:i.indnkeyatts - 1])
+        )
+    WHEN a.attname IN ('writes', 'lease_duration_seconds', 'lease_transitions') THEN
         a.atttypid IN ('integer'::regtype, 'bigint'::regtype)
     -- Text must be read as it was written, and compared by bytes.
     WHEN a.attname IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time') THEN

@@ -1,5 +1,7 @@
 //! The columns that all SQL stores share, and their conversion to records and versions.
 
+#[cfg(feature = "_sql_server")]
+pub(crate) mod blockers;
 pub(crate) mod store;
 #[cfg(feature = "_sql_server")]
 pub(crate) mod tls_mode;
@@ -110,6 +112,17 @@ pub(crate) fn columns(record: &LeaderElectionRecord) -> [Option<String>; 5] {
     ]
 }
 
+/// Returns the value of `writes` after an acquisition, or `None` if `new` does not acquire the lease.
+///
+/// An acquisition names a holder, and starts a term. Renewals and releases are no acquisitions. An acquisition waits for
+/// fenced transactions, and no other write does.
+pub(crate) fn acquisition(base: &VersionedRecord, new: &LeaderElectionRecord) -> Option<i64> {
+    let term = |record: &LeaderElectionRecord| {
+        (record.holder_identity.clone(), record.acquire_time.clone(), record.lease_transitions)
+    };
+    (new.holder().is_some() && term(new) != term(&base.record)).then(|| parts(base.version).1 + 1)
+}
+
 /// Returns the parameters of an `INSERT`: the key, the uid and the [`columns`].
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn insert_parameters(key: &str, record: &LeaderElectionRecord) -> Vec<Option<String>> {
@@ -119,13 +132,14 @@ pub(crate) fn insert_parameters(key: &str, record: &LeaderElectionRecord) -> Vec
 
 /// Returns the parameters of an `UPDATE`.
 ///
-/// The parameters are the new [`columns`], then the key, the generation, the writes and the uid, and then the old
-/// columns.
+/// The parameters are the new [`columns`], then the key, the generation, the writes and the uid, then the old columns,
+/// and then the [`acquisition`].
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn update_parameters(key: &str, base: &VersionedRecord, new: &LeaderElectionRecord) -> Vec<Option<String>> {
     let (generation, writes) = parts(base.version);
     let row = [Some(key.to_owned()), Some(generation.to_string()), Some(writes.to_string()), base.record.uid.clone()];
-    columns(new).into_iter().chain(row).chain(columns(&base.record)).collect()
+    let acquisition = acquisition(base, new).map(|writes| writes.to_string());
+    columns(new).into_iter().chain(row).chain(columns(&base.record)).chain([acquisition]).collect()
 }
 
 /// Returns the version of a row, or `None` if this library cannot have written the numbers.
@@ -163,25 +177,16 @@ pub(crate) fn wrong_column(create: &str, column: &str, repair: impl FnOnce(&str)
     format!("column {column} of the table must be declared as `{declared}` or an equivalent; run: {}", repair(declared))
 }
 
-/// Returns a `SELECT` that yields a row only while no later term exists.
+/// Returns the condition on a row of `leasehold` that holds only while no later term exists.
 ///
-/// `literal` quotes a text for SQL. `lock` is the clause that locks the row.
-pub(crate) fn fence(
-    column: &str,
-    key: &str,
-    fencing_token: u64,
-    literal: impl Fn(&str) -> String,
-    lock: &str,
-) -> String {
+/// `key` is the key as a literal.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn fence_condition(key: &str, fencing_token: u64) -> String {
     // A fencing token is the version at which the candidate first observed its term. A renewal may have written this
-    // version, so the statement accepts every token from `acquired` on. In a later term, `acquired` exceeds all earlier
-    // tokens.
-    format!(
-        "SELECT 1 FROM leasehold WHERE {column} = {} AND holder_identity <> {} AND (generation << 31) + acquired <= {}{lock}",
-        literal(key),
-        literal(""),
-        fencing_token.min(i64::MAX.cast_unsigned())
-    )
+    // version, so the condition accepts every token from `acquisition` on. In a later term, `acquisition` exceeds all
+    // earlier tokens.
+    let token = fencing_token.min(i64::MAX.cast_unsigned());
+    format!("key = {key} AND holder_identity <> '' AND (generation << 31) + acquisition <= {token}")
 }
 
 /// Converts a failed operation to an error of the store, without the password.
@@ -209,6 +214,29 @@ mod tests {
         assert!(deleted.iter().all(|it| *it == deleted[0] && *it > versions[2]), "{deleted:?}");
         assert!(version(2, 0).unwrap() > deleted[0]);
         assert_eq!(parts(version(7, 9).unwrap()), (7, 9));
+    }
+
+    #[test]
+    fn only_a_new_term_is_an_acquisition() {
+        let record = |holder: Option<&str>, acquired: &str, transitions| LeaderElectionRecord {
+            holder_identity: holder.map(str::to_owned),
+            acquire_time: Some(MicroTime::from_text(acquired)),
+            renew_time: Some(MicroTime::from_text(fastrand::u64(..).to_string())),
+            lease_transitions: Some(transitions),
+            ..Default::default()
+        };
+        let base = VersionedRecord::new(record(Some("a"), "t", 1), (7 << WRITES_BITS) + 4, StoreData::none());
+        for (new, expected) in [
+            (record(Some("a"), "t", 1), None),
+            (record(Some(""), "t", 1), None),
+            (record(Some(""), "u", 2), None),
+            (record(None, "u", 2), None),
+            (record(Some("b"), "t", 1), Some(5)),
+            (record(Some("a"), "u", 1), Some(5)),
+            (record(Some("a"), "t", 2), Some(5)),
+        ] {
+            assert_eq!(acquisition(&base, &new), expected, "{new:?}");
+        }
     }
 
     #[test]

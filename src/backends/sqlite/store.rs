@@ -33,8 +33,7 @@ use crate::util::config_error::ConfigError;
 ///
 /// The version of a record, and thus the fencing token, is `(generation << 31) + writes`. A version never repeats for a
 /// key, even after its row was deleted and created again. The exceptions are a table that was dropped, and a file that
-/// was deleted or restored from a backup. `acquired` is the value of `writes` at which the current holder acquired the
-/// lease.
+/// was deleted or restored from a backup. `acquisition` is the value of `writes` at which the last term began.
 ///
 /// # Limitations
 ///
@@ -107,7 +106,7 @@ impl SqliteStore {
 
     /// Returns a `SELECT` that yields a row only while no later term exists.
     ///
-    /// Use the statement in a transaction of the leader's own writes to the same file, on any connection. If the
+    /// Run the statement first in a transaction of the leader's own writes to the same file, on any connection. If the
     /// statement yields no row, roll back, because the leader of `fencing_token` has been replaced or has released the
     /// lease.
     ///
@@ -139,7 +138,7 @@ impl SqliteStore {
     /// # }
     /// ```
     pub fn fence_sql(key: &str, fencing_token: u64) -> String {
-        sql::fence("key", key, fencing_token, literal, "")
+        format!("SELECT 1 FROM leasehold WHERE {}", sql::fence_condition(&literal(key), fencing_token))
     }
 }
 

@@ -2,7 +2,7 @@ CREATE TABLE IF NOT EXISTS leasehold (
     generation INTEGER PRIMARY KEY AUTOINCREMENT,
     key TEXT NOT NULL UNIQUE,
     writes INTEGER NOT NULL DEFAULT 0 CHECK (writes BETWEEN 0 AND 2147483646),
-    acquired INTEGER NOT NULL DEFAULT 0,
+    acquisition INTEGER NOT NULL,
     uid TEXT NOT NULL,
     holder_identity TEXT,
     lease_duration_seconds INTEGER,

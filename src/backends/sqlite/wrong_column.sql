@@ -1,5 +1,9 @@
 -- Returns a column that breaks the promise of the store, or NULL.
-SELECT min(name) FROM pragma_table_info('leasehold')
+SELECT min(name) FROM (
+    SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info('leasehold')
+    -- Tables of earlier versions lack this column.
+    UNION ALL SELECT 'acquisition', '', 0, NULL, 0 WHERE 'acquisition' NOT IN (SELECT name FROM pragma_table_info('leasehold'))
+)
 WHERE CASE
     WHEN name = 'generation' THEN
         -- A comment of the table may also contain these words.
@@ -7,7 +11,9 @@ WHERE CASE
             SELECT replace(replace(replace(sql, char(10), ' '), '  ', ' '), '  ', ' ') LIKE '%PRIMARY KEY AUTOINCREMENT%'
             FROM sqlite_schema WHERE name = 'leasehold' COLLATE NOCASE
         )
-    WHEN name IN ('writes', 'acquired', 'lease_duration_seconds', 'lease_transitions') THEN type LIKE '%INT%'
+    -- With a default, earlier versions could insert.
+    WHEN name = 'acquisition' THEN type LIKE '%INT%' AND "notnull" AND dflt_value IS NULL
+    WHEN name IN ('writes', 'lease_duration_seconds', 'lease_transitions') THEN type LIKE '%INT%'
     -- The declared type decides whether SQLite converts a text that resembles a number.
     WHEN name IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time') THEN
         (type LIKE '%TEXT%' OR type LIKE '%CHAR%') AND type NOT LIKE '%INT%'

@@ -62,7 +62,7 @@ fn a_leader_whose_record_was_restored_away_loses_its_term() {
     let guard = leader.block_until_leader().expect("a term");
     wait_until("it is renewed", || store.get("jobs", &call()).ok().flatten().is_some_and(|it| it.version & 0xff > 3));
     // The statement restores the record from before the term.
-    postgres.execute_in("restored", "UPDATE leasehold SET writes = 0, holder_identity = '', acquired = 0");
+    postgres.execute_in("restored", "UPDATE leasehold SET writes = 0, holder_identity = '', acquisition = 0");
     guard.ended().recv_timeout(SOON).expect_err("it ends");
     let reason = guard.check().expect_err("it is lost").reason;
     assert_eq!(reason, StopReason::StoreRestored);

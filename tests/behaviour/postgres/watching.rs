@@ -31,7 +31,7 @@ fn foreign_writes_and_deletions_are_delivered_at_once() {
         postgres.execute_in("told", "TRUNCATE leasehold");
         assert_eq!(next_change(told), of("it's \\ \"other\"", None));
         // One transaction sends a notification for each row, and no notification is lost.
-        let many = "INSERT INTO leasehold (key, uid, holder_identity) SELECT 'key-' || n, 'u', 'm' FROM generate_series(1, 3000) n";
+        let many = "INSERT INTO leasehold (key, uid, holder_identity, acquisition) SELECT 'key-' || n, 'u', 'm', 0 FROM generate_series(1, 3000) n";
         postgres.execute_in("told", many);
         let mut keys: Vec<_> = (0..3000).map(|_| next_change(told).0).collect();
         keys.sort();

@@ -1,8 +1,7 @@
 //! The store in a table of MySQL or MariaDB.
 
 use crate::backends::mysql::config::MySqlConfig;
-use crate::backends::mysql::table::{MySqlTable, text};
-use crate::backends::sql;
+use crate::backends::mysql::table::{self, MySqlTable};
 use crate::backends::sql::store::SqlStore;
 use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
@@ -19,7 +18,8 @@ use crate::util::config_error::ConfigError;
 /// replica lags behind. On Galera and in replication groups, reads wait for the writes of other members
 /// (`wsrep_sync_wait`, `group_replication_consistency`).
 ///
-/// A write is one statement that compares the whole old record. If the statement changes no row, the error is
+/// A write compares the whole old record. A renewal or a release is one statement, and an acquisition is a transaction. If
+/// the write changes no row, the error is
 /// [`NotApplied`](crate::StoreErrorKind::NotApplied). After any other error, the outcome is unknown.
 ///
 /// MySQL has no notifications, so a watch reads its records every 50 ms ([`MySqlConfig::with_poll_interval`]).
@@ -27,12 +27,12 @@ use crate::util::config_error::ConfigError;
 /// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 /// [MYSQL.md]: https://docs.rs/crate/leasehold/latest/source/docs/stores/MYSQL.md
 ///
-/// # The table
+/// # The tables
 ///
-/// [`create_table`](Self::create_table) creates the table. A user with sufficient rights may also run the statement
+/// [`create_table`](Self::create_table) creates the tables. A user with sufficient rights may also run the statements
 /// below.
 ///
-/// The store's user needs `SELECT`, `INSERT` and `UPDATE` on the table. The user should not have rights that allow
+/// The store's user needs `SELECT`, `INSERT` and `UPDATE` on both tables. The user should not have rights that allow
 /// writes on a read-only server (`SUPER`, `READ ONLY ADMIN`, `CONNECTION_ADMIN`).
 ///
 /// ```sql
@@ -41,7 +41,8 @@ use crate::util::config_error::ConfigError;
 ///
 /// The version of a record, and thus the fencing token, is `(generation << 31) + writes`. A version never repeats for a
 /// key, even after its row was deleted and created again. The exceptions are a table that was dropped, truncated or
-/// restored from a backup. `acquired` is the value of `writes` at which the current holder acquired the lease.
+/// restored from a backup. The table `leasehold_fence` has the version at which the last term of a key began, for
+/// [fences](Self::fence_sql). Its rows are never deleted.
 ///
 /// # Examples
 ///
@@ -80,9 +81,9 @@ impl MySqlStore {
         MySqlTable::new(config).map(|table| Self(SqlStore::new(table, creates_table)))
     }
 
-    /// Creates the table if it is missing.
+    /// Creates the tables if they are missing.
     ///
-    /// The user needs the right to `CREATE` the table. Blocks for at most ten seconds.
+    /// The user needs the right to `CREATE` the tables. Blocks for at most ten seconds.
     ///
     /// # Examples
     ///
@@ -108,15 +109,22 @@ impl MySqlStore {
 
     /// Returns a `SELECT` that yields a row only while no later term exists.
     ///
-    /// Run the statement at the start of the transaction with the leader's own writes to the same database. Any
-    /// connection may be used. If the statement yields no row, roll back, because the leader of `fencing_token` has
-    /// been replaced or has released the lease.
+    /// Run the statement first in each transaction of the leader's own writes to the same database. If the statement
+    /// yields no row or fails, roll back, because the leader of `fencing_token` has been replaced. The [guide] has the
+    /// rules for such a transaction.
     ///
-    /// - The statement locks the record until the end of the transaction, so no candidate can take over or renew
-    ///   meanwhile. Keep the transaction short.
-    /// - The statement needs the right to `SELECT`, and in MySQL one more right on the table, such as `UPDATE`.
-    /// - The token must come from a term in this same table. With `start_on_both`, use the token of the second store.
+    /// - A renewal or a release never waits for a fenced transaction. An acquisition waits for the fenced transactions
+    ///   that were open when it asked, and later fences wait for the acquisition. The limit of a fenced transaction is half
+    ///   of the renew deadline minus one second (4 s by default).
+    /// - After a release, or if an operator deletes the lease, the statement still yields a row until the next acquisition
+    ///   has asked. This acquisition waits for the transaction.
+    /// - The statement needs the right to `SELECT` from `leasehold_fence`, and in MySQL one more right on this table, such
+    ///   as `UPDATE`.
+    /// - The token must come from a term in the table `leasehold` of the same database. With `start_on_both`, use the
+    ///   token of the second store.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
+    ///
+    /// [guide]: https://docs.rs/crate/leasehold/latest/source/docs/GUIDE.md#fencing
     ///
     /// # Examples
     ///
@@ -128,7 +136,7 @@ impl MySqlStore {
     /// assert!(fence.ends_with("LOCK IN SHARE MODE"));
     /// ```
     pub fn fence_sql(key: &str, fencing_token: u64) -> String {
-        sql::fence("name", key, fencing_token, |key| text(Some(key)), " LOCK IN SHARE MODE")
+        table::fence(key, fencing_token)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::backends::postgres::config::PostgresConfig;
 use crate::backends::postgres::connection::{Rows, Statement};
 use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::{changes, table};
+use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore, SqlTable, WatchRequest};
 use crate::backends::sql::{self, SqlRow};
 use crate::store::record::{LeaderElectionRecord, RecordWrite, VersionedRecord};
@@ -42,8 +43,8 @@ use crate::util::config_error::ConfigError;
 /// ```
 ///
 /// The store's user needs `SELECT`, `INSERT` and `UPDATE` on the table. The version of a record, and thus the fencing
-/// token, is `(generation << 31) + writes`. `acquired` is the value of `writes` at which the current holder acquired
-/// the lease.
+/// token, is `(generation << 31) + writes`. `acquisition` is the value of `writes` at which the last term began. The
+/// unique index on `acquisition` makes an acquisition, and no other write, wait for [fences](Self::fence_sql).
 ///
 /// A version never repeats for a key, even after its row was deleted and created again, except in these cases:
 ///
@@ -122,15 +123,22 @@ impl PostgresStore {
 
     /// Returns a `SELECT` that yields a row only while no later term exists.
     ///
-    /// Use the statement in the transaction of the leader's own writes to the same database. If the statement yields no
-    /// row, roll back, because the leader of `fencing_token` has been replaced or has released the lease.
+    /// Run the statement first in each transaction of the leader's own writes to the same database. If the statement
+    /// yields no row or fails, roll back, because the leader of `fencing_token` has been replaced or has released the
+    /// lease. The [guide] has the rules for such a transaction.
     ///
-    /// - The transaction needs the isolation level `READ COMMITTED` (PostgreSQL's default) or a stricter one.
-    /// - The statement locks the record until the end of the transaction, so no candidate can take over or renew
-    ///   meanwhile. The transaction must be much shorter than the renew deadline.
-    /// - The lock needs the right to `UPDATE` the table. The connection's `search_path` selects the table.
+    /// - A renewal or a release never waits for a fenced transaction. An acquisition waits for the fenced transactions
+    ///   that were open when it asked, and later fences wait for the acquisition. The limit of a fenced transaction is half
+    ///   of the renew deadline minus one second (4 s by default).
+    /// - After a release, the statement can still yield a row in a transaction whose snapshot is older than the release.
+    ///   The next acquisition waits for this transaction.
+    /// - The isolation level is `READ COMMITTED` (PostgreSQL's default) or a stricter one. At a stricter level, the
+    ///   statement can fail with SQLSTATE 40001 instead of yielding no row.
+    /// - The locks need the right to `UPDATE` the table. The connection's `search_path` selects the table.
     /// - The token must come from a term in this same table. With `start_on_both`, use the token of the second store.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
+    ///
+    /// [guide]: https://docs.rs/crate/leasehold/latest/source/docs/GUIDE.md#fencing
     ///
     /// # Examples
     ///
@@ -140,10 +148,10 @@ impl PostgresStore {
     /// let fence = PostgresStore::fence_sql("jobs", 7);
     /// // Run this insert first. If the insert adds no row, roll back, because the term has ended.
     /// let insert = format!("INSERT INTO runs SELECT 1 WHERE EXISTS ({fence})");
-    /// assert!(insert.ends_with("FOR SHARE)"));
+    /// assert!(insert.ends_with("FOR KEY SHARE OF leasehold)"));
     /// ```
     pub fn fence_sql(key: &str, fencing_token: u64) -> String {
-        sql::fence("key", key, fencing_token, table::literal, " FOR SHARE")
+        table::fence(key, fencing_token)
     }
 }
 
@@ -158,8 +166,8 @@ impl PostgresTable {
             let check = [table::HAS_ITS_COLUMNS, table::WRONG_COLUMN].map(|sql| Statement { sql, parameters: &[] });
             let wrong = self.client.run(&check, true, call, Ok);
             let wrong = wrong.map_err(|error| self.explain(operation, what, &error))?;
-            if let Some([Some(column), Some(next)]) = wrong.first().map(SqlRow::columns).as_deref() {
-                let why = table::wrong_column(column, next);
+            if let Some([Some(column), Some(part)]) = wrong.first().map(SqlRow::columns).as_deref() {
+                let why = table::wrong_column(column, part);
                 return Err(StoreError::new(StoreErrorKind::Rejected, format!("cannot {operation} {what}: {why}")));
             }
             self.is_checked.store(true, Ordering::Release);
@@ -168,9 +176,11 @@ impl PostgresTable {
     }
 
     /// Runs one statement about `key`, after a check of the table's columns.
+    ///
+    /// If the statement acquires the lease, it waits for the fenced transactions that have started.
     fn run<T>(
         &self,
-        operation: &str,
+        (operation, acquires): (&str, bool),
         key: &str,
         sql: &str,
         parameters: &[Option<String>],
@@ -179,10 +189,22 @@ impl PostgresTable {
     ) -> Result<T, StoreError> {
         let what = self.describe(WatchScope::Key(key));
         self.check_table(operation, &what, call)?;
-        let parameters: Vec<_> = parameters.iter().map(Option::as_deref).collect();
+        let (parameters, key) = (parameters.iter().map(Option::as_deref).collect::<Vec<_>>(), [Some(key)]);
+        let of_key = |sql| Statement { sql, parameters: &key };
         let statement = Statement { sql, parameters: &parameters };
-        let answer = self.client.run(&[statement], operation == "get", call, read);
-        answer.map_err(|error| self.explain(operation, &what, &error))
+        let statements = match acquires {
+            true => vec![of_key(table::TURN_OF_ACQUISITION), statement],
+            false => vec![statement],
+        };
+        let look_up = || {
+            let brief = CallContext::new(call.remaining() / 2, call.cancel().clone());
+            let rows = self.client.run(&[of_key(table::BLOCKERS)], true, &brief, Ok).ok()?;
+            table::blockers(&rows).map(|blockers| self.client.config.password.clean(&blockers))
+        };
+        let blockers = Blockers::new(call, &look_up);
+        let answer =
+            self.client.run_blocked(&statements, operation == "get", acquires.then_some(&blockers), call, read);
+        answer.map_err(|error| blockers.explain(self.explain(operation, &what, &error)))
     }
 
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
@@ -220,12 +242,15 @@ impl SqlTable for PostgresTable {
 
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let parameters = [Some(key.to_owned())];
-        self.run("get", key, table::SELECT_ONE, &parameters, call, |rows| table::only(key, table::read(rows, true)?))
+        self.run(("get", false), key, table::SELECT_ONE, &parameters, call, |rows| {
+            table::only(key, table::read(rows, true)?)
+        })
     }
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<u64>, StoreError> {
         let parameters = sql::insert_parameters(key, record);
-        let generation = self.run("create", key, table::INSERT, &parameters, call, |rows| table::number(&rows))?;
+        let generation =
+            self.run(("create", true), key, table::INSERT, &parameters, call, |rows| table::number(&rows))?;
         generation.map(|generation| self.first_version(key, generation)).transpose()
     }
 
@@ -237,7 +262,8 @@ impl SqlTable for PostgresTable {
         call: &CallContext,
     ) -> Result<bool, StoreError> {
         let parameters = sql::update_parameters(key, base, new);
-        self.run("update", key, table::UPDATE, &parameters, call, |rows| Ok(!rows.is_empty()))
+        let acquires = sql::acquisition(base, new).is_some();
+        self.run(("update", acquires), key, table::UPDATE, &parameters, call, |rows| Ok(!rows.is_empty()))
     }
 
     fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {

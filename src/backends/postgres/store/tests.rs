@@ -185,6 +185,12 @@ fn answer(rows: &[Vec<u8>]) -> Option<Vec<u8>> {
     Some([statement(&[row(&[None])]), statement(rows), ready()].concat())
 }
 
+/// Returns the response to a message, which may also take the turn of an acquisition.
+fn answer_to(said: &Said, rows: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let turn = if said.is("pg_advisory_xact_lock(") { statement(&[row(&[None])]) } else { Vec::new() };
+    Some([turn, answer(rows)?].concat())
+}
+
 const RECORD: [Option<&str>; 11] =
     [Some("f"), Some("1"), Some("jobs"), Some("0"), Some("u"), Some("a"), Some("15"), None, None, Some("0"), PROVED];
 
@@ -199,8 +205,7 @@ fn error(severity: &str, sqlstate: &str) -> Vec<u8> {
 fn well(said: &Said) -> Option<Vec<u8>> {
     match said.number {
         0 => logged_in(),
-        _ if said.is("INSERT") => answer(&[row(&[Some("1"), PROVED])]),
-        _ if said.is("UPDATE") => answer(&[row(&[Some("1"), PROVED])]),
+        _ if said.is("INSERT") || said.is("UPDATE") => answer_to(said, &[row(&[Some("1"), PROVED])]),
         _ => answer(&[row(&RECORD)]),
     }
 }
@@ -221,7 +226,7 @@ fn kind<T>(result: Result<T, StoreError>) -> StoreErrorKind {
 
 #[test]
 fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
-    let server = Server::new(|said| if said.number == 0 { logged_in() } else { answer(&[]) });
+    let server = Server::new(|said| if said.number == 0 { logged_in() } else { answer_to(said, &[]) });
     let store = server.store();
     let record = LeaderElectionRecord::default();
     assert_eq!(kind(store.create("jobs", record.as_write(), &call())), StoreErrorKind::NotApplied);
@@ -257,6 +262,21 @@ fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
         // A session that started read-only stays read-only, so the client opens another connection.
         assert_eq!(server.connections(), if sqlstate == "25006" { 2 } else { 1 }, "{sqlstate}");
     }
+}
+
+/// An acquisition waits for the fenced transactions of the key, so that they cannot keep it out forever.
+#[test]
+fn acquisition_waits_its_turn_and_a_renewal_does_not() {
+    let server = Server::new(well);
+    let store = server.store();
+    let base = store.get("jobs", &call()).unwrap().unwrap();
+    let of = |holder: &str| LeaderElectionRecord { holder_identity: Some(holder.to_owned()), ..base.record.clone() };
+    for (holder, waits) in [("a", false), ("", false), ("b", true)] {
+        store.update("jobs", &base, of(holder).as_write(), &call()).unwrap();
+        assert_eq!(server.said.lock().last().unwrap().is("pg_advisory_xact_lock("), waits, "{holder:?}");
+    }
+    store.create("jobs", base.record.as_write(), &call()).unwrap();
+    assert!(server.said.lock().last().unwrap().is("pg_advisory_xact_lock("));
 }
 
 /// The server reports that it no longer waits for its standbys, so the commit may be lost.
@@ -391,7 +411,7 @@ fn row_without_the_settings_is_no_answer() {
         let server = Server::new(|said| match said.number {
             0 => logged_in(),
             _ if said.connection > 0 => well(said),
-            _ if said.is("INSERT") || said.is("UPDATE") => answer(&[row(&[Some("1"), Some("f")])]),
+            _ if said.is("INSERT") || said.is("UPDATE") => answer_to(said, &[row(&[Some("1"), Some("f")])]),
             // Each row must prove the settings.
             _ => answer(&[row(&RECORD), row(&[&RECORD[..10], &[Some("f")]].concat())]),
         });

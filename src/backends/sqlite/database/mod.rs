@@ -44,13 +44,12 @@ const SELECT: &str = "SELECT generation, key, writes, uid, holder_identity, leas
                       renew_time, lease_transitions FROM leasehold";
 
 const INSERT: &str = "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
-                      renew_time, lease_transitions) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key) DO NOTHING";
+                      renew_time, lease_transitions, acquisition) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT (key) DO NOTHING";
 
 /// An update that compares the whole record.
 ///
 /// A version alone may repeat after the file was restored.
-const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE WHEN holder_identity IS ?1 AND \
-                      acquire_time IS ?3 AND lease_transitions IS ?5 THEN acquired ELSE writes + 1 END, \
+const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquisition = coalesce(?15, acquisition), \
                       holder_identity = ?1, lease_duration_seconds = ?2, acquire_time = ?3, renew_time = ?4, \
                       lease_transitions = ?5 WHERE key = ?6 AND generation = ?7 AND writes = ?8 AND uid IS ?9 AND \
                       holder_identity IS ?10 AND lease_duration_seconds IS ?11 AND acquire_time IS ?12 AND \

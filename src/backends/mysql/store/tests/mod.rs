@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::*;
+use crate::backends::mysql::table::text;
 use crate::backends::tests::{call, cancel_at, test_client};
 use crate::store::StoreErrorKind;
 use crate::store::record::LeaderElectionRecord;
@@ -39,6 +40,80 @@ fn update(store: &MySqlStore, call: &CallContext) -> Result<VersionedRecord, Sto
 
 fn create(store: &MySqlStore, call: &CallContext) -> Result<VersionedRecord, StoreErrorKind> {
     store.create("jobs", LeaderElectionRecord::default().as_write(), call).map_err(|error| error.kind())
+}
+
+/// Takes the lease over.
+fn acquire(store: &MySqlStore, call: &CallContext) -> Result<VersionedRecord, StoreErrorKind> {
+    let record = LeaderElectionRecord { holder_identity: Some("b".to_owned()), ..Default::default() };
+    store.update("jobs", &base(), record.as_write(), call).map_err(|error| error.kind())
+}
+
+/// The fence is locked before both rows are written, and the lock is waited for as long as the call lasts.
+#[test]
+fn acquisition_is_one_transaction_that_locks_the_fence_first() {
+    let server = Server::new(|asked| {
+        let is_first = asked.what.starts_with("SELECT acquired") && asked.connection == 0 && asked.repeats == 0;
+        is_first.then(|| Say::Packets(in_transaction(rows(1, vec![]))))
+    });
+    let store = server.store();
+    let minute = CallContext::new(Duration::from_millis(60_900), CancelToken::new());
+    acquire(&store, &minute).unwrap();
+    update(&store, &call()).unwrap();
+    create(&store, &minute).unwrap();
+    let asked = server
+        .asked
+        .lock()
+        .iter()
+        .skip_while(|it| !it.what.contains("innodb_lock_wait_timeout = 60"))
+        .cloned()
+        .collect::<Vec<_>>();
+    let starts = [
+        "SET SESSION innodb_lock_wait_timeout = 60",
+        "START TRANSACTION",
+        "SELECT acquired FROM leasehold_fence WHERE name = X'6a6f6273' FOR UPDATE",
+        "ROLLBACK",
+        "INSERT IGNORE INTO leasehold_fence VALUES (X'6a6f6273', 18446744073709551615)",
+        "START TRANSACTION",
+        "SELECT acquired FROM leasehold_fence WHERE name = X'6a6f6273' FOR UPDATE",
+        "UPDATE leasehold_fence AS f STRAIGHT_JOIN leasehold AS l SET f.acquired = 6442450949, ",
+        "COMMIT",
+        "SET SESSION innodb_lock_wait_timeout = 1",
+        "UPDATE leasehold SET holder_identity = NULL, ",
+        "SET SESSION innodb_lock_wait_timeout = 60",
+        "START TRANSACTION",
+        "SELECT acquired FROM leasehold_fence WHERE name = X'6a6f6273' FOR UPDATE",
+        "INSERT INTO leasehold ",
+        "UPDATE leasehold_fence SET acquired = 9 << 31 ",
+        "COMMIT",
+    ];
+    let texts: Vec<_> = asked.iter().map(|asked| &*asked.what).collect();
+    assert_eq!(texts.len(), starts.len(), "{texts:#?}");
+    assert!(texts.iter().zip(starts).all(|(text, start)| text.starts_with(start)), "{texts:#?}");
+}
+
+/// A timeout of a lock undoes the statement, and not the transaction, which may have locked the fence.
+#[test]
+fn failed_acquisition_leaves_no_transaction_open() {
+    for (code, attempts) in [(1205, 1), (1213, 11), (1969, 1)] {
+        for step in ["SELECT acquired", "UPDATE leasehold_fence"] {
+            let server = but(step, move || error(code, "no"));
+            let store = server.store();
+            assert_eq!(acquire(&store, &call()).unwrap_err(), StoreErrorKind::Unavailable, "{code}");
+            assert_eq!((server.count(step), server.count("ROLLBACK")), (attempts, attempts), "{code} {step}");
+            get(&store, &call()).unwrap();
+            // The error 1969 is unknown to the client, which then opens another connection.
+            assert_eq!(server.connections().into_iter().max(), Some(usize::from(code == 1969)), "{code}");
+        }
+    }
+    let server = Server::new(|asked| match asked.what.as_str() {
+        what if what.starts_with("SELECT acquired") => Some(error(1205, "no")),
+        "ROLLBACK" => Some(error(1105, "no")),
+        _ => None,
+    });
+    let store = server.store();
+    acquire(&store, &call()).unwrap_err();
+    get(&store, &call()).unwrap();
+    assert_eq!(server.connections(), [0, 1], "the transaction may still be open on the first connection");
 }
 
 #[test]
@@ -103,7 +178,9 @@ fn a_statement_that_changed_no_row_was_certainly_not_applied() {
     };
     let none = to_writes(|| Say::Packets(vec![ok(0, 0)]));
     assert_eq!(update(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
-    assert_eq!(create(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
+    let none = but("UPDATE leasehold_fence", || Say::Packets(in_transaction(vec![ok(0, 0)])));
+    assert_eq!(acquire(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
+    assert!(none.count("ROLLBACK") == 1 && none.count("COMMIT") == 0);
     // A response with rows does not report whether the write was applied.
     let rows = to_writes(|| Say::Packets(found()));
     assert_eq!(update(&rows.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
@@ -151,7 +228,7 @@ fn own_unanswered_write_is_read_only_once_durable() {
         assert_eq!(get(&store, &call()).unwrap().unwrap().version, (3 << 31) + 5);
     }
     let statements: Vec<_> = server.statements().into_iter().map(|(_, statement)| statement).collect();
-    let flushes = |statement: &String| statement.contains("SET acquired = 1 - acquired WHERE name = X''");
+    let flushes = |statement: &String| statement.contains("SET writes = 1 - writes WHERE name = X''");
     assert_eq!(statements.iter().map(flushes).collect::<Vec<_>>(), [false, false, false, true, false]);
     // This server does not answer the flush, so the read must fail.
     let stalled = Server::new(move |asked| match asked.what.as_str() {
@@ -222,8 +299,8 @@ fn user_exempt_from_read_only_checks_before_each_write() {
             "SELECT @@global.read_only, @@global.innodb_read_only" => {
                 Some(Say::Packets(rows(2, vec![row(&[Some(value), Some("0")])])))
             }
-            what if what.contains("information_schema") => {
-                Some(Say::Packets(pairs(&[("engine", "InnoDB"), ("privilege", "SUPER")])))
+            what if what.starts_with("SELECT TABLE_NAME, ENGINE") => {
+                Some(Say::Packets(pairs(&[TABLES[0], TABLES[1], ("privilege", "SUPER")])))
             }
             _ => None,
         });
@@ -235,15 +312,17 @@ fn user_exempt_from_read_only_checks_before_each_write() {
 #[test]
 fn servers_and_tables_that_keep_no_promise_are_refused() {
     for (variables, about, word) in [
-        (&[("version", "5.7.44")][..], &[("engine", "InnoDB")][..], "5.7.44"),
+        (&[("version", "5.7.44")][..], &TABLES[..], "5.7.44"),
         (&[("version", "10.1.48-MariaDB")], &[], "10.1.48"),
         (&[], &[], "fencing tokens"),
-        (&[("version", "8.0.36")], &[("engine", "MyISAM")], "InnoDB"),
+        (&[("version", "8.0.36")], &[("leasehold", "MyISAM")], "InnoDB"),
+        (&[("version", "8.0.36")], &[TABLES[0], ("leasehold_fence", "MyISAM")], "InnoDB"),
+        (&[("version", "8.0.36")], &[TABLES[0]], "run: CREATE TABLE IF NOT EXISTS leasehold_fence"),
         (&[("version", "8.0.11-TiDB-v7")], &[], "TiDB"),
     ] {
         let server = Server::new(move |asked| match asked.what.as_str() {
             what if what.starts_with("SHOW") => Some(Say::Packets(pairs(variables))),
-            what if what.contains("information_schema") => Some(Say::Packets(pairs(about))),
+            what if what.starts_with("SELECT TABLE_NAME, ENGINE") => Some(Say::Packets(pairs(about))),
             _ => None,
         });
         let error = server.store().get("jobs", &call()).unwrap_err();
@@ -336,8 +415,16 @@ fn rows_that_are_no_records_are_no_absent_record() {
     }
 }
 
-const PHASES: [&str; 8] =
-    [GREETING, LOGIN, SET_UP, "SET SESSION TRANS", "SHOW", "SELECT 'engine'", "SELECT 'column'", "SELECT @@global"];
+const PHASES: [&str; 8] = [
+    GREETING,
+    LOGIN,
+    SET_UP,
+    "SET SESSION TRANS",
+    "SHOW",
+    "SELECT TABLE_NAME, E",
+    "SELECT TABLE_NAME, C",
+    "SELECT @@global",
+];
 
 #[test]
 fn silence_or_an_end_in_any_phase_ends_the_call() {

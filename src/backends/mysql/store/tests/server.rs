@@ -299,13 +299,26 @@ pub(super) fn found_with(column: usize, value: Option<&str>) -> Vec<Vec<u8>> {
     rows(11, vec![row(&columns)])
 }
 
+/// The engines of the two tables.
+pub(super) const TABLES: [(&str, &str); 2] = [("leasehold", "InnoDB"), ("leasehold_fence", "InnoDB")];
+
+/// Sets the flag in the last packet of a response that means that a transaction is open.
+pub(super) fn in_transaction(mut packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    packets.last_mut().unwrap()[3] |= 1;
+    packets
+}
+
 pub(super) fn well(what: &str) -> Vec<Vec<u8>> {
     match what {
         GREETING => vec![greeting("mysql_native_password")],
         _ if what.starts_with("SHOW VARIABLES") => pairs(&[("version", "8.0.36"), ("version_comment", "MySQL")]),
-        _ if what.contains("information_schema") => pairs(&[("engine", "InnoDB")]),
+        _ if what.starts_with("SELECT TABLE_NAME, ENGINE") => pairs(&TABLES),
+        _ if what.contains("information_schema") => pairs(&[]),
         _ if what.starts_with("SELECT @@global.read_only, @@global.innodb_read_only, r.") => found(),
-        _ if what.starts_with("INSERT") => vec![ok(1, 9)],
+        "START TRANSACTION" => in_transaction(vec![ok(0, 0)]),
+        _ if what.starts_with("SELECT acquired") => in_transaction(rows(1, vec![row(&[Some("5")])])),
+        _ if what.starts_with("INSERT INTO") => in_transaction(vec![ok(1, 9)]),
+        _ if what.starts_with("UPDATE leasehold_fence") => in_transaction(vec![ok(2, 0)]),
         _ if what.starts_with("UPDATE") => vec![ok(1, 0)],
         _ => vec![ok(0, 0)],
     }
