@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{MicroTime, StopReason, Store, StoreErrorKind};
+use leasehold::{LeaderElectionRecord, MicroTime, StopReason, Store, StoreErrorKind};
 
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
@@ -33,11 +33,20 @@ trait Database: InTable {
     /// write a record.
     const BEFORE_ACQUISITION: [&'static str; 3];
 
+    /// The statements that create and drop a trigger that makes each update change nothing.
+    const MUTE: [&'static str; 2];
+
+    /// Whether a store looks for triggers when it connects.
+    const CHECKS_TRIGGERS: bool = true;
+
     /// Returns statements that create tables of earlier versions or of copies.
     fn accepted(&self) -> Vec<String>;
 }
 
 impl Database for File {
+    const CHECKS_TRIGGERS: bool = false;
+    const MUTE: [&'static str; 2] =
+        ["CREATE TRIGGER mute BEFORE UPDATE ON leasehold BEGIN SELECT RAISE(IGNORE); END", "DROP TRIGGER mute"];
     const BEFORE_ACQUISITION: [&'static str; 3] = [
         "CREATE TABLE leasehold (generation INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, \
          writes INTEGER NOT NULL DEFAULT 0, acquired INTEGER NOT NULL DEFAULT 0, uid TEXT NOT NULL, holder_identity TEXT, \
@@ -73,6 +82,11 @@ impl Database for File {
 
 impl Database for InSql<Postgres> {
     const IS_READ_BY_WATCHES: bool = false;
+    const MUTE: [&'static str; 2] = [
+        "CREATE FUNCTION mute() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$; \
+         CREATE TRIGGER mute BEFORE UPDATE ON leasehold FOR EACH ROW EXECUTE FUNCTION mute()",
+        "DROP TRIGGER mute ON leasehold",
+    ];
     const BEFORE_ACQUISITION: [&'static str; 3] = [
         "CREATE TABLE leasehold (generation bigint GENERATED ALWAYS AS IDENTITY, key varchar(253) COLLATE \"C\" PRIMARY KEY, \
          writes bigint NOT NULL DEFAULT 0, acquired bigint NOT NULL DEFAULT 0, uid varchar(64) NOT NULL, \
@@ -128,6 +142,11 @@ impl Database for InSql<Postgres> {
 
 impl Database for InSql<MariaDb> {
     const FENCE_CLOSES_BY_RELEASE: bool = false;
+    const MUTE: [&'static str; 2] = [
+        "CREATE TRIGGER mute BEFORE UPDATE ON leasehold FOR EACH ROW SET NEW.writes = OLD.writes, \
+         NEW.holder_identity = OLD.holder_identity, NEW.acquire_time = OLD.acquire_time, NEW.renew_time = OLD.renew_time",
+        "DROP TRIGGER mute",
+    ];
     const BEFORE_ACQUISITION: [&'static str; 3] = [
         "DROP TABLE leasehold_fence; CREATE TABLE leasehold (generation BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, \
          name VARBINARY(253) NOT NULL UNIQUE, writes INT NOT NULL DEFAULT 0 CHECK (writes >= 0), \
@@ -182,6 +201,7 @@ macro_rules! on_every_database {
 on_every_database! {
     another_shape_is_refused_until_it_is_repaired,
     table_of_earlier_versions_is_repaired_and_refuses_them,
+    ignored_write_names_the_cause,
     repair_continues_above_deleted_rows,
     tables_of_earlier_versions_and_copies_are_accepted,
     a_row_put_back_with_another_record_is_no_base,
@@ -234,6 +254,29 @@ fn table_of_earlier_versions_is_repaired_and_refuses_them<D: Database>(database:
     };
     let version = written.expect("a write").version;
     assert!(database.query(&database.fence(version)) == "1", "the fence of version {version}");
+}
+
+/// The write fails with a cause, because the record shows that no other candidate has written.
+fn ignored_write_names_the_cause<D: Database>(database: &D) {
+    let store = database.store();
+    let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
+    let [create, drop] = D::MUTE;
+    database.execute(create);
+    let renewal = LeaderElectionRecord { renew_time: Some(MicroTime::from_unix_micros(9)), ..base.record.clone() };
+    for record in [renewal, held_by("b")] {
+        let error = store.update("jobs", &base, record.as_write(), &call()).expect_err("no row changes");
+        assert_eq!(error.kind(), StoreErrorKind::Rejected, "{error}");
+        let error = error.to_string();
+        assert!(error.contains("trigger") && error.contains("DROP TRIGGER"), "{error}");
+    }
+    // A store that connects later refuses the table.
+    let refused = database.open().and_then(|store| store.get("jobs", &call()).map(|_| ())).map_err(|it| it.to_string());
+    assert!(
+        !D::CHECKS_TRIGGERS || refused.clone().is_err_and(|it| it.contains(&format!("run: {drop}"))),
+        "{refused:?}"
+    );
+    database.execute(drop);
+    store.update("jobs", &base, held_by("b").as_write(), &call()).expect("an update");
 }
 
 /// Fencing tokens do not repeat, even if only the number generator knows the deleted rows.

@@ -20,7 +20,7 @@ pub(crate) const FENCE: &str = "leasehold_fence";
 /// The statements that create the tables, with the table of the fences first.
 pub(crate) const CREATE_TABLES: &str = include_str!("table.sql");
 
-/// A query that returns the table and the name of each wrong column.
+/// A query that returns the table and the name of each wrong column, and the word `trigger` and the name of each trigger.
 const WRONG_COLUMNS: &str = include_str!("wrong_columns.sql");
 
 /// The SQL of the two columns that [`check_writable`] expects at the start of a row.
@@ -103,6 +103,9 @@ pub(super) fn set_up(
             if let Some(column) = find(&wrong, table).next() {
                 return Err(refuse(wrong_column(table, column)));
             }
+        }
+        if let Some(name) = find(&wrong, "trigger").next() {
+            return Err(refuse(format!("the trigger {name} can change writes; run: DROP TRIGGER {name}")));
         }
         if engines[1].1.is_none() {
             let rule =

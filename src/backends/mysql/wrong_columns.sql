@@ -22,4 +22,9 @@ AND NOT CASE
         AND COALESCE(CHARACTER_SET_NAME, 'utf8') LIKE 'utf8%'
     ELSE TRUE
 END
+UNION ALL
+-- A trigger can change a write so that no row changes.
+SELECT 'trigger', TRIGGER_NAME FROM information_schema.TRIGGERS
+WHERE EVENT_OBJECT_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE IN ('leasehold', 'leasehold_fence')
+AND ACTION_TIMING = 'BEFORE' AND EVENT_MANIPULATION IN ('INSERT', 'UPDATE')
 ORDER BY COLUMN_NAME

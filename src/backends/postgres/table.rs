@@ -127,9 +127,21 @@ pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
 
 /// Returns the error text for the result of [`WRONG_COLUMN`].
 pub(super) fn wrong_column(column: &str, part: &str) -> String {
-    if column == "UNLOGGED" {
-        return "the table is UNLOGGED or TEMPORARY and lost in a crash; run: ALTER TABLE leasehold SET LOGGED"
-            .to_owned();
+    match column {
+        "UNLOGGED" => {
+            return "the table is UNLOGGED or TEMPORARY and lost in a crash; run: ALTER TABLE leasehold SET LOGGED"
+                .to_owned();
+        }
+        "ROW SECURITY" => {
+            return "row level security can hide records from this user, and drop writes; give the user BYPASSRLS, or \
+                    run: ALTER TABLE leasehold DISABLE ROW LEVEL SECURITY"
+                .to_owned();
+        }
+        "RULE" => return format!("the rule {part} of the table can drop writes; run: DROP RULE {part} ON leasehold"),
+        "TRIGGER" => {
+            return format!("the trigger {part} can drop or change writes; run: DROP TRIGGER {part} ON leasehold");
+        }
+        _ => {}
     }
     sql::wrong_column(TABLE, column, |declared| match (column, declared.split(' ').next().unwrap_or_default()) {
         ("generation", _) => format!(

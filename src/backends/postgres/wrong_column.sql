@@ -1,5 +1,5 @@
 -- Returns a row if the table breaks the promise of the store: a column, or UNLOGGED, and a part of the repair. This part
--- is a generation above all earlier ones, or renames a column of an earlier version.
+-- is a generation above all earlier ones, renames a column of an earlier version, or names a rule or a trigger.
 SELECT 'acquisition', 'RENAME acquired TO acquisition; ALTER TABLE leasehold ' WHERE NOT EXISTS (
     SELECT FROM pg_attribute WHERE attrelid = 'leasehold'::regclass AND attname = 'acquisition' AND NOT attisdropped
 )
@@ -41,4 +41,12 @@ WHERE a.attrelid = 'leasehold'::regclass AND NOT a.attisdropped AND CASE
         ))
     ELSE true
 END IS NOT TRUE
+-- Row level security, rules and triggers can drop or change writes, without an error.
+UNION ALL SELECT 'ROW SECURITY', '' WHERE row_security_active('leasehold')
+UNION ALL SELECT 'RULE', quote_ident(rulename) FROM pg_rewrite
+WHERE ev_class = 'leasehold'::regclass AND ev_enabled IN ('O', 'A') AND ev_type IN ('2', '3')
+UNION ALL SELECT 'TRIGGER', quote_ident(tgname) FROM pg_trigger
+WHERE tgrelid = 'leasehold'::regclass AND NOT tgisinternal AND tgenabled IN ('O', 'A')
+-- The trigger runs before each row, at an insert or an update.
+AND tgtype & 3 = 3 AND tgtype & 20 <> 0
 LIMIT 1

@@ -16,6 +16,10 @@ const LONGEST_KEY: usize = 253;
 /// Timeout for opening the database and creating the table.
 pub(crate) const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The causes of a write that a database ignored without an error, with the statements that remove them.
+const IGNORED_WRITE: &str = "row level security, a rule or a trigger of the table dropped the write; run ALTER TABLE \
+                             leasehold DISABLE ROW LEVEL SECURITY, DROP RULE or DROP TRIGGER";
+
 /// The arguments of [`Store::watch`].
 #[derive(Clone, Copy)]
 pub(crate) struct WatchRequest<'a> {
@@ -59,6 +63,11 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     /// Returns `true` if this user has the rights of a candidate, or `None` if the rights are unknown.
     fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {
         let _ = (key, exists, call);
+        None
+    }
+
+    /// Returns the cause of a write that the database ignored or refused, if the table shows a cause.
+    fn cause_of_ignored_write(&self, _operation: &str, _what: &str, _call: &CallContext) -> Option<StoreError> {
         None
     }
 
@@ -116,6 +125,34 @@ impl<T: SqlTable> SqlStore<T> {
     }
 }
 
+impl<T: SqlTable> SqlStore<T> {
+    /// Returns the error of a write that changed no row.
+    ///
+    /// If the record still is `base`, the database ignored the write. The elector would repeat the write in vain.
+    fn unapplied(&self, operation: &str, key: &str, base: Option<&VersionedRecord>, call: &CallContext) -> StoreError {
+        let what = self.describe(key);
+        let found = self.table.select(key, call);
+        let state = |found: &VersionedRecord| (found.version, found.record.clone());
+        let is_ignored = base.is_some() && found.as_ref().is_ok_and(|it| it.as_ref().map(state) == base.map(state));
+        // Row level security can also hide the record, and an operator can have deleted the record.
+        if is_ignored || matches!(found, Ok(None)) {
+            if let Some(cause) = self.table.cause_of_ignored_write(operation, &what, call) {
+                return cause;
+            }
+            if is_ignored {
+                let why = "the database changed no row, but the record is unchanged";
+                let message = format!("cannot {operation} {what}: {why}; {IGNORED_WRITE}");
+                return StoreError::new(StoreErrorKind::Rejected, message);
+            }
+        }
+        let message = match base {
+            Some(base) => format!("{what} no longer has version {}, or has another record", base.version),
+            None => format!("{what} exists"),
+        };
+        StoreError::new(StoreErrorKind::NotApplied, message)
+    }
+}
+
 impl<T: SqlTable> fmt::Debug for SqlStore<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlStore").field("location", &self.table.location()).finish_non_exhaustive()
@@ -145,7 +182,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
         let record = LeaderElectionRecord { uid, ..write.record.clone() };
         let Some(version) = self.table.insert(key, &record, call)? else {
-            return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{} exists", self.describe(key))));
+            return Err(self.unapplied("create", key, None, call));
         };
         Ok(VersionedRecord::new(record, version, StoreData::none()))
     }
@@ -158,9 +195,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
         if !self.table.update(key, base, write.record, call)? {
-            let (what, version) = (self.describe(key), base.version);
-            let message = format!("{what} no longer has version {version}, or has another record");
-            return Err(StoreError::new(StoreErrorKind::NotApplied, message));
+            return Err(self.unapplied("update", key, Some(base), call));
         }
         let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..write.record.clone() };
         Ok(VersionedRecord::new(record, base.version + 1, StoreData::none()))

@@ -85,6 +85,40 @@ fn certificate_proves_the_identity() {
     assert!(began.elapsed() < SOON);
 }
 
+/// Row level security, rules and triggers can drop writes without an error.
+#[test]
+fn table_that_can_drop_writes_is_refused_until_repaired() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let own = with_table(postgres, "drops");
+    postgres.add_user("is_limited");
+    postgres.execute_in("drops", "GRANT SELECT, INSERT, UPDATE ON leasehold TO is_limited");
+    let url = postgres.url("is_limited", "drops");
+    own.create("jobs", held_by("a").as_write(), &call()).expect("a record");
+    let function = "CREATE FUNCTION mute() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$";
+    postgres.execute_in("drops", function);
+    let trigger = "BEFORE INSERT OR UPDATE ON leasehold FOR EACH ROW EXECUTE FUNCTION mute()";
+    for (create, repair) in [
+        ("ALTER TABLE leasehold ENABLE ROW LEVEL SECURITY", "ALTER TABLE leasehold DISABLE ROW LEVEL SECURITY"),
+        ("CREATE RULE \"Mute\" AS ON UPDATE TO leasehold DO INSTEAD NOTHING", "DROP RULE \"Mute\" ON leasehold"),
+        (&*format!("CREATE TRIGGER \"Mute\" {trigger}"), "DROP TRIGGER \"Mute\" ON leasehold"),
+    ] {
+        let before = at(&url);
+        let base = before.get("jobs", &call()).expect("an answer").expect("a record");
+        postgres.execute_in("drops", create);
+        let ignored = before.update("jobs", &base, held_by("b").as_write(), &call()).expect_err(create);
+        let refused = at(&url).get("jobs", &call()).expect_err(create);
+        for error in [ignored, refused] {
+            assert!(error.to_string().ends_with(&format!("run: {repair}")), "{error}");
+        }
+        postgres.execute_in("drops", repair);
+        before.update("jobs", &base, held_by("b").as_write(), &call()).expect(repair);
+    }
+    // A trigger that does not run drops nothing.
+    let disabled = format!("CREATE TRIGGER mute {trigger}; ALTER TABLE leasehold DISABLE TRIGGER mute");
+    postgres.execute_in("drops", &disabled);
+    get(&at(&url)).expect("a disabled trigger");
+}
+
 #[test]
 fn user_without_create_uses_a_table_that_is_there() {
     let Some(postgres) = Postgres::shared() else { return };

@@ -204,7 +204,14 @@ impl PostgresTable {
         let blockers = Blockers::new(call, &look_up);
         let answer =
             self.client.run_blocked(&statements, operation == "get", acquires.then_some(&blockers), call, read);
-        answer.map_err(|error| blockers.explain(self.explain(operation, &what, &error)))
+        answer.map_err(|error| {
+            // A rule refuses `RETURNING`, and row level security a new row.
+            let is_suspect =
+                |it: &PostgresRefusal| operation != "get" && !it.is_fatal && matches!(&*it.sqlstate, "0A000" | "42501");
+            let is_suspect = matches!(&error, Error::Refused(refusal) if is_suspect(refusal));
+            let cause = is_suspect.then(|| self.cause_of_ignored_write(operation, &what, call)).flatten();
+            cause.unwrap_or_else(|| blockers.explain(self.explain(operation, &what, &error)))
+        })
     }
 
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
@@ -268,8 +275,13 @@ impl SqlTable for PostgresTable {
 
     fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {
         let parameters = [Some(exists.to_string())];
-        let number = self.run("get", key, table::MAY_CAMPAIGN, &parameters, call, |rows| table::number(&rows));
+        let number = self.run(("get", false), key, table::MAY_CAMPAIGN, &parameters, call, |rows| table::number(&rows));
         number.ok().flatten().map(|number| number == 1)
+    }
+
+    fn cause_of_ignored_write(&self, operation: &str, what: &str, call: &CallContext) -> Option<StoreError> {
+        self.is_checked.store(false, Ordering::Release);
+        self.check_table(operation, what, call).err().filter(|error| error.kind() == StoreErrorKind::Rejected)
     }
 
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {

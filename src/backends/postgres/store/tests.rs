@@ -226,7 +226,11 @@ fn kind<T>(result: Result<T, StoreError>) -> StoreErrorKind {
 
 #[test]
 fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
-    let server = Server::new(|said| if said.number == 0 { logged_in() } else { answer_to(said, &[]) });
+    let server = Server::new(|said| match said.number {
+        0 => logged_in(),
+        _ if said.is("INSERT") || said.is("UPDATE") => answer_to(said, &[]),
+        _ => well(said),
+    });
     let store = server.store();
     let record = LeaderElectionRecord::default();
     assert_eq!(kind(store.create("jobs", record.as_write(), &call())), StoreErrorKind::NotApplied);
@@ -262,6 +266,16 @@ fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
         // A session that started read-only stays read-only, so the client opens another connection.
         assert_eq!(server.connections(), if sqlstate == "25006" { 2 } else { 1 }, "{sqlstate}");
     }
+}
+
+/// A rule or a trigger can drop a write without an error.
+#[test]
+fn ignored_update_is_rejected() {
+    let server = Server::new(|said| if said.is("UPDATE") { answer_to(said, &[]) } else { well(said) });
+    let store = server.store();
+    let base = store.get("jobs", &call()).unwrap().unwrap();
+    let error = store.update("jobs", &base, base.record.as_write(), &call()).unwrap_err();
+    assert!(error.kind() == StoreErrorKind::Rejected && error.to_string().contains("DROP TRIGGER"), "{error}");
 }
 
 /// An acquisition waits for the fenced transactions of the key, so that they cannot keep it out forever.

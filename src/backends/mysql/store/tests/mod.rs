@@ -174,13 +174,28 @@ fn row_is_replaced_only_if_all_of_it_is_as_observed() {
 #[test]
 fn a_statement_that_changed_no_row_was_certainly_not_applied() {
     let to_writes = |say: fn() -> Say| {
-        Server::new(move |asked| (asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE")).then(say))
+        Server::new(move |asked| match asked.what.as_str() {
+            what if what.starts_with("INSERT") || what.starts_with("UPDATE") => Some(say()),
+            // Another candidate has written.
+            what if what.starts_with("SELECT @@") => Some(Say::Packets(found_with(4, Some("9")))),
+            _ => None,
+        })
     };
     let none = to_writes(|| Say::Packets(vec![ok(0, 0)]));
     assert_eq!(update(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
-    let none = but("UPDATE leasehold_fence", || Say::Packets(in_transaction(vec![ok(0, 0)])));
+    let none = to_writes(|| Say::Packets(in_transaction(vec![ok(0, 0)])));
     assert_eq!(acquire(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
     assert!(none.count("ROLLBACK") == 1 && none.count("COMMIT") == 0);
+    // A trigger can restore the row, which then is unchanged. The fence alone has changed.
+    for (write, changed) in [("UPDATE leasehold SET", 0), ("UPDATE leasehold_fence", 1)] {
+        let ignores = but(write, move || {
+            let answer = vec![ok(changed, 0)];
+            Say::Packets(if changed == 0 { answer } else { in_transaction(answer) })
+        });
+        let write = if changed == 0 { update } else { acquire };
+        assert_eq!(write(&ignores.store(), &call()).unwrap_err(), StoreErrorKind::Rejected);
+        assert_eq!(ignores.count("COMMIT"), 0);
+    }
     // A response with rows does not report whether the write was applied.
     let rows = to_writes(|| Say::Packets(found()));
     assert_eq!(update(&rows.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
