@@ -76,6 +76,7 @@
 //! | `ring` (default), `aws-lc-rs`, `fips` | the cryptography of TLS |
 //! | `metrics` | [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/struct.MetricsObserver.html), for the `metrics` facade |
 //! | `testing` | an in-memory API server with fault injection for tests; includes `conformance` |
+//! | `json` | [`RecordNotes::to_json`](https://docs.rs/leasehold/latest/leasehold/struct.RecordNotes.html), for your own store; each feature of a store includes `json` |
 //! | `conformance` | [`testing::conformance`](https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html), checks for your own store |
 //! | `cli` | the command `leasehold`, for programs that cannot link a library ([COMMAND.md]) |
 //!
@@ -192,7 +193,8 @@ pub use observe::observer::{Observer, RequestOutcome};
 pub use observe::status::{Counters, Histogram, Status};
 pub use observe::transition::{Transition, Transitions};
 pub use store::memory::MemoryStore;
-pub use store::record::{LeaderElectionRecord, MicroTime, RecordNotes, RecordWrite, StoreData, VersionedRecord};
+pub use store::notes::{JobNotes, RecordNotes, RequestAcceptance, TermNotes};
+pub use store::record::{LeaderElectionRecord, MicroTime, RecordWrite, StoreData, VersionedRecord};
 pub use store::shared_watch::SharedWatch;
 pub use store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 pub use util::cancel::{CancelHook, CancelToken};

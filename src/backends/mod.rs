@@ -8,7 +8,7 @@ pub(crate) mod etcd;
 pub(crate) mod kubernetes;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
-#[cfg(any(feature = "etcd", feature = "kubernetes"))]
+#[cfg(feature = "json")]
 pub(crate) mod notes;
 #[cfg(feature = "_server")]
 pub(crate) mod password;

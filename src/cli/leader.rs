@@ -61,7 +61,7 @@ pub fn print_address(arguments: &LeaderArgs) -> Result<u8, Failure> {
         LeaseInStore::open(arguments, "find the address of the leader of", "`leasehold wait` prints the identity")?;
     let (holder, observed) = lease.with_leader(|holder, observed| Ok((holder, observed)))?;
     let no_address = || format!("{} is held by {}, which advertises no address", lease.name(), OneLine(holder));
-    print(observed.notes.address.ok_or_else(|| (ABSENT, no_address()))?)
+    print(observed.notes.term.address.ok_or_else(|| (ABSENT, no_address()))?)
 }
 
 /// Writes the request to step down, and returns the exit code.

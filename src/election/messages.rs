@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
-use crate::store::record::{LeaderElectionRecord, RecordNotes, VersionedRecord};
+use crate::store::notes::RecordNotes;
+use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;

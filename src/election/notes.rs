@@ -1,10 +1,13 @@
 //! The notes beside a record: the rules 'Address' and 'Requests'.
 
+use std::time::Duration;
+
 use super::messages::{ElectionEvent, LeaderInfo, Operation};
 use super::{Election, Holder, Phase};
 use crate::election::drain::DrainLimit;
+use crate::election::settings::whole_seconds;
 use crate::election::stop_reason::StopReason;
-use crate::store::record::RecordNotes;
+use crate::store::notes::{RecordNotes, RequestAcceptance, TermNotes};
 use crate::util::clock::Moment;
 
 /// The longest time for which a term ignores requests, in lease durations.
@@ -12,18 +15,33 @@ const MAX_PAUSE: u32 = 60;
 
 impl Election {
     /// Returns the notes of a write.
-    ///
-    /// An acquisition removes a request to step down, because the request concerns an earlier term.
-    pub(super) fn notes(&self, operation: &Operation) -> RecordNotes {
+    pub(super) fn notes(&self, now: Moment, operation: &Operation) -> RecordNotes {
         let (base, record) = match operation {
             Operation::Get(_) => return RecordNotes::default(),
-            Operation::Create(record) => (None, record),
-            Operation::Update(base, record) => (Some(base), record),
+            Operation::Create(record) => (RecordNotes::none(), record),
+            Operation::Update(base, record) => (&*base.notes, record),
         };
-        let is_acquisition = matches!(self.phase, Phase::Campaigning(_)) && record.holder().is_some();
-        RecordNotes {
-            address: self.settings.address.clone().filter(|_| record.holder().is_some()),
-            step_down: base.filter(|_| !is_acquisition).and_then(|base| base.notes.step_down.clone()),
+        match &self.phase {
+            _ if record.holder().is_none() => base.released(),
+            Phase::Leading(term) => base.renewed(self.term_notes(term.accepts_after)),
+            _ => base.acquired(self.term_notes(self.accepts_after(now))),
+        }
+    }
+
+    /// Returns the time from the start of a term at `start` to the first request that the term accepts.
+    pub(super) fn accepts_after(&self, start: Moment) -> Duration {
+        self.accepts_from.since(start).max(self.request_pause)
+    }
+
+    fn term_notes(&self, accepts_after: Duration) -> TermNotes {
+        TermNotes {
+            address: self.settings.address.clone(),
+            accepts_requests: Some(match self.settings.accepts_requests {
+                true => RequestAcceptance::After(whole_seconds(accepts_after)),
+                false => RequestAcceptance::Never,
+            }),
+            shards: self.settings.shards,
+            ..TermNotes::default()
         }
     }
 
@@ -33,7 +51,7 @@ impl Election {
         let leader = self
             .observed
             .known()
-            .and_then(|known| Some((known.observed.record.holder()?, known.observed.notes.address.as_deref())));
+            .and_then(|known| Some((known.observed.record.holder()?, known.observed.notes.term.address.as_deref())));
         let reported = self.reported_leader.as_ref().map(|it| (it.identity.as_str(), it.address.as_deref()));
         if reported != leader {
             let info = |(identity, address): (&str, Option<&str>)| {

@@ -67,7 +67,7 @@ impl Election {
     fn send(&mut self, now: Moment, operation: Operation) -> Step {
         self.last_request += 1;
         self.in_flight = Some((self.last_request, now));
-        let notes = self.notes(&operation);
+        let notes = self.notes(now, &operation);
         Step::Send(StoreRequest { id: self.last_request, operation, notes, timeout: self.attempt_timeout(now) })
     }
 

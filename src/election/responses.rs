@@ -71,6 +71,15 @@ impl Election {
         if self.is_gone(&observed.record) {
             return false;
         }
+        // A store that has lost history may have other notes at the same version.
+        if let ObservedState::Record(known) = &mut self.observed
+            && known.observed.version == observed.version
+            && known.observed.record == observed.record
+        {
+            known.observed = observed.clone();
+            self.report_leader();
+            self.notice_request(now);
+        }
         let is_news = self.learn(now, now, observed);
         // An earlier create did not produce the object in the answer, unless `learn` has marked the create as `Landed`.
         for create in self.open.iter_mut().filter(|write| write.base == 0 && write.id < id) {
@@ -228,10 +237,13 @@ impl Election {
                     self.settings.progress_timeout.map(|within| Arc::new(ProgressLimit::new(sent_at, within)));
                 let deadline = Arc::new(Deadline::new(valid_until).limited_by(progress.clone()));
                 let (record, fencing_token) = (&known.observed.record, known.observed.version);
+                let accepts_after = self.accepts_after(sent_at);
+                self.accepts_from = sent_at + accepts_after;
                 self.phase = Phase::Leading(CurrentTerm {
                     acquisition,
                     acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
                     transitions: record.lease_transitions.unwrap_or(0),
+                    accepts_after,
                     deadline: Arc::clone(&deadline),
                     progress,
                     covered_until: valid_until,
@@ -239,7 +251,6 @@ impl Election {
                     attempts: 0,
                     phase: TermPhase::Valid,
                 });
-                self.accepts_from = self.accepts_from.max(now + self.request_pause);
                 // With a distant store, the watch event of the winning write may arrive after the answer. The next read
                 // therefore waits.
                 let pause = self.retry_delay(now).min(MENTIONED_WITHIN);

@@ -39,6 +39,7 @@ pub(crate) struct Config {
     pub(crate) hold_back: Duration,
     pub(crate) address: Option<String>,
     pub(crate) accepts_requests: bool,
+    pub(crate) shards: Option<u32>,
     pub(crate) is_probed: bool,
     pub(crate) has_fitness: bool,
     pub(crate) reclaim_own_identity: bool,
@@ -87,6 +88,8 @@ pub struct Settings {
     pub address: Option<String>,
     /// `true` if this candidate accepts requests to step down.
     pub accepts_requests: bool,
+    /// The number of shards of the group, if the record is a slot of a group.
+    pub(crate) shards: Option<u32>,
     /// `true` if a probe reports whether this candidate is fit.
     pub(crate) is_probed: bool,
     /// `true` if the program reports whether this candidate is fit.
@@ -141,7 +144,7 @@ impl Config {
             let rule = format_args!("must be greater than {retry}, the interval of the probe");
             require(timeout > retry_period, "probe_timeout", show(timeout), rule)?;
         }
-        let lease_duration = published(lease_duration);
+        let lease_duration = whole_seconds(lease_duration);
         let lease = shown(lease_duration, self.lease_duration);
         let rule = format_args!(
             "must be at most half of lease_duration ({lease}), so that a request to step down moves the lease"
@@ -169,6 +172,7 @@ impl Config {
             hold_back: self.hold_back,
             address: self.address.clone(),
             accepts_requests: self.accepts_requests,
+            shards: self.shards,
             is_probed: self.is_probed,
             has_fitness: self.has_fitness,
             reclaim_own_identity: self.reclaim_own_identity,
@@ -182,14 +186,14 @@ impl Config {
     /// keep the distance of one second that client-go needs.
     fn durations(&self) -> Result<[Duration; 3], ConfigError> {
         let spare = if self.no_client_go_peers { Duration::ZERO } else { CLIENT_GO_GRANULARITY };
-        let deadline_of = |lease: Duration| (lease * 2 / 3).min(published(lease).saturating_sub(spare));
+        let deadline_of = |lease: Duration| (lease * 2 / 3).min(whole_seconds(lease).saturating_sub(spare));
         let lease_of = |deadline: Duration| (deadline * 3 / 2).max(deadline + spare).min(LONGEST);
         let (lease_duration, renew_deadline) = match (self.lease_duration, self.renew_deadline, self.retry_period) {
             (Some(lease), Some(deadline), _) => (lease, deadline),
             (Some(lease), None, _) => {
                 let rule = "must be greater than 1s, because client-go compares records in whole seconds; \
                             if no candidate runs client-go, no_client_go_peers(true) removes this rule";
-                require(published(lease) > spare, "lease_duration", show(lease), rule)?;
+                require(whole_seconds(lease) > spare, "lease_duration", show(lease), rule)?;
                 (lease, deadline_of(lease))
             }
             (None, Some(deadline), _) => (lease_of(deadline), deadline),
@@ -215,11 +219,11 @@ fn require_text(field: &'static str, text: &str) -> Result<(), ConfigError> {
     )
 }
 
-/// Returns the lease duration rounded up to whole seconds, as published in the record.
+/// Returns a duration rounded up to whole seconds, as published in the record and its notes.
 ///
-/// Standbys wait for the published duration, so rounding down could end their wait too early.
-fn published(lease_duration: Duration) -> Duration {
-    Duration::from_secs(lease_duration.as_secs() + u64::from(lease_duration.subsec_nanos() > 0)).min(LONGEST)
+/// Standbys wait for the published lease duration, so rounding down could end their wait too early.
+pub(crate) fn whole_seconds(duration: Duration) -> Duration {
+    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0)).min(LONGEST)
 }
 
 impl Settings {

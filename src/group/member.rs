@@ -95,6 +95,7 @@ impl MemberThread {
             None => {
                 let mut builder = self.builder.clone();
                 builder.name = core.key(GroupKey::Slot(slot));
+                builder.config.shards = u32::try_from(core.settings.shards).ok();
                 let elector = builder.start_on(SlotStore { core: Arc::clone(core), slot });
                 elector.and_then(|elector| kept.insert((slot, elector)).1.try_acquire())
             }

@@ -10,6 +10,7 @@ use crate::election::group::{GroupKey, GroupOperation, GroupRequest, MAX_MEMBERS
 use crate::group::core::GroupCore;
 use crate::leadership::handle::as_runtime;
 use crate::store::entry::Entry;
+use crate::store::notes::TermNotes;
 use crate::store::{CallContext, MAX_VERSION, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::backoff::{Backoff, requested_pause};
 use crate::util::cancel::CancelToken;
@@ -51,7 +52,13 @@ fn send(core: &Arc<GroupCore>, GroupRequest { id, key, operation, timeout }: Gro
     let response = match operation {
         GroupOperation::Get(()) => entry.get(&call),
         GroupOperation::Create(record) => entry.create(record.as_write(), &call).map(Some),
-        GroupOperation::Update(base, record) => entry.update(&base, record.as_write(), &call).map(Some),
+        GroupOperation::Update(base, record) => {
+            let notes = match record.holder() {
+                Some(_) => base.notes.acquired(TermNotes::default()),
+                None => base.notes.released(),
+            };
+            entry.update(&base, record.with_notes(&notes), &call).map(Some)
+        }
     };
     core.answered(kind, clock::now().since(sent_at), response.as_ref().err());
     core.change(|group, now| group.on_response(now, id, response));

@@ -105,9 +105,11 @@ impl MemoryWatch {
 }
 
 impl MemoryState {
-    fn write(&mut self, key: &str, record: LeaderElectionRecord) -> VersionedRecord {
+    fn write(&mut self, key: &str, uid: Option<String>, write: RecordWrite<'_>) -> VersionedRecord {
         self.version += 1;
-        let observed = VersionedRecord::new(record, self.version, StoreData::none());
+        let record = LeaderElectionRecord { uid, ..write.record.clone() };
+        let mut observed = VersionedRecord::new(record, self.version, StoreData::none());
+        *observed.notes = write.stored_notes();
         self.records.insert(key.into(), observed.clone());
         self.note(key, WatchEvent::Changed { key: key.into(), observed: observed.clone() });
         observed
@@ -159,7 +161,7 @@ impl Store for MemoryStore {
         }
         // The uid is unique across stores, so that an elector can distinguish the records of two stores.
         let uid = Some(format!("{:016x}-{}", fastrand::u64(..), state.version + 1));
-        Ok(state.write(key, LeaderElectionRecord { uid, ..write.record.clone() }))
+        Ok(state.write(key, uid, write))
     }
 
     fn update(
@@ -178,8 +180,7 @@ impl Store for MemoryStore {
             let message = format!("cannot update {}: the version is no longer {}", self.describe(key), base.version);
             return Err(StoreError::new(StoreErrorKind::NotApplied, message));
         }
-        let uid = base.record.uid.clone();
-        Ok(state.write(key, LeaderElectionRecord { uid, ..write.record.clone() }))
+        Ok(state.write(key, base.record.uid.clone(), write))
     }
 
     fn watch(
@@ -222,6 +223,10 @@ impl Store for MemoryStore {
             changes = state.after(delivered, scope)?;
             version = state.version;
         }
+    }
+
+    fn keeps_notes(&self) -> bool {
+        true
     }
 
     fn check_key(&self, key: &str) -> Result<(), ConfigError> {

@@ -4,6 +4,8 @@ mod call;
 pub(crate) mod entry;
 mod error;
 pub(crate) mod memory;
+pub(crate) mod micro_time;
+pub(crate) mod notes;
 mod operation;
 pub(crate) mod record;
 pub(crate) mod shared_watch;

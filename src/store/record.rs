@@ -1,8 +1,12 @@
-//! The record of a lease, its times, and its version in the store.
+//! The record of a lease, and its version in the store.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+
+pub use crate::store::micro_time::MicroTime;
+pub(crate) use crate::store::micro_time::unix_micros;
+use crate::store::notes::RecordNotes;
 
 /// The record of a lease: five fields of a [`LeaseSpec`], and the `uid` of the object.
 ///
@@ -39,22 +43,6 @@ pub struct LeaderElectionRecord {
     pub lease_transitions: Option<i32>,
 }
 
-/// A time in the format of the Kubernetes API: RFC 3339 with six fraction digits and `Z`.
-///
-/// The type keeps the text of the store. People read the times in a record. The protocol only checks whether a time has
-/// changed, so a malformed time cannot cause an error.
-///
-/// # Examples
-///
-/// ```
-/// use leasehold::MicroTime;
-///
-/// let time = MicroTime::from_unix_micros(1_000_001);
-/// assert_eq!(time.to_string(), "1970-01-01T00:00:01.000001Z");
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct MicroTime(Box<str>);
-
 /// One observation of a record in the store, with its version.
 ///
 /// # Examples
@@ -76,7 +64,7 @@ pub struct VersionedRecord {
     /// `metadata.resourceVersion`, which the API defines as an ordered integer (KEP-5504).
     pub version: u64,
     /// The notes beside the record. Empty in a store that does not keep notes.
-    pub notes: RecordNotes,
+    pub notes: Box<RecordNotes>,
     /// Data that the store needs if this observation becomes the base of an update.
     pub data: StoreData,
 }
@@ -100,33 +88,6 @@ pub struct RecordWrite<'a> {
     ///
     /// A store that [keeps notes](crate::Store::keeps_notes) replaces all earlier notes.
     pub notes: &'a RecordNotes,
-}
-
-/// Texts beside a record, which other candidates and operators may read.
-///
-/// Notes are not part of the record: a changed note does not end a term, and does not restart the wait of a standby.
-/// [STORES.md] has the form of notes in each store.
-///
-/// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
-///
-/// # Examples
-///
-/// ```
-/// use leasehold::RecordNotes;
-///
-/// let mut notes = RecordNotes::default();
-/// notes.address = Some("10.0.3.7:9000".to_owned());
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RecordNotes {
-    /// The address that the holder [advertises](crate::LeaderElectorBuilder::advertise).
-    ///
-    /// A store writes the address with the record's `acquire_time`, and reads `None` if the record has another
-    /// `acquire_time`. An address therefore never belongs to an earlier term.
-    pub address: Option<String>,
-    /// The identity of the holder that is asked to step down.
-    pub step_down: Option<String>,
 }
 
 /// Data that a [`Store`](crate::Store) attaches to an observation and needs for an update.
@@ -154,7 +115,7 @@ impl LeaderElectionRecord {
 
     /// Returns a write of this record without notes.
     pub fn as_write(&self) -> RecordWrite<'_> {
-        self.with_notes(RecordNotes::NONE)
+        self.with_notes(RecordNotes::none())
     }
 
     /// Returns a write of this record with notes.
@@ -184,58 +145,21 @@ impl LeaderElectionRecord {
     }
 }
 
-impl MicroTime {
-    /// The last microsecond that RFC 3339 can express, at the end of the year 9999.
-    pub(crate) const LAST: u64 = 253_402_300_799_999_999;
-
-    /// Returns the time `micros` microseconds after the start of 1970, at most the end of 9999.
-    pub fn from_unix_micros(micros: u64) -> Self {
-        let time = UNIX_EPOCH + Duration::from_micros(micros.min(Self::LAST));
-        Self(humantime::format_rfc3339_micros(time).to_string().into())
-    }
-
-    /// Creates a time from the text of a store, in any format.
-    pub fn from_text(text: impl Into<Box<str>>) -> Self {
-        Self(text.into())
-    }
-
-    /// Returns the text of the time.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<SystemTime> for MicroTime {
-    /// Converts a system time.
+impl RecordWrite<'_> {
+    /// Returns the notes that a store then reads beside the record.
     ///
-    /// A time before 1970, from a clock that was never set, becomes the start of 1970.
-    fn from(time: SystemTime) -> Self {
-        Self::from_unix_micros(unix_micros(time))
-    }
-}
-
-impl fmt::Display for MicroTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for MicroTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+    /// A record without a holder or an `acquire_time` has no term.
+    pub(crate) fn stored_notes(&self) -> RecordNotes {
+        let has_term = self.record.holder().is_some() && self.record.acquire_time.is_some();
+        if has_term { self.notes.clone() } else { self.notes.released() }
     }
 }
 
 impl VersionedRecord {
     /// Creates an observation of `record` at `version`, without notes.
     pub fn new(record: LeaderElectionRecord, version: u64, data: StoreData) -> Self {
-        Self { record, version, notes: RecordNotes::default(), data }
+        Self { record, version, notes: Box::default(), data }
     }
-}
-
-impl RecordNotes {
-    /// The notes of a record that has none.
-    pub(crate) const NONE: &Self = &Self { address: None, step_down: None };
 }
 
 impl StoreData {
@@ -261,27 +185,9 @@ impl fmt::Debug for StoreData {
     }
 }
 
-/// Returns the microseconds since the start of 1970, or zero for an earlier time.
-pub(crate) fn unix_micros(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(MicroTime::LAST)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_have_six_fraction_digits_and_a_z() {
-        assert_eq!(MicroTime::from_unix_micros(0).as_str(), "1970-01-01T00:00:00.000000Z");
-        assert_eq!(MicroTime::from_unix_micros(1_700_000_000_100_000).as_str(), "2023-11-14T22:13:20.100000Z");
-    }
-
-    #[test]
-    fn formatting_survives_extreme_clocks() {
-        assert_eq!(MicroTime::from(UNIX_EPOCH - Duration::from_secs(9)).as_str(), "1970-01-01T00:00:00.000000Z");
-        assert_eq!(MicroTime::from_unix_micros(u64::MAX).as_str(), "9999-12-31T23:59:59.999999Z");
-    }
 
     #[test]
     fn records_are_the_same_if_all_fields_except_the_uid_are() {

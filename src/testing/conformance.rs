@@ -72,7 +72,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::elector::leader_elector::LeaderElector;
-use crate::store::record::{LeaderElectionRecord, MicroTime, RecordNotes, VersionedRecord};
+use crate::store::notes::{JobNotes, RecordNotes, RequestAcceptance, TermNotes};
+use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
@@ -397,32 +398,63 @@ fn versions_grow_over_deletion(table: &Table) {
 fn notes_are_beside_the_record(table: &Table) {
     let (store, key) = (&table.store, &table.key);
     let record = held_by("a");
-    let notes = |address: Option<&str>, step_down: Option<&str>| RecordNotes {
-        address: address.map(str::to_owned),
-        step_down: step_down.map(str::to_owned),
-    };
-    let mut written = notes(Some("host:1 \"ä\""), Some("a"));
+    let term = |address: &str| TermNotes { address: Some(address.to_owned()), ..TermNotes::default() };
+    let step_down = Some("b".to_owned());
+    let mut written = all_notes();
     let mut base = store.create(key, record.with_notes(&written), &call()).expect("a record");
-    for next in
-        [notes(Some("host:2"), Some("b")), notes(None, Some("b")), notes(Some("host:1"), None), notes(None, None)]
-    {
+    for next in [
+        RecordNotes { term: term("host:2"), step_down: step_down.clone(), ..RecordNotes::default() },
+        RecordNotes { step_down, ..RecordNotes::default() },
+        RecordNotes { term: term("host:1"), ..RecordNotes::default() },
+        RecordNotes::default(),
+        all_notes().released(),
+        all_notes(),
+    ] {
         let read = table.get(key).expect("the record");
         let expected = if store.keeps_notes() { written } else { RecordNotes::default() };
-        assert_eq!((&base.notes, &read.notes), (&expected, &expected), "answer and read");
+        assert_eq!((&*base.notes, &*read.notes), (&expected, &expected), "answer and read");
         assert!(read.record == base.record && read.record.same_fields(&record), "notes are not part of the record");
         let before = base.version;
         base = store.update(key, &base, record.with_notes(&next), &call()).expect("an update");
         assert!(base.version > before, "a change of notes raises the version");
         written = next;
     }
-    let address = notes(Some("host:1"), None);
-    base = store.update(key, &base, record.with_notes(&address), &call()).expect("an update");
     let later = LeaderElectionRecord { acquire_time: Some(MicroTime::from_unix_micros(7)), ..record };
-    base = store.update(key, &base, later.with_notes(&address), &call()).expect("an update");
-    assert_eq!(base.notes.address.is_some(), store.keeps_notes(), "an address of the new term");
+    base = store.update(key, &base, later.with_notes(&all_notes()), &call()).expect("an update");
+    assert_eq!(base.notes.term.address.is_some(), store.keeps_notes(), "an address of the new term");
     let released = LeaderElectionRecord { holder_identity: Some(String::new()), ..later };
-    base = store.update(key, &base, released.with_notes(&address), &call()).expect("an update");
-    assert_eq!(base.notes.address, None, "a record without a holder has no address");
+    base = store.update(key, &base, released.with_notes(&all_notes()), &call()).expect("an update");
+    let expected = if store.keeps_notes() { all_notes().released() } else { RecordNotes::default() };
+    assert_eq!(*base.notes, expected, "a record without a holder has no term");
+}
+
+/// Returns every note, and notes of a later version.
+fn all_notes() -> RecordNotes {
+    let time = |micros| Some(MicroTime::from_unix_micros(micros));
+    let unknown = Some(r#"{"later":[1,"ä"]}"#.into());
+    RecordNotes {
+        term: TermNotes {
+            address: Some("host:1 \"ä\"".to_owned()),
+            accepts_requests: Some(RequestAcceptance::After(Duration::from_secs(15))),
+            shards: Some(64),
+            max_shards: Some(0),
+            unknown: unknown.clone(),
+        },
+        step_down: Some("a".to_owned()),
+        job: JobNotes {
+            period: Some(Duration::from_secs(86_400)),
+            first_attempt_start: time(1),
+            attempts: Some(2),
+            last_attempt_host: Some("host-1".to_owned()),
+            last_attempt_start: time(3),
+            last_attempt_exit_code: Some(-1),
+            last_success_host: Some("host-2".to_owned()),
+            last_success_start: time(4),
+            last_success_end: time(5),
+            unknown,
+        },
+        unknown: None,
+    }
 }
 
 fn keys_are_apart(table: &Table) {

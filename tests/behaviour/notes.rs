@@ -1,12 +1,13 @@
 //! Addresses, requests to step down and the order of candidates, on every store that supports them.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::crossbeam_channel::RecvTimeoutError;
 use leasehold::{
-    Error, LeaderElector, LeaderElectorBuilder, MemoryStore, RecordNotes, StopReason, Store, StoreErrorKind,
-    StoreOperation, Transition, Transitions,
+    Error, LeaderElector, LeaderElectorBuilder, MemoryStore, RecordNotes, RequestAcceptance, StopReason, Store,
+    StoreErrorKind, StoreOperation, TermNotes, Transition, Transitions,
 };
 
 use crate::on_both_servers;
@@ -14,6 +15,7 @@ use crate::support::cluster::{Cluster, brief};
 use crate::support::etcd::Etcd;
 use crate::support::kind::Kind;
 use crate::support::mariadb::MariaDb;
+use crate::support::memory::{Connection, Memory};
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, InEtcd, InSql, RealStore};
 use crate::support::stores::call;
@@ -39,7 +41,7 @@ impl Place<'_> {
     }
 
     fn notes(&self) -> RecordNotes {
-        (self.open)().get(self.key, &call()).expect("an answer").expect("a record").notes
+        *(self.open)().get(self.key, &call()).expect("an answer").expect("a record").notes
     }
 
     /// Edits the notes like an operator. Repeats the edit after a conflict.
@@ -68,6 +70,13 @@ macro_rules! on_stores_with_notes {
         on_stores_with_notes!(@kind config_maps Kind::ConfigMap; $($test),*);
         on_stores_with_notes!(@kind endpoints Kind::Endpoints; $($test),*);
         on_stores_with_notes!(@place etcd InEtcd; $($test),*);
+        mod memory {
+            use super::*;
+            $(#[test] fn $test() {
+                let store = Arc::new(MemoryStore::new());
+                super::$test(&Place { open: &|| Box::new(Arc::clone(&store)), key: "jobs" });
+            })*
+        }
     };
     (@kind $module:ident $kind:expr; $($test:ident),*) => {
         mod $module {
@@ -93,6 +102,7 @@ macro_rules! on_stores_with_notes {
 
 on_stores_with_notes! {
     standby_receives_the_address_of_each_leader,
+    notes_of_the_record_outlast_every_write,
     request_moves_the_leader_to_a_standby,
     requested_candidate_alone_leads_again_later,
     request_without_acceptance_costs_no_term,
@@ -131,7 +141,7 @@ fn standby_receives_the_address_of_each_leader(place: &Place<'_>) {
     assert_eq!(b.status().leader_address.as_deref(), Some("10.0.3.7:9000"));
     assert_eq!(a.status().leader_address.as_deref(), Some("10.0.3.7:9000"));
     // The next renewal restores an address that another client removed.
-    place.edit(|notes| notes.address = None);
+    place.edit(|notes| notes.term.address = None);
     assert_eq!(next_leader(&transitions), is_leader("a", None));
     assert_eq!(next_leader(&transitions), is_leader("a", Some("10.0.3.7:9000")));
     assert!(guard.is_leader());
@@ -139,8 +149,31 @@ fn standby_receives_the_address_of_each_leader(place: &Place<'_>) {
     drop(guard);
     let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
     assert_eq!(next_leader(&transitions), is_leader("b", None));
-    assert_eq!(place.notes(), RecordNotes::default());
+    assert_eq!(place.notes().term.address, None);
     assert_eq!(b.status().leader_address, None);
+    drop(guard);
+}
+
+fn notes_of_the_record_outlast_every_write(place: &Place<'_>) {
+    let a = place.start(place.builder("a").accept_requests(true));
+    let guard = a.block_until_leader().expect("a term");
+    assert_eq!(place.notes().term.accepts_requests, Some(RequestAcceptance::After(Duration::ZERO)));
+    place.edit(|notes| {
+        notes.job.attempts = Some(3);
+        notes.job.last_success_host = Some("host-1".to_owned());
+    });
+    let kept = place.notes().job;
+    let renewals = || a.status().counters.requests(StoreOperation::Update);
+    let before = renewals();
+    wait_until("two renewals", || renewals() >= before + 2);
+    assert_eq!(place.notes().job, kept);
+    drop(guard);
+    let released = place.notes();
+    assert_eq!((released.job, released.term), (kept.clone(), TermNotes::default()));
+    let b = place.elector("b");
+    let guard = b.block_until_leader().expect("a term");
+    let taken = place.notes();
+    assert_eq!((taken.job, taken.term.accepts_requests), (kept, Some(RequestAcceptance::Never)));
     drop(guard);
 }
 
@@ -236,7 +269,9 @@ fn store_without_notes_refuses_addresses_and_requests() {
         (builder().advertise("host:1"), "advertise", "identity(\"pod-7@host:1\")"),
         (builder().accept_requests(true), "accept_requests", "must be false with"),
     ] {
-        let Err(Error::Config(error)) = builder.start_on(MemoryStore::new()) else { panic!("{field} is refused") };
+        let Err(Error::Config(error)) = builder.start_on(Connection::new(&Memory::default())) else {
+            panic!("{field} is refused")
+        };
         assert_eq!(error.field(), field);
         assert!(error.to_string().contains(remedy), "{error}");
     }
@@ -254,9 +289,11 @@ fn unreadable_notes_in_etcd_cost_no_term() {
     for junk in [format!("\"{}\"", "x".repeat(400_000)), deep, r#""\ud800""#.to_owned(), "1e999".to_owned()] {
         for field in ["note", "stepDown"] {
             etcd.edit("unreadable_notes/jobs", |value| {
-                format!("{},\"{field}\":{junk}}}", value.strip_suffix('}').expect("an object"))
+                let (before, note) = value.split_once("\"note\":").expect("the note of the holder");
+                let (_, after) = note.split_once("},").expect("more fields");
+                format!("{before}{},\"{field}\":{junk}}}", after.strip_suffix('}').expect("an object"))
             });
-            wait_until("a renewal", || !etcd.value("unreadable_notes/jobs").expect("a value").contains(field));
+            wait_until("a renewal", || !etcd.value("unreadable_notes/jobs").expect("a value").contains(&junk));
             assert!(guard.is_leader(), "{field} {junk:.20}: {:?}", guard.check());
         }
     }

@@ -44,15 +44,17 @@ fn one_kind_of_cryptography_will_do_and_so_will_both() {
 #[test]
 fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
     let tree = |features: &[&str]| tree(features).into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
-    let needed = ["rustls", "ureq", "serde_json"].map(str::to_owned);
+    let needed = ["rustls", "ureq"].map(str::to_owned);
     assert!(needed.iter().all(|it| tree(&[]).contains(it)));
     // The etcd store uses HTTP and JSON like the Kubernetes store, so both stores need the same dependencies.
     let (of_kubernetes, of_etcd) =
         (["kubernetes,ring", "etcd,ring"]).map(|it| tree(&["--no-default-features", "--features", it])).into();
     assert_eq!(of_kubernetes, of_etcd);
-    // The protocol of MySQL uses TLS, but neither HTTP nor JSON.
+    // The protocol of MySQL uses TLS, but not HTTP.
     let of_mysql = tree(&["--no-default-features", "--features", "mysql,ring"]);
-    assert!(of_mysql.contains("rustls") && !of_mysql.contains("ureq") && !of_mysql.contains("serde_json"));
+    assert!(of_mysql.contains("rustls") && !of_mysql.contains("ureq"));
+    // Only the notes of a store need JSON.
+    assert!(!tree(&["--no-default-features"]).contains("serde_json"));
     for features in [&[][..], &["--features=sqlite"]] {
         let without = tree(&[&["--no-default-features"], features].concat());
         assert!(without.contains("leasehold") && !needed.iter().any(|it| without.contains(it)), "{without:?}");

@@ -8,16 +8,21 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
 
-use crate::backends::{notes, record_fields};
-use crate::store::record::{LeaderElectionRecord, MicroTime, RecordNotes, RecordWrite};
+use crate::backends::notes::{self, JOB, NOTE, STEP_DOWN};
+use crate::backends::record_fields;
+use crate::store::notes::RecordNotes;
+use crate::store::record::{LeaderElectionRecord, MicroTime, RecordWrite};
 
 /// Maximum length of a value without its notes in bytes.
 ///
 /// A record usually has a few hundred bytes, but users may choose long identities.
 pub(super) const LARGEST: usize = 64 * 1024;
+
+/// The longest name of a note in bytes, with its quotes, colon and comma.
+const NAME: usize = STEP_DOWN.len() + 4;
 
 /// The fields of a record. Other fields may contain any JSON.
 ///
@@ -44,6 +49,8 @@ struct NoteFields<'a> {
     note: Option<&'a RawValue>,
     #[serde(borrow)]
     step_down: Option<&'a RawValue>,
+    #[serde(borrow)]
+    job: Option<&'a RawValue>,
 }
 
 /// Rejects an absent field, which an `Option` would otherwise accept.
@@ -55,8 +62,8 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
 ///
 /// An invalid note counts as absent.
 pub(super) fn read(text: &[u8]) -> Result<(LeaderElectionRecord, RecordNotes), &'static str> {
-    let NoteFields { note, step_down } = serde_json::from_slice(text).unwrap_or_default();
-    let of_notes: usize = [note, step_down].into_iter().flatten().map(|note| note.get().len()).sum();
+    let NoteFields { note, step_down, job } = serde_json::from_slice(text).unwrap_or_default();
+    let of_notes: usize = [note, step_down, job].into_iter().flatten().map(|note| note.get().len() + NAME).sum();
     if text.len() - of_notes > LARGEST {
         return Err("the value is longer than 64 KiB");
     }
@@ -70,10 +77,9 @@ pub(super) fn read(text: &[u8]) -> Result<(LeaderElectionRecord, RecordNotes), &
         renew_time: fields.renew_time.map(MicroTime::from_text),
         lease_transitions: fields.lease_transitions,
     };
-    let notes = RecordNotes {
-        address: note.and_then(|note| notes::address(note.get(), &record)),
-        step_down: step_down.and_then(|identity| notes::text(notes::parse(identity.get())?.as_str()?)),
-    };
+    let step_down = step_down.and_then(|identity| serde_json::from_str(identity.get()).ok());
+    let step_down = step_down.filter(|identity: &String| notes::is_valid(identity));
+    let notes = notes::read(note.map(RawValue::get), step_down, job.map(RawValue::get), &record);
     Ok((record, notes))
 }
 
@@ -83,14 +89,16 @@ pub(super) fn read(text: &[u8]) -> Result<(LeaderElectionRecord, RecordNotes), &
 pub(super) fn write(write: &RecordWrite<'_>, base: Option<&[u8]>) -> Result<Vec<u8>, &'static str> {
     let base = String::from_utf8_lossy(base.unwrap_or_default());
     let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&base).unwrap_or_default();
-    let step_down = write.notes.step_down.as_ref().map(|identity| json!(identity));
-    let notes = [("note", notes::bound_address(write)), ("stepDown", step_down)];
-    for (name, value) in record_fields::NAMES.into_iter().zip(record_fields::values(write.record)).chain(notes) {
+    [NOTE, STEP_DOWN, JOB].iter().for_each(|name| drop(fields.remove(*name)));
+    for (name, value) in record_fields::NAMES.into_iter().zip(record_fields::values(write.record)) {
         fields.remove(name);
         let value = value.or((name == record_fields::HOLDER).then_some(Value::Null));
         fields.extend(value.and_then(|value| Some((name.to_owned(), to_raw_value(&value).ok()?))));
     }
-    serde_json::to_vec(&fields).ok().filter(|text| text.len() <= LARGEST).ok_or("longer than 64 KiB")
+    let is_small = serde_json::to_vec(&fields).is_ok_and(|text| text.len() <= LARGEST);
+    // Notes have limits of their own, so that fields of other programs never leave too little room for notes.
+    fields.append(&mut notes::fields(write));
+    serde_json::to_vec(&fields).ok().filter(|_| is_small).ok_or("longer than 64 KiB")
 }
 
 #[cfg(test)]
@@ -142,20 +150,47 @@ mod tests {
             acquire_time: Some(MicroTime::from_unix_micros(1)),
             ..Default::default()
         };
-        let notes = RecordNotes { address: Some("host:1".to_owned()), step_down: Some("a".to_owned()) };
+        let mut notes = RecordNotes { step_down: Some("a".to_owned()), ..RecordNotes::default() };
+        notes.term.address = Some("host:1".to_owned());
+        notes.job.attempts = Some(1);
         let text = write(&record.with_notes(&notes), None).unwrap();
         assert_eq!(
             str::from_utf8(&text).unwrap(),
-            r#"{"acquireTime":"1970-01-01T00:00:00.000001Z","holderIdentity":"a","note":{"acquireTime":"1970-01-01T00:00:00.000001Z","address":"host:1"},"stepDown":"a"}"#
+            r#"{"acquireTime":"1970-01-01T00:00:00.000001Z","holderIdentity":"a","job":{"attempts":1},"note":{"acquireTime":"1970-01-01T00:00:00.000001Z","address":"host:1","holder":"a"},"stepDown":"a"}"#
         );
         assert_eq!(read(&text), Ok((record.clone(), notes.clone())));
         let later = LeaderElectionRecord { acquire_time: Some(MicroTime::from_unix_micros(2)), ..record.clone() };
         let text = String::from_utf8(text).unwrap().replacen("000001Z", "000002Z", 1);
-        let expected = RecordNotes { address: None, ..notes };
-        assert_eq!(read(text.as_bytes()), Ok((later, expected)), "the address of an earlier term");
+        assert_eq!(read(text.as_bytes()), Ok((later, notes.released())), "the address of an earlier term");
         let text = write(&record.as_write(), Some(text.as_bytes())).unwrap();
         assert_eq!(read(&text), Ok((record, RecordNotes::default())));
         assert!(!str::from_utf8(&text).unwrap().contains("note"));
+    }
+
+    /// The value as the version dbb48711 wrote the address.
+    #[test]
+    fn value_of_an_earlier_version_is_read() {
+        let text = br#"{"acquireTime":"x","holderIdentity":"a","note":{"acquireTime":"x","address":"host:1"}}"#;
+        assert_eq!(read(text).unwrap().1.term.address.as_deref(), Some("host:1"));
+    }
+
+    #[test]
+    fn fields_of_others_leave_room_for_notes() {
+        let record = LeaderElectionRecord {
+            holder_identity: Some("a".to_owned()),
+            acquire_time: Some(MicroTime::from_unix_micros(1)),
+            ..Default::default()
+        };
+        let mut notes = RecordNotes { step_down: Some("a".repeat(1_000)), ..RecordNotes::default() };
+        notes.term.address = Some("x".repeat(1_000));
+        notes.job.attempts = Some(1);
+        let empty = write(&record.as_write(), Some(br#"{"strategy":""}"#)).unwrap().len();
+        for (length, fits) in [(LARGEST, true), (LARGEST + 1, false)] {
+            let base = format!(r#"{{"strategy":"{}"}}"#, "x".repeat(length - empty));
+            let text = write(&record.with_notes(&notes), Some(base.as_bytes()));
+            assert_eq!(text.is_ok(), fits);
+            assert!(text.is_err() || read(&text.unwrap()) == Ok((record.clone(), notes.clone())));
+        }
     }
 
     #[test]

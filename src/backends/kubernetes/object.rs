@@ -3,7 +3,7 @@
 //! Each [`Codec`] supports one kind of object.
 
 use std::marker::PhantomData;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -106,6 +106,8 @@ pub struct ObjectStore<C> {
     client: Client,
     namespace: String,
     metadata: Metadata,
+    /// `true` after the store reported that an object has no room for notes.
+    has_reported_full: AtomicBool,
     codec: PhantomData<fn() -> C>,
 }
 
@@ -123,7 +125,8 @@ impl<C: Codec> ObjectStore<C> {
 
     pub(crate) fn with_metadata(client: Client, namespace: &str, metadata: Metadata) -> Result<Self, ConfigError> {
         check_namespace(namespace)?;
-        Ok(Self { client, namespace: namespace.to_owned(), metadata, codec: PhantomData })
+        let has_reported_full = AtomicBool::new(false);
+        Ok(Self { client, namespace: namespace.to_owned(), metadata, has_reported_full, codec: PhantomData })
     }
 
     /// Adds a label to each object of this store.
@@ -222,15 +225,25 @@ impl<C: Codec> ObjectStore<C> {
         self.client.call(request, call).map_err(|error| self.explain(verb, WatchScope::Key(key), error))
     }
 
+    /// Writes the record, its notes and the configured metadata into an object.
+    fn write(&self, key: &str, object: &mut Value, write: RecordWrite<'_>) {
+        self.metadata.write(object);
+        C::write(object, write.record);
+        if !notes::write(object, &write) && !self.has_reported_full.swap(true, Ordering::Relaxed) {
+            let what = self.describe(key);
+            let rule = "all annotations together must have at most 262144 bytes";
+            let remedy = "remove annotations of other programs";
+            log_line!(warn, target: STORE, "{what}: notes of the term left out: {rule}; {remedy}");
+        }
+    }
+
     /// Returns the observed object with this record and the configured metadata.
-    fn replacement(&self, base: &VersionedRecord, write: RecordWrite<'_>) -> Value {
+    fn replacement(&self, key: &str, base: &VersionedRecord, write: RecordWrite<'_>) -> Value {
         let mut object = base.data.get::<Value>().cloned().unwrap_or_else(|| json!({}));
-        self.metadata.write(&mut object);
+        self.write(key, &mut object, write);
         // The uid turns a PUT to a deleted object into a conflict. Without the uid, the PUT creates the object.
         object["metadata"]["uid"] = json!(base.record.uid);
         object["metadata"]["resourceVersion"] = json!(base.version.to_string());
-        C::write(&mut object, write.record);
-        notes::write(&mut object, &write);
         object
     }
 
@@ -246,7 +259,7 @@ impl<C: Codec> ObjectStore<C> {
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
-        Ok(VersionedRecord { notes, ..VersionedRecord::new(record, version, StoreData::new(object)) })
+        Ok(VersionedRecord { notes: Box::new(notes), ..VersionedRecord::new(record, version, StoreData::new(object)) })
     }
 
     /// Returns the event for a present object.
@@ -352,9 +365,7 @@ impl<C: Codec> Store for ObjectStore<C> {
             "kind": C::KIND,
             "metadata": { "namespace": self.namespace, "name": key },
         });
-        self.metadata.write(&mut object);
-        C::write(&mut object, write.record);
-        notes::write(&mut object, &write);
+        self.write(key, &mut object, write);
         self.read(key, &self.request("create", key, Some(&object), call)?)
     }
 
@@ -365,7 +376,7 @@ impl<C: Codec> Store for ObjectStore<C> {
         write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        match self.request("update", key, Some(&self.replacement(base, write)), call) {
+        match self.request("update", key, Some(&self.replacement(key, base, write)), call) {
             Ok(response) => self.read(key, &response),
             // Depending on the kind, the server answers an update of a deleted object with a conflict or with a 404.
             Err(error) if is_absence(&error, C::RESOURCE) => {

@@ -57,7 +57,7 @@ fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &VersionedRecord) {
     assert!(Instant::now().checked_add(wait).is_some());
     let next = next_record(record);
     for record in [record, &next] {
-        let written = leases.replacement(observed, record.as_write());
+        let written = leases.replacement(NAME, observed, record.as_write());
         assert_eq!(others(&written), others(data.get().expect("the object")));
         let again =
             leases.read(NAME, &respond(written.to_string().as_bytes())).unwrap_or_else(|error| panic!("{error}"));

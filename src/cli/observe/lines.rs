@@ -159,7 +159,7 @@ mod tests {
         };
         let observed = |record, version| {
             let mut observed = leasehold::VersionedRecord::new(record, version, leasehold::StoreData::none());
-            observed.notes.address = Some("host\u{1b}:1".into());
+            observed.notes.term.address = Some("host\u{1b}:1".into());
             Update::changed("jo\nbs", observed)
         };
         let renewed =

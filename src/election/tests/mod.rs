@@ -18,7 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::*;
 use crate::election::settings::Config;
 use crate::store::StoreError;
-use crate::store::record::{RecordNotes, StoreData, VersionedRecord};
+use crate::store::notes::RecordNotes;
+use crate::store::record::{StoreData, VersionedRecord};
 
 const ME: &str = "me";
 const OTHER: &str = "other";
@@ -274,7 +275,9 @@ impl Scenario {
     /// Applies and answers the write. Returns the record in the store.
     fn applied(&mut self, write: &Write, version: u64) -> LeaderElectionRecord {
         let record = standing(write);
-        self.written(write, record.clone(), version);
+        let mut observed = observed(record.clone(), version);
+        *observed.notes = write.notes.clone();
+        self.election.on_response(self.now, write.id, StoreResponse::Written(observed));
         record
     }
 

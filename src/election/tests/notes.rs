@@ -1,6 +1,7 @@
 //! Tests of the rules 'Address' and 'Requests'.
 
 use super::*;
+use crate::store::notes::{RequestAcceptance, TermNotes};
 
 fn noted(record: LeaderElectionRecord, version: u64, change: impl FnOnce(&mut RecordNotes)) -> VersionedRecord {
     let mut observed = observed(record, version);
@@ -26,10 +27,10 @@ fn accepting(config: &mut Config) {
 #[test]
 fn address_is_in_each_write_of_the_holder() {
     let (mut scenario, create) = Scenario::creating_with(|config| config.address = Some("host:1".to_owned()));
-    assert_eq!(create.notes.address.as_deref(), Some("host:1"));
+    assert_eq!(create.notes.term.address.as_deref(), Some("host:1"));
     scenario.wins_by(&create, 10);
     let renewal = scenario.due_write_succeeds(11);
-    assert_eq!(renewal.notes.address.as_deref(), Some("host:1"));
+    assert_eq!(renewal.notes.term.address.as_deref(), Some("host:1"));
     scenario.guard_gone();
     assert_eq!(scenario.write().notes, RecordNotes::default());
 }
@@ -38,9 +39,9 @@ fn address_is_in_each_write_of_the_holder() {
 fn write_without_an_address_removes_the_earlier_address() {
     let mut scenario = Scenario::campaigning();
     let read = scenario.read();
-    let earlier = noted(held_by("", 1), 10, |notes| notes.address = Some("host:1".to_owned()));
+    let earlier = noted(held_by("", 1), 10, |notes| notes.term.address = Some("host:1".to_owned()));
     scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, Some(earlier)));
-    assert_eq!(scenario.write().notes, RecordNotes::default());
+    assert_eq!(scenario.write().notes.term.address, None);
 }
 
 #[test]
@@ -48,12 +49,83 @@ fn changed_address_is_reported_without_a_new_record() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     assert_eq!(scenario.leaders(), [info(OTHER, None)]);
     scenario.advance(secs(5));
-    let address = |notes: &mut RecordNotes| notes.address = Some("host:1".to_owned());
+    let address = |notes: &mut RecordNotes| notes.term.address = Some("host:1".to_owned());
     scenario.hears_noted(noted(held_by(OTHER, 15), 11, address));
     scenario.hears_noted(noted(held_by(OTHER, 15), 12, address));
     assert_eq!(scenario.leaders(), [info(OTHER, Some("host:1"))]);
     let until = scenario.election.leader_until().expect("a holder");
     assert_eq!(until.since(scenario.now), secs(10), "the wait does not start again");
+}
+
+/// Returns notes that are not of a term, with those of a later version.
+fn history(notes: &mut RecordNotes) {
+    notes.job.attempts = Some(3);
+    notes.job.unknown = Some(r#"{"next":1}"#.into());
+    notes.unknown = Some(r#"{"later":2}"#.into());
+}
+
+#[test]
+fn every_write_keeps_the_notes_of_the_record() {
+    let mut scenario = Scenario::campaigning();
+    let read = scenario.read();
+    let earlier = noted(held_by("", 1), 10, history);
+    let mut kept = RecordNotes::default();
+    history(&mut kept);
+    scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, Some(earlier)));
+    let acquisition = scenario.write();
+    assert_eq!(acquisition.notes.released(), kept);
+    let record = scenario.applied(&acquisition, 11);
+    scenario.elected();
+    scenario.hears_noted(noted(record, 12, |notes| {
+        history(notes);
+        notes.term.unknown = Some(r#"{"zone":"b"}"#.into());
+    }));
+    let renewal = scenario.due_write_succeeds(13);
+    assert_eq!(renewal.notes.released(), kept);
+    assert_eq!(renewal.notes.term.unknown.as_deref(), Some(r#"{"zone":"b"}"#));
+    scenario.guard_gone();
+    assert_eq!(scenario.write().notes, kept);
+}
+
+#[test]
+fn acceptance_of_requests_is_published() {
+    let (_, create) = Scenario::creating_with(|_| ());
+    assert_eq!(create.notes.term.accepts_requests, Some(RequestAcceptance::Never));
+    let (mut scenario, create) = Scenario::creating_with(accepting);
+    assert_eq!(create.notes.term.accepts_requests, Some(RequestAcceptance::After(Duration::ZERO)));
+    let record = scenario.applied(&create, 10);
+    let (deadline, _) = scenario.elected();
+    // The pause after the first request is one lease duration, counted from the winning write.
+    scenario.requested_until_the_end(&deadline, record);
+    scenario.guard_gone();
+    let released = scenario.write_succeeds(12);
+    assert_eq!(released.notes.term, TermNotes::default());
+    scenario.advance(millis(300));
+    scenario.election.campaign(false);
+    let acquisition = scenario.write();
+    let published = acquisition.notes.term.accepts_requests;
+    assert_eq!(published, Some(RequestAcceptance::After(secs(15))));
+    scenario.advance(millis(700));
+    scenario.applied(&acquisition, 13);
+    let (deadline, _) = scenario.elected();
+    let renewal = scenario.due_write();
+    assert_eq!(renewal.notes.term.accepts_requests, published, "renewals keep the time");
+    let record = scenario.applied(&renewal, 14);
+    let (led, _) = scenario.requested_until_the_end(&deadline, record);
+    assert!((secs(10)..=secs(15)).contains(&led), "{led:?}");
+}
+
+/// A store that has lost its last commits may use a version again for other notes.
+#[test]
+fn read_of_the_known_version_replaces_its_notes() {
+    let (mut scenario, deadline, record) = Scenario::leading();
+    let renewal = scenario.due_write();
+    scenario.fails(renewal.id, StoreErrorKind::NotApplied);
+    let read = scenario.read();
+    let found = noted(record, 10, history);
+    scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, Some(found)));
+    assert!(deadline.is_valid(scenario.now), "the record has not changed");
+    assert_eq!(scenario.write().notes.job.attempts, Some(3));
 }
 
 #[test]

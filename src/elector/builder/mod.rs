@@ -79,7 +79,7 @@ pub struct LeaderElectorBuilder {
     #[cfg(feature = "kubernetes")]
     object: ObjectChoice,
     pub(crate) asking: Asking,
-    config: Config,
+    pub(crate) config: Config,
 }
 
 impl LeaderElector {
@@ -257,14 +257,14 @@ pub(crate) fn check_notes(settings: &Settings, entries: &[&Entry]) -> Result<(),
     if let Some(address) = &settings.address {
         let recipe = format!("{}@{address}", settings.identity.split('_').next().unwrap_or_default());
         let rule = format_args!(
-            "needs Kubernetes objects or etcd; with this store, add the address to the identity, such as \
+            "needs a store that keeps notes; with this store, add the address to the identity, such as \
              identity({recipe:?})"
         );
         require(keep_notes, "advertise", format_args!("{address:?}"), rule)?;
     }
     let rule = match keep_notes {
         true => "must be false with two records, because a request names the holder of one record",
-        false => "must be false with this store, because requests need a Kubernetes object or etcd",
+        false => "must be false with this store, because the store keeps no notes",
     };
     require(!settings.accepts_requests || keep_notes && entries.len() == 1, "accept_requests", true, rule)
 }

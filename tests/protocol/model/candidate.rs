@@ -308,7 +308,7 @@ impl Candidate {
     fn observe(&mut self, at: Moment, standing: Standing, records: &Records) -> VersionedRecord {
         let record = self.inward(records.get(standing.record));
         let mut observed = VersionedRecord::new(record, u64::from(standing.version), StoreData::none());
-        observed.notes = records.notes(standing.record).clone();
+        *observed.notes = records.notes(standing.record).clone();
         if observed.version > self.shown {
             self.shown = observed.version;
             let same = self.changed.take().filter(|(_, known)| known.record == observed.record);

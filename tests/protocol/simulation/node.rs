@@ -8,7 +8,7 @@ use leasehold::election::candidate::candidacy::Candidacy;
 use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
 use leasehold::util::clock::Moment;
-use leasehold::{LeaderElectionRecord, Settings, StopReason};
+use leasehold::{LeaderElectionRecord, MicroTime, Settings, StopReason};
 
 use crate::clock::{Nanos, NodeClock};
 use crate::network::Cut;
@@ -47,6 +47,8 @@ pub struct Node {
     pub works: bool,
     /// The time of the last request that ended a term, and the version that was known then.
     pub requested: Option<(Moment, u64)>,
+    /// The `acquireTime` of the last attempt, and the earliest time from which its writes accept requests.
+    pub accepts_at: Option<(MicroTime, Moment)>,
     /// `true` while the node reports that it is unfit only because of a request.
     pub is_aside: bool,
     /// `true` if the node last reported another holder.

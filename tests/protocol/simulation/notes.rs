@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::RecordNotes;
 use leasehold::election::{LeaderInfo, Operation, StoreRequest};
+use leasehold::{LeaderElectionRecord, RecordNotes, RequestAcceptance, TermNotes};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::node::{Node, Wants};
@@ -52,6 +52,27 @@ impl Plan {
     }
 }
 
+impl Node {
+    /// Keeps the time from which the node accepts requests, as an acquisition publishes the time.
+    fn publishes(
+        &mut self,
+        truth: Nanos,
+        record: &LeaderElectionRecord,
+        accepts: Option<RequestAcceptance>,
+    ) -> Result<(), Violation> {
+        let at = match accepts {
+            Some(RequestAcceptance::After(delay)) if self.settings.accepts_requests => self.clock.local(truth) + delay,
+            Some(RequestAcceptance::Never) if !self.settings.accepts_requests => return Ok(()),
+            other => return Err(format!("{} publishes {other:?}", self.identity).into()),
+        };
+        // An earlier write of the same attempt may win the term.
+        let earlier = self.accepts_at.take().filter(|(of, _)| Some(of) == record.acquire_time.as_ref());
+        let at = earlier.map_or(at, |(_, earlier)| earlier.min(at));
+        self.accepts_at = record.acquire_time.clone().map(|of| (of, at));
+        Ok(())
+    }
+}
+
 impl World {
     /// Edits the address, or writes a request to step down, for `again` or for any identity.
     pub fn edit_notes(&mut self, again: Option<String>) {
@@ -65,7 +86,11 @@ impl World {
             _ if again.is_some() => again,
             0 => {
                 let edited = self.random.bool().then(|| EDITED.to_owned());
-                return self.stores[0].annotate(|notes| notes.address = edited);
+                let attempts = self.random.bool().then(|| self.random.u32(..));
+                return self.stores[0].annotate(|notes| {
+                    notes.term.address = edited;
+                    notes.job.attempts = attempts.or(notes.job.attempts);
+                });
             }
             1 => Some(self.nodes[self.random.usize(..self.nodes.len())].identity.clone()),
             // The term of an earlier holder is over.
@@ -95,12 +120,20 @@ impl World {
             Operation::Update(base, record) => (Some(base), record),
         };
         let acquires = record.holder().is_some() && !node.holds_guard();
-        let mut notes = RecordNotes::default();
-        notes.address = self.plan.address(index, &node.identity).filter(|_| record.holder().is_some());
-        notes.step_down = base.filter(|_| !acquires).and_then(|base| base.notes.step_down.clone());
+        let mut notes = base.map_or_else(RecordNotes::default, |base| (*base.notes).clone());
+        notes.step_down.take_if(|_| acquires);
+        notes.term = TermNotes::default();
+        if record.holder().is_some() {
+            notes.term.address = self.plan.address(index, &node.identity);
+            notes.term.accepts_requests = request.notes.term.accepts_requests;
+        }
         if request.notes != notes {
             return Err(format!("{} writes {:?} instead of {notes:?}", node.identity, request.notes).into());
         }
+        if acquires {
+            self.nodes[index].publishes(self.truth, record, notes.term.accepts_requests)?;
+        }
+        let node = &self.nodes[index];
         if !acquires || self.plan.suite == Suite::Restored {
             return Ok(());
         }
@@ -140,6 +173,10 @@ impl World {
         let is_early = node.obeyed_recently(now);
         if is_early || !node.settings.accepts_requests || !self.stores[0].has_asked(&node.identity, token) {
             return Err(format!("{} obeys a request that it must ignore", node.identity).into());
+        }
+        // The published time is rounded up to whole seconds.
+        if node.accepts_at.as_ref().is_none_or(|(_, at)| now + Duration::from_secs(1) < *at) {
+            return Err(format!("{} obeys a request before the published time", node.identity).into());
         }
         node.requested = Some((now, node.records[0].known.0));
         node.awaits_successor = true;

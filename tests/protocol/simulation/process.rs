@@ -85,6 +85,7 @@ impl World {
             requested: None,
             is_aside: false,
             is_led_by_another: false,
+            accepts_at: None,
             awaits_successor: false,
             steps_in_second: (0, 0),
             release_by: None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use leasehold::election::{self, Operation, StoreRequest};
-use leasehold::{LeaderElectionRecord, RecordNotes, StoreData, StoreErrorKind, VersionedRecord};
+use leasehold::{LeaderElectionRecord, RecordNotes, StoreData, StoreErrorKind, TermNotes, VersionedRecord};
 
 use crate::clock::Nanos;
 use crate::plan::Violation;
@@ -130,7 +130,7 @@ impl Store {
     pub fn annotate(&mut self, edit: impl FnOnce(&mut RecordNotes)) {
         if let Some(VersionedRecord { record, mut notes, .. }) = self.object.clone() {
             edit(&mut notes);
-            self.put(record, notes);
+            self.put(record, *notes);
         }
     }
 
@@ -143,10 +143,14 @@ impl Store {
     }
 
     pub fn edit(&mut self, edit: impl FnOnce(&mut LeaderElectionRecord)) {
-        if let Some(VersionedRecord { mut record, notes, .. }) = self.object.clone() {
+        if let Some(VersionedRecord { mut record, mut notes, .. }) = self.object.clone() {
+            let (holder, acquire_time) = (record.holder_identity.clone(), record.acquire_time.clone());
             edit(&mut record);
+            if (holder, &acquire_time) != (record.holder_identity.clone(), &record.acquire_time) {
+                notes.term = TermNotes::default();
+            }
             self.forged.extend(record.holder().map(str::to_owned));
-            self.put(record, notes);
+            self.put(record, *notes);
         }
     }
 
@@ -277,10 +281,12 @@ impl Store {
 
     fn put(&mut self, record: LeaderElectionRecord, mut notes: RecordNotes) -> VersionedRecord {
         self.version += 1;
-        // Stores bind the address to a term.
-        notes.address = notes.address.filter(|_| record.holder().is_some());
+        // Stores bind these notes to a term.
+        if record.holder().is_none() {
+            notes.term = TermNotes::default();
+        }
         let mut observed = VersionedRecord::new(record, self.version, StoreData::none());
-        observed.notes = notes;
+        *observed.notes = notes;
         self.object = Some(observed.clone());
         self.changes.push(Change { version: self.version, at: self.now, object: self.object.clone() });
         self.note();

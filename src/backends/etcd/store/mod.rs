@@ -218,7 +218,7 @@ impl EtcdStore {
 fn parse(kv: KeyValue) -> Result<VersionedRecord, &'static str> {
     let (record, notes) = record::read(&kv.value)?;
     let record = LeaderElectionRecord { uid: Some(kv.create_revision.to_string()), ..record };
-    Ok(VersionedRecord { notes, ..VersionedRecord::new(record, kv.mod_revision, StoreData::new(kv)) })
+    Ok(VersionedRecord { notes: Box::new(notes), ..VersionedRecord::new(record, kv.mod_revision, StoreData::new(kv)) })
 }
 
 impl Store for EtcdStore {

@@ -226,7 +226,7 @@ impl Leases {
     }
 
     fn stands(&mut self, key: Box<str>, observed: VersionedRecord, at: Now) -> Option<LeaseEvent> {
-        let (record, version, address) = (observed.record, observed.version, observed.notes.address);
+        let (record, version, address) = (observed.record, observed.version, observed.notes.term.address);
         let has_fields = record != LeaderElectionRecord { uid: record.uid.clone(), ..LeaderElectionRecord::default() };
         if self.of == Which::AllRecords && !has_fields {
             return self.is_gone(key, Some(version), at);

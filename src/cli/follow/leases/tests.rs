@@ -91,7 +91,7 @@ fn changed_address_is_an_event_and_not_a_renewal() {
     let mut leases = Leases::new(Which::Named);
     let mut tell = |record, version, address: Option<&str>, seconds| {
         let mut observed = observed((record, version));
-        observed.notes.address = address.map(str::to_owned);
+        observed.notes.term.address = address.map(str::to_owned);
         let events = leases.apply(Update::changed("jobs", observed), at(seconds));
         events
             .into_iter()
