@@ -184,12 +184,14 @@ fn relay(mut inner: TcpStream, tls: Arc<ServerConfig>, client: Arc<ClientConfig>
     let mut outer = TcpStream::connect(("127.0.0.1", server))?;
     outer.write_all(&TLS_REQUEST)?;
     outer.read_exact(&mut [0])?;
-    for stream in [&inner, &outer] {
-        stream.set_read_timeout(Some(Duration::from_millis(10)))?;
-    }
     let mut inner = StreamOwned::new(ServerConnection::new(tls).expect("a session"), inner);
     let name = ServerName::try_from("db.test").expect("a name");
     let mut outer = StreamOwned::new(ClientConnection::new(client, name).expect("a session"), outer);
+    inner.conn.complete_io(&mut inner.sock)?;
+    outer.conn.complete_io(&mut outer.sock)?;
+    for stream in [&inner.sock, &outer.sock] {
+        stream.set_read_timeout(Some(Duration::from_millis(10)))?;
+    }
     loop {
         pass(&mut inner, &mut outer)?;
         pass(&mut outer, &mut inner)?;
