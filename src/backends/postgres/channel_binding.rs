@@ -46,7 +46,10 @@ impl ChannelBindingMode {
         match certificate.filter(|_| self != Self::Disable).and_then(server_end_point) {
             Some(hash) if offers_plus => Ok((SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash))),
             unused => {
-                self.allow_unbound("SCRAM without channel binding")?;
+                self.allow_unbound(match offers_plus {
+                    true => "SCRAM with a certificate that is signed neither by RSA (PKCS #1) nor by ECDSA",
+                    false => "SCRAM without channel binding",
+                })?;
                 // If an attacker has removed the offer, a server that supports the proof refuses `unrequested`.
                 let binding = unused.map_or(ChannelBinding::unsupported(), |_| ChannelBinding::unrequested());
                 Ok((SCRAM_SHA_256, binding))

@@ -226,7 +226,7 @@ mod tests {
             ("cleartext", authentication(3, "")),
             ("MD5", authentication(5, "salt")),
             ("SCRAM without", authentication(10, "SCRAM-SHA-256\0\0")),
-            ("SCRAM without", authentication(10, "SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0")),
+            ("SCRAM with a certificate", authentication(10, "SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0")),
         ] {
             let request = [&request[..], b"Z\0\0\0\x05I"].concat();
             let url = "127.0.0.1/db?sslmode=require&channel_binding=require";
