@@ -133,10 +133,8 @@ fn required_channel_binding_refuses_every_other_login() {
 #[test]
 fn channel_binding_works_with_each_kind_of_certificate() {
     let sha_384 = Authority::with_key(KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).expect("a key"));
-    let certificates: [Box<dyn FnOnce(&Authority) -> Pair>; 2] =
-        [Box::new(|ours| ours.issue_version_1("db.test")), Box::new(move |_| sha_384.issue("db.test"))];
-    for certificate in certificates {
-        let Some(place) = Place::new(certificate) else { return };
+    let places = [Place::new(|ours| ours.issue_version_1("db.test")), Place::new(|_| sha_384.issue("db.test"))];
+    for place in places.into_iter().flatten() {
         place.get("sslmode=require&channel_binding=require").expect("a login");
     }
 }
