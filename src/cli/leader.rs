@@ -4,10 +4,10 @@ use std::cell::OnceCell;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use leasehold::{CallContext, CancelToken, Store, StoreError, VersionedRecord};
+use leasehold::{CallContext, CancelToken, RequestAcceptance, Store, StoreError, VersionedRecord};
 
 use super::election::positive_duration;
 use super::follow::{FollowArgs, LONGEST_REQUESTED_PAUSE, check_name};
@@ -39,6 +39,15 @@ impl LeaderArgs {
 
 /// The exit code without a holder or an address.
 pub const ABSENT: u8 = 1;
+
+/// The exit code if the holder accepts no requests.
+const REFUSES: u8 = 3;
+
+/// The exit code if the holder has not renewed the lease since the request.
+const SILENT: u8 = 4;
+
+/// The interval between reads while the command waits for a renewal.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
 /// The pauses between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -73,21 +82,58 @@ pub fn request_step_down(arguments: &LeaderArgs) -> Result<u8, Failure> {
     let lease = LeaseInStore::open(arguments, "request a step-down of", "end the process of the leader instead")?;
     // After a conflict with a renewal, or without an answer, the next attempt reads the record again.
     let first = OnceCell::new();
-    let asked = lease.with_leader(|holder, observed| {
+    let (asked, observed) = lease.with_leader(|holder, observed| {
         // A later holder is not asked, because the first one may have handed over after an unanswered request.
         let asked = first.get_or_init(|| holder.clone());
         let mut notes = observed.notes.clone();
-        if *asked == holder && notes.step_down.replace(holder.clone()).as_ref() != Some(&holder) {
+        if *asked == holder
+            && notes.term.accepts_requests != Some(RequestAcceptance::Never)
+            && notes.step_down.replace(holder.clone()).as_ref() != Some(&holder)
+        {
             lease.store.update(lease.key, &observed, observed.record.with_notes(&notes), &lease.call)?;
         }
-        Ok(asked.clone())
+        Ok((asked.clone(), observed))
     })?;
-    let line = format!("asked {asked} to step down from {}", lease.name());
+    let (name, holder) = (lease.name(), OneLine(&asked));
+    let is_asked = observed.record.holder() == Some(&asked);
+    let acceptance = observed.notes.term.accepts_requests.filter(|_| is_asked);
+    let effect = match acceptance {
+        Some(RequestAcceptance::Never) => {
+            return Err((
+                REFUSES,
+                format!("{name} is held by {holder}, which accepts no requests; nothing is written"),
+            ));
+        }
+        Some(RequestAcceptance::After(delay)) => takes_effect(&observed, delay),
+        _ if is_asked => format!("; unknown whether {holder} accepts requests"),
+        _ => String::new(),
+    };
+    let line = format!("asked {holder} to step down from {name}{effect}");
     // The request is written, even if stdout is closed or full.
     if let Err((_, error)) = print(&line) {
         say(&format!("{line}; {error}"));
     }
-    Ok(0)
+    let patience = observed.record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(15);
+    let patience = Duration::from_secs(patience) / 2;
+    if acceptance.is_none() || lease.changes_within(&observed, patience) {
+        return Ok(0);
+    }
+    let patience = humantime::format_duration(patience);
+    Err((
+        SILENT,
+        format!("{holder} has not renewed {name} for {patience}, and may have crashed; the request is written"),
+    ))
+}
+
+/// Returns the text about the time until a holder accepts requests, by its clock.
+fn takes_effect(observed: &VersionedRecord, delay: Duration) -> String {
+    let acquired = observed.record.acquire_time.as_ref();
+    let acquired = acquired.and_then(|time| humantime::parse_rfc3339(time.as_str()).ok());
+    let left = acquired.and_then(|acquired| (acquired + delay).duration_since(SystemTime::now()).ok());
+    let left = left.map(|left| Duration::from_secs(left.as_secs_f64().ceil() as u64));
+    left.map_or_else(String::new, |left| {
+        format!("; the request takes effect in {}", humantime::format_duration(left).to_string().replace(' ', ""))
+    })
 }
 
 fn print(line: impl Display) -> Result<u8, Failure> {
@@ -154,6 +200,18 @@ impl<'a> LeaseInStore<'a> {
                 return Err(failed(error.to_string()));
             }
             sleep(pause);
+        }
+    }
+
+    /// Waits until the record has changed since `base`. Returns `false` if it has not changed within `patience`.
+    fn changes_within(&self, base: &VersionedRecord, patience: Duration) -> bool {
+        let call = CallContext::new(patience, CancelToken::new());
+        loop {
+            match self.store.get(self.key, &call) {
+                Ok(found) if found.as_ref().is_none_or(|found| found.record != base.record) => return true,
+                _ if call.remaining().is_zero() => return false,
+                _ => sleep(BETWEEN_LOOKS.min(call.remaining())),
+            }
         }
     }
 

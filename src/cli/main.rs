@@ -54,11 +54,13 @@ enum CliCommand {
     /// Ask the leader to step down
     ///
     /// The command writes a request beside the record, and does not wait for the next leader. The holder steps down if
-    /// it accepts requests (`leasehold run --accept-requests`), and otherwise ignores the request. The command cannot
-    /// detect a crashed holder.
+    /// it accepts requests (`leasehold run --accept-requests`). The command then waits until the holder renews the
+    /// lease, for at most half of the lease duration. A holder may publish nothing about requests, as client-go does;
+    /// the command then prints that the acceptance is unknown, and does not wait.
     ///
-    /// Exit codes: 0 if the request is written, or if the holder has changed after a failed attempt; 1 if the record
-    /// has no holder; 125 for errors.
+    /// Exit codes: 0 if the request is written, and the holder has renewed the lease since, or publishes nothing; 1 if
+    /// the record has no holder; 3 if the holder accepts no requests, so that nothing is written; 4 if the request is
+    /// written, and the holder has not renewed the lease; 125 for errors.
     StepDown(Box<leader::LeaderArgs>),
 }
 

@@ -1,8 +1,9 @@
 //! Tests of addresses and of requests to step down, on clusters and on etcd.
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use leasehold::MicroTime;
 use leasehold::kubernetes::Method;
 use leasehold::testing::{Fault, Verb};
 use serde_json::{Value, json};
@@ -172,9 +173,11 @@ fn request_without_acceptance_stops_no_command(cluster: &Cluster) {
     let arena = Arena::on(cluster, LONG);
     let a = arena.work(&["--identity=a", "--advertise", ADDRESS], &[]);
     arena.wait_for_work_after(0);
-    let step_down = || ask(cluster, &["step-down"]);
-    assert_asked(&step_down(), "a");
-    assert_asked(&step_down(), "a");
+    let refuses = "is held by a, which accepts no requests; nothing is written";
+    assert_ended(&ask(cluster, &["step-down"]), 3, "", refuses);
+    assert_eq!(annotation(cluster, STEP_DOWN), None);
+    assert!(ask(cluster, &["status"]).out.contains("requests to step down: not accepted by the holder\n"));
+    annotate(cluster, STEP_DOWN, "a");
     a.wait_for_error("request to step down ignored");
     std::thread::sleep(A_WHILE);
     assert_eq!(annotation(cluster, STEP_DOWN).as_deref(), Some("a"), "renewals keep the request");
@@ -272,6 +275,41 @@ fn request_is_written_once_and_repeated_after_conflicts() {
 }
 
 #[test]
+fn request_reports_its_effect_and_a_holder_that_is_silent() {
+    let cluster = Cluster::in_memory("requested-of-the-silent");
+    let acquired = MicroTime::from(SystemTime::now()).to_string();
+    let create = |note: Value| {
+        let mut lease = cluster.new_lease(json!({
+            "holderIdentity": "a", "leaseDurationSeconds": 4, "acquireTime": acquired, "renewTime": acquired,
+        }));
+        let mut term = json!({ "acquireTime": acquired, "holder": "a" });
+        term.as_object_mut().expect("an object").extend(note.as_object().expect("an object").clone());
+        lease["metadata"]["annotations"] = json!({ NOTE: term.to_string() });
+        cluster.request(Method::Post, false, Some(&lease)).expect("a lease made by hand");
+    };
+    // A holder that publishes nothing may be client-go.
+    create(json!({}));
+    let ended = ask(&cluster, &["step-down"]);
+    assert_asked(&ended, "a");
+    assert!(ended.out.contains("; unknown whether a accepts requests\n"), "{}", ended.out);
+    cluster.delete();
+    create(json!({ "acceptsRequests": true, "acceptsRequestsAfterSeconds": 3_600 }));
+    let ended = ask(&cluster, &["step-down"]);
+    assert_eq!(ended.code, Some(4), "{}", ended.errors);
+    assert!(ended.out.contains("; the request takes effect in 59m") || ended.out.contains("in 1h"), "{}", ended.out);
+    assert!(ended.errors.contains("a has not renewed") && ended.errors.contains(" for 2s, "), "{}", ended.errors);
+    assert_eq!(annotation(&cluster, STEP_DOWN).as_deref(), Some("a"), "written all the same");
+    let status: Value = serde_json::from_str(&ask(&cluster, &["status", "--json"]).out).expect("JSON");
+    assert_eq!((&status["notes"]["accepts_requests"], &status["notes"]["step_down"]), (&true.into(), &"a".into()));
+    // A renewal during the wait shows that the holder is alive.
+    cluster.edit(|lease| lease["spec"]["leaseDurationSeconds"] = json!(60));
+    let run = start_in(&cluster, &["step-down", "--lease", &cluster.lease]);
+    run.wait_for_out("asked a");
+    cluster.edit(|lease| lease["spec"]["renewTime"] = json!(MicroTime::from(SystemTime::now()).to_string()));
+    assert_asked(&run.end(), "a");
+}
+
+#[test]
 fn request_is_written_although_stdout_is_closed_or_full() {
     let cluster = Cluster::in_memory("requested-without-stdout");
     create_with_note(&cluster, "a", "host:1");
@@ -350,7 +388,12 @@ fn requested_pause_is_limited_or_ends_the_command_at_once() {
                     let server = cluster.in_memory_server().expect("it is");
                     server.fault(Fault::status(503, "ServiceUnavailable", "made up").retry_after(3_600).first(1));
                     let began = Instant::now();
-                    let ended = ask(&cluster, &[command, "--timeout", timeout]);
+                    let run = start_in(&cluster, &[command, "--timeout", timeout, "--lease", &cluster.lease]);
+                    if command == "wait" && code == 0 {
+                        run.wait_for_error("following ");
+                        cluster.edit(|lease| lease["spec"]["renewTime"] = json!("2026-01-02T03:04:06.000006Z"));
+                    }
+                    let ended = run.end();
                     let took = began.elapsed();
                     assert_eq!(ended.code, Some(code), "{command} {timeout}: {}", ended.errors);
                     assert_eq!(took >= Duration::from_secs(15), code == 0, "{command} {timeout}: {took:?}");

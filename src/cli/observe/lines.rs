@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use leasehold::{LeaderElectionRecord, MicroTime};
+use leasehold::{LeaderElectionRecord, MicroTime, RecordNotes, RequestAcceptance};
 use serde::Serialize;
 
 use super::super::follow::leases::{EventKind, LeaseEvent};
@@ -36,9 +36,55 @@ struct EventLine<'a> {
     leads: bool,
     owner: Option<&'a str>,
     seconds_since_renewal: Option<f64>,
+    notes: NotesLine<'a>,
     /// Only in the line of a status.
     #[serde(skip_serializing_if = "Option::is_none")]
     may_campaign: Option<Right>,
+}
+
+/// The notes beside a record, except the address. An absent note is null.
+#[derive(Serialize)]
+struct NotesLine<'a> {
+    accepts_requests: Option<bool>,
+    accepts_requests_after_seconds: Option<u64>,
+    step_down: Option<&'a str>,
+    shards: Option<u32>,
+    max_shards: Option<u32>,
+    job_period_seconds: Option<u64>,
+    first_attempt_start: Option<&'a str>,
+    attempts: Option<u32>,
+    last_attempt_host: Option<&'a str>,
+    last_attempt_start: Option<&'a str>,
+    last_attempt_exit_code: Option<i32>,
+    last_success_host: Option<&'a str>,
+    last_success_start: Option<&'a str>,
+    last_success_end: Option<&'a str>,
+}
+
+impl<'a> NotesLine<'a> {
+    fn new(RecordNotes { term, step_down, job, .. }: &'a RecordNotes) -> Self {
+        let time = |time: &'a Option<MicroTime>| time.as_ref().map(MicroTime::as_str);
+        let after = match term.accepts_requests {
+            Some(RequestAcceptance::After(after)) => Some(after.as_secs()),
+            _ => None,
+        };
+        Self {
+            accepts_requests: term.accepts_requests.map(|acceptance| acceptance != RequestAcceptance::Never),
+            accepts_requests_after_seconds: after,
+            step_down: step_down.as_deref(),
+            shards: term.shards,
+            max_shards: term.max_shards,
+            job_period_seconds: job.period.map(|period| period.as_secs()),
+            first_attempt_start: time(&job.first_attempt_start),
+            attempts: job.attempts,
+            last_attempt_host: job.last_attempt_host.as_deref(),
+            last_attempt_start: time(&job.last_attempt_start),
+            last_attempt_exit_code: job.last_attempt_exit_code,
+            last_success_host: job.last_success_host.as_deref(),
+            last_success_start: time(&job.last_success_start),
+            last_success_end: time(&job.last_success_end),
+        }
+    }
 }
 
 pub fn json(event: &LeaseEvent) -> String {
@@ -60,7 +106,7 @@ fn json_with(event: &LeaseEvent, may_campaign: Option<Right>) -> String {
         event: *what,
         holder: lease.holder(),
         previous_holder: previous_holder.as_deref(),
-        address: lease.address.as_deref(),
+        address: lease.address(),
         version: lease.version,
         transitions: record.lease_transitions,
         acquire_time: record.acquire_time.as_ref().map(MicroTime::as_str),
@@ -71,6 +117,7 @@ fn json_with(event: &LeaseEvent, may_campaign: Option<Right>) -> String {
         leads: lease.leader().is_some(),
         owner: lease.owner(),
         seconds_since_renewal: lease.seconds_since_renewal(*at),
+        notes: NotesLine::new(&lease.notes),
         may_campaign,
     };
     let text = serde_json::to_string(&line).expect("a struct of texts and numbers");
@@ -101,6 +148,16 @@ pub fn status_plain(LeaseEvent { at, lease, .. }: &LeaseEvent, right: Right, nam
     let _ = lease.version.iter().try_for_each(|version| {
         writeln!(text, "version: {version} (the fencing token of the term is at most this number)")
     });
+    let requests = match lease.notes.term.accepts_requests {
+        None => "unknown whether the holder accepts them",
+        Some(RequestAcceptance::Never) => "not accepted by the holder",
+        Some(_) => "accepted by the holder",
+    };
+    let _ = record.iter().try_for_each(|_| writeln!(text, "requests to step down: {requests}"));
+    let pending = lease.notes.step_down.as_deref();
+    let _ = pending.iter().try_for_each(|asked| writeln!(text, "asked to step down: {}", OneLine(asked)));
+    let success = lease.notes.job.last_success_end.as_ref();
+    let _ = success.iter().try_for_each(|end| writeln!(text, "last success: {}", OneLine(end.as_str())));
     let right = match right {
         Right::Yes => "yes",
         Right::No => "no, a right is missing",
@@ -118,7 +175,7 @@ pub fn plain(event: &LeaseEvent) -> String {
     // Writing to a string cannot fail.
     let _ = match what {
         EventKind::NewLeader | EventKind::Expired => write!(line, "{}", lease.standing(*at)),
-        EventKind::NewAddress => match &lease.address {
+        EventKind::NewAddress => match lease.address() {
             Some(address) => write!(line, "{holder} is at {}", OneLine(address)),
             None => write!(line, "{holder} has no address"),
         },
@@ -190,10 +247,10 @@ mod tests {
         );
         assert_eq!(
             events.iter().map(json).collect::<String>(),
-            r#"{"time":"1970-01-01T00:00:01.000000Z","lease":"jo\nbs","event":"new_leader","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":15.0,"leads":false,"owner":null,"seconds_since_renewal":0.999995}
-{"time":"1970-01-01T00:00:02.000000Z","lease":"jo\nbs","event":"renewed","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":8,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:02.000000Z","lease_duration_seconds":15,"renewals":1,"seconds_left":15.0,"leads":true,"owner":null,"seconds_since_renewal":0.0}
-{"time":"1970-01-01T00:00:17.000000Z","lease":"jo\nbs","event":"expired","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":8,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:02.000000Z","lease_duration_seconds":15,"renewals":1,"seconds_left":0.0,"leads":false,"owner":null,"seconds_since_renewal":15.0}
-{"time":"1970-01-01T00:01:01.000000Z","lease":"jo\nbs","event":"deleted","holder":null,"previous_holder":"a\u001b[2J\u009b\n","address":null,"version":9,"transitions":null,"acquire_time":null,"renew_time":null,"lease_duration_seconds":null,"renewals":1,"seconds_left":null,"leads":false,"owner":null,"seconds_since_renewal":null}
+            r#"{"time":"1970-01-01T00:00:01.000000Z","lease":"jo\nbs","event":"new_leader","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":15.0,"leads":false,"owner":null,"seconds_since_renewal":0.999995,"notes":{"accepts_requests":null,"accepts_requests_after_seconds":null,"step_down":null,"shards":null,"max_shards":null,"job_period_seconds":null,"first_attempt_start":null,"attempts":null,"last_attempt_host":null,"last_attempt_start":null,"last_attempt_exit_code":null,"last_success_host":null,"last_success_start":null,"last_success_end":null}}
+{"time":"1970-01-01T00:00:02.000000Z","lease":"jo\nbs","event":"renewed","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":8,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:02.000000Z","lease_duration_seconds":15,"renewals":1,"seconds_left":15.0,"leads":true,"owner":null,"seconds_since_renewal":0.0,"notes":{"accepts_requests":null,"accepts_requests_after_seconds":null,"step_down":null,"shards":null,"max_shards":null,"job_period_seconds":null,"first_attempt_start":null,"attempts":null,"last_attempt_host":null,"last_attempt_start":null,"last_attempt_exit_code":null,"last_success_host":null,"last_success_start":null,"last_success_end":null}}
+{"time":"1970-01-01T00:00:17.000000Z","lease":"jo\nbs","event":"expired","holder":"a\u001b[2J\u009b\n","previous_holder":null,"address":"host\u001b:1","version":8,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:02.000000Z","lease_duration_seconds":15,"renewals":1,"seconds_left":0.0,"leads":false,"owner":null,"seconds_since_renewal":15.0,"notes":{"accepts_requests":null,"accepts_requests_after_seconds":null,"step_down":null,"shards":null,"max_shards":null,"job_period_seconds":null,"first_attempt_start":null,"attempts":null,"last_attempt_host":null,"last_attempt_start":null,"last_attempt_exit_code":null,"last_success_host":null,"last_success_start":null,"last_success_end":null}}
+{"time":"1970-01-01T00:01:01.000000Z","lease":"jo\nbs","event":"deleted","holder":null,"previous_holder":"a\u001b[2J\u009b\n","address":null,"version":9,"transitions":null,"acquire_time":null,"renew_time":null,"lease_duration_seconds":null,"renewals":1,"seconds_left":null,"leads":false,"owner":null,"seconds_since_renewal":null,"notes":{"accepts_requests":null,"accepts_requests_after_seconds":null,"step_down":null,"shards":null,"max_shards":null,"job_period_seconds":null,"first_attempt_start":null,"attempts":null,"last_attempt_host":null,"last_attempt_start":null,"last_attempt_exit_code":null,"last_success_host":null,"last_success_start":null,"last_success_end":null}}
 "#
         );
     }

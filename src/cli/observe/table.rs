@@ -122,7 +122,7 @@ fn cells(key: &str, lease: &LeaseView, now: Now) -> [String; HEAD.len()] {
         transitions.map_or_else(absent, |transitions| transitions.to_string()),
         lease.renewals.to_string(),
         since.map_or_else(absent, |since| OneLine(&without_fraction(since.as_str())).to_string()),
-        match (lease.holder(), &lease.address) {
+        match (lease.holder(), lease.address()) {
             (None, _) => absent(),
             (Some(_), _) if lease.leader().is_none() && !lease.has_expired => lease.standing(now),
             (Some(holder), Some(address)) => OneLine(format_args!("{holder} at {address}")).to_string(),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTimeError};
 
-use leasehold::{LeaderElectionRecord, VersionedRecord};
+use leasehold::{LeaderElectionRecord, RecordNotes, VersionedRecord};
 
 use leasehold::util::clock::{Moment, Now};
 use leasehold::util::one_line::OneLine;
@@ -57,8 +57,8 @@ pub struct LeaseEvent {
 pub struct LeaseView {
     /// `None` if there is no record.
     pub record: Option<LeaderElectionRecord>,
-    /// The address that the holder advertises.
-    pub address: Option<String>,
+    /// The notes beside the record.
+    pub notes: Box<RecordNotes>,
     pub version: Option<u64>,
     /// The number of observed renewals.
     pub renewals: u64,
@@ -79,6 +79,11 @@ pub struct LeaseView {
 impl LeaseView {
     pub fn holder(&self) -> Option<&str> {
         self.record.as_ref()?.holder()
+    }
+
+    /// Returns the address that the holder advertises.
+    pub fn address(&self) -> Option<&str> {
+        self.notes.term.address.as_deref()
     }
 
     /// Returns the holder if this process has seen a renewal, and the lease has not expired.
@@ -111,7 +116,7 @@ impl LeaseView {
         let (Some(record), holder) = (&self.record, OneLine(self.holder().unwrap_or_default())) else {
             return "no record".to_owned();
         };
-        let address = self.address.as_deref().map_or_else(String::new, |address| format!(" at {}", OneLine(address)));
+        let address = self.address().map_or_else(String::new, |address| format!(" at {}", OneLine(address)));
         if record.holder().is_none() {
             return if self.is_shard() { "no owner" } else { "no holder" }.to_owned();
         } else if self.is_shard() {
@@ -226,7 +231,7 @@ impl Leases {
     }
 
     fn stands(&mut self, key: Box<str>, observed: VersionedRecord, at: Now) -> Option<LeaseEvent> {
-        let (record, version, address) = (observed.record, observed.version, observed.notes.term.address);
+        let (record, version, notes) = (observed.record, observed.version, observed.notes);
         let has_fields = record != LeaderElectionRecord { uid: record.uid.clone(), ..LeaderElectionRecord::default() };
         if self.of == Which::AllRecords && !has_fields {
             return self.is_gone(key, Some(version), at);
@@ -241,7 +246,7 @@ impl Leases {
             false => record.holder().is_some() && was.and_then(LeaderElectionRecord::holder) == record.holder(),
         };
         let is_renewal = !is_same && record.holder().is_some() && was.is_some_and(|was| is_same_term(was, &record));
-        let has_moved = previous.is_some_and(|lease| lease.address != address);
+        let has_moved = previous.is_some_and(|lease| lease.notes.term.address != notes.term.address);
         let what = match (was, record.holder()) {
             _ if has_moved && (is_same || is_renewal) => Some(EventKind::NewAddress),
             _ if is_same => None,
@@ -256,7 +261,7 @@ impl Leases {
         let (record, shown) = (Some(record), Some(version));
         let lease = LeaseView {
             record,
-            address,
+            notes,
             version: shown,
             renewals,
             has_renewed,

@@ -95,7 +95,7 @@ fn changed_address_is_an_event_and_not_a_renewal() {
         let events = leases.apply(Update::changed("jobs", observed), at(seconds));
         events
             .into_iter()
-            .map(|it| (it.what, it.lease.address, it.lease.renewals, it.lease.has_expired))
+            .map(|it| (it.what, it.lease.notes.term.address, it.lease.renewals, it.lease.has_expired))
             .collect::<Vec<_>>()
     };
     let is =
