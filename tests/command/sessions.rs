@@ -1,7 +1,7 @@
 //! Tests of `leasehold run` in a container, in a terminal, in a pipe and under `nohup`.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -78,6 +78,49 @@ fn after_nohup_neither_of_both_ends_by_sighup() {
     }
     let ended = run.terminates_with(143);
     assert!(ended.errors.contains("ended by SIGTERM after"), "{}", ended.errors);
+}
+
+/// A program that blocks signals, and becomes the program in its arguments.
+const BLOCKS_SIGNALS: &str = "
+import os, signal, sys
+names = 'TERM INT HUP QUIT USR1 USR2 WINCH CONT CHLD ALRM URG'
+signal.pthread_sigmask(signal.SIG_BLOCK, [getattr(signal, 'SIG' + name) for name in names.split()])
+os.execvp(sys.argv[1], sys.argv[1:])";
+
+/// A program that shows its blocked signals, and the signals that it receives. (Some shells reset the mask.)
+const SHOWS_SIGNALS: &str = "
+import signal, sys, time
+def term(*_):
+    print('term', flush=True)
+    sys.exit(7)
+signal.signal(signal.SIGTERM, term)
+signal.signal(signal.SIGUSR1, lambda *_: print('one', flush=True))
+print('ready with', sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))), flush=True)
+while True:
+    time.sleep(0.05)";
+
+#[test]
+fn signals_that_the_parent_has_blocked_are_handled() {
+    let arena = Arena::on_a_file(LONG);
+    let under = ["env", "--default-signal", "python3", "-c", BLOCKS_SIGNALS];
+    let start = |flags: &[&str]| Run::of(&mut arena.command_under(&under, flags));
+    let run = start(&["--", "python3", "-c", SHOWS_SIGNALS]);
+    // The command keeps the blocked signals that `run` does not send: SIGALRM, SIGCHLD and SIGURG.
+    run.wait_for_out("ready with [14, 17, 23]");
+    run.signal(Signal::USR1);
+    run.wait_for_out("one");
+    let standby = start(&["--", "true"]);
+    standby.wait_for_error("new leader");
+    assert_eq!(standby.terminate().code, Some(143));
+    run.signal(Signal::INT);
+    let ended = run.ends_with(7);
+    assert!(ended.out.ends_with("term\n"), "{}", ended.out);
+    // The guardian is told of the end of the command, although the parent has blocked SIGCHLD.
+    let began = Instant::now();
+    for _ in 0..5 {
+        start(&["--", "sh", "-c", "exit 3"]).ends_with(3);
+    }
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
 #[test]

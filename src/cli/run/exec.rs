@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::super::say::say;
 use super::command;
 use super::messages::{Environment, GuardianLink};
+use super::signals::ParentMask;
 use super::times::boot_time;
 
 /// The hidden subcommand, which the guardian starts with its own process ID.
@@ -44,12 +45,12 @@ impl Prepared {
     /// Starts the process ahead of time.
     ///
     /// Starting a process takes longer than every other step between the acquisition and the start of the command.
-    pub fn start(arguments: &[OsString]) -> io::Result<Self> {
+    pub fn start(arguments: &[OsString], mask: &ParentMask) -> io::Result<Self> {
         let (link, theirs) = GuardianLink::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("leasehold").args([NAME, &getpid().as_raw_nonzero().to_string()]).args(arguments);
         // `reap_all` or `end` reaps the process, so the `Child` is not needed.
-        let child = command.stdin(Stdio::from(theirs)).process_group(0).spawn()?;
+        let child = mask.spawn(command.stdin(Stdio::from(theirs)).process_group(0))?;
         Ok(Self { pid: Pid::from_child(&child), link })
     }
 

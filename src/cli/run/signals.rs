@@ -1,10 +1,12 @@
 //! The signals that the supervisor handles.
 
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
@@ -44,6 +46,32 @@ pub fn ended_by(signals: &Receiver<Caught>, pause: Duration, reap: impl Fn()) ->
 
 const TAKEN: [i32; 7] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
 
+/// The signal mask that the parent process has set for this process and its commands.
+pub struct ParentMask(SigSet);
+
+impl ParentMask {
+    /// Unblocks the handled signals for the calling thread, and returns the former mask.
+    ///
+    /// The handlers must be installed before, because a blocked signal may already be pending.
+    pub fn unblock() -> io::Result<Self> {
+        let handled: SigSet = TAKEN.into_iter().chain([SIGCHLD]).filter_map(|it| Signal::try_from(it).ok()).collect();
+        Ok(Self(handled.thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?))
+    }
+
+    /// Starts a command with this mask, without the signals that it must receive.
+    ///
+    /// These signals are those that `leasehold run` sends or passes on.
+    pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        let mut mask = self.0;
+        TAKEN.into_iter().chain([SIGCONT]).filter_map(|it| Signal::try_from(it).ok()).for_each(|it| mask.remove(it));
+        // A process inherits the mask of the thread that starts the process.
+        let ours = mask.thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+        let child = command.spawn();
+        ours.thread_set_mask()?;
+        child
+    }
+}
+
 /// Returns the signals in `signals` that are not ignored.
 ///
 /// A signal that was ignored at the start, for example by nohup(1), must stay ignored for the command. If this process
@@ -54,11 +82,16 @@ pub fn not_ignored(signals: &[i32]) -> io::Result<Vec<i32>> {
 }
 
 /// Installs handlers for the signals that end this process or are passed on to the command.
+///
+/// Only the thread of the handlers unblocks the signals, so every process that this process starts has the mask of the
+/// parent process.
 pub fn take() -> io::Result<Receiver<Caught>> {
     let taken = not_ignored(&TAKEN)?.into_iter().chain([SIGCHLD]);
     let mut signals = SignalsInfo::<WithOrigin>::new(taken)?;
     let (sender, receiver) = unbounded();
     thread::Builder::new().name("signals".into()).spawn(move || {
+        // The call fails only for an invalid argument.
+        let _ = ParentMask::unblock();
         for origin in signals.forever() {
             let caught = Caught { signal: origin.signal, is_of_terminal: origin.cause == Cause::Kernel };
             if sender.send(caught).is_err() {

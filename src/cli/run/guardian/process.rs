@@ -21,7 +21,7 @@ use signal_hook::low_level::pipe;
 use super::super::super::say::{print, say};
 use super::super::exec::{Begin, Prepared};
 use super::super::messages::{CommandEnd, GuardianLink, GuardianReport, Order, OrderKind, wait_for};
-use super::super::signals::not_ignored;
+use super::super::signals::{ParentMask, not_ignored};
 use super::super::times::{KillSchedule, KillStep, boot_time};
 use super::super::{command, descendants};
 
@@ -34,9 +34,6 @@ pub const NAME: &str = "__guardian";
 /// process cannot be killed.
 const ROUND: Duration = Duration::from_millis(1);
 const LONGEST_ROUND: Duration = Duration::from_millis(50);
-
-/// The interval at which the command is checked without an event.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs the guardian of the command in `arguments`.
 ///
@@ -53,6 +50,8 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
 
 struct GuardianProcess {
     arguments: Vec<OsString>,
+    /// The mask of the command.
+    mask: ParentMask,
     /// The socket to the supervisor, or `None` if the supervisor is gone.
     link: Option<GuardianLink>,
     timer: OwnedFd,
@@ -86,12 +85,14 @@ impl GuardianProcess {
             flag::register(signal, Arc::default())?;
         }
         let children = signalled(&[SIGCHLD])?;
+        let mask = ParentMask::unblock()?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         // Sending fails unless `leasehold run` has started this process with a socket as stdin.
         let sent = link.send(&GuardianReport::Ready, None);
         sent.map_err(|error| io::Error::other(format!("{NAME} is internal to leasehold run: {error}")))?;
         Ok(Self {
             arguments,
+            mask,
             link: Some(link),
             timer,
             children,
@@ -133,8 +134,7 @@ impl GuardianProcess {
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let once = Itimerspec { it_interval: never, it_value: Timespec::try_from(at).unwrap_or(never) };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
-        // If the parent process has blocked SIGCHLD, only a regular check detects the end of the command.
-        Ok(round.or(self.running.is_some().then_some(LOOK)))
+        Ok(round)
     }
 
     fn wait(&self, timeout: Option<Duration>) -> io::Result<()> {
@@ -173,7 +173,7 @@ impl GuardianProcess {
         match (what, &mut self.running) {
             // An error of the preparation is ignored, because the start repeats the step and reports its error.
             (OrderKind::Prepare, None) if self.prepared.is_none() => {
-                self.prepared = Prepared::start(&self.arguments).ok()
+                self.prepared = Prepared::start(&self.arguments, &self.mask).ok()
             }
             (OrderKind::Start { times, valid_until, group, environment }, None) => {
                 let schedule = KillSchedule::new(times, valid_until);
@@ -212,7 +212,7 @@ impl GuardianProcess {
         if let Some(prepared) = prepared {
             return Ok(prepared.pid);
         }
-        let started = Prepared::start(&self.arguments)?;
+        let started = Prepared::start(&self.arguments, &self.mask)?;
         started.begin(begin, stdin)?;
         Ok(started.pid)
     }
