@@ -1,5 +1,7 @@
 //! Measures 200 electors of one process: their watches, threads and requests, and the release of all guards.
 //!
+//! With the argument `hangs`, measures what a hang of the server costs them ([results](many.md)).
+//!
 //! Run `cargo bench --bench many`. The server is a real kube-apiserver if one is built, and the in-memory server
 //! otherwise. Each round compares `release_all` with as many bare writes at the same time by the same client.
 
@@ -10,6 +12,8 @@ use std::{fs, thread};
 
 use leasehold::{LeaderElector, LeaseStore, SharedWatch, Store, WatchScope, release_all};
 
+#[path = "many/hangs.rs"]
+mod hangs;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
@@ -21,6 +25,9 @@ const ELECTORS: usize = 200;
 const ROUNDS: usize = 9;
 
 fn main() {
+    if let Some(position) = std::env::args().position(|argument| argument == "hangs") {
+        return hangs::measure(std::env::args().nth(position + 1).as_deref());
+    }
     let cluster = Cluster::real("bench-many").unwrap_or_else(|| Cluster::in_memory("bench-many"));
     let leases = Arc::new(LeaseStore::new(cluster.client("admin"), NAMESPACE).expect("a store"));
     let (watches, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

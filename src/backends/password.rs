@@ -1,4 +1,8 @@
 //! The password of a store's user: fixed, or returned by a source before each login.
+//!
+//! A client for PostgreSQL or MySQL keeps no token. After a server has closed a connection, the next call opens another
+//! connection, and thus logs in with the present password. The client for etcd keeps a token, and decides by itself
+//! when it logs in again.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::bounded;
 use rustls::ServerConfig;
 
 use crate::backends::password::Password;
@@ -157,6 +158,32 @@ pub(super) fn error_reports_if_the_request_may_have_been_sent<S: Scripted>() {
         }),
     );
     assert_eq!(write(&during, &answered), (NetErrorKind::Interrupted, true), "the answer came with the cancellation");
+}
+
+/// Checks that calls open at most eight connections at a time, and otherwise wait.
+pub(super) fn eight_connections_open_at_a_time<S: Scripted>() {
+    let (opened, (answer, is_answered)) = (Arc::<AtomicUsize>::default(), bounded::<()>(0));
+    let counter = Arc::clone(&opened);
+    let server = S::scripted(
+        None,
+        Box::new(move |_, _, _| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            let _ = is_answered.recv();
+            Act::Answer
+        }),
+    );
+    let store = server.open(Login::Plain).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| get(&store, &call_within(2 * LONG)).unwrap());
+        }
+        while opened.load(Ordering::SeqCst) < 8 {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(opened.load(Ordering::SeqCst), 8);
+        drop(answer);
+    });
 }
 
 pub(super) fn stale_connections_are_not_reused<S: Scripted>() {

@@ -15,75 +15,16 @@
 //! | When is `maybe_sent` set? | `maybe_sent` is `false` if no byte of the request was written. A refusal and a late success count as sent. | `U::refused_or_late_call_counts_as_sent`, `B::error_reports_if_the_request_may_have_been_sent` |
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
+use std::time::Instant;
 
 use super::MAX_WAIT;
 use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, interrupted};
+use super::pool::{CallConnection, Demand, Pool, PoolSlot, Versions, is_new_enough};
 use crate::store::CallContext;
 use crate::util::cancel::CancelHook;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
-
-/// The longest time that a connection is kept idle.
-///
-/// Servers close idle connections after 90 s, and load balancers after 60 s or more. A much shorter time makes it
-/// rare that a write is sent on a connection that the peer is closing.
-pub(crate) const MAX_IDLE: Duration = Duration::from_secs(30);
-
-/// The longest time that a connection to a directly reached server is kept idle.
-///
-/// A directly reached server keeps idle connections open. The system's keep-alive probes detect dead connections, and
-/// keep a firewall from forgetting an idle connection (see [`super::dial`]).
-#[cfg(feature = "_server")]
-pub(crate) const MAX_IDLE_DIRECT: Duration =
-    if cfg!(any(target_os = "linux", target_os = "android")) { Duration::MAX } else { MAX_IDLE };
-
-/// The rule for idle connections to a distant server.
-///
-/// Opening a connection would delay a takeover by several round trips. A standby therefore keeps a connection open.
-#[derive(Clone, Copy)]
-pub(crate) struct FarIdle {
-    /// The longest time in which a connection to a server that is not distant opens.
-    pub(crate) opened_in: Duration,
-    /// The idle time after which a standby uses the connection.
-    pub(crate) used_after: Duration,
-    /// The longest time that the connection is kept idle.
-    pub(crate) max_idle: Duration,
-}
-
-/// The rule for all servers.
-///
-/// kube-apiserver closes a connection that is idle for 90 s. A standby opens a watch every 450 s on average. With the
-/// reads, the standby sends at most 1.1 requests per minute.
-pub(crate) const FAR_IDLE: FarIdle = FarIdle {
-    opened_in: Duration::from_millis(10),
-    used_after: Duration::from_secs(65),
-    max_idle: Duration::from_secs(75),
-};
-
-/// The versions of the client certificate and the certificate files of a connection.
-pub(crate) type Versions = [u64; 2];
-
-/// A connection that only one call uses at a time.
-pub(crate) trait CallConnection {
-    fn versions(&self) -> Versions;
-
-    /// Returns `true` if the connection is open and no byte has arrived since the last answer.
-    fn is_quiet(&self) -> bool;
-
-    /// Returns the time in which the connection opened, or zero if the time is unknown.
-    fn opened_in(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// Registers the connection, which an interrupt of `interrupter` shuts down.
-    ///
-    /// Returns an error if the interrupt has already happened.
-    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error>;
-}
 
 /// An error of a client, with the properties that the rules of this module need.
 ///
@@ -114,12 +55,14 @@ pub(crate) struct ActiveCall {
 }
 
 /// The pool for a request, and the conditions for choosing a connection and for a repetition.
-pub(crate) struct Exchange<'a, C> {
+pub(crate) struct Exchange<'a, 'p, C> {
     pub(crate) pool: &'a Pool<C>,
     /// Returns the server or the request for a log line. Called only if a line is logged.
-    pub(crate) place: &'a dyn Fn() -> String,
+    pub(crate) place: &'p dyn Fn() -> String,
     /// The oldest certificate versions that a connection may have.
     pub(crate) versions: Versions,
+    /// The time by which the call must have a connection.
+    pub(crate) connected_by: Instant,
     /// `true` if the request is a read, which may be sent twice because a read changes nothing.
     pub(crate) is_read: bool,
 }
@@ -134,15 +77,14 @@ impl ActiveCall {
 
     /// Runs a request, and repeats the request once if the rules of this module allow that.
     ///
-    /// Uses the connection in `used`, or else an idle connection, or else a new connection. Leaves the connection in
-    /// `used`.
+    /// Uses the connection in `used`, or else a connection by the rules of the pool. Leaves the connection in `used`.
     ///
     /// `is_undone` returns `true` if an error proves that the server has not applied the request and a repetition may
     /// succeed.
-    pub(crate) fn exchange<C: CallConnection, T, E: CallError>(
+    pub(crate) fn exchange<'a, C: CallConnection, T, E: CallError>(
         &self,
-        Exchange { pool, place, versions, is_read }: Exchange<'_, C>,
-        used: &mut Option<C>,
+        Exchange { pool, place, versions, connected_by, is_read }: Exchange<'a, '_, C>,
+        used: &mut Option<(PoolSlot<'a, C>, C)>,
         open: impl Fn() -> Result<C, E>,
         mut run: impl FnMut(&mut C) -> Result<T, E>,
         is_undone: impl FnOnce(&C, &E) -> bool,
@@ -151,30 +93,41 @@ impl ActiveCall {
         if self.deadline <= Instant::now() {
             return Err(late().into());
         }
-        self.has_exchanged.set(true);
-        let is_new_enough = |connection: &C| connection.versions().iter().zip(versions).all(|(of, least)| *of >= least);
-        let mut connection = match used.take().filter(is_new_enough) {
-            Some(connection) => connection,
-            None => match pool.take(|it| is_new_enough(it) && it.is_quiet()) {
-                Some(mut connection) => {
+        let deadline = connected_by.min(self.deadline);
+        let connect = |idle| {
+            let taken = pool.take(&Demand { idle, deadline, interrupter: &self.interrupter })?;
+            self.has_exchanged.set(true);
+            match taken {
+                (slot, Some(mut connection)) => {
                     connection.use_for(&self.interrupter)?;
-                    connection
+                    Ok((slot, connection))
                 }
-                None => open()?,
-            },
+                (mut slot, None) => {
+                    let connection = open()?;
+                    if !C::OPENS_IN_RUN {
+                        slot.end_request(true);
+                    }
+                    Ok::<_, E>((slot, connection))
+                }
+            }
         };
+        let usable = used.take().filter(|(_, connection)| is_new_enough(connection, versions));
+        let (mut slot, mut connection) = usable.map_or_else(|| connect(Some(versions)), Ok)?;
+        let is_answered = |answer: &Result<T, E>| answer.as_ref().err().is_none_or(|error| error.net_kind().is_none());
         let mut answer = run(&mut connection);
+        slot.end_request(is_answered(&answer));
         if let Err(error) = &answer {
             let is_broken = matches!(error.net_kind(), Some(NetErrorKind::Io | NetErrorKind::ConnectionClosed));
             let is_repeated = (is_read && is_broken) || is_undone(&connection, error);
             if is_repeated && !self.interrupter.is_interrupted() {
                 let why = if is_broken { "the connection broke" } else { "the server did not run the request" };
                 log_line!(debug, target: CLIENT, "{}: {why}, retrying once on a new connection", place());
-                connection = open()?;
+                (slot, connection) = connect(None)?;
                 answer = run(&mut connection);
+                slot.end_request(is_answered(&answer));
             }
         }
-        *used = Some(connection);
+        *used = Some((slot, connection));
         answer
     }
 
@@ -183,7 +136,7 @@ impl ActiveCall {
         self,
         answer: Result<T, E>,
         pools: impl IntoIterator<Item = &'a Pool<C>>,
-        used: Option<(&'a Pool<C>, C)>,
+        used: Option<(PoolSlot<'a, C>, C)>,
     ) -> Result<T, E> {
         // From here on, a cancellation must not shut down the connection, because another call may use the connection.
         drop(self.hook);
@@ -196,19 +149,18 @@ impl ActiveCall {
             Ok(_) if Instant::now() >= self.deadline => Err(late().sent(true).into()),
             other => other,
         };
-        let is_far = used.as_ref().is_some_and(|(pool, connection)| pool.is_far(connection.opened_in()));
-        if let (Ok(_), Some((pool, _))) = (&answer, &used) {
+        if let (Ok(_), Some((slot, connection))) = (&answer, &used) {
             // Reported even if the connection is closed below, because a standby then opens another connection.
-            self.context.set_cools_after(is_far.then_some(pool.far.used_after));
+            self.context.set_cools_after(slot.far(connection).map(|far| far.used_after));
         }
         let kind = answer.as_ref().err().and_then(E::net_kind);
         if is_interrupted || matches!(kind, Some(NetErrorKind::Timeout | NetErrorKind::Interrupted)) {
             let pools = pools.into_iter().filter(|_| self.has_exchanged.get());
             pools.for_each(|pool| pool.forget_idle_since(self.began));
         } else if answer.as_ref().err().is_none_or(E::leaves_session_unchanged)
-            && let Some((pool, connection)) = used
+            && let Some((slot, connection)) = used
         {
-            pool.put_back(connection, is_far);
+            slot.put_back(connection);
         }
         answer
     }
@@ -218,83 +170,13 @@ pub(crate) fn late() -> Error {
     Error::new(NetErrorKind::Timeout, "the call timed out")
 }
 
-/// A pool of at most `most` idle connections for later calls.
-pub(crate) struct Pool<T> {
-    most: usize,
-    max_idle: Duration,
-    pub(crate) far: FarIdle,
-    idle: Mutex<Vec<Idle<T>>>,
-}
-
-struct Idle<T> {
-    connection: T,
-    since: Instant,
-    max_idle: Duration,
-}
-
-impl<T> Pool<T> {
-    pub(crate) fn new(most: usize, max_idle: Duration) -> Self {
-        Self { most, max_idle, far: FAR_IDLE, idle: Mutex::default() }
-    }
-
-    /// Takes the most recently used connection, which the server is least likely to have closed.
-    ///
-    /// Closes all connections that have been idle for too long or for which `is_of_use` returns `false`.
-    pub(crate) fn take(&self, is_of_use: impl Fn(&T) -> bool) -> Option<T> {
-        let mut idle = self.idle.lock();
-        idle.retain(|it| is_of_use(&it.connection) && it.since.elapsed() < it.max_idle);
-        idle.pop().map(|it| it.connection)
-    }
-
-    /// Returns `true` if an idle connection would be closed, and opening another connection would take long.
-    fn is_far(&self, opened_in: Duration) -> bool {
-        self.max_idle < self.far.max_idle && opened_in > self.far.opened_in
-    }
-
-    /// Returns a connection to the pool after a clean answer.
-    pub(crate) fn put_back(&self, connection: T, is_far: bool) {
-        let max_idle = if is_far { self.far.max_idle } else { self.max_idle };
-        let mut idle = self.idle.lock();
-        if idle.len() < self.most {
-            idle.push(Idle { connection, since: Instant::now(), max_idle });
-        }
-    }
-
-    /// Closes the connections that were already idle when a failed call began.
-    ///
-    /// The fault that stopped the call may affect these connections too. The next call opens a connection, or uses a
-    /// connection that has answered since `began`.
-    pub(crate) fn forget_idle_since(&self, began: Instant) {
-        self.idle.lock().retain(|it| it.since > began);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::net::pool::MAX_IDLE;
     use crate::util::cancel::CancelToken;
-
-    #[test]
-    fn newest_connection_is_used_first_and_broken_ones_are_closed() {
-        let pool = Pool::new(3, MAX_IDLE);
-        for connection in 1..=4 {
-            pool.put_back(connection, false);
-        }
-        assert_eq!(pool.take(|it| *it != 2), Some(3), "the fourth was one too many");
-        assert_eq!(pool.take(|_| true), Some(1), "the second was closed");
-        assert_eq!(pool.take(|_| true), None);
-    }
-
-    #[test]
-    fn connections_idle_when_a_call_began_are_dropped() {
-        let pool = Pool::new(3, MAX_IDLE);
-        pool.put_back(1, false);
-        let began = Instant::now();
-        while Instant::now() == began {}
-        pool.put_back(2, false);
-        pool.forget_idle_since(began);
-        assert_eq!((pool.take(|_| true), pool.take(|_| true)), (Some(2), None));
-    }
 
     /// A connection with a number and the versions of its certificates.
     ///
@@ -356,6 +238,16 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
+    /// Returns a connection in use, as if a call had opened it.
+    fn opened(pool: &Pool<Numbered>, number: usize) -> (PoolSlot<'_, Numbered>, Numbered) {
+        let (deadline, interrupter) = (Instant::now() + LONG, &Interrupter::default());
+        (pool.take(&Demand { idle: None, deadline, interrupter }).unwrap().0, Numbered(number, [0, 0]))
+    }
+
+    fn put_idle(pool: &Pool<Numbered>, connection: Numbered) {
+        opened(pool, 0).0.put_back(connection);
+    }
+
     /// Ends a call that used one connection while another connection was idle.
     ///
     /// If `cancels` is `true`, cancels the call before its end. Returns the outcome and the number of idle connections.
@@ -365,14 +257,14 @@ mod tests {
         cancels: bool,
     ) -> (Result<(), TestFailure<O>>, usize) {
         let (pool, cancel) = (Pool::new(9, MAX_IDLE), CancelToken::new());
-        pool.put_back(Numbered(0, [0, 0]), false);
+        put_idle(&pool, Numbered(0, [0, 0]));
         let call = ActiveCall::begin(&CallContext::new(timeout, cancel.clone()));
         call.has_exchanged.set(true);
         if cancels {
             cancel.cancel();
         }
-        let ended = call.end(answer, [&pool], Some((&pool, Numbered(1, [0, 0]))));
-        let count = pool.idle.lock().len();
+        let ended = call.end(answer, [&pool], Some(opened(&pool, 1)));
+        let count = pool.idle_for().len();
         (ended, count)
     }
 
@@ -421,12 +313,12 @@ mod tests {
         assert_eq!(end::<false>(Ok(()), LONG, true).1, 0);
         assert_eq!(end::<true>(Ok(()), LONG, true).1, 0);
         let (pool, cancel) = (Pool::new(9, MAX_IDLE), CancelToken::new());
-        pool.put_back(Numbered(0, [0, 0]), false);
+        put_idle(&pool, Numbered(0, [0, 0]));
         cancel.cancel();
         let call = ActiveCall::begin(&CallContext::new(LONG, cancel));
         let answer = call.end(Err::<(), _>(TestFailure::<false>::from(interrupted())), [&pool], None);
         assert_eq!(answer, Err(Net(NetErrorKind::Interrupted, false)));
-        assert_eq!(pool.idle.lock().len(), 1, "the call was over before it began");
+        assert_eq!(pool.idle_for().len(), 1, "the call was over before it began");
     }
 
     #[test]
@@ -441,15 +333,15 @@ mod tests {
         ] {
             let (pool, context) = (Pool::new(9, max_idle), CallContext::new(LONG, CancelToken::new()));
             let call = ActiveCall::begin(&context);
-            let _: TestOutcome = call.end(answer, [&pool], Some((&pool, Numbered(opened_in, [0, 0]))));
+            let _: TestOutcome = call.end(answer, [&pool], Some(opened(&pool, opened_in)));
             assert_eq!(context.cools_after(), cools_after);
-            assert_eq!(pool.idle.lock().first().map(|it| it.max_idle), kept_for);
+            assert_eq!(pool.idle_for().first().copied(), kept_for);
         }
         // The answer arrived together with the cancellation, which closes the connection.
         let (pool, context) = (Pool::new(9, MAX_IDLE), CallContext::new(LONG, CancelToken::new()));
         let call = ActiveCall::begin(&context);
         context.cancel().cancel();
-        let answer = call.end(Ok::<_, TestFailure<true>>(()), [&pool], Some((&pool, Numbered(11, [0, 0]))));
+        let answer = call.end(Ok::<_, TestFailure<true>>(()), [&pool], Some(opened(&pool, 11)));
         assert_eq!((answer, context.cools_after()), (Ok(()), Some(Some(seconds(65)))));
     }
 
@@ -464,13 +356,13 @@ mod tests {
     ) -> Vec<usize> {
         let pool = Pool::new(9, MAX_IDLE);
         for connection in [Numbered(1, [1, 1]), Numbered(0, [0, 1])] {
-            pool.put_back(connection, false);
+            put_idle(&pool, connection);
         }
         let call = ActiveCall::begin(&CallContext::new(LONG, CancelToken::new()));
         let used = std::cell::RefCell::new(Vec::new());
         let mut kept = None;
         let answer: TestOutcome = call.exchange(
-            Exchange { pool: &pool, place: &|| "a test".to_owned(), versions, is_read },
+            Exchange { pool: &pool, place: &|| "a test".to_owned(), versions, connected_by: call.deadline, is_read },
             &mut kept,
             || Ok(Numbered(2 + used.borrow().len(), versions)),
             |connection| {

@@ -1,7 +1,8 @@
 //! HTTP agents that have one [`Socket`] each and read no proxy from the environment.
 
 use std::io::{self, Read};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -11,14 +12,14 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
 
 use super::MAX_WAIT;
-use super::calls::{CallConnection, Versions};
 use super::dial::{Dialer, Route};
 use super::endpoint::Endpoint;
 use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, Shutdown, interrupted};
+use super::pool::{CallConnection, Versions};
 use super::proxy::Proxy;
 use super::redact::add_hidden;
-use super::socket::{Socket, explain, failure};
+use super::socket::{Socket, SocketStream, explain, failure};
 use super::text::clean;
 use super::tls::{TlsParts, tls_error};
 use crate::util::debug_fields::debug_fields;
@@ -44,13 +45,21 @@ pub(crate) struct AgentHandle {
     pub(crate) call: CurrentCall,
 }
 
-/// The interrupter of the call that currently uses an agent, and the time to open the agent's connection.
+/// The interrupter of the call that currently uses an agent, and the agent's open connection.
 ///
-/// The agent's connector needs the interrupter to dial. Clones share the interrupter and the time.
+/// The agent's connector needs the interrupter to dial. Clones share the interrupter and the connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CurrentCall {
     interrupter: Arc<Mutex<Interrupter>>,
-    opened_in: Arc<Mutex<Duration>>,
+    opened: Arc<Mutex<Opened>>,
+}
+
+/// The time in which a connection opened, and its state.
+#[derive(Debug, Default)]
+struct Opened {
+    within: Duration,
+    has_answered: Arc<AtomicBool>,
+    stream: Weak<SocketStream>,
 }
 
 /// Opens the connections of one agent.
@@ -90,7 +99,7 @@ pub(crate) struct HttpTransport {
     buffers: LazyBuffers,
     route: Option<Route>,
     opening: Opening,
-    has_answered: bool,
+    has_answered: Arc<AtomicBool>,
     /// `true` if no byte has arrived since a request was sent.
     awaits_answer: bool,
 }
@@ -126,6 +135,12 @@ pub(crate) fn new_agent(
 }
 
 impl AgentHandle {
+    /// Returns `true` if a byte has arrived on the connection.
+    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only the client for etcd needs it"))]
+    pub(crate) fn has_answered(&self) -> bool {
+        self.call.opened.lock().has_answered.load(Ordering::Relaxed)
+    }
+
     /// Reads the body of a response to the current call.
     pub(crate) fn read_body(&self, answer: http::Response<ureq::Body>) -> Result<Vec<u8>, Error> {
         let is_framed = is_framed(answer.headers());
@@ -139,17 +154,21 @@ impl AgentHandle {
 }
 
 impl CallConnection for Arc<AgentHandle> {
+    const OPENS_IN_RUN: bool = true;
+
     fn versions(&self) -> Versions {
         self.versions
     }
 
-    /// Returns `true`, because ureq tests an idle connection before its next use.
+    /// Returns `true` if the socket of the agent is quiet.
+    ///
+    /// ureq makes the same test, but then opens a connection by itself, against the rules of the pool.
     fn is_quiet(&self) -> bool {
-        true
+        self.call.opened.lock().stream.upgrade().is_some_and(|stream| stream.is_quiet())
     }
 
     fn opened_in(&self) -> Duration {
-        *self.call.opened_in.lock()
+        self.call.opened.lock().within
     }
 
     fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error> {
@@ -221,9 +240,11 @@ impl Connector<()> for HttpConnector {
         if let Some(parts) = &self.tls {
             set_up_tls(&mut socket, parts, deadline).map_err(wrap)?;
         }
-        *self.call.opened_in.lock() = began.elapsed();
+        let (within, stream) = (began.elapsed(), socket.stream());
         let buffer = details.config.input_buffer_size();
-        Ok(Some(Box::new(HttpTransport::new(socket, buffer, Some(route), self.opening.clone()))))
+        let transport = HttpTransport::new(socket, buffer, Some(route), self.opening.clone());
+        *self.call.opened.lock() = Opened { within, has_answered: Arc::clone(&transport.has_answered), stream };
+        Ok(Some(Box::new(transport)))
     }
 }
 
@@ -239,7 +260,12 @@ fn set_up_tls(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Resul
 impl HttpTransport {
     pub(crate) fn new(socket: Socket, buffer: usize, route: Option<Route>, opening: Opening) -> Self {
         let buffers = LazyBuffers::new(buffer, OUTPUT);
-        Self { socket, buffers, route, opening, has_answered: false, awaits_answer: false }
+        Self { socket, buffers, route, opening, has_answered: Arc::default(), awaits_answer: false }
+    }
+
+    /// Returns `true` if no byte answers a request that was sent on a used connection.
+    fn is_reused(&self) -> bool {
+        self.awaits_answer && self.has_answered.load(Ordering::Relaxed)
     }
 
     fn explain(&self, error: io::Error, timeout: NextTimeout) -> ureq::Error {
@@ -249,7 +275,7 @@ impl HttpTransport {
         match error.kind() {
             TimedOut => ureq::Error::Timeout(timeout.reason),
             BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof | WriteZero
-                if self.has_answered && self.awaits_answer =>
+                if self.is_reused() =>
             {
                 closed()
             }
@@ -276,11 +302,12 @@ impl Transport for HttpTransport {
         let timeout = timeout.for_read();
         let deadline = self.opening.deadline(timeout);
         match self.socket.read(self.buffers.input_append_buf(), deadline) {
-            Ok(0) if self.has_answered && self.awaits_answer => Err(closed()),
+            Ok(0) if self.is_reused() => Err(closed()),
             Ok(0) => Ok(false),
             Ok(amount) => {
                 self.buffers.input_appended(amount);
-                (self.has_answered, self.awaits_answer) = (true, false);
+                self.awaits_answer = false;
+                self.has_answered.store(true, Ordering::Relaxed);
                 if let Some(route) = &mut self.route {
                     route.answered();
                 }

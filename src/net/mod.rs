@@ -23,6 +23,7 @@ pub(crate) mod lines;
 #[cfg(feature = "_server")]
 pub(crate) mod parameters;
 pub(crate) mod percent;
+pub(crate) mod pool;
 #[cfg(feature = "_http")]
 pub(crate) mod proxy;
 #[cfg(feature = "_http")]

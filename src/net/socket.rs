@@ -28,7 +28,8 @@ pub(crate) struct Socket {
 /// The stream that an interrupt shuts down.
 ///
 /// The `TcpStream` may hold a Unix socket, because the system calls used here work on every stream socket.
-struct SocketStream(TcpStream);
+#[derive(Debug)]
+pub(crate) struct SocketStream(TcpStream);
 
 /// A socket with its TLS sessions, whose reads and writes end at a deadline, even if bytes keep arriving slowly.
 pub(crate) struct TimedSocket<'a> {
@@ -61,8 +62,12 @@ impl Socket {
     /// Returns a handle that shuts the socket down from another thread.
     #[cfg(feature = "_http")]
     pub(crate) fn shutdown_handle(&self) -> Weak<dyn ShutdownHandle> {
-        let weak: Weak<SocketStream> = Arc::downgrade(&self.stream);
-        weak
+        self.stream()
+    }
+
+    #[cfg(feature = "_http")]
+    pub(crate) fn stream(&self) -> Weak<SocketStream> {
+        Arc::downgrade(&self.stream)
     }
 
     /// Starts TLS. All later bytes are encrypted.
@@ -127,7 +132,13 @@ impl Socket {
     ///
     /// If either arrives between two calls, the connection must not be used again.
     pub(crate) fn is_quiet(&self) -> bool {
-        let stream = &self.stream.0;
+        self.stream.is_quiet()
+    }
+}
+
+impl SocketStream {
+    pub(crate) fn is_quiet(&self) -> bool {
+        let stream = &self.0;
         let probe = || -> io::Result<bool> {
             stream.set_nonblocking(true)?;
             let quiet = matches!(stream.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock);

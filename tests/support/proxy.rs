@@ -47,6 +47,10 @@ struct Shared {
     server: SocketAddr,
     /// Half a round trip, after which each byte arrives.
     delay: Duration,
+    /// The computing time of a TLS handshake on each side.
+    handshake: Duration,
+    /// The times until which the processors of the server and of the clients are reserved.
+    processors: [Mutex<Instant>; 2],
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -55,6 +59,8 @@ struct State {
     faults: Faults,
     over: bool,
     opened: usize,
+    /// If this is *n*, one in *n* new connections loses all bytes.
+    dead: Option<usize>,
     links: Vec<Weak<Link>>,
 }
 
@@ -79,7 +85,7 @@ impl Proxy {
     /// Writes a copy of the kubeconfig with the proxy's address.
     pub fn by_kubeconfig(original: &Path, copy: &Path) -> Proxy {
         let text = std::fs::read_to_string(original).expect("a kubeconfig");
-        let (proxy, text) = Proxy::to_server_of(&text, Duration::ZERO);
+        let (proxy, text) = Proxy::to_server_of(&text, Duration::ZERO, Duration::ZERO);
         std::fs::write(copy, text).expect("a kubeconfig");
         proxy
     }
@@ -88,16 +94,32 @@ impl Proxy {
     ///
     /// Opening a connection takes one round trip.
     pub fn far_from(kubeconfig: &str, round_trip: Duration) -> (Proxy, ClientConfig) {
-        let (proxy, text) = Proxy::to_server_of(kubeconfig, round_trip / 2);
+        let (proxy, text) = Proxy::to_server_of(kubeconfig, round_trip / 2, Duration::ZERO);
         let config = Kubeconfig::from_text(&text, ".").and_then(|file| file.client_config(None));
         (proxy, config.expect("a configuration"))
     }
 
+    /// Creates a proxy as if each side needed `handshake` of computing time for a TLS handshake, and the configuration of
+    /// a client.
+    ///
+    /// Each side has one processor, and shares the processor among all handshakes. A client that gives up costs the
+    /// server the same time.
+    pub fn computing(kubeconfig: &str, handshake: Duration) -> (Proxy, ClientConfig) {
+        let (proxy, text) = Proxy::to_server_of(kubeconfig, Duration::ZERO, handshake);
+        let config = Kubeconfig::from_text(&text, ".").and_then(|file| file.client_config(None));
+        (proxy, config.expect("a configuration"))
+    }
+
+    /// Lets one in `n` new connections lose all bytes.
+    pub fn lose_one_in(&self, n: usize) {
+        self.shared.state.lock().dead = Some(n);
+    }
+
     /// Returns a proxy to the server of a kubeconfig, and the kubeconfig with the proxy's address.
-    fn to_server_of(kubeconfig: &str, delay: Duration) -> (Proxy, String) {
+    fn to_server_of(kubeconfig: &str, delay: Duration, handshake: Duration) -> (Proxy, String) {
         let mut words = kubeconfig.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
         let server = words.find_map(|word| word.strip_prefix("https://")).expect("a server");
-        let proxy = Proxy::with_delay(server.parse().expect("an address and a port"), delay);
+        let proxy = Proxy::with(server.parse().expect("an address and a port"), delay, handshake);
         let text = kubeconfig.replace(server, &format!("127.0.0.1:{}", proxy.port));
         (proxy, text)
     }
@@ -110,14 +132,15 @@ impl Proxy {
     }
 
     pub fn to(server: SocketAddr) -> Proxy {
-        Proxy::with_delay(server, Duration::ZERO)
+        Proxy::with(server, Duration::ZERO, Duration::ZERO)
     }
 
-    fn with_delay(server: SocketAddr, delay: Duration) -> Proxy {
+    fn with(server: SocketAddr, delay: Duration, handshake: Duration) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("a bound socket").port();
-        let state = State { faults: Faults::Fair, over: false, opened: 0, links: Vec::new() };
-        let shared = Arc::new(Shared { server, delay, state: Mutex::new(state), changed: Condvar::new() });
+        let state = State { faults: Faults::Fair, over: false, opened: 0, dead: None, links: Vec::new() };
+        let (processors, changed) = ([(); 2].map(|()| Mutex::new(Instant::now())), Condvar::new());
+        let shared = Arc::new(Shared { server, delay, handshake, processors, state: Mutex::new(state), changed });
         let listens = thread::spawn({
             let shared = Arc::clone(&shared);
             move || shared.listen(&listener)
@@ -177,6 +200,7 @@ impl Shared {
             let server = match state.faults {
                 Faults::Cut => continue,
                 Faults::BlackHole => None,
+                _ if state.dead.is_some_and(|n| state.opened % n == 0) => None,
                 // The server is on this machine, so the system accepts a connection immediately, even for a stopped
                 // process.
                 _ => match TcpStream::connect(self.server) {
@@ -233,9 +257,13 @@ impl Shared {
         to: Option<&TcpStream>,
         under_way: &Receiver<(Instant, Vec<u8>)>,
     ) {
+        let mut is_first = true;
         for (arrives_at, bytes) in under_way {
             thread::sleep(arrives_at.saturating_duration_since(Instant::now()));
             let mut to = to.filter(|_| self.passes(link, direction));
+            if std::mem::take(&mut is_first) {
+                self.compute(direction);
+            }
             if bytes.is_empty() {
                 let _ = to.map(|to| to.shutdown(Shutdown::Write));
                 return;
@@ -244,6 +272,23 @@ impl Shared {
                 thread::sleep(self.delay);
                 return link.close();
             }
+        }
+    }
+
+    /// Waits until the receiver of a first piece has computed its part of a handshake.
+    fn compute(&self, direction: Direction) {
+        /// The longest time for which one handshake has the processor.
+        const SLICE: Duration = Duration::from_millis(1);
+
+        let mut left = self.handshake;
+        while !left.is_zero() {
+            let until = {
+                let mut reserved = self.processors[direction as usize].lock();
+                *reserved = (*reserved).max(Instant::now()) + left.min(SLICE);
+                *reserved
+            };
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+            left = left.saturating_sub(SLICE);
         }
     }
 

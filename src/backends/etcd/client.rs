@@ -10,7 +10,7 @@ use ureq::http::{self, HeaderName, HeaderValue, header};
 use super::config::EtcdConfig;
 use super::error::Error;
 use super::login::{EtcdLogin, Token, refusal};
-use crate::net::calls::{ActiveCall, CallError, Exchange, MAX_IDLE_DIRECT, Pool, late};
+use crate::net::calls::{ActiveCall, CallError, Exchange, late};
 use crate::net::confidential::Post;
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
@@ -19,6 +19,7 @@ use crate::net::http::{
     AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, is_compressed, new_agent, read_body,
 };
 use crate::net::interrupt::Interrupter;
+use crate::net::pool::{Demand, MAX_IDLE_DIRECT, Pool, PoolSlot};
 use crate::net::redact::Redacted;
 use crate::net::stream::LineStream;
 use crate::net::tls::config::refuse;
@@ -29,8 +30,8 @@ use crate::util::config_error::ConfigError;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
-/// Maximum number of idle connections that the client keeps open to each member.
-const MAX_IDLE_AGENTS: usize = 4;
+/// Number of idle connections that the client keeps open to each member, in addition to those of a recent burst.
+const KEPT_AGENTS: usize = 4;
 
 /// The path of a login.
 const LOGIN: &str = "/v3/auth/authenticate";
@@ -100,7 +101,7 @@ impl EtcdClient {
         let member = |endpoint: Endpoint| {
             let client_tls = || ClientTls::new(tls.settings.clone(), &endpoint.host);
             let tls = endpoint.is_https().then(client_tls).transpose().map_err(|error| refuse("tls", &error))?;
-            Ok(Member { endpoint, tls, idle: Pool::new(MAX_IDLE_AGENTS, MAX_IDLE_DIRECT) })
+            Ok(Member { endpoint, tls, idle: Pool::new(KEPT_AGENTS, MAX_IDLE_DIRECT) })
         };
         Ok(Self {
             members: endpoints.into_iter().map(member).collect::<Result<_, ConfigError>>()?,
@@ -123,13 +124,13 @@ impl EtcdClient {
     pub(crate) fn request(&self, request: EtcdRequest<'_>) -> Result<EtcdAnswer, Error> {
         let call = ActiveCall::begin(request.call);
         let body = request.body.to_string().into_bytes();
-        let (interrupter, mut used) = (&call.interrupter, None);
+        let (interrupter, mut used) = (&call.interrupter.clone(), None);
         let ask = |number: usize, connected_by, deadline| {
-            let (member, mut agent): (&Member, _) = (&self.members[number], None);
+            let member = &self.members[number];
             let attempt = MemberAttempt { member, request, body: &body, connected_by, deadline, interrupter };
-            let answer = self.attempt(&call, attempt, &mut agent);
-            used = agent.map(|agent| (&member.idle, agent));
-            answer
+            // A connection to the last member cannot serve this member.
+            used = None;
+            self.attempt(&call, attempt, &mut used)
         };
         let answer = self.on_some_member(interrupter, call.deadline, request.is_read, ask);
         call.end(answer, self.members.iter().map(|member| &member.idle), used)
@@ -151,12 +152,14 @@ impl EtcdClient {
             let (member, interrupter) = (&self.members[number], &interrupter);
             let attempt = MemberAttempt { member, request, body: &body, connected_by, deadline, interrupter };
             let opening = Opening::until(deadline);
-            let handle = self.new_handle(attempt, opening.clone())?;
             let token = self.token(attempt)?;
+            // The slot is held until the head of the response has arrived.
+            let (mut slot, _) = member.idle.take(&Demand { idle: None, deadline: connected_by, interrupter })?;
+            let handle = self.new_handle(attempt, opening.clone())?;
             let (call, _hidden) = http_request(attempt, token.as_ref())?;
             let call = handle.agent.configure_request(call).timeout_per_read(Some(silence)).build();
-            let answer = handle.agent.run(call).map_err(from_ureq)?;
-            let answer = self.accept(answer, token.as_ref())?;
+            let answer = self.run(&handle, call, token.as_ref())?;
+            slot.end_request(true);
             Ok((answer.into_body(), handle, opening, token))
         });
         let (body, handle, opening, token) = opened?;
@@ -215,11 +218,11 @@ impl EtcdClient {
     }
 
     /// Sends a request to one member, and repeats the request with a new token if etcd refuses the token.
-    fn attempt(
+    fn attempt<'a>(
         &self,
         call: &ActiveCall,
-        attempt: MemberAttempt<'_>,
-        used: &mut Option<Arc<AgentHandle>>,
+        attempt: MemberAttempt<'a>,
+        used: &mut Option<(PoolSlot<'a, Arc<AgentHandle>>, Arc<AgentHandle>)>,
     ) -> Result<EtcdAnswer, Error> {
         let token = self.token(attempt)?;
         let error = match self.exchange(call, attempt, used, token.as_ref()) {
@@ -251,7 +254,7 @@ impl EtcdClient {
             let post = Post { endpoint: &member.endpoint, tls: member.parts()?, path: LOGIN, body, deadline };
             post.send(&self.dialer, interrupter)
         };
-        login.token(deadline, call.cancel(), post).map(Some).map_err(|error| match error {
+        login.token(deadline, call.cancel(), interrupter, post).map(Some).map_err(|error| match error {
             // If the login fails, the request itself has not been sent.
             Error::Net(error) => Error::Net(error.sent(false)),
             error if error.is_of_the_member() => net::Error::new(NetErrorKind::Io, error.to_string()).into(),
@@ -259,11 +262,11 @@ impl EtcdClient {
         })
     }
 
-    fn exchange(
+    fn exchange<'a>(
         &self,
         call: &ActiveCall,
-        attempt: MemberAttempt<'_>,
-        used: &mut Option<Arc<AgentHandle>>,
+        attempt: MemberAttempt<'a>,
+        used: &mut Option<(PoolSlot<'a, Arc<AgentHandle>>, Arc<AgentHandle>)>,
         token: Option<&Token>,
     ) -> Result<Vec<u8>, Error> {
         let member = attempt.member;
@@ -273,6 +276,7 @@ impl EtcdClient {
                 pool: &member.idle,
                 place: &|| member.endpoint.url(),
                 versions,
+                connected_by: attempt.connected_by,
                 is_read: attempt.request.is_read,
             },
             used,
@@ -301,9 +305,28 @@ impl EtcdClient {
         let (call, _hidden) = http_request(attempt, token)?;
         let call = handle.agent.configure_request(call);
         let call = call.timeout_global(Some(left)).timeout_connect(Some(to_connect)).build();
-        let answer = handle.agent.run(call).map_err(from_ureq)?;
-        let answer = self.accept(answer, token)?;
+        let answer = self.run(handle, call, token)?;
         Ok(handle.read_body(answer)?)
+    }
+
+    /// Sends a request, and drops its token if etcd may have refused the token by closing the connection.
+    fn run(
+        &self,
+        handle: &AgentHandle,
+        request: http::Request<impl ureq::AsSendBody>,
+        token: Option<&Token>,
+    ) -> Result<http::Response<ureq::Body>, Error> {
+        let is_new = !handle.has_answered();
+        let answer = handle.agent.run(request).map_err(from_ureq);
+        if let Some((login, token)) = self.login.as_ref().zip(token) {
+            match answer.as_ref().map_err(|error| error.kind) {
+                Ok(_) => login.answered(),
+                Err(NetErrorKind::ConnectionClosed) => login.unanswered(token, is_new),
+                Err(NetErrorKind::Io) if is_new && !handle.has_answered() => login.unanswered(token, is_new),
+                Err(_) => {}
+            }
+        }
+        self.accept(answer?, token)
     }
 
     /// Returns a 2xx response, and converts any other response to an error without credentials.

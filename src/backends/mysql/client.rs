@@ -11,17 +11,18 @@ use super::handshake::{MySqlLogin, shake_hands};
 use super::packet::malformed;
 use super::session;
 use crate::backends::password::Password;
-use crate::net::calls::{ActiveCall, Exchange, MAX_IDLE_DIRECT, Pool};
+use crate::net::calls::{ActiveCall, Exchange};
 use crate::net::database_url::Address;
 use crate::net::dial::{Dialer, System};
+use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
 use crate::net::secret::Secret;
 use crate::net::tls::{ClientTls, TlsParts};
 use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::{ConfigError, require};
 
-/// Maximum number of idle connections that the client keeps open for later calls.
-const MAX_IDLE_CONNECTIONS: usize = 4;
+/// Number of idle connections that the client keeps open for later calls, in addition to those of a recent burst.
+const KEPT_CONNECTIONS: usize = 4;
 
 /// A blocking client for one server.
 pub(crate) struct MySqlClient {
@@ -50,7 +51,7 @@ impl MySqlClient {
             require(!text.contains('\0'), field, "unusable", "a NUL character is not allowed")?;
         }
         let tls = mode.client(&tls.unwrap_or_default(), address.host())?;
-        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
+        let (dialer, idle) = (Dialer::new(System), Pool::new(KEPT_CONNECTIONS, MAX_IDLE_DIRECT));
         let is_checked = AtomicBool::new(false);
         Ok(Self { address, user, password, database, is_checked, tls, dialer, idle })
     }
@@ -94,11 +95,12 @@ impl MySqlClient {
     ) -> Result<T, Error> {
         let (cancel, call, mut used) = (call.cancel(), ActiveCall::begin(call), None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
-        let exchange = Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read };
+        let exchange =
+            Exchange { pool: &self.idle, place: &|| self.location(), versions, connected_by: call.deadline, is_read };
         let open = || self.open(&call, cancel);
         let run = |connection: &mut MySqlConnection| run(connection, call.deadline);
         let answer = call.exchange(exchange, &mut used, open, run, |_, _| false);
-        call.end(answer, [&self.idle], used.map(|connection| (&self.idle, connection)))
+        call.end(answer, [&self.idle], used)
     }
 
     /// Opens a connection with a session for this call.

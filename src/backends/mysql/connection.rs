@@ -7,9 +7,9 @@ use super::error::Error;
 use super::packet::{self, EOF, ERR, HEADER, LOCAL_FILE, OK, PacketReader, check, malformed, status};
 use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::{self, SqlRow};
-use crate::net::calls::{CallConnection, Versions};
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
+use crate::net::pool::{CallConnection, Versions};
 use crate::net::socket::{Socket, explain};
 use crate::net::tls::TlsParts;
 

@@ -10,6 +10,7 @@ use crate::backends::sql::store::WatchRequest;
 use crate::backends::sql::watch_diff::WatchDiff;
 use crate::backends::sql::{Records, watch_diff};
 use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::pool::Demand;
 use crate::store::{CallContext, Cursor, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::log_fields::STORE;
@@ -89,7 +90,11 @@ impl TableWatch<'_> {
     /// A pooler may run each transaction on another connection to the server. Notifications then do not arrive.
     fn listen(&self) -> Result<Option<PostgresConnection>, Error> {
         let until = Instant::now() + READ_TIMEOUT;
+        let demand = Demand { idle: None, deadline: until, interrupter: self.interrupter };
+        let (mut slot, _) = self.client.idle.take(&demand)?;
         let mut listener = self.client.connect(until, self.cancel, self.interrupter)?;
+        slot.end_request(true);
+        drop(slot);
         listener.listen(Statement { sql: LISTEN, parameters: &[] }, until)?;
         // Another connection sends the probe. A connection receives its own notifications even behind a pooler, so a
         // probe from the listener would prove nothing.

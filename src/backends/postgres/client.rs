@@ -10,17 +10,18 @@ use super::connection::{PostgresConnection, Rows, Statement};
 use super::error::Error;
 use super::settings::{self, SETTINGS};
 use crate::backends::sql::blockers::Blockers;
-use crate::net::calls::{ActiveCall, Exchange, MAX_IDLE_DIRECT, Pool};
+use crate::net::calls::{ActiveCall, Exchange};
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
+use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
 use crate::net::tls::ClientTls;
 use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
-/// Maximum number of idle connections that the client keeps open for later calls.
-const MAX_IDLE_CONNECTIONS: usize = 4;
+/// Number of idle connections that the client keeps open for later calls, in addition to those of a recent burst.
+const KEPT_CONNECTIONS: usize = 4;
 
 /// A blocking client for one database.
 pub(crate) struct PostgresClient {
@@ -28,7 +29,7 @@ pub(crate) struct PostgresClient {
     /// `None` for unencrypted connections.
     tls: Option<ClientTls>,
     dialer: Dialer,
-    idle: Pool<PostgresConnection>,
+    pub(super) idle: Pool<PostgresConnection>,
     /// `true` if each connection is known to have its own session on the server.
     has_sessions: AtomicBool,
     /// Number of cancel requests in progress.
@@ -41,7 +42,7 @@ impl PostgresClient {
         config.password.check(false)?;
         let name = config.server_name.as_deref().unwrap_or(config.address.host());
         let tls = config.tls_mode.client(&config.tls, name)?;
-        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
+        let (dialer, idle) = (Dialer::new(System), Pool::new(KEPT_CONNECTIONS, MAX_IDLE_DIRECT));
         Ok(Self { config, tls, dialer, idle, has_sessions: AtomicBool::new(false), ending: Arc::default() })
     }
 
@@ -77,14 +78,14 @@ impl PostgresClient {
         let (deadline, mut used) = (call.deadline, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let answer = call.exchange(
-            Exchange { pool: &self.idle, place: &|| self.location(), versions, is_read },
+            Exchange { pool: &self.idle, place: &|| self.location(), versions, connected_by: deadline, is_read },
             &mut used,
             || self.connect(deadline, cancel, &call.interrupter),
             |connection| self.ask(connection, statements, blockers, deadline),
             |connection, error| self.keeps_nothing(connection, error),
         );
         let answer = answer.and_then(|rows| read(rows).map_err(Error::sent));
-        call.end(answer, [&self.idle], used.map(|connection| (&self.idle, connection)))
+        call.end(answer, [&self.idle], used)
     }
 
     /// Runs statements like [`run`](Self::run), but on a connection of the caller.
@@ -112,7 +113,7 @@ impl PostgresClient {
         self.has_sessions.store(has_sessions, Ordering::Release);
     }
 
-    /// Opens a connection for the caller.
+    /// Opens a connection for the caller, who must hold a slot of the pool.
     pub(crate) fn connect(
         &self,
         deadline: Instant,

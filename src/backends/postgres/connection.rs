@@ -18,10 +18,10 @@ use super::login;
 use super::wire::Wire;
 use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::{self, SqlRow};
-use crate::net::calls::{CallConnection, Versions};
 use crate::net::dial::Route;
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
+use crate::net::pool::{CallConnection, Versions};
 
 /// A connection that one call uses at a time.
 pub(crate) struct PostgresConnection {

@@ -2,12 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
 use super::*;
+use crate::backends::etcd::login::DROP_INTERVAL;
 use crate::backends::tests;
 use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call, test_client};
 use crate::net::error as net;
@@ -69,6 +71,7 @@ impl Gateway {
 test_client! { Gateway:
     error_reports_if_the_request_may_have_been_sent,
     stale_connections_are_not_reused,
+    eight_connections_open_at_a_time,
     refused_login_asks_the_password_source_again,
 }
 
@@ -310,6 +313,103 @@ fn a_token_is_dropped_after_a_time_out() {
     assert!(store.get("jobs", &call()).unwrap().is_some());
     let paths = gateway.paths();
     assert_eq!(paths, ["/v3/auth/authenticate", "/v3/kv/range", "/v3/auth/authenticate", "/v3/kv/range"]);
+}
+
+/// Returns a gateway that closes the connection if a token is older than `valid_for`, and the times of the logins.
+///
+/// The gateway keeps one record, and applies each write without a comparison.
+fn closing(valid_for: Duration) -> (Gateway, Arc<Mutex<Vec<Instant>>>) {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+    let logins = Arc::<Mutex<Vec<Instant>>>::default();
+    let (issued, record) = (Arc::clone(&logins), Mutex::new((9, None::<String>)));
+    let gateway = Gateway::new(move |asked| {
+        let (mut issued, mut record) = (issued.lock(), record.lock());
+        if asked.step() == Step::Login {
+            issued.push(Instant::now());
+            return Some((200, format!(r#"{{"token":"token-{}"}}"#, issued.len() - 1)));
+        }
+        let number: usize = asked.authorization.as_deref().unwrap().strip_prefix("token-").unwrap().parse().unwrap();
+        if issued[number].elapsed() >= valid_for {
+            return Some((0, String::new()));
+        }
+        let body: serde_json::Value = serde_json::from_str(&asked.body).unwrap();
+        if let Some(value) = body["success"][0]["request_put"]["value"].as_str() {
+            *record = (record.0 + 1, Some(value.to_owned()));
+            return Some((
+                200,
+                format!(
+                    r#"{{"header":{{"revision":"{}"}},"succeeded":true,"responses":[{{"response_put":{{}}}}]}}"#,
+                    record.0
+                ),
+            ));
+        }
+        let (revision, key) = (record.0, BASE64_STANDARD.encode("leasehold/jobs"));
+        let kv = record.1.as_ref().map(|value| {
+            format!(r#"{{"key":"{key}","create_revision":"2","mod_revision":"{revision}","value":"{value}"}}"#)
+        });
+        Some((200, format!(r#"{{"header":{{"revision":"{revision}"}},"kvs":[{}]}}"#, kv.unwrap_or_default())))
+    });
+    (gateway, logins)
+}
+
+#[test]
+fn token_refused_by_a_closed_connection_is_renewed() {
+    let (gateway, tokens) = closing(Duration::from_secs(1));
+    let store = with_user(&gateway);
+    update(&store, &call()).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    // The first request ends on the used connection, the second one on a new connection.
+    for _ in 0..2 {
+        update(&store, &call()).unwrap_err();
+    }
+    update(&store, &call()).unwrap();
+    assert_eq!(tokens.lock().len(), 2);
+}
+
+#[test]
+fn term_outlasts_tokens_refused_by_closed_connections() {
+    let (gateway, tokens) = closing(Duration::from_millis(2500));
+    let store = Arc::new(with_user(&gateway));
+    let builder = crate::LeaderElector::builder("jobs").lease_duration(Duration::from_secs(60));
+    let builder = builder.renew_deadline(Duration::from_secs(45)).retry_period(Duration::from_millis(500));
+    let elector = builder.release_timeout(Duration::from_millis(100)).start_on(Arc::clone(&store)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(40);
+    while tokens.lock().len() < 4 {
+        assert!(guard.is_leader() && Instant::now() < deadline, "{} tokens", tokens.lock().len());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn closed_connections_cost_at_most_one_login_per_2_s() {
+    let (gateway, tokens) = closing(Duration::ZERO);
+    let (store, began) = (with_user(&gateway), Instant::now());
+    for _ in 0..30 {
+        update(&store, &call()).unwrap_err();
+    }
+    let most = 2 + began.elapsed().as_millis() / DROP_INTERVAL.as_millis();
+    let count = tokens.lock().len();
+    assert!(count >= 2 && count as u128 <= most, "{count} logins");
+}
+
+#[test]
+fn calls_at_the_same_time_share_one_login() {
+    let gateway = Gateway::new(|asked| match asked.step() {
+        Step::Login => {
+            thread::sleep(Duration::from_millis(300));
+            Some((200, r#"{"token":"t"}"#.to_owned()))
+        }
+        _ => well(asked),
+    });
+    let store = with_user(&gateway);
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| store.get("jobs", &call()).unwrap());
+        }
+    });
+    let logins = gateway.paths().iter().filter(|path| path.ends_with("authenticate")).count();
+    assert_eq!(logins, 1);
 }
 
 #[test]

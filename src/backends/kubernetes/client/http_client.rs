@@ -14,11 +14,12 @@ use super::request_log::ApiRequestLog;
 use super::response::{Response, accept};
 use super::stream::Stream;
 use crate::net::MAX_WAIT;
-use crate::net::calls::{ActiveCall, CallError, Exchange, MAX_IDLE, Pool, Versions};
+use crate::net::calls::{ActiveCall, CallError, Exchange};
 use crate::net::dial::{Dialer, Network, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::http::{AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, new_agent};
 use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::pool::{Demand, MAX_IDLE, Pool, Versions};
 use crate::net::proxy::Proxy;
 use crate::net::redact::Redacted;
 use crate::net::stream::LineStream;
@@ -74,8 +75,8 @@ struct ClientShared {
     idle: Pool<Arc<AgentHandle>>,
 }
 
-/// Maximum number of idle connections that the client keeps open for later calls.
-const MAX_IDLE_AGENTS: usize = 8;
+/// Number of idle connections that the client keeps open for later calls, in addition to those of a recent burst.
+const KEPT_AGENTS: usize = 8;
 
 /// The versions of the certificate files for the server and for the proxy.
 type FileVersions = [u64; 2];
@@ -105,9 +106,9 @@ impl Client {
 
     /// Sets the rules for idle connections.
     #[cfg(test)]
-    pub(super) fn set_idle(&mut self, max_idle: Duration, far: crate::net::calls::FarIdle) {
+    pub(super) fn set_idle(&mut self, max_idle: Duration, far: crate::net::pool::FarIdle) {
         let idle = &mut Arc::get_mut(&mut self.shared).expect("no clones").idle;
-        *idle = Pool::new(MAX_IDLE_AGENTS, max_idle);
+        *idle = Pool::new(KEPT_AGENTS, max_idle);
         idle.far = far;
     }
 
@@ -139,7 +140,7 @@ impl Client {
             proxy_tls,
             dialer: Dialer::new(network),
             log: ApiRequestLog::default(),
-            idle: Pool::new(MAX_IDLE_AGENTS, MAX_IDLE),
+            idle: Pool::new(KEPT_AGENTS, MAX_IDLE),
         };
         Ok(Client { shared: Arc::new(shared) })
     }
@@ -232,13 +233,14 @@ impl Client {
                 pool: &shared.idle,
                 place: &|| attempt.place.clone(),
                 versions,
+                connected_by: call.deadline,
                 is_read: request.method == Method::Get,
             };
             let open = || shared.new_handle(credentials, &call.interrupter, Opening::default());
             let run = |handle: &mut Arc<AgentHandle>| shared.exchange(&attempt, credentials, handle);
             call.exchange(exchange, &mut used, open, run, |_, _| false)
         });
-        let result = call.end(result, [&shared.idle], used.map(|agent| (&shared.idle, agent)));
+        let result = call.end(result, [&shared.idle], used);
         result.map_err(|e| e.during(&attempt.place))
     }
 
@@ -283,6 +285,9 @@ impl Client {
         let attempt = ApiAttempt::new(&request)?;
         let opening = Opening::until(attempt.deadline);
         let opened = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
+            // The slot is held until the head of the response has arrived.
+            let demand = Demand { idle: None, deadline: attempt.deadline, interrupter: &interrupter };
+            let (mut slot, _) = self.shared.idle.take(&demand)?;
             let handle = self.shared.new_handle(credentials, &interrupter, opening.clone())?;
             let agent = handle.agent.clone();
             let (call, _hidden) = self.shared.http_request(&attempt, credentials)?;
@@ -290,6 +295,7 @@ impl Client {
             let began = Instant::now();
             let answer = agent.run(call).map_err(|e| ClientError::from(from_ureq(e)));
             self.shared.log.note(&attempt.place, began, &answer, credentials);
+            slot.end_request(answer.is_ok());
             Ok((accept(answer?, credentials)?.into_body(), handle, credentials.clone()))
         });
         opening.finish();

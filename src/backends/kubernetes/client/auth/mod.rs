@@ -1,4 +1,7 @@
 //! Sources of the credentials of requests, and the renewal of credentials.
+//!
+//! A closed connection does not renew credentials. A fixed token has no successor, a token file is read every minute, and
+//! a plugin's token is renewed before it expires or after a 401. client-go renews a token in no other case either.
 
 use std::path::PathBuf;
 

@@ -7,8 +7,8 @@ use std::{io, thread};
 use super::{Client, LONG};
 use crate::LeaderElector;
 use crate::kubernetes::ClientConfig;
-use crate::net::calls::FarIdle;
 use crate::net::dial::{Cancelled, Network, System};
+use crate::net::pool::FarIdle;
 use crate::net::tests::wait_until;
 use crate::testing::{ApiServer, Fault, RequestLog, Verb};
 

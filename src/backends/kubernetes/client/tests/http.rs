@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -135,6 +136,35 @@ fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
         assert!(failed.maybe_sent() && failed.to_string().starts_with("PUT /version: "), "{failed}");
         get_both();
     }
+}
+
+#[test]
+fn burst_after_the_server_closed_all_opens_eight_at_a_time() {
+    let [opening, most, opened] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+    let scripts = (0..1000).map(|_| {
+        let (opening, most, opened) = (Arc::clone(&opening), Arc::clone(&most), Arc::clone(&opened));
+        script(move |c| {
+            most.fetch_max(opening.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            opened.fetch_add(1, Ordering::SeqCst);
+            c.request();
+            thread::sleep(Duration::from_millis(20));
+            opening.fetch_sub(1, Ordering::SeqCst);
+            c.answer("200 OK", "{}");
+        })
+    });
+    let server = serve(scripts.collect());
+    let client = server.client();
+    for round in 1..=2 {
+        thread::scope(|scope| {
+            for _ in 0..24 {
+                scope.spawn(|| get(&client, LONG).unwrap());
+            }
+        });
+        // Each connection is closed after one answer.
+        assert_eq!(opened.load(Ordering::SeqCst), 24 * round);
+        (0..24).for_each(|_| server.wait_for_close());
+    }
+    assert!(most.load(Ordering::SeqCst) <= 8, "{most:?} were opened at a time");
 }
 
 #[test]

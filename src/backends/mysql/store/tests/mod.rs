@@ -17,6 +17,7 @@ use server::*;
 test_client! { Server:
     error_reports_if_the_request_may_have_been_sent,
     stale_connections_are_not_reused,
+    eight_connections_open_at_a_time,
     refused_login_asks_the_password_source_again,
     read_on_a_closed_connection_is_resent_and_a_write_is_not,
 }
