@@ -1,4 +1,4 @@
-//! The form of notes in JSON, which every store of this crate uses.
+//! The form of notes in JSON, for stores on a server or in a file.
 //!
 //! The form is an object with the fields `note` (the notes of the term), `stepDown` and `job`. A store may keep each
 //! field in a place of its own. [PROTOCOL.md] has the table of all keys.

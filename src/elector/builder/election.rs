@@ -137,8 +137,9 @@ setters! {
     /// [`Status::leader_address`](crate::Status::leader_address). The address may be any text of 1 to 1,024 bytes
     /// without control characters, such as `10.0.3.7:9000` or a URL.
     ///
-    /// Requires a store that [keeps notes](crate::Store::keeps_notes), as every store of this crate does. With another
-    /// store, add the address to the [identity](Self::identity), such as `pod-7@10.0.3.7:9000`.
+    /// Requires a store that [keeps notes](crate::Store::keeps_notes): Kubernetes objects, etcd or
+    /// [`MemoryStore`](crate::MemoryStore). With another store, add the address to the [identity](Self::identity), such
+    /// as `pod-7@10.0.3.7:9000`.
     ///
     /// The address is a claim of the holder, and belongs to one term. While the work drains, the address is still
     /// advertised, so a server must check [`is_leader`](crate::LeaderGuard::is_leader) for each request. A client that
@@ -160,8 +161,8 @@ setters! {
     /// Sets whether an operator may ask this candidate to step down.
     ///
     /// A request is the annotation `leasehold.dev/step-down` on a Kubernetes object, or `stepDown` in the
-    /// [notes](crate::RecordNotes) of another store, with the exact identity of the holder. `leasehold step-down` writes
-    /// a request.
+    /// [notes](crate::RecordNotes) of another store that keeps notes, with the exact identity of the holder.
+    /// `leasehold step-down` writes a request.
     ///
     /// If a request names this candidate while it leads, the term ends with
     /// [`StopReason::Requested`](crate::StopReason::Requested). The candidate is then unfit until another candidate has
