@@ -67,7 +67,8 @@ setters! {
 
     /// Sets the number of shards, from 1 to 1,024.
     ///
-    /// The number is a part of the group. A group with another number of shards needs another name.
+    /// All members must use one number. If another member uses another number, this process leaves the group, and
+    /// [`run_until`](LeaseGroup::run_until) returns an error. Stop all members before you change the number.
     ///
     /// Defaults to 16.
     pub fn shards(mut self, shards: usize) { self.shards = shards }
@@ -173,6 +174,8 @@ impl LeaseGroupBuilder {
             drain_timeout,
         };
         let core = GroupCore::new(slot.name.clone(), settings, renew_deadline, Arc::new(store), observers);
+        // The name must be a key by itself, for example not empty.
+        core.store.check_key(&core.name)?;
         for key in [GroupKey::Slot(MAX_MEMBERS - 1), GroupKey::Shard(shards - 1)] {
             core.store.check_key(&core.key(key))?;
         }

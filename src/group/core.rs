@@ -1,6 +1,5 @@
 //! The state that the threads of a group share.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use crate::store::{Store, StoreError, StoreOperation};
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::clock::{Moment, Now};
+use crate::util::config_error::ConfigError;
 use crate::util::log_fields::LogFields;
 use crate::util::panics::caught;
 use crate::util::sync::channel;
@@ -54,13 +54,15 @@ struct GroupState {
     wake: Sender<()>,
     /// `None` after the end of the group.
     end: Option<Sender<Infallible>>,
-    /// The error that ended the group.
+    /// The error of the store that ended the group.
     failure: Option<StoreError>,
+    /// The error of this process's settings that ended the group.
+    misfit: Option<ConfigError>,
     /// The failures of requests for shards and slots, and of campaigns.
     requests: Failures,
     campaigns: Failures,
-    /// The settings of another process that differ from the own settings and were reported.
-    differences: BTreeSet<&'static str>,
+    /// `true` after the report of a slot with another lease duration.
+    has_reported_duration: bool,
     participation: Option<Participation>,
     ownerships: Vec<Option<Arc<Ownership>>>,
     watch: CancelToken,
@@ -107,9 +109,10 @@ impl GroupCore {
             wake,
             end: Some(end),
             failure: None,
+            misfit: None,
             requests: Failures::new(renew_deadline),
             campaigns: Failures::new(renew_deadline),
-            differences: BTreeSet::new(),
+            has_reported_duration: false,
             participation: None,
             ownerships: vec![None; settings.shards],
             watch: CancelToken::new(),
@@ -236,8 +239,16 @@ impl GroupCore {
                 GroupEffect::Reopen => state.cancelled.push(state.watch.clone()),
                 GroupEffect::Idle(slot) => {
                     let identity = state.group.member(slot).unwrap_or_default();
-                    let cause = "the process may be leaving or stopped, or use another number of shards";
+                    let cause = "the process may be leaving or stopped";
                     self.log(Level::Warn, format!("member {slot} \"{identity}\" takes no shards: {cause}"));
+                }
+                GroupEffect::OtherShards(slot, shards) => {
+                    let identity = state.group.member(slot).unwrap_or_default();
+                    let rule = format!(
+                        "must be {shards}, as for member {slot} \"{identity}\"; stop all members to change the number"
+                    );
+                    state.misfit = Some(ConfigError::new("shards", self.settings.shards, rule));
+                    self.close_in(state, None);
                 }
             }
         }
@@ -312,7 +323,8 @@ impl GroupCore {
     /// Returns the error if the group has ended.
     pub(super) fn end(&self) -> Option<Error> {
         let state = self.state.lock();
-        state.end.is_none().then(|| state.failure.clone().map_or(Error::Stopped, Error::Store))
+        let failure = || state.failure.clone().map_or(Error::Stopped, Error::Store);
+        state.end.is_none().then(|| state.misfit.clone().map_or_else(failure, Error::Config))
     }
 
     /// Handles the end of the listing.
@@ -364,39 +376,35 @@ impl GroupCore {
         }
     }
 
-    /// Reports a record of a process with another setting, once for each setting.
-    pub(super) fn compare_settings(&self, key: &str, parsed: GroupKey, record: &LeaderElectionRecord) {
-        let (shards, own) = (self.settings.shards, self.settings.lease_duration.as_secs());
+    /// Reports the slot of a process with another lease duration, once, if this process is to be a member.
+    pub(super) fn compare_durations(&self, key: &str, record: &LeaderElectionRecord) {
+        let own = self.settings.lease_duration.as_secs();
         let other = record.lease_duration_or(self.settings.lease_duration).as_secs();
-        let (setting, difference) = match parsed {
-            GroupKey::Shard(shard) if shard >= shards => {
-                ("number of shards", format!("exists, but this process uses {shards} shards"))
-            }
-            GroupKey::Slot(_) if record.holder().is_some() && other != own => {
-                ("lease duration", format!("has a lease duration of {other} s, but this process uses {own} s"))
-            }
-            _ => return,
-        };
-        if self.state.lock().differences.insert(setting) {
+        let mut state = self.state.lock();
+        let differs = record.holder().is_some() && other != own && state.participation.is_some();
+        if differs && !std::mem::replace(&mut state.has_reported_duration, true) {
             let record = self.store.describe(key);
-            self.log(Level::Warn, format!("{record} {difference}: use one {setting}"));
+            let durations = format!("has a lease duration of {other} s, but this process uses {own} s");
+            self.log(Level::Warn, format!("{record} {durations}: use one lease duration"));
         }
     }
 
     /// Ends the group and all ownership.
     pub(super) fn close(self: &Arc<Self>, failure: Option<StoreError>) {
-        self.with(|state| {
-            state.end = None;
-            let _ = state.wake.try_send(());
-            state.failure = state.failure.take().or(failure);
-            state.group.close(clock::now());
-            self.act(state);
-            // The receiver is gone, so the program notices the end.
-            state.participation.iter_mut().for_each(|it| it.shards = channel::bounded(0).0);
-            state.observers.clear();
-            state.subscribers = Subscribers::default();
-            state.cancelled.extend([state.watch.clone(), state.request.clone()]);
-        });
+        self.with(|state| self.close_in(state, failure));
+    }
+
+    fn close_in(self: &Arc<Self>, state: &mut GroupState, failure: Option<StoreError>) {
+        state.end = None;
+        let _ = state.wake.try_send(());
+        state.failure = state.failure.take().or(failure);
+        state.group.close(clock::now());
+        self.act(state);
+        // The receiver is gone, so the program notices the end.
+        state.participation.iter_mut().for_each(|it| it.shards = channel::bounded(0).0);
+        state.observers.clear();
+        state.subscribers = Subscribers::default();
+        state.cancelled.extend([state.watch.clone(), state.request.clone()]);
     }
 
     pub(super) fn transitions(&self) -> Transitions<GroupTransition> {
@@ -414,7 +422,9 @@ impl GroupCore {
 
     pub(super) fn status(&self) -> GroupStatus {
         let group = &self.state.lock().group;
-        let member = |slot| Some(GroupMember { slot, identity: group.member(slot)?.to_owned() });
+        let member = |slot| {
+            Some(GroupMember { slot, identity: group.member(slot)?.to_owned(), shards: group.published_shards(slot) })
+        };
         let shard = |index| ShardStatus {
             index,
             slot: group.owner(index).map(|(slot, _)| slot),

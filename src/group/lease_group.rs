@@ -126,6 +126,7 @@ impl LeaseGroup {
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     /// - Returns [`Error::Store`] if the store has no watches, or refuses requests for a renew deadline without an
     ///   earlier success, for example because a right is missing.
+    /// - Returns [`Error::Config`] if another member uses another number of shards.
     /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
     ///
     /// Other errors of the store are logged, and the requests are repeated.
@@ -163,6 +164,7 @@ impl LeaseGroup {
     /// - Returns [`Error::Busy`] if this group value already takes part.
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     /// - Returns [`Error::Store`] if the group has already ended because the store has no watches, or refuses requests.
+    /// - Returns [`Error::Config`] if the group has already ended because another member uses another number of shards.
     /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
     pub fn shards(&self) -> Result<Shards, Error> {
         let ((delivered, owned), (sender, commands)) = (channel::unbounded(), channel::unbounded());
@@ -230,6 +232,7 @@ impl Shards {
     /// # Errors
     ///
     /// - Returns [`Error::Store`] if the store has no watches, or refuses requests permanently.
+    /// - Returns [`Error::Config`] if another member uses another number of shards.
     /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
     pub fn leave(self) -> Result<(), Error> {
         let Self { leave, owned, left, handle } = self;

@@ -42,6 +42,8 @@ pub struct GroupMember {
     pub slot: usize,
     /// The identity of the member.
     pub identity: String,
+    /// The number of shards that the member publishes, or `None` if it is unknown.
+    pub shards: Option<usize>,
 }
 
 /// The state of one shard.
@@ -108,7 +110,7 @@ impl fmt::Display for GroupStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let view = if self.is_current { "" } else { ", not current" };
         writeln!(f, "group {}: {} shards, {} members{view}", self.name, self.shards.len(), self.members.len())?;
-        for GroupMember { slot, identity } in &self.members {
+        for GroupMember { slot, identity, .. } in &self.members {
             let owned = self.shards.iter().filter(|shard| shard.slot == Some(*slot));
             let owned: Vec<_> = owned.map(|shard| format!(" {}", shard.index)).collect();
             let own = if self.own_slot == Some(*slot) { " (this process)" } else { "" };

@@ -15,6 +15,7 @@ use crate::store::{CallContext, MAX_VERSION, StoreError, StoreErrorKind, WatchEv
 use crate::util::backoff::{Backoff, requested_pause};
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
+use crate::util::clock::Moment;
 use crate::util::on_drop::OnDrop;
 use crate::util::sync::channel::RecvTimeoutError;
 use crate::util::sync::{Arc, thread};
@@ -100,6 +101,8 @@ fn watch(core: &Arc<GroupCore>) {
             _ => {}
         }
         let pause = backoff.pause(retry_period / 8, retry_period * 4).min(Duration::from_secs(60)).max(requested);
+        // The last watch of a refused group is due a renew deadline after the first.
+        let pause = refused_since.map_or(pause, |since: Moment| pause.min((since + core.renew_deadline).since(now)));
         if core.ended.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
             return;
         }
@@ -115,7 +118,9 @@ fn watched(core: &Arc<GroupCore>, event: WatchEvent) {
         WatchEvent::Opened | WatchEvent::Bookmark(_) => return core.change(|group, now| group.heard(now)),
     };
     let Some(parsed) = core.parse(&key) else { return };
-    seen.iter().for_each(|seen| core.compare_settings(&key, parsed, &seen.record));
+    if let (GroupKey::Slot(_), Some(seen)) = (parsed, &seen) {
+        core.compare_durations(&key, &seen.record);
+    }
     let is_known = match parsed {
         GroupKey::Slot(slot) => slot < MAX_MEMBERS,
         GroupKey::Shard(shard) => shard < core.settings.shards,

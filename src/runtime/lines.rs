@@ -19,6 +19,8 @@ pub(crate) struct Lines {
     fields: LogFields,
     /// The fields of lines about one record, indexed by side.
     of_records: Vec<LogFields>,
+    /// `true` for the elector of a slot, whose group reports the membership.
+    is_of_slot: bool,
 }
 
 #[derive(Default)]
@@ -36,7 +38,11 @@ pub(crate) enum Item {
 
 impl Lines {
     pub(crate) fn new(max_lines: usize, fields: LogFields, of_records: Vec<LogFields>) -> Self {
-        Self { queue: Mutex::default(), max_lines, fields, of_records }
+        Self { queue: Mutex::default(), max_lines, fields, of_records, is_of_slot: false }
+    }
+
+    pub(crate) fn of_slot(self, is_of_slot: bool) -> Self {
+        Self { is_of_slot, ..self }
     }
 
     /// Queues `item` for [`log`](Self::log), unless the queue is full or logging is off.
@@ -64,6 +70,7 @@ impl Lines {
             match item {
                 Item::LogRecord(LogRecord { about, fencing_token, notice }) => {
                     let fields = about.map_or(&self.fields, |side| &self.of_records[side as usize]);
+                    let notice = if self.is_of_slot { notice.of_slot() } else { notice };
                     notice.log(&LogFields { fencing_token, ..fields.clone() });
                 }
                 Item::Released(ack) => drop(ack),

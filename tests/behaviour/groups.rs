@@ -5,14 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, never};
 use leasehold::kubernetes::Method;
 use leasehold::testing::{ApiServer, ApiServerBuilder, Resource, User, Verb};
 use leasehold::{
-    Error, GroupTransition, LeaderElector, LeaseGroup, LeaseGroupBuilder, LeaseStore, MemoryStore, Observer,
-    OwnershipEnd, Shard, Store, StoreError, StoreErrorKind,
+    Error, GroupTransition, LeaderElector, LeaderElectorBuilder, LeaseGroup, LeaseGroupBuilder, LeaseStore,
+    MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreError, StoreErrorKind,
 };
 use parking_lot::Mutex;
 
@@ -335,9 +335,9 @@ fn observers_and_transitions_report_shards() {
     let token = shard.fencing_token();
     drop(shard);
     shards.leave().expect("a release");
-    wait_until("the facts arrive", || facts.0.lock().len() >= 4);
-    // The watch of the slot is not reported.
-    assert_eq!(facts.0.lock()[..], ["watch", "slot", "started 0", "ended 0: the worker returned"]);
+    wait_until("the facts arrive", || facts.0.lock().len() >= 5);
+    // The watch of the slot is not reported. After the slot is won, another watch of the group lists all records again.
+    assert_eq!(facts.0.lock()[..], ["watch", "slot", "watch", "started 0", "ended 0: the worker returned"]);
     let identity = group.identity().to_owned();
     let expected = [
         GroupTransition::NewOwner { shard: 0, identity },
@@ -436,10 +436,51 @@ fn missing_right_ends_the_group_and_is_named() {
     });
 }
 
+/// Without the right to list, a member never observes a slot.
+#[test]
+fn refused_watch_ends_the_group_after_a_renew_deadline() {
+    let store = Wrapped::watching(Arc::new(MemoryStore::new()), |_, _, _| {
+        Err(StoreError::new(StoreErrorKind::Forbidden, "no `list`"))
+    });
+    let seconds = Duration::from_secs;
+    let slot = |slot: LeaderElectorBuilder| slot.lease_duration(seconds(6)).renew_deadline(seconds(4));
+    let builder = LeaseGroup::builder("jobs").slot(|it| slot(it).retry_period(seconds(1)));
+    let (group, began) = (builder.start_on(store).expect("a group"), Instant::now());
+    group.run_until(&never::<()>(), |_| Ok::<_, Error>(())).expect_err("a missing right");
+    // Growing pauses alone would end the group after 7.9 s.
+    let took = began.elapsed();
+    assert!((seconds(4)..seconds(7)).contains(&took), "{took:?}");
+}
+
+#[test]
+fn another_number_of_shards_ends_the_newcomer() {
+    in_memory(SHARDS, |place| {
+        let first = place.start("a");
+        place.wait_for_shares(&["a"]);
+        let tokens = place.seen.lock().tokens.clone();
+        let newcomer = quick(place.name, "b", SHARDS * 2).start_on((place.open)()).expect("a group");
+        let error = newcomer.run_until(&never::<()>(), |_| Err("a shard")).expect_err("another number of shards");
+        assert!(matches!(&error, Error::Config(error) if error.field() == "shards"), "{error}");
+        assert!(error.to_string().contains("must be 9, as for member"), "{error}");
+        let observer = place.group("observer");
+        wait_until("the newcomer has released its slot", || {
+            observer.status().members.iter().map(|member| (&*member.identity, member.shards)).eq([("a", Some(SHARDS))])
+        });
+        assert_eq!(place.seen.lock().tokens, tokens, "no shard moves");
+        first.stop();
+        // After the last member has left, another number is possible.
+        let other = quick(place.name, "b", SHARDS * 2).start_on((place.open)()).expect("a group");
+        let shards = other.shards().expect("a member");
+        assert!(shards.recv_timeout(SOON).expect("a shard").is_owned());
+        shards.leave().expect("a release");
+    });
+}
+
 #[test]
 fn settings_of_a_group_are_checked() {
     let builder = || LeaseGroup::builder("jobs");
     for (builder, field) in [
+        (LeaseGroup::builder(""), "name"),
         (builder().shards(0), "shards"),
         (builder().shards(1025), "shards"),
         (builder().max_members(0), "max_members"),

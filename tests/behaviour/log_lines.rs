@@ -6,6 +6,7 @@
 mod support;
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::kubernetes::{Client, ClientConfig};
@@ -37,18 +38,38 @@ fn first_with(text: &str) -> Logged {
 }
 
 #[test]
-fn other_settings_of_a_group_are_logged_once() {
+fn other_duration_is_logged_once_by_members_alone() {
     collect();
-    let store = MemoryStore::new();
-    for key in ["ingest-member-03", "ingest-member-04", "ingest-shard-008", "ingest-shard-009"] {
+    let store = Arc::new(MemoryStore::new());
+    let group = |seconds| {
+        let builder = LeaseGroup::builder("ingest").slot(|slot| slot.lease_duration(Duration::from_secs(seconds)));
+        builder.start_on(Arc::clone(&store)).expect("a group")
+    };
+    let (member, observer) = (group(20), group(30));
+    let shards = member.shards().expect("a participation");
+    for key in ["ingest-member-03", "ingest-member-04"] {
         store.create(key, held_by("other").as_write(), &call()).expect("a record");
     }
-    let builder = LeaseGroup::builder("ingest").shards(8).slot(|slot| slot.lease_duration(Duration::from_secs(20)));
-    let _group = builder.start_on(store).expect("a group");
-    for text in ["exists, but this process uses 8 shards", "has a lease duration of 15 s, but this process uses 20 s"] {
-        assert_eq!(first_with(text).level, Level::Warn);
-        assert_eq!(logged::those(|line| line.text.contains(text)).len(), 1);
-    }
+    let text = "has a lease duration of 15 s, but this process uses 20 s";
+    assert_eq!(first_with(text).level, Level::Warn);
+    support::wait_until("the observer sees all members", || observer.status().members.len() == 3);
+    assert_eq!(logged::those(|line| line.text.contains(text)).len(), 1);
+    assert!(logged::those(|line| line.text.contains("this process uses 30 s")).is_empty());
+    shards.leave().expect("a release");
+}
+
+#[test]
+fn lines_of_a_member_name_no_leader() {
+    collect();
+    let builder = LeaseGroup::builder("billing").shards(1).slot(|slot| slot.identity("m"));
+    let group = builder.start_on(MemoryStore::new()).expect("a group");
+    let shards = group.shards().expect("a participation");
+    assert_eq!(first_with("billing m: joined as member").level, Level::Info);
+    shards.leave().expect("a release");
+    first_with("billing m: left the group");
+    let of_slot = |line: &Logged| line.text.starts_with("billing-member-") && line.level <= Level::Info;
+    let named: Vec<_> = logged::those(|line| of_slot(line) && line.text.contains("lead")).into_iter().collect();
+    assert!(named.is_empty(), "{named:?}");
 }
 
 #[test]
@@ -90,7 +111,7 @@ fn each_line_of_an_election_has_its_fields() {
 
     let guard = first.block_until_leader().expect("a term");
     let token = guard.fencing_token().to_string();
-    let line = first_with("started leading");
+    let line = first_with("default/jobs a: started leading");
     assert_eq!(line.level, Level::Info);
     has(&line, &[("identity", "a"), ("event", "started_leading"), ("fencing_token", &token)]);
     has(&first_with("new leader: a"), &[("identity", "a"), ("event", "new_leader"), ("leader", "a")]);
@@ -101,7 +122,7 @@ fn each_line_of_an_election_has_its_fields() {
     assert_eq!(line.level, Level::Info);
     has(&line, &[("identity", "b")]);
     drop(guard);
-    let line = first_with("stopped leading");
+    let line = first_with("default/jobs a: stopped leading");
     assert_eq!(line.level, Level::Info);
     has(
         &line,

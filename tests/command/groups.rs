@@ -95,7 +95,7 @@ fn move_with_their_supervisors(arena: &Arena) {
     wait_for_shares(arena, &["a", "b", "c"]);
     let line = lines(arena).remove(0);
     assert!(line.lease.ends_with(&format!("-shard-00{}", line.shard)), "{line:?}");
-    let observe = arena.observe(&["--shards=6"]);
+    let observe = arena.observe(&[]);
     observe.wait_for_out("6 shards, 3 members");
 
     let ended = a.terminates_with(143);

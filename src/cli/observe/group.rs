@@ -37,6 +37,13 @@ pub fn show(before: Option<&GroupStatus>, after: &GroupStatus, is_json: bool) ->
     if text.is_empty() { check_stdout() } else { write_stdout(&text) }
 }
 
+/// Returns the number of shards that members publish, or that have an owner or a fault.
+pub fn shards(status: &GroupStatus) -> usize {
+    let published = status.members.iter().filter_map(|member| member.shards);
+    let seen = status.shards.iter().filter(|shard| shard.owner.is_some() || shard.fault.is_some());
+    published.chain(seen.map(|shard| shard.index + 1)).max().unwrap_or_default()
+}
+
 /// Returns a line for each difference of two states. Without `before`, all members and owners are new.
 fn changes(before: Option<&GroupStatus>, after: &GroupStatus, line: fn(&GroupChange<'_>) -> String) -> String {
     let (time, group) = (MicroTime::from(SystemTime::now()), after.name.as_str());

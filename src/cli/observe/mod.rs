@@ -68,9 +68,9 @@ pub struct ObserveArgs {
     /// Group to show, instead of leases
     #[arg(long, value_name = "NAME", conflicts_with_all = ["leases", "lease", "lock_type"])]
     group: Option<String>,
-    /// Number of shards of the group, as in `run`
-    #[arg(long, value_name = "NUMBER", requires = "group", default_value_t = 16)]
-    shards: usize,
+    /// Number of shards of the group [default: as its members publish]
+    #[arg(long, value_name = "NUMBER", requires = "group")]
+    shards: Option<usize>,
     #[command(flatten)]
     follow: FollowArgs,
     /// Print each change as a line of JSON, even in a terminal
@@ -80,6 +80,9 @@ pub struct ObserveArgs {
     #[arg(long, conflicts_with = "group")]
     once: bool,
 }
+
+/// The largest number of shards of a group.
+const MAX_SHARDS: usize = 1_024;
 
 /// The interval at which an unchanged table is redrawn, and a closed stdout is detected.
 const TICK: Duration = Duration::from_secs(1);
@@ -98,8 +101,9 @@ const BUSY: Duration = Duration::from_millis(100);
 pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
     if let Some(name) = &arguments.group {
-        let group = LeaseGroup::builder(name).shards(arguments.shards).start_on(store);
-        return follow_group(&group.map_err(|error| by_flags(&error))?, arguments.json);
+        let group = LeaseGroup::builder(name).shards(arguments.shards.unwrap_or(MAX_SHARDS)).start_on(store);
+        let group = group.map_err(|error| by_flags(&error))?;
+        return follow_group(&group, arguments.shards.is_none(), arguments.json);
     }
     let names = if arguments.lease.is_empty() { &arguments.leases } else { &arguments.lease };
     if arguments.once {
@@ -137,10 +141,15 @@ fn follow_in_table(mut table: LeaseTable, mut follower: Follower) -> Result<u8, 
     }
 }
 
-fn follow_group(group: &LeaseGroup, is_json: bool) -> Result<u8, String> {
-    let (transitions, mut shown) = (group.transitions(), None);
+fn follow_group(group: &LeaseGroup, is_number_published: bool, is_json: bool) -> Result<u8, String> {
+    let (transitions, mut shown, mut shards) = (group.transitions(), None, 0);
     loop {
-        let status = group.status();
+        let mut status = group.status();
+        if is_number_published {
+            // The number stays after the last member has left.
+            shards = group::shards(&status).max(shards);
+            status.shards.truncate(shards);
+        }
         // An incomplete listing does not show which records were deleted.
         let written = match status.is_current {
             true => group::show(shown.as_ref(), &status, is_json),

@@ -98,6 +98,19 @@ impl Notice {
         Self::new(*level, format!("{what} recovered: last failure {ago} ago (`{}`)", failed.name()))
     }
 
+    /// Changes a line of the elector of a slot, because a member of a group does not lead.
+    pub(crate) fn of_slot(self) -> Self {
+        match &self.event {
+            Some(LogEvent::StoppedLeading(reason)) if !reason.was_asked_for() => {
+                Self { text: self.text.replacen("stopped leading", "lost the slot", 1), ..self }
+            }
+            Some(LogEvent::StartedLeading | LogEvent::StoppedLeading(_) | LogEvent::NewLeader(_)) => {
+                Self { level: Level::Debug, ..self }
+            }
+            _ => self,
+        }
+    }
+
     pub(crate) fn log(&self, fields: &LogFields) {
         use LogEvent::{BecameFit, BecameUnfit, NewLeader, StartedLeading, StoppedLeading};
         let (level, text) = (self.level, &self.text);

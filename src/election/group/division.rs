@@ -46,7 +46,8 @@ impl Group {
         }
         let mut at = Timer { now: timer.now, wake: timer.now + self.settings.lease_duration };
         loop {
-            let members: Vec<_> = (0..self.slots.len()).filter(|slot| self.slots[*slot].is_divided()).collect();
+            let members: Vec<_> =
+                (0..self.slots.len()).filter(|slot| self.slots[*slot].is_divided(self.shards.len())).collect();
             let busy = |slot: &usize| self.slots[*slot].idle.is_none_or(|(until, _)| at.is_due(until));
             let busy: Vec<_> = members.iter().copied().filter(busy).collect();
             let places: Vec<_> = self.shards.iter().map(|row| row.place(|name| self.is_current(name))).collect();

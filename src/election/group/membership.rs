@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::assign::weight;
-use super::{Group, GroupEffect, Membership, OwnershipEnd, Timer};
+use super::{Comparison, Group, GroupEffect, Membership, OwnershipEnd, Timer};
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
 use crate::util::clock::Moment;
@@ -39,10 +39,30 @@ impl Group {
             self.slots[slot].campaign_at = now + self.settings.retry_period;
             return false;
         };
-        self.member = Some(Membership { name, deadline, joined_at: now, may_leave: false });
+        // Another process that joins at the same time finds this term, or this process finds the other term.
+        let comparison = Comparison::Pending;
+        self.reopen();
+        self.member = Some(Membership { name, deadline, joined_at: now, comparison, may_leave: false });
         self.advance(now);
         (self.is_dirty, self.is_spare) = (true, false);
         true
+    }
+
+    /// Compares the number of shards with the numbers of all members, in the first listing after the own term has begun.
+    ///
+    /// The slot of a crashed member shows its number until the slot expires. Only a renewal shows that the member runs.
+    pub(super) fn compare_shards(&mut self) {
+        let own = self.settings.shards;
+        let is_pending = |member: &&mut Membership| member.comparison == Comparison::Pending && self.view.is_listed;
+        let Some(member) = self.member.as_mut().filter(is_pending) else { return };
+        let others = self.slots.iter().enumerate().filter_map(|(slot, row)| Some((slot, row, row.other_shards(own)?)));
+        let others: Vec<_> = others.collect();
+        if others.is_empty() {
+            member.comparison = Comparison::Passed;
+        } else if let Some((slot, _, shards)) = others.into_iter().find(|(_, row, _)| row.has_renewed) {
+            member.comparison = Comparison::Failed;
+            self.effects.push_back(GroupEffect::OtherShards(slot, shards));
+        }
     }
 
     /// Handles a campaign that won no term.

@@ -141,6 +141,8 @@ pub enum GroupEffect {
     Reopen,
     /// The member of this slot takes no shards, so it is passed over for a while.
     Idle(usize),
+    /// The member of this slot uses this other number of shards, so this process must end.
+    OtherShards(usize, u32),
 }
 
 /// The state of a group, as one process sees the group.
@@ -181,8 +183,18 @@ struct Membership {
     name: TermName,
     deadline: Arc<Deadline>,
     joined_at: Moment,
+    comparison: Comparison,
     /// `true` after the effect [`GroupEffect::MayLeave`].
     may_leave: bool,
+}
+
+/// The comparison of this process's number of shards with the numbers of the other members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    /// Waits for a listing from after the beginning of the term, and for a sign of life of members with other numbers.
+    Pending,
+    Passed,
+    Failed,
 }
 
 /// An observation of this process's own slot by the elector of the slot.
@@ -247,6 +259,7 @@ impl Group {
         self.check_slots(&mut timer);
         self.check_term(&mut timer);
         self.check_view(&mut timer);
+        self.compare_shards();
         self.check_drains(&mut timer);
         self.divide(&mut timer);
         self.start_and_move(&mut timer);
@@ -272,6 +285,12 @@ impl Group {
     /// An expired slot has no member.
     pub fn member(&self, slot: usize) -> Option<&str> {
         self.slots.get(slot).filter(|row| !row.has_expired)?.row.holder()
+    }
+
+    /// Returns the number of shards that the member in the slot has published.
+    pub fn published_shards(&self, slot: usize) -> Option<usize> {
+        let shards = self.slots.get(slot)?.row.seen.as_ref()?.notes.term.shards?;
+        usize::try_from(shards).ok()
     }
 
     /// Returns the slot of this process, if this process is a member.
@@ -330,7 +349,7 @@ impl Group {
         });
         slots.iter_mut().for_each(|row| row.read = 0);
         shards.iter_mut().for_each(|row| row.seen_after = 0);
-        let member = self.member.as_ref().map(|it| (&it.name, it.may_leave));
+        let member = self.member.as_ref().map(|it| (&it.name, it.comparison, it.may_leave));
         let joined_at = self.member.as_ref().map_or(view.as_of, |it| it.joined_at.max(view.as_of));
         let own_writes: Vec<_> = self.own_writes.iter().filter(|it| it.sent_at > Some(view.as_of)).collect();
         format!(
@@ -357,7 +376,12 @@ impl Group {
 
     /// Returns `true` if this process may take shards.
     fn may_own(&self, now: Moment) -> bool {
-        self.is_valid(now) && self.view.is_listed && now < self.valid_until() && self.leaving_since.is_none()
+        let has_passed = self.member.as_ref().is_some_and(|member| member.comparison == Comparison::Passed);
+        has_passed
+            && self.is_valid(now)
+            && self.view.is_listed
+            && now < self.valid_until()
+            && self.leaving_since.is_none()
     }
 
     /// Ends the ownership of a shard, if this process owns the shard.

@@ -126,7 +126,7 @@ impl Group {
     /// A release announces the same. A member whose workers return soon needs no announcement.
     fn announce(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
         let is_due = self.leaving_since.is_some_and(|at| timer.is_due(at + self.settings.retry_period));
-        if !is_due || !self.is_valid(timer.now) || !self.slots[self.own_slot()?].is_divided() {
+        if !is_due || !self.is_valid(timer.now) || !self.slots[self.own_slot()?].is_divided(self.shards.len()) {
             return None;
         }
         let shard = (0..self.shards.len())

@@ -61,6 +61,8 @@ pub(super) struct SlotRow {
     pub(super) leaving: Option<MicroTime>,
     /// `true` if the slot has expired, as this process observes it.
     pub(super) has_expired: bool,
+    /// `true` if this process has observed a renewal of the current term.
+    pub(super) has_renewed: bool,
 }
 
 /// A shard, and the use of the shard by this process.
@@ -191,10 +193,18 @@ impl Row {
 }
 
 impl SlotRow {
-    /// Returns `true` if the member takes part in the division: its term is current, and it has not announced that it leaves.
-    pub(super) fn is_divided(&self) -> bool {
-        let record = self.row.seen.as_ref().map(|seen| &seen.record).filter(|record| record.holder().is_some());
-        record.is_some_and(|record| !self.has_expired && record.acquire_time != self.leaving)
+    /// Returns `true` if the member takes part in the division.
+    ///
+    /// Its term is current, it uses this number of shards, and it has not announced that it leaves.
+    pub(super) fn is_divided(&self, shards: usize) -> bool {
+        let term = self.row.seen.as_ref().filter(|seen| seen.record.holder().is_some() && !self.has_expired);
+        term.is_some_and(|seen| seen.record.acquire_time != self.leaving) && self.other_shards(shards).is_none()
+    }
+
+    /// Returns the number of shards of the member, if the number differs from `shards`.
+    pub(super) fn other_shards(&self, shards: usize) -> Option<u32> {
+        let seen = self.row.seen.as_ref().filter(|seen| seen.record.holder().is_some() && !self.has_expired)?;
+        seen.notes.term.shards.filter(|other| usize::try_from(*other) != Ok(shards))
     }
 
     /// Returns the current term of the slot.

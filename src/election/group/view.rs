@@ -61,6 +61,12 @@ impl Group {
         self.view.is_listed = false;
     }
 
+    /// Closes the watch and opens another one, whose listing is newer.
+    pub(super) fn reopen(&mut self) {
+        self.watch_ended();
+        self.effects.push_back(GroupEffect::Reopen);
+    }
+
     /// Handles an observation of a slot with this process's identity by the elector of the slot.
     ///
     /// `sent_at` is the send time of a write.
@@ -118,8 +124,7 @@ impl Group {
             _ => self.view.heard_at + lease_duration,
         };
         if timer.is_due(reopen_at) {
-            self.watch_ended();
-            self.effects.push_back(GroupEffect::Reopen);
+            self.reopen();
         }
     }
 
@@ -157,13 +162,15 @@ impl Group {
         self.view.settled_at = now + self.settings.lease_duration;
         self.slots.iter_mut().for_each(|slot| slot.read = 0);
         if self.view.is_listed {
-            self.watch_ended();
-            self.effects.push_back(GroupEffect::Reopen);
+            self.reopen();
         }
     }
 
     /// Updates what depends on a changed row.
     fn after(&mut self, now: Moment, key: GroupKey, learned: Learned) {
+        if let (GroupKey::Slot(slot), Learned::Renewed | Learned::Changed) = (key, learned) {
+            self.slots[slot].has_renewed = learned == Learned::Renewed;
+        }
         match (key, learned) {
             // The renewal of a slot changes no owner.
             (_, Learned::Nothing) | (GroupKey::Slot(_), Learned::Renewed) => return,

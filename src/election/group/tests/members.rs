@@ -156,3 +156,52 @@ fn member_that_leaves_alone_frees_its_shards() {
     world.run(RETRY);
     assert_eq!(world.nodes[1].owned.len(), 3);
 }
+
+#[test]
+fn newcomer_with_another_number_of_shards_ends() {
+    let mut world = started(2, 4);
+    world.add(6);
+    world.run(RETRY * 2);
+    assert_eq!((world.nodes[2].other_shards, world.nodes[2].slot), (Some(4), None));
+    assert!(!world.records.contains_key(&GroupKey::Shard(5)), "the newcomer has written a shard");
+    for node in &world.nodes[..2] {
+        assert_eq!((node.other_shards, node.wanted), (None, 0), "a member that has passed notices nothing");
+    }
+    world.assert_shared(&[0, 1]);
+}
+
+#[test]
+fn two_newcomers_with_different_numbers_do_not_both_stay() {
+    let mut world = World::new(1, 4);
+    world.add(6);
+    world.run(LEASE + RETRY * 2);
+    assert!(world.nodes.iter().any(|node| node.other_shards.is_some()));
+    assert!(world.nodes.iter().filter(|node| node.slot.is_some()).count() <= 1);
+}
+
+#[test]
+fn newcomer_takes_nothing_before_a_listing_after_its_win() {
+    let mut world = World::new(0, 0);
+    world.add(6);
+    world.add(4);
+    // The watch of the first process does not report the slot of the second process.
+    world.nodes[0].is_deaf = true;
+    world.run(RETRY);
+    assert!(world.nodes.iter().all(|node| node.slot.is_some()));
+    assert!(!world.records.contains_key(&GroupKey::Shard(5)));
+    world.nodes[0].is_deaf = false;
+    world.open(0);
+    world.run(RETRY * 2);
+    assert!(world.nodes.iter().any(|node| node.other_shards.is_some()));
+}
+
+#[test]
+fn number_of_a_crashed_member_ends_no_newcomer() {
+    let mut world = started(1, 4);
+    world.nodes[0].is_dead = true;
+    world.add(6);
+    world.run(LEASE - RETRY);
+    assert!(world.nodes[1].owned.is_empty(), "the member may still run");
+    world.run(RETRY * 2 + LEASE);
+    assert_eq!((world.nodes[1].other_shards, world.nodes[1].owned.len()), (None, 6));
+}

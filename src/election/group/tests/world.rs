@@ -41,6 +41,8 @@ pub(super) struct Node {
     pub(super) idle: Vec<usize>,
     /// The shards whose workers kept the process from a campaign, as last reported.
     pub(super) blocked: Vec<usize>,
+    /// The number of shards of the member that has ended this process.
+    pub(super) other_shards: Option<u32>,
     pub(super) wanted: usize,
     /// `true` while the process gets no events.
     pub(super) is_deaf: bool,
@@ -90,6 +92,7 @@ impl World {
             damaged: Vec::new(),
             idle: Vec::new(),
             blocked: Vec::new(),
+            other_shards: None,
             wanted: 0,
             is_deaf: false,
             is_stuck: false,
@@ -104,7 +107,8 @@ impl World {
     pub(super) fn open(&mut self, node: usize) {
         let group = &mut self.nodes[node].group;
         group.watch_opened(self.now, self.now);
-        for (key, seen) in &self.records {
+        let shards = group.shards.len();
+        for (key, seen) in self.records.iter().filter(|(key, _)| is_known(shards, **key)) {
             group.watched(self.now, *key, seen.version, Some(seen.clone()));
         }
         group.listed(self.now);
@@ -122,7 +126,9 @@ impl World {
         self.version += 1;
         let uid = self.records.get(&key).map_or(Some(format!("uid-{}", self.version)), |it| it.record.uid.clone());
         let record = LeaderElectionRecord { uid, ..record.clone() };
-        let seen = VersionedRecord::new(record, self.version, StoreData::none());
+        let mut seen = VersionedRecord::new(record, self.version, StoreData::none());
+        let holder = self.nodes.iter().find(|node| seen.record.holder() == Some(&*node.name));
+        seen.notes.term.shards = holder.map(|node| node.group.shards.len() as u32);
         self.records.insert(key, seen.clone());
         self.tell(key, self.version, Some(&seen));
         Some(seen)
@@ -135,7 +141,7 @@ impl World {
     }
 
     fn tell(&mut self, key: GroupKey, version: u64, seen: Option<&VersionedRecord>) {
-        for node in self.nodes.iter_mut().filter(|node| !node.is_deaf) {
+        for node in self.nodes.iter_mut().filter(|node| !node.is_deaf && is_known(node.group.shards.len(), key)) {
             node.group.watched(self.now, key, version, seen.cloned());
         }
     }
@@ -257,6 +263,10 @@ impl World {
             }
             GroupEffect::Owner(shard, owner) => drop(self.nodes[index].owners.insert(shard, owner)),
             GroupEffect::Blocked(shards) => self.nodes[index].blocked = shards,
+            GroupEffect::OtherShards(_, shards) => {
+                assert_eq!(self.nodes[index].other_shards.replace(shards), None);
+                self.nodes[index].group.close(now);
+            }
             GroupEffect::Idle(slot) => self.nodes[index].idle.push(slot),
             GroupEffect::Damaged(key, _) => self.nodes[index].damaged.push(key),
             GroupEffect::Reopen if !self.nodes[index].is_deaf => self.open(index),
@@ -309,6 +319,10 @@ impl World {
         let shares: Vec<_> = nodes.iter().map(|node| self.nodes[*node].owned.len()).collect();
         assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1, "{shares:?}");
     }
+}
+
+fn is_known(shards: usize, key: GroupKey) -> bool {
+    !matches!(key, GroupKey::Shard(shard) if shard >= shards)
 }
 
 pub(super) fn started(nodes: usize, shards: usize) -> World {

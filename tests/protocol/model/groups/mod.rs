@@ -145,7 +145,7 @@ fn groups_moves() {
 
 #[test]
 fn groups_from_nothing() {
-    let left = Left { opens: 2, starts: 2, ..NOTHING };
+    let left = Left { opens: 3, starts: 2, ..NOTHING };
     let scope = GroupScope { name: "from nothing", is_seeded: false, warm: 0, ticks: 1, left, ..OWNED };
     holds(scope, &["started by b"], 80_000);
 }

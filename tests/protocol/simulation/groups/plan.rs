@@ -71,14 +71,14 @@ impl GroupPlan {
         let returned_at = heal_at + if has_bad_workers { drain_timeout.as_nanos() as Nanos + lease } else { 0 };
         // Within two retry periods, a process has opened its watch. Within a lease duration, a slot expires. Then a member
         // creates the missing shards, and takes them one lease duration later. The listing and the
-        // slot need six more messages.
+        // slot need six more messages, and the listing after the win needs two.
         let started_at = returned_at + 2 * times.2.as_nanos() as Nanos;
         // The second generator does not change the faults that the first generator draws.
         let mut apart = fastrand::Rng::with_seed(!random.get_seed());
         let mut odds = if random.u8(..4) == 0 { Odds::default() } else { Odds::new(random) };
         let kept = if odds.error > 0 && apart.u8(..4) == 0 { odds.with_long_pauses(lease) } else { 0 };
         let started_at = started_at + kept;
-        let owned_by = started_at + 2 * lease + (2 * shards + 6) as Nanos * SLOWEST_REQUEST;
+        let owned_by = started_at + 2 * lease + (2 * shards + 8) as Nanos * SLOWEST_REQUEST;
         let shared_by = returned_at + 14 * lease;
         Self {
             nodes,
