@@ -125,8 +125,11 @@ impl Group {
     ///
     /// A release announces the same. A member whose workers return soon needs no announcement.
     fn announce(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
+        let name = &self.member.as_ref()?.name;
+        let announced = self.slots[name.slot].leaving.as_ref();
+        let has_announced = announced.is_some_and(|time| time.as_str() == &*name.acquire_time);
         let is_due = self.leaving_since.is_some_and(|at| timer.is_due(at + self.settings.retry_period));
-        if !is_due || !self.is_valid(timer.now) || !self.slots[self.own_slot()?].is_divided(self.shards.len()) {
+        if has_announced || !is_due || !self.is_valid(timer.now) {
             return None;
         }
         let shard = (0..self.shards.len())

@@ -1,6 +1,6 @@
 //! The view of all records, and the time for which ownership may rely on the view.
 
-use super::row::{Learned, SlotRow, View};
+use super::row::{Learned, View};
 use super::term_name::{ShardOwner, TermName};
 use super::{FOREIGN, Group, GroupEffect, GroupKey, LEAVING_SECONDS, OwnWrite, OwnershipEnd, Timer};
 use crate::store::record::VersionedRecord;
@@ -198,11 +198,16 @@ impl Group {
         if record.acquire_time.is_none() || record.lease_duration_seconds != Some(LEAVING_SECONDS) {
             return;
         }
-        let is_last = |slot: &&mut SlotRow| {
-            slot.row.seen.as_ref().is_some_and(|seen| seen.record.acquire_time == record.acquire_time)
+        let acquire_time = record.acquire_time.clone();
+        // A released record does not name the slot, and two terms may have begun at the same time.
+        let is_last = |name: &TermName| acquire_time.as_ref().is_some_and(|time| time.as_str() == &*name.acquire_time);
+        let slot = match (ShardOwner::of(record), &self.shards[shard].owner) {
+            (ShardOwner::Term(name, _), _) => Some(name.slot),
+            (_, Some(ShardOwner::Term(name, _))) if is_last(name) => Some(name.slot),
+            _ => (0..self.slots.len()).find(|slot| self.slots[*slot].term(*slot).is_some_and(|name| is_last(&name))),
         };
-        if let Some(slot) = self.slots.iter_mut().find(is_last) {
-            slot.leaving.clone_from(&record.acquire_time);
+        if let Some(slot) = slot {
+            self.slots[slot].leaving = acquire_time;
         }
     }
 

@@ -147,14 +147,14 @@ fn groups_moves() {
 fn groups_from_nothing() {
     let left = Left { opens: 3, starts: 2, ..NOTHING };
     let scope = GroupScope { name: "from nothing", is_seeded: false, warm: 0, ticks: 1, left, ..OWNED };
-    holds(scope, &["started by b"], 80_000);
+    holds(scope, &["started by b"], 65_000);
 }
 
 #[test]
 fn groups_three() {
     let left = Left { opens: 0, ..NOTHING };
     let scope = GroupScope { name: "three", warm: 3, prompt: &[1, 2], left, ..THREE };
-    holds(scope, &["Spare", "started by c"], 75_000);
+    holds(scope, &["Spare", "started by c"], 65_000);
 }
 
 /// Three processes, two slots and two shards. One event of any kind happens, such as the late start of the third process.
