@@ -83,7 +83,7 @@ fn measure(workers: usize, lasts: Duration, is_own: bool) -> Result<(), Box<dyn 
         child.kill()?;
         child.wait()?;
     }
-    let transactions: u64 = connection.query_row("SELECT count(*) FROM entries", [], |row| row.get(0))?;
+    let transactions: i64 = connection.query_row("SELECT count(*) FROM entries", [], |row| row.get(0))?;
     let [renewals, slowest, lost] = [&seen.renewals, &seen.slowest_millis, &seen.lost].map(|it| it.load(Relaxed));
     let per_hour = lost as f64 * 3600.0 / lasts.as_secs_f64();
     let slowest = slowest as f64 / 1000.0;
