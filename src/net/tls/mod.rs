@@ -57,6 +57,7 @@ pub(crate) enum Verification {
     #[default]
     Identity,
     /// A trusted authority has signed the certificate.
+    #[cfg(feature = "_sql_server")]
     Authority,
     /// Every certificate is accepted.
     Nothing,
