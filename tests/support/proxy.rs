@@ -200,7 +200,7 @@ impl Shared {
             let server = match state.faults {
                 Faults::Cut => continue,
                 Faults::BlackHole => None,
-                _ if state.dead.is_some_and(|n| state.opened % n == 0) => None,
+                _ if state.dead.is_some_and(|n| state.opened.is_multiple_of(n)) => None,
                 // The server is on this machine, so the system accepts a connection immediately, even for a stopped
                 // process.
                 _ => match TcpStream::connect(self.server) {
