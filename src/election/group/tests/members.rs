@@ -188,6 +188,7 @@ fn newcomer_takes_nothing_before_a_listing_after_its_win() {
     world.nodes[0].is_deaf = true;
     world.run(RETRY);
     assert!(world.nodes.iter().all(|node| node.slot.is_some()));
+    world.run(STEP * 2);
     assert!(!world.records.contains_key(&GroupKey::Shard(5)));
     world.nodes[0].is_deaf = false;
     world.open(0);
