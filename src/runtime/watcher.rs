@@ -144,6 +144,7 @@ impl WatchThread {
             let received_at = clock::now();
             observations.contact(side);
             if let WatchEvent::Opened = event {
+                plan.opened();
                 return link.tell(Command::WatchOpened { side, from_scratch: begin.is_none() });
             }
             let notice = plan.told();

@@ -5,12 +5,14 @@
 use std::time::{Duration, Instant};
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE};
-use crate::support::{AT_ONCE, SOON, wait_until};
+use crate::support::cluster::{self, Cluster, NAMESPACE};
+use crate::support::proxy::Proxy;
+use crate::support::real::Real;
+use crate::support::{AT_ONCE, SOON, wait_until, wait_within};
 use crossbeam_channel::RecvTimeoutError;
 use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{LeaderElector, LeaderElectorBuilder, StopReason};
+use leasehold::{Campaign, LeaderElector, LeaderElectorBuilder, LeaderGuard, StopReason};
 use serde_json::json;
 
 on_both_servers! {
@@ -294,4 +296,70 @@ fn a_watch_that_works_again_is_used_again() {
         count(&server, Verb::Get) == 0
     });
     assert!(guard.is_leader());
+}
+
+/// A restarting server closes all connections, and refuses watches until it has loaded its rights.
+#[test]
+fn watch_that_worked_reopens_soon_after_refusals() {
+    std::thread::scope(|scope| {
+        for (code, reason) in [(403, "Forbidden"), (401, "Unauthorized"), (404, "NotFound")] {
+            scope.spawn(move || {
+                let server = ApiServer::start().unwrap();
+                let address = server.url().trim_start_matches("http://").trim_end_matches('/').parse();
+                let proxy = Proxy::to(address.expect("an address and a port"));
+                let elector = |identity: &str| {
+                    let config = ClientConfig::new(&format!("http://127.0.0.1:{}", proxy.port)).unwrap();
+                    let builder = LeaderElector::builder("watched").namespace(NAMESPACE).identity(identity);
+                    builder.retry_period(RESTARTING).start_with_client(Client::new(config).unwrap()).unwrap()
+                };
+                let (a, b) = (elector("a"), elector("b"));
+                let guard = a.block_until_leader().unwrap();
+                let campaign = b.campaign().unwrap();
+                hands_over_on_watches([&a, &b], guard, campaign, || {
+                    let refused = server.fault(Fault::status(code, reason, "starting").verb(Verb::Watch));
+                    proxy.close_connections();
+                    assert!(refused.wait_for_hits(4, SOON), "{code}");
+                    refused.remove();
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn watch_reopens_soon_after_a_restart_of_the_real_server() {
+    let Some(real) = Real::own() else { return };
+    let elector = |identity: &str| {
+        let client = cluster::client(real.ready.kubeconfigs["candidate"].clone());
+        let builder = LeaderElector::builder("restarted").namespace(&real.ready.namespace).identity(identity);
+        builder.retry_period(RESTARTING).start_with_client(client).unwrap()
+    };
+    for round in 0..2 {
+        let (a, b) = (elector("a"), elector("b"));
+        let guard = a.block_until_leader().unwrap();
+        let campaign = b.campaign().unwrap();
+        hands_over_on_watches([&a, &b], guard, campaign, || {
+            real.tell(if round == 0 { "kill kube-apiserver" } else { "stop kube-apiserver" });
+            real.tell("start kube-apiserver");
+        });
+    }
+}
+
+const RESTARTING: Duration = Duration::from_millis(500);
+
+/// Checks that both electors watch again after `restart`, and that the standby then notices a release by its watch.
+fn hands_over_on_watches(
+    electors: [&LeaderElector; 2],
+    guard: LeaderGuard,
+    campaign: Campaign,
+    restart: impl FnOnce(),
+) {
+    let all_watch = || electors.iter().all(|elector| elector.status().is_watching);
+    wait_until("both watch", all_watch);
+    restart();
+    // The pauses between two watches grow while the server is away.
+    wait_within(Duration::from_secs(100), "both watch again", all_watch);
+    let guard = if guard.is_leader() { guard } else { return drop(guard) };
+    drop(guard);
+    drop(campaign.receiver().recv_timeout(AT_ONCE).expect("at once").expect("a term"));
 }

@@ -10,7 +10,7 @@ use crate::store::{Cursor, StoreError, StoreErrorKind};
 use crate::util::backoff::{Backoff, requested_pause};
 use crate::util::clock::Moment;
 
-/// The pause after the server refused a watch for a missing right. An administrator may grant the right later.
+/// The longest pause while the server has refused every watch. An administrator may grant the right later.
 const REFUSED: Duration = Duration::from_secs(300);
 
 /// The longest pause after other failures, unless the retry period is longer.
@@ -29,6 +29,8 @@ pub struct WatchPlan {
     began: Moment,
     /// `true` if the last watch has delivered an event.
     told: bool,
+    /// `true` if a watch has opened. A server that restarts may then refuse watches for a moment.
+    has_opened: bool,
     /// The pauses after watches that failed or were ended early.
     backoff: Backoff,
     log: FailureLog,
@@ -54,6 +56,7 @@ impl WatchPlan {
             from: None,
             began: Moment::from_nanos(0),
             told: false,
+            has_opened: false,
             backoff: Backoff::default(),
             log: FailureLog::default(),
         }
@@ -66,6 +69,11 @@ impl WatchPlan {
         self.began = now;
         self.told = false;
         self.from.clone()
+    }
+
+    /// Notes that the server has accepted the watch.
+    pub fn opened(&mut self) {
+        self.has_opened = true;
     }
 
     /// Notes an event of the watch, and returns the notice of a recovery.
@@ -130,7 +138,7 @@ impl WatchPlan {
             Interrupted if is_first => None,
             kind => self.log.failed(now, kind).map(|level| match kind {
                 Interrupted => Notice::new(level, "watch misses changes, polling: a proxy may buffer the events"),
-                Forbidden | Unauthorized => {
+                Forbidden | Unauthorized if !self.has_opened => {
                     Notice::of_error(level, "watch rejected, polling (slower takeover, more requests)", error)
                 }
                 _ => Notice::of_error(level, "watch failed, polling until it recovers", error),
@@ -144,7 +152,11 @@ impl WatchPlan {
                 self.backoff.pause(self.retry_period, LONGEST_PAUSE);
                 Duration::ZERO
             }
-            Forbidden | Unauthorized => self.jittered(REFUSED),
+            Forbidden | Unauthorized if !self.has_opened => match self.back_off() {
+                // The server may have restarted just before this candidate started.
+                pause if pause < LONGEST_PAUSE => pause,
+                _ => self.jittered(REFUSED),
+            },
             _ => self.back_off(),
         };
         let requested = requested_pause(error.retry_after(), self.lease_duration, self.random.f64());
@@ -266,8 +278,8 @@ mod tests {
                 4,
                 [None, Some((Level::Warn, "watch misses changes, polling: a proxy may buffer the events"))],
             ),
-            (Forbidden, 300, [Some((Level::Warn, refused)), None]),
-            (Unauthorized, 300, [Some((Level::Warn, refused)), None]),
+            (Forbidden, 4, [Some((Level::Warn, refused)), None]),
+            (Unauthorized, 4, [Some((Level::Warn, refused)), None]),
             (Malformed, 4, [Some((Level::Warn, polling)), None]),
             (Timeout, 4, [Some((Level::Warn, polling)), None]),
             (Unavailable, 4, [Some((Level::Warn, polling)), None]),
@@ -287,20 +299,37 @@ mod tests {
         }
     }
 
+    /// A restarting API server refuses connections, and then refuses requests until it has loaded its rights.
+    #[test]
+    fn refusal_of_a_watch_that_worked_is_transient() {
+        use StoreErrorKind::{Forbidden, NotFound, Rejected, Unauthorized, Unavailable, Untrusted};
+        for kind in [Forbidden, Unauthorized, NotFound, Untrusted, Rejected] {
+            let mut scenario = Scenario::new(secs(2));
+            scenario.plan.opened();
+            assert_about(scenario.watch(true, secs(100), Err(error(Unavailable))), secs(2));
+            for expected in [4, 8, 16, 32, 60, 60, 60] {
+                assert_about(scenario.watch(false, secs(0), Err(error(kind))), secs(expected));
+            }
+        }
+    }
+
+    #[test]
+    fn watch_that_never_worked_is_soon_retried_seldom() {
+        for kind in [StoreErrorKind::Forbidden, StoreErrorKind::Unauthorized] {
+            let mut scenario = Scenario::new(secs(2));
+            for expected in [2, 4, 8, 16, 32, 300, 300] {
+                assert_about(scenario.watch(false, secs(0), Err(error(kind))), secs(expected));
+            }
+        }
+    }
+
     #[test]
     fn requested_pause_of_a_watch_is_limited() {
         use StoreErrorKind::{Expired, Forbidden, Interrupted, Malformed, Timeout, Unauthorized, Unavailable};
         for kind in [Expired, Forbidden, Interrupted, Malformed, Timeout, Unauthorized, Unavailable] {
             for (asked, pause) in [(10, 10), (15, 15), (3_600, 15)] {
                 let asked = error(kind).with_retry_after(Some(secs(asked)));
-                // The own pauses are shorter in the first three rounds, except after a refusal.
-                for _ in 0..3 {
-                    let paused = Scenario::new(secs(2)).watch(false, secs(1), Err(asked.clone()));
-                    match kind {
-                        Forbidden | Unauthorized => assert_about(paused, REFUSED),
-                        _ => assert_about(paused, secs(pause)),
-                    }
-                }
+                assert_about(Scenario::new(secs(2)).watch(false, secs(1), Err(asked)), secs(pause));
             }
         }
     }

@@ -22,6 +22,15 @@ const OPENING: Nanos = 10 * SECOND;
 /// The longest pause between watches that fail.
 const LONGEST_PAUSE: Nanos = 60 * SECOND;
 
+/// The errors of a refused watch. A restarting server also returns errors that look permanent.
+const REFUSALS: [StoreErrorKind; 5] = [
+    StoreErrorKind::Unavailable,
+    StoreErrorKind::Unavailable,
+    StoreErrorKind::Forbidden,
+    StoreErrorKind::Unauthorized,
+    StoreErrorKind::NotFound,
+];
+
 /// An event of a watch, as its thread receives it.
 pub enum Turn {
     Begin,
@@ -47,6 +56,8 @@ pub struct Watcher {
     right: bool,
     /// The plan for opening watches, which is the runtime's real code.
     plan: WatchPlan,
+    /// `true` if a stream has opened.
+    has_opened: bool,
     /// `true` if the stream was given up, so that its remaining events are lost.
     ///
     /// The next stream must therefore begin from scratch.
@@ -141,6 +152,7 @@ impl Watcher {
             state: State::Pausing,
             right,
             plan,
+            has_opened: false,
             is_given_up: false,
             after: None,
             openings: Openings::default(),
@@ -189,6 +201,8 @@ impl World {
         match turn {
             Turn::Begin => self.begin_watch(index, side),
             Turn::Opened { from_scratch } => {
+                watcher.plan.opened();
+                watcher.has_opened = true;
                 if let State::Streaming(stream) = &mut watcher.state {
                     stream.opened = true;
                 }
@@ -229,6 +243,10 @@ impl World {
                 let ended = kind.map_or(Ok(()), |kind| Err(StoreError::new(kind, "made up")));
                 let ended = watcher.plan.ended(node.clock.local(truth), ended.as_ref().copied());
                 let pause = ended.pause.expect("the store can watch");
+                let longest = Duration::from_nanos(LONGEST_PAUSE).max(node.settings.retry_period).mul_f64(1.2);
+                if watcher.has_opened && pause > longest {
+                    return Err(format!("{} pauses its watch for {pause:?} after {kind:?}", node.identity).into());
+                }
                 if watcher.is_given_up {
                     watcher.plan.restart();
                 }
@@ -286,7 +304,7 @@ impl World {
             (Some(_), _) => Some((OPENING, StoreErrorKind::Timeout)),
             _ if self.plan.outage(object, truth).is_some() => Some((delay, StoreErrorKind::Unavailable)),
             _ if !watcher.right => Some((delay, StoreErrorKind::Forbidden)),
-            _ if refused => Some((delay, StoreErrorKind::Unavailable)),
+            _ if refused => Some((delay, REFUSALS[truth as usize % REFUSALS.len()])),
             (_, None) => Some((delay, StoreErrorKind::Expired)),
             _ => None,
         };
