@@ -153,6 +153,10 @@ struct RequestSchedule {
     ///
     /// Reset when the store answers a request.
     repeated: bool,
+    /// The time of the last answer, since which the connection is idle.
+    answered_at: Option<Moment>,
+    /// `true` if a middlebox may have dropped the connection of the last request before the request.
+    may_be_dropped: bool,
     /// `true` if the last read failed.
     read_failed: bool,
     /// The idle time after which the connection must be used again to stay open, and its end.
@@ -353,7 +357,9 @@ impl Election {
                 self.open.retain(|write| write.id != id || write.base == 0);
             }
             StoreResponse::Failed(error)
-                if error.kind() == StoreErrorKind::ConnectionClosed && !self.schedule.repeated =>
+                if !self.schedule.repeated
+                    && (error.kind() == StoreErrorKind::ConnectionClosed
+                        || error.kind() == StoreErrorKind::Timeout && self.schedule.may_be_dropped) =>
             {
                 self.repeat(now);
             }

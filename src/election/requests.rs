@@ -20,6 +20,12 @@ pub(super) const MAX_OPEN_WRITES: usize = 64;
 /// The shortest timeout of a release request. With a timeout of zero, a store would not send the request.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(1);
 
+/// The idle time after which a middlebox, such as a firewall, may have dropped a connection without notice.
+const MAY_BE_DROPPED: Duration = Duration::from_secs(10);
+
+/// The shortest first attempt on a connection that may be dropped.
+const SHORTEST_FIRST_ATTEMPT: Duration = Duration::from_secs(1);
+
 /// The urgency of requests, which sets their timeouts and delays.
 enum Urgency {
     /// A term expires after `left`.
@@ -68,7 +74,10 @@ impl Election {
         self.last_request += 1;
         self.in_flight = Some((self.last_request, now));
         let notes = self.notes(now, &operation);
-        Step::Send(StoreRequest { id: self.last_request, operation, notes, timeout: self.attempt_timeout(now) })
+        let within = self.answer_on_an_idle_connection_within(now);
+        self.schedule.may_be_dropped = within.is_some();
+        let timeout = self.attempt_timeout(now, &operation).min(within.unwrap_or(Duration::MAX));
+        Step::Send(StoreRequest { id: self.last_request, operation, notes, timeout })
     }
 
     /// Returns a record that names this candidate as the holder.
@@ -117,10 +126,21 @@ impl Election {
     }
 
     /// Returns the timeout of a request, which usually leaves time for another request.
-    fn attempt_timeout(&self, now: Moment) -> Duration {
+    fn attempt_timeout(&self, now: Moment, operation: &Operation) -> Duration {
         let renew_deadline = self.settings.renew_deadline;
         match self.urgency(now) {
-            Urgency::Term { left } => (left / 2).max(renew_deadline / 20).min(left),
+            Urgency::Term { left } => {
+                let shortest = (left / 2).max(renew_deadline / 20);
+                let is_write = !matches!(operation, Operation::Get(_));
+                // The next renewal starts late after a slow answer, so a slow server needs more than half of the rest.
+                let first = match &self.phase {
+                    Phase::Leading(term) if is_write && term.attempts == 1 => {
+                        left.saturating_sub(self.settings.retry_period).max(self.round_trip.answered_by())
+                    }
+                    _ => Duration::ZERO,
+                };
+                shortest.max(first).min(left)
+            }
             // On a new connection, one attempt takes three round trips. A distant store therefore needs most of the
             // time for one attempt.
             Urgency::Release { left } => {
@@ -128,6 +148,16 @@ impl Election {
             }
             Urgency::None => renew_deadline / 2,
         }
+    }
+
+    /// Returns the time in which a candidate expects an answer on a connection that has been idle.
+    ///
+    /// Returns `None` if the connection is in use or new, or if the request is not for a campaign.
+    fn answer_on_an_idle_connection_within(&self, now: Moment) -> Option<Duration> {
+        let is_idle = self.schedule.answered_at.is_some_and(|at| now.since(at) > MAY_BE_DROPPED);
+        let is_for_a_campaign = matches!(self.phase, Phase::Campaigning(_)) && !self.owes_release();
+        let within = self.round_trip.answered_anew_by().max(SHORTEST_FIRST_ATTEMPT);
+        (is_idle && is_for_a_campaign && !self.schedule.repeated).then_some(within)
     }
 
     /// Returns the time that the first release attempt leaves for a second attempt.

@@ -38,6 +38,7 @@ impl Election {
         };
         if is_answer {
             self.schedule.repeated = false;
+            self.schedule.answered_at = Some(now);
         }
         if let Some((_, sent_at)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id)
             && is_answer
@@ -46,16 +47,19 @@ impl Election {
         }
     }
 
-    /// Allows one immediate new attempt after a reused connection was closed under a request.
+    /// Allows one immediate new attempt after a reused connection was closed or was silent under a request.
     ///
-    /// Servers and load balancers may close idle connections at any time. The new attempt is a new request, because the
+    /// Servers and load balancers may close or drop idle connections at any time. The new attempt is a new request, because the
     /// store may have applied the old request.
     pub(super) fn repeat(&mut self, now: Moment) {
         self.schedule.repeated = true;
         self.schedule.write_at = now;
         self.schedule.read_at = now;
+        // A read that keeps the connection open is repeated, too.
+        self.schedule.cools = self.schedule.cools.map(|(after, _)| (after, now));
         match &mut self.phase {
-            Phase::Leading(term) if term.phase != TermPhase::Lost => term.renew_at = now,
+            // The repetition has the time of a first attempt, because the attempt on the closed connection took none.
+            Phase::Leading(term) if term.phase != TermPhase::Lost => (term.renew_at, term.attempts) = (now, 0),
             Phase::Campaigning(CampaignPhase { round: Some(round), .. }) => {
                 (round.has_read, round.wrote) = (round.wrote, false);
             }

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, Server};
 use crate::support::proxy::Proxy;
+use crate::support::{SOON, wait_until};
 use leasehold::kubernetes::Client;
 use leasehold::testing::{Fault, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
 
-on_both_servers! { a_release_from_far_away_is_confirmed }
+on_both_servers! { a_release_from_far_away_is_confirmed, standby_takes_over_soon_on_a_dropped_connection }
 
 /// The duration of a term after its last renewal.
 const RENEW_DEADLINE: Duration = Duration::from_secs(40);
@@ -75,6 +76,29 @@ fn the_tries_do_meet_renewals_in_flight() {
         since_sent.is_some_and(|since| since < round_trip)
     });
     assert!(met, "no renewal was in flight when the guard went");
+}
+
+/// A firewall drops connections that are idle for 11 s. The events of the leader's renewals keep the watch in use.
+fn standby_takes_over_soon_on_a_dropped_connection(cluster: &Cluster) {
+    let ((_near, leader), (path, standby)) = (from_afar(cluster, Duration::ZERO), from_afar(cluster, Duration::ZERO));
+    let lease = format!("{}-dropped", cluster.lease);
+    let elector = |identity: &str, client| {
+        let builder = LeaderElector::builder(&lease).namespace(NAMESPACE).identity(identity);
+        builder.start_with_client(client).expect("an elector")
+    };
+    let leader = elector("leader", leader);
+    let guard = leader.block_until_leader().expect("a term");
+    let standby = elector("standby", standby);
+    let campaign = standby.campaign().expect("a campaign");
+    wait_until("the standby watches", || standby.status().is_watching && standby.current_leader().is_some());
+    thread::sleep(Duration::from_secs(13));
+    assert_eq!(path.forget_idle(Duration::from_secs(11)), 1, "the connection of the requests");
+    let released_at = Instant::now();
+    guard.release().expect("an answer");
+    let _guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    // With half of the renew deadline for the first attempt, the takeover takes more than five seconds.
+    let took = released_at.elapsed();
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(4), "{took:?}");
 }
 
 fn each_is_confirmed(cluster: &Cluster, round_trip: Duration, moments: &[When]) {

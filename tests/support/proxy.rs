@@ -71,6 +71,7 @@ struct Link {
     server: Option<TcpStream>,
     /// `true` after [`Faults::BlackHole`]. The connection then loses all bytes forever.
     forgotten: AtomicBool,
+    used_at: Mutex<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -166,6 +167,15 @@ impl Proxy {
         self.shared.state.lock().opened
     }
 
+    /// Forgets the connections that have been idle for this time, as a firewall does. Returns their number.
+    ///
+    /// Such connections stay open on the candidate's side, but lose all bytes. New connections work.
+    pub fn forget_idle(&self, time: Duration) -> usize {
+        let links = self.shared.state.lock().links.iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        let idle = links.iter().filter(|link| link.used_at.lock().elapsed() >= time);
+        idle.map(|link| link.forget()).count()
+    }
+
     /// Closes every connection on the server's side.
     ///
     /// The clients receive the close half a round trip later.
@@ -212,7 +222,7 @@ impl Shared {
                 let _ = stream.set_nodelay(true);
             }
             let forgotten = AtomicBool::new(server.is_none());
-            let link = Arc::new(Link { client, server, forgotten });
+            let link = Arc::new(Link { client, server, forgotten, used_at: Mutex::new(Instant::now()) });
             state.opened += 1;
             state.links.retain(|link| link.strong_count() > 0);
             state.links.push(Arc::downgrade(&link));
@@ -268,6 +278,7 @@ impl Shared {
                 let _ = to.map(|to| to.shutdown(Shutdown::Write));
                 return;
             }
+            *link.used_at.lock() = Instant::now();
             if to.as_mut().is_some_and(|to| to.write_all(&bytes).is_err()) {
                 thread::sleep(self.delay);
                 return link.close();

@@ -5,14 +5,23 @@ use super::*;
 
 #[test]
 fn attempts_and_retries_shrink_with_the_rest_of_a_term() {
-    // The remaining milliseconds of a term of 10 s, the timeout of a request, and the longest retry delay.
-    for (left, timeout, retry) in [(10_000, 5_000, 2_400), (3_000, 1_500, 1_500), (600, 500, 500), (300, 300, 500)] {
+    // The remaining milliseconds of a term of 10 s, the timeouts of the first and of a later attempt, and the longest
+    // retry delay.
+    for (left, first, timeout, retry) in [
+        (10_000, 8_000, 5_000, 2_400),
+        (8_000, 6_000, 4_000, 2_400),
+        (3_000, 1_500, 1_500, 1_500),
+        (600, 500, 500, 500),
+        (300, 300, 300, 500),
+    ] {
         let (mut scenario, ..) = Scenario::leading();
         scenario.advance(secs(10) - millis(left));
-        if left == 10_000 {
-            scenario.election.repeat(scenario.now);
+        for (attempts, timeout) in [(0, first), (1, timeout)] {
+            if let Phase::Leading(term) = &mut scenario.election.phase {
+                (term.renew_at, term.attempts) = (scenario.now, attempts);
+            }
+            assert_eq!(scenario.write().timeout, millis(timeout), "{left} ms left");
         }
-        assert_eq!(scenario.write().timeout, millis(timeout), "{left} ms left");
         let delay = scenario.election.retry_delay(scenario.now);
         assert!(delay <= millis(retry) && delay >= millis(retry.min(2_000)), "{left} ms left: {delay:?}");
     }

@@ -315,6 +315,56 @@ fn a_lease_that_is_gone_has_no_leader() {
     }
 }
 
+/// Every answer takes `late`, also that of the acquisition.
+#[test]
+fn slow_answers_end_no_term() {
+    for late in [millis(3_000), millis(3_700), millis(4_000), millis(4_800)] {
+        let (mut scenario, mut version) = Scenario::leading_from_afar(late);
+        for _ in 0..20 {
+            let renewal = Write::of(scenario.request());
+            assert!(renewal.timeout > late, "{late:?}: {:?} at version {version}", renewal.timeout);
+            scenario.advance(late);
+            version += 1;
+            scenario.applied(&renewal, version);
+            assert_eq!(scenario.lost(), None, "{late:?}");
+        }
+    }
+}
+
+/// The answers of a fast server become slow from one renewal to the next.
+#[test]
+fn answers_that_become_slow_end_no_term() {
+    let (mut scenario, ..) = Scenario::leading();
+    let mut renewal = scenario.due_write();
+    for version in 11..31 {
+        assert!(renewal.timeout > millis(4_800), "{:?} at version {version}", renewal.timeout);
+        scenario.advance(millis(4_800));
+        scenario.applied(&renewal, version);
+        assert_eq!(scenario.lost(), None);
+        renewal = scenario.write();
+    }
+}
+
+#[test]
+fn first_attempt_of_a_renewal_leaves_time_for_another() {
+    let (mut scenario, ..) = Scenario::leading();
+    let first = scenario.due_write();
+    assert_eq!(first.timeout, secs(6));
+    scenario.advance(secs(6));
+    scenario.fails(first.id, StoreErrorKind::Timeout);
+    let second = scenario.write();
+    assert_eq!(second.timeout, secs(1));
+    scenario.applied(&second, 11);
+    assert_eq!(scenario.lost(), None);
+}
+
+#[test]
+fn renewal_on_a_closed_connection_is_repeated_with_all_its_time() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.due_write_fails(StoreErrorKind::ConnectionClosed);
+    assert_eq!(scenario.write().timeout, secs(6));
+}
+
 #[test]
 fn renewals_are_paced_from_their_sending() {
     let (mut scenario, ..) = Scenario::leading();
@@ -427,4 +477,70 @@ fn a_read_whose_connection_was_closed_is_repeated_at_once_too() {
     let again = scenario.read();
     scenario.fails(again.id, StoreErrorKind::ConnectionClosed);
     assert!(scenario.wait() > Duration::ZERO, "once");
+}
+
+/// Returns a candidate with a watch, whose connection to the store `far` away has been idle for `idle` since its read.
+fn idle_candidate(far: Duration, idle: Duration) -> Scenario {
+    let mut scenario = Scenario::campaigning();
+    let read = scenario.read();
+    scenario.advance(far);
+    scenario.reads(read, held_by(OTHER, 3_600), 10);
+    scenario.watches(held_by(OTHER, 3_600), 10);
+    scenario.advance(idle);
+    scenario.hears(held_by("", 1), 11);
+    scenario
+}
+
+/// A middlebox has dropped the connection in silence.
+#[test]
+fn acquisition_on_an_idle_connection_is_soon_repeated() {
+    for (far, timeout) in
+        [(millis(1), secs(1)), (millis(300), secs(1)), (millis(500), millis(1_500)), (secs(3), secs(5))]
+    {
+        let mut scenario = idle_candidate(far, millis(10_001));
+        let first = scenario.write();
+        assert_eq!(first.timeout, timeout, "{far:?}");
+        scenario.advance(timeout);
+        scenario.fails(first.id, StoreErrorKind::Timeout);
+        let second = scenario.write();
+        assert_eq!((second.timeout, second.base), (secs(5), first.base), "at once, on a new connection");
+        scenario.fails(second.id, StoreErrorKind::Timeout);
+        scenario.read();
+    }
+}
+
+#[test]
+fn acquisition_on_a_connection_in_use_has_all_its_time() {
+    let mut scenario = idle_candidate(millis(1), secs(10));
+    let write = scenario.write();
+    assert_eq!(write.timeout, secs(5));
+    scenario.fails(write.id, StoreErrorKind::Timeout);
+    scenario.read();
+}
+
+/// The first attempt was slow and not lost, so it wins although the second attempt conflicts.
+#[test]
+fn slow_acquisition_on_an_idle_connection_wins() {
+    let mut scenario = idle_candidate(millis(1), secs(60));
+    let first = scenario.write();
+    let sent_at = scenario.now;
+    scenario.advance(secs(1));
+    scenario.fails(first.id, StoreErrorKind::Timeout);
+    let second = scenario.write();
+    scenario.hears(standing(&first), 12);
+    scenario.fails(second.id, StoreErrorKind::Conflict);
+    let (deadline, _) = scenario.elected();
+    assert_eq!(scenario.now + deadline.remaining(scenario.now), sent_at + secs(10));
+}
+
+#[test]
+fn round_on_an_idle_connection_is_soon_repeated() {
+    let mut scenario = Scenario::observing(held_by("", 1), 10);
+    scenario.advance(secs(60));
+    scenario.election.campaign(true);
+    let request = scenario.request();
+    assert_eq!(request.timeout, secs(1));
+    scenario.fails(request.id, StoreErrorKind::Timeout);
+    scenario.found(held_by("", 1), 10);
+    scenario.wins(11);
 }

@@ -7,12 +7,13 @@ use crate::clock::{Nanos, SECOND};
 use crate::plan::Suite;
 
 /// The faults that must occur in every suite on one object.
-const FAULTS: [&str; 27] = [
+const FAULTS: [&str; 28] = [
     "answers doubled",
     "answers late",
     "answers lost",
     "changes of a clock's rate",
     "compactions",
+    "connections dropped",
     "crashes",
     "cuts",
     "edits of metadata",

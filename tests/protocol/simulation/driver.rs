@@ -101,18 +101,23 @@ impl World {
             }
         }
         let node = &mut self.nodes[index];
+        let local = node.clock.local(self.truth);
         let record = &mut node.records[side as usize];
         record.in_flight = Some(request.id);
+        let is_dropped = record.connection.sends(self.truth, local, self.plan.drops_after);
         let (knowing, object) = ((record.known.0, record.known.1.is_none()), record.object);
         let to = Some((index, node.incarnation));
-        let local = node.clock.local(self.truth);
         let times_out = node.clock.when(local + request.timeout).max(self.truth + 1);
         let cut = node.cut(self.truth);
         let is_read = matches!(request.operation, Operation::Get(_));
-        let fate = match self.plan.fate_of(index, object, is_read, self.truth) {
+        let mut fate = match self.plan.fate_of(index, object, is_read, self.truth) {
             Some(fate) => fate,
             None => Fate::draw(&mut self.random, &self.plan.odds, cut, times_out - self.truth),
         };
+        fate.answers.iter_mut().for_each(|delay| *delay += self.plan.lateness);
+        if is_dropped {
+            fate = Fate { faults: vec!["connections dropped"], ..Fate::default() };
+        }
         trace!(
             self,
             "{} {side:?} sends {}: {}, {fate:?}",
@@ -204,6 +209,12 @@ impl World {
         trace!(self, "{} {side:?} hears of {id}: {}", node.identity, trace::answer(&answer));
         let was_valid = node.valid(self.truth);
         let now = reading.unwrap_or(node.clock.local(self.truth));
+        let connection = &mut node.records[side as usize].connection;
+        match &answer {
+            StoreResponse::Failed(error) if !is_conflict(error.kind()) => connection.broke(),
+            _ if under_way => connection.answered(self.truth, now),
+            _ => connection.answered_late(now),
+        }
         if under_way && !matches!(answer, StoreResponse::Failed(_)) {
             // Half of the connections are to a distant server.
             let cools_after = id.is_multiple_of(2).then_some(Duration::from_secs(5));
@@ -408,4 +419,8 @@ impl World {
             false => Ok(told),
         }
     }
+}
+
+fn is_conflict(kind: StoreErrorKind) -> bool {
+    matches!(kind, StoreErrorKind::Conflict | StoreErrorKind::AlreadyExists | StoreErrorKind::NotApplied)
 }

@@ -16,7 +16,8 @@ use crate::world::World;
 /// - The watch delivers the release to the standby.
 /// - The takeover may conflict with another edit.
 ///
-/// The shortest delay of such a standby comes in addition.
+/// The shortest delay of such a standby comes in addition. If the network drops idle connections, the first attempt on
+/// such a connection also comes in addition.
 const HANDOVER: Nanos = 500 * MILLI;
 
 impl World {
@@ -87,7 +88,11 @@ impl World {
                 && node.wants == Some(Wants::Term)
                 && node.records[0].hears_promptly(truth, version)
         };
-        let delays = self.nodes.iter().filter(|node| stands_by(node)).map(|node| node.settings.hold_back);
+        // A slow server needs longer for each step.
+        let delays = self.nodes.iter().filter(|node| stands_by(node) && self.plan.lateness == 0);
+        let first_attempts = delays.clone().map(|node| node.records[0].connection.longest_first_attempt());
+        let dropped = first_attempts.max().filter(|_| self.plan.drops_after.is_some()).unwrap_or_default();
+        let delays = delays.map(|node| node.settings.hold_back);
         let Some(delay) = delays.min().map(|delay| delay.as_nanos() as Nanos) else {
             self.queue.push(truth, None, What::End);
             return Ok(());
@@ -97,7 +102,8 @@ impl World {
         }
         trace!(self, "{} is to hand over", self.nodes[leader].identity);
         self.handing_over = Some(truth + delay);
-        self.queue.push(truth + delay + HANDOVER, None, What::HandedOver);
+        let handover = HANDOVER + dropped.as_nanos() as Nanos;
+        self.queue.push(truth + delay + handover, None, What::HandedOver);
         if self.obeys_promptly(&self.nodes[leader]) && self.random.bool() {
             self.count.fault("handovers by request");
             self.request(self.nodes[leader].identity.clone());

@@ -12,6 +12,7 @@ use leasehold::{LeaderElectionRecord, MicroTime, Settings, StopReason};
 
 use crate::clock::{Nanos, NodeClock};
 use crate::network::Cut;
+use crate::pace::Connection;
 use crate::plan::Kind;
 use crate::queue::Sent;
 use crate::stream::Watcher;
@@ -74,6 +75,7 @@ pub struct Record {
     /// The index of the object that contains the record.
     pub object: usize,
     pub in_flight: Option<u64>,
+    pub connection: Connection,
     pub wake: u64,
     pub finished: bool,
     /// The thread that watches, or `None` if the store has no watch.

@@ -119,6 +119,10 @@ pub struct Plan {
     pub lead_by: Nanos,
     /// The time at which the last pause that a server asked for has ended.
     pub pauses_end: Nanos,
+    /// The time by which each answer of a slow server is late.
+    pub lateness: Nanos,
+    /// The idle time after which the network drops a connection in silence.
+    pub drops_after: Option<Nanos>,
     /// How long the first leader after the faults must continue to lead before it hands over.
     pub calm: Nanos,
     /// The mean time between two faults.
@@ -290,6 +294,8 @@ impl Plan {
         }
         .with_notes(&mut apart)
         .with_pauses(&mut apart)
+        .with_slow_servers(&mut apart)
+        .with_dropped_connections(&mut apart)
     }
 
     pub fn settings(&self, node: usize, identity: &str) -> Settings {

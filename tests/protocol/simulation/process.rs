@@ -7,6 +7,7 @@ use leasehold::election::candidate::side::Side;
 
 use crate::clock::{Nanos, NodeClock, SECOND};
 use crate::node::{Mind, Node, Record, Requests};
+use crate::pace::Connection;
 use crate::plan::{Kind, Suite, Violation};
 use crate::queue::{To, What};
 use crate::stream::{Turn, Watcher};
@@ -41,6 +42,7 @@ impl World {
                 side,
                 object,
                 in_flight: None,
+                connection: Connection::default(),
                 wake: 0,
                 finished: false,
                 watcher,
