@@ -26,6 +26,7 @@ func main() {
 	renewDeadline := flag.Duration("renew-deadline", 10*time.Second, "")
 	retryPeriod := flag.Duration("retry-period", 2*time.Second, "")
 	heartbeat := flag.Duration("heartbeat", 0, "print a `leading` line this often (0: never)")
+	asJSON := flag.Bool("json", false, "send JSON, for a server without protobuf")
 	hang := flag.Bool("hang", false, "deadlock as soon as it leads")
 	flag.Parse()
 
@@ -33,6 +34,9 @@ func main() {
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: *kubeconfig}, nil)
 	config, err := loader.ClientConfig()
 	must(err)
+	if *asJSON {
+		config.ContentType = "application/json"
+	}
 	namespace, _, err := loader.Namespace()
 	must(err)
 	lock, err := newLock(config, *lockType, namespace, *lease, *id)
