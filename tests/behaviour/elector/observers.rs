@@ -256,7 +256,7 @@ fn elector_that_cannot_renew_stops_naming_itself() {
     assert_eq!((elector.current_leader(), elector.status().leader.as_deref()), (None, Some("a")));
     let lines = lines_of(name);
     let stops: Vec<_> = lines.iter().filter(|(_, line)| line.starts_with("stopped leading")).collect();
-    assert_eq!(stops, [&(Level::Warn, format!("stopped leading: {}", StopReason::Expired))]);
+    assert_eq!(stops, [&(Level::Warn, format!("stopped leading: {}; last error: away", StopReason::Expired))]);
     store.on_update(|_| Ok(()));
     store.on_get(|| Ok(()));
     wait_until("it is released all the same", || store.holder().is_none());
