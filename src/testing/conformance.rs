@@ -76,6 +76,7 @@ use crate::store::notes::{JobNotes, RecordNotes, RequestAcceptance, TermNotes};
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
+use crate::util::on_drop::OnDrop;
 use crate::util::sync::Arc;
 use crate::util::sync::channel::{Receiver, unbounded};
 
@@ -232,9 +233,11 @@ impl Table {
                 assert!(cannot_resume || ended.kind() == StoreErrorKind::Unsupported, "{ended}");
                 return None;
             };
+            // The scope waits for the watch even if a check below panics.
+            let cancelled = OnDrop(|| cancel.cancel());
             assert!(matches!(first, WatchEvent::Opened), "{first:?} before `Opened`");
             let seen = see(&events);
-            cancel.cancel();
+            drop(cancelled);
             let ended = watch.join().expect("no panic").expect_err("it was cancelled");
             assert_eq!(ended.kind(), StoreErrorKind::Interrupted, "{ended}");
             Some(seen)
@@ -289,6 +292,8 @@ fn existing(events: &Receiver<WatchEvent>) -> BTreeMap<String, u64> {
         match events.recv_timeout(SOON).expect("an event") {
             WatchEvent::Changed { key, observed } => _ = existing.insert(key.into(), observed.version),
             WatchEvent::Synced => return existing,
+            // Other users of a shared server may have records that the store cannot read.
+            WatchEvent::Unreadable { .. } => {}
             event => panic!("{event:?} before `Synced`"),
         }
     }
@@ -300,7 +305,7 @@ fn later(events: &Receiver<WatchEvent>) -> (String, bool) {
         match events.recv_timeout(SOON).expect("an event") {
             WatchEvent::Changed { key, .. } => return (key.into(), false),
             WatchEvent::Deleted { key, .. } => return (key.into(), true),
-            WatchEvent::Bookmark(_) => {}
+            WatchEvent::Bookmark(_) | WatchEvent::Unreadable { .. } => {}
             event => panic!("{event:?} after `Synced`"),
         }
     }
