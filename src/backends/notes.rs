@@ -86,7 +86,7 @@ pub(crate) fn read(
     RecordNotes {
         term: object(note).and_then(|fields| term(fields, record)).unwrap_or_default(),
         step_down,
-        job: object(job).map(self::job).unwrap_or_default(),
+        job: object(job).map(self::job).filter(|job| *job != JobNotes::default()).map(Box::new),
         unknown: None,
     }
 }
@@ -108,6 +108,14 @@ pub(crate) fn fields(write: &RecordWrite<'_>) -> Fields {
         put(&mut term, HOLDER, write.record.holder());
         put(&mut term, ACQUIRE_TIME, write.record.acquire_time.as_ref().map(MicroTime::as_str));
     }
+    let mut fields = Fields::new();
+    put(&mut fields, NOTE, object(term, unknown, LONGEST_FIELD));
+    put(&mut fields, STEP_DOWN, step_down.as_ref().filter(|identity| is_valid(identity)));
+    put(&mut fields, JOB, job.as_deref().and_then(job_object));
+    fields
+}
+
+fn job_object(job: &JobNotes) -> Option<Box<RawValue>> {
     let mut of_job = Fields::new();
     put(&mut of_job, "periodSeconds", job.period.map(seconds));
     put(&mut of_job, "attempts", job.attempts);
@@ -123,11 +131,7 @@ pub(crate) fn fields(write: &RecordWrite<'_>) -> Fields {
     ] {
         put(&mut of_job, name, time.as_ref().map(MicroTime::as_str));
     }
-    let mut fields = Fields::new();
-    put(&mut fields, NOTE, object(term, unknown, LONGEST_FIELD));
-    put(&mut fields, STEP_DOWN, step_down.as_ref().filter(|identity| is_valid(identity)));
-    put(&mut fields, JOB, object(of_job, &job.unknown, LONGEST_FIELD));
-    fields
+    object(of_job, &job.unknown, LONGEST_FIELD)
 }
 
 /// Returns the notes of the record's term, or `None` if the fields belong to another term.
@@ -240,7 +244,8 @@ mod tests {
         assert_eq!(notes.to_json(&record()).as_deref(), Some(ALL));
         assert_eq!(notes.term.accepts_requests, Some(RequestAcceptance::After(Duration::from_secs(15))));
         assert_eq!((notes.term.shards, notes.term.max_shards), (Some(64), Some(0)));
-        assert_eq!((notes.job.attempts, notes.job.last_attempt_exit_code), (Some(2), Some(-1)));
+        let job = notes.job.as_deref().expect("a job");
+        assert_eq!((job.attempts, job.last_attempt_exit_code), (Some(2), Some(-1)));
         let kept = notes.renewed(TermNotes::default()).to_json(&record()).expect("notes");
         let [acquire_time, holder] = [format!(r#""acquireTime":"{ACQUIRED}""#), r#""holder":"a""#.to_owned()];
         assert!(kept.contains(&format!(r#"{{{acquire_time},{holder},"z":[[]]}}"#)), "{kept}");
@@ -297,16 +302,17 @@ mod tests {
         let filler = |length: usize| format!(r#""z":"{}""#, "x".repeat(length));
         let job =
             |length| RecordNotes::from_json(&format!(r#"{{"job":{{"attempts":1,{}}}}}"#, filler(length)), &record());
-        assert_eq!(job(LONGEST_FIELD - 21).job.attempts, Some(1));
+        assert_eq!(job(LONGEST_FIELD - 21).job.expect("a job").attempts, Some(1));
         assert_eq!(job(LONGEST_FIELD - 20), RecordNotes::default());
         // The own notes are written even if those of a later version leave no room.
         let mut notes = job(LONGEST_FIELD - 21);
-        notes.job.last_attempt_host = Some("\u{1}".repeat(LONGEST));
+        notes.job.get_or_insert_default().last_attempt_host = Some("\u{1}".repeat(LONGEST));
         notes.unknown = Some(format!("{{{}}}", filler(LONGEST_NOTES)).into());
         notes.step_down = Some("x".repeat(LONGEST + 1));
         let json = notes.to_json(&record()).expect("notes");
         let read = RecordNotes::from_json(&json, &record());
-        assert_eq!((read.job.last_attempt_host, read.job.unknown), (notes.job.last_attempt_host, None));
+        let [read_job, job] = [read.job, notes.job].map(|job| job.expect("a job"));
+        assert_eq!((read_job.last_attempt_host, read_job.unknown), (job.last_attempt_host, None));
         assert_eq!((read.unknown, read.step_down), (None, None));
         let too_long = format!("{{{}}}", filler(LONGEST_NOTES));
         assert_eq!(RecordNotes::from_json(&too_long, &record()), RecordNotes::default());

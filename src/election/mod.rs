@@ -113,8 +113,8 @@ struct CurrentTerm {
     acquisition: u64,
     acquire_time: MicroTime,
     transitions: i32,
-    /// The time from the winning write to the first request that the term accepts.
-    accepts_after: Duration,
+    /// The seconds from the winning write to the first request that the term accepts, rounded up.
+    accepts_after_seconds: u32,
     deadline: Arc<Deadline>,
     /// The limit on the time without a progress report, if there is a progress timeout.
     progress: Option<Arc<ProgressLimit>>,

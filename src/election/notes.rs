@@ -23,7 +23,9 @@ impl Election {
         };
         match &self.phase {
             _ if record.holder().is_none() => base.released(),
-            Phase::Leading(term) => base.renewed(self.term_notes(term.accepts_after)),
+            Phase::Leading(term) => {
+                base.renewed(self.term_notes(Duration::from_secs(term.accepts_after_seconds.into())))
+            }
             _ => base.acquired(self.term_notes(self.accepts_after(now))),
         }
     }

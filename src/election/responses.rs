@@ -9,6 +9,7 @@ use super::{CampaignPhase, CurrentTerm, Election, Holder, ObservedRecord, Observ
 use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
+use crate::election::settings::whole_seconds;
 use crate::election::stop_reason::StopReason;
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::util::clock::Moment;
@@ -247,7 +248,7 @@ impl Election {
                     acquisition,
                     acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
                     transitions: record.lease_transitions.unwrap_or(0),
-                    accepts_after,
+                    accepts_after_seconds: whole_seconds(accepts_after).as_secs().try_into().unwrap_or(u32::MAX),
                     deadline: Arc::clone(&deadline),
                     progress,
                     covered_until: valid_until,

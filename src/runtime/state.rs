@@ -234,7 +234,7 @@ impl ElectorState {
                 Effect::NotFit { campaign } => self.fail(campaign, Error::Unfit),
                 Effect::Fitness { is_fit, pause } => self.observe(&Fact::Fitness { is_fit, pause }),
                 Effect::Renewed(latency) => self.observe(&Fact::Renewed(latency)),
-                Effect::TermEnded(reason, error) => self.term_ended(reason, error.as_ref()),
+                Effect::TermEnded(reason, error) => self.term_ended(reason, error.as_deref()),
                 Effect::CoverLost(reason) => {
                     self.shared.observations.cover_lost();
                     let why = reason.map_or_else(|| "the drain timeout elapsed".to_owned(), |it| it.to_string());

@@ -29,8 +29,8 @@ pub struct RecordNotes {
     pub term: TermNotes,
     /// The identity of the holder that is asked to step down. An acquisition removes the request.
     pub step_down: Option<String>,
-    /// The history of a periodic job.
-    pub job: JobNotes,
+    /// The history of a periodic job, or `None` if the record has none.
+    pub job: Option<Box<JobNotes>>,
     pub(crate) unknown: UnknownNotes,
 }
 

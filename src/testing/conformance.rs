@@ -446,7 +446,7 @@ fn all_notes() -> RecordNotes {
             unknown: unknown.clone(),
         },
         step_down: Some("a".to_owned()),
-        job: JobNotes {
+        job: Some(Box::new(JobNotes {
             period: Some(Duration::from_secs(86_400)),
             first_attempt_start: time(1),
             attempts: Some(2),
@@ -457,7 +457,7 @@ fn all_notes() -> RecordNotes {
             last_success_start: time(4),
             last_success_end: time(5),
             unknown,
-        },
+        })),
         unknown: None,
     }
 }

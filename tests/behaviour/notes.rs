@@ -159,8 +159,9 @@ fn notes_of_the_record_outlast_every_write(place: &Place<'_>) {
     let guard = a.block_until_leader().expect("a term");
     assert_eq!(place.notes().term.accepts_requests, Some(RequestAcceptance::After(Duration::ZERO)));
     place.edit(|notes| {
-        notes.job.attempts = Some(3);
-        notes.job.last_success_host = Some("host-1".to_owned());
+        let job = notes.job.get_or_insert_default();
+        job.attempts = Some(3);
+        job.last_success_host = Some("host-1".to_owned());
     });
     let kept = place.notes().job;
     let renewals = || a.status().counters.requests(StoreOperation::Update);

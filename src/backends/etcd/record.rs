@@ -152,7 +152,7 @@ mod tests {
         };
         let mut notes = RecordNotes { step_down: Some("a".to_owned()), ..RecordNotes::default() };
         notes.term.address = Some("host:1".to_owned());
-        notes.job.attempts = Some(1);
+        notes.job.get_or_insert_default().attempts = Some(1);
         let text = write(&record.with_notes(&notes), None).unwrap();
         assert_eq!(
             str::from_utf8(&text).unwrap(),
@@ -183,7 +183,7 @@ mod tests {
         };
         let mut notes = RecordNotes { step_down: Some("a".repeat(1_000)), ..RecordNotes::default() };
         notes.term.address = Some("x".repeat(1_000));
-        notes.job.attempts = Some(1);
+        notes.job.get_or_insert_default().attempts = Some(1);
         let empty = write(&record.as_write(), Some(br#"{"strategy":""}"#)).unwrap().len();
         for (length, fits) in [(LARGEST, true), (LARGEST + 1, false)] {
             let base = format!(r#"{{"strategy":"{}"}}"#, "x".repeat(length - empty));

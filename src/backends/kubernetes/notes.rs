@@ -75,7 +75,7 @@ mod tests {
     fn notes_round_trip_and_absent_ones_are_removed() {
         let mut object = json!({ "metadata": { "name": "x", "annotations": { "other": "kept" } } });
         let mut job = notes(None, None);
-        job.job.attempts = Some(1);
+        job.job.get_or_insert_default().attempts = Some(1);
         for expected in [
             notes(Some("h\"o\nst:1"), Some("a")),
             notes(None, Some("b")),

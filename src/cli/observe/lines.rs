@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use leasehold::{LeaderElectionRecord, MicroTime, RecordNotes, RequestAcceptance};
+use leasehold::{JobNotes, LeaderElectionRecord, MicroTime, RecordNotes, RequestAcceptance};
 use serde::Serialize;
 
 use super::super::follow::leases::{EventKind, LeaseEvent};
@@ -63,7 +63,8 @@ struct NotesLine<'a> {
 
 impl<'a> NotesLine<'a> {
     fn new(RecordNotes { term, step_down, job, .. }: &'a RecordNotes) -> Self {
-        let time = |time: &'a Option<MicroTime>| time.as_ref().map(MicroTime::as_str);
+        let job = job.as_deref();
+        let time = |time: fn(&'a JobNotes) -> &'a Option<MicroTime>| time(job?).as_ref().map(MicroTime::as_str);
         let after = match term.accepts_requests {
             Some(RequestAcceptance::After(after)) => Some(after.as_secs()),
             _ => None,
@@ -74,15 +75,15 @@ impl<'a> NotesLine<'a> {
             step_down: step_down.as_deref(),
             shards: term.shards,
             max_shards: term.max_shards,
-            job_period_seconds: job.period.map(|period| period.as_secs()),
-            first_attempt_start: time(&job.first_attempt_start),
-            attempts: job.attempts,
-            last_attempt_host: job.last_attempt_host.as_deref(),
-            last_attempt_start: time(&job.last_attempt_start),
-            last_attempt_exit_code: job.last_attempt_exit_code,
-            last_success_host: job.last_success_host.as_deref(),
-            last_success_start: time(&job.last_success_start),
-            last_success_end: time(&job.last_success_end),
+            job_period_seconds: job.and_then(|job| job.period).map(|period| period.as_secs()),
+            first_attempt_start: time(|job| &job.first_attempt_start),
+            attempts: job.and_then(|job| job.attempts),
+            last_attempt_host: job.and_then(|job| job.last_attempt_host.as_deref()),
+            last_attempt_start: time(|job| &job.last_attempt_start),
+            last_attempt_exit_code: job.and_then(|job| job.last_attempt_exit_code),
+            last_success_host: job.and_then(|job| job.last_success_host.as_deref()),
+            last_success_start: time(|job| &job.last_success_start),
+            last_success_end: time(|job| &job.last_success_end),
         }
     }
 }
@@ -156,7 +157,7 @@ pub fn status_plain(LeaseEvent { at, lease, .. }: &LeaseEvent, right: Right, nam
     let _ = record.iter().try_for_each(|_| writeln!(text, "requests to step down: {requests}"));
     let pending = lease.notes.step_down.as_deref();
     let _ = pending.iter().try_for_each(|asked| writeln!(text, "asked to step down: {}", OneLine(asked)));
-    let success = lease.notes.job.last_success_end.as_ref();
+    let success = lease.notes.job.as_ref().and_then(|job| job.last_success_end.as_ref());
     let _ = success.iter().try_for_each(|end| writeln!(text, "last success: {}", OneLine(end.as_str())));
     let right = match right {
         Right::Yes => "yes",

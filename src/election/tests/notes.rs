@@ -59,8 +59,9 @@ fn changed_address_is_reported_without_a_new_record() {
 
 /// Returns notes that are not of a term, with those of a later version.
 fn history(notes: &mut RecordNotes) {
-    notes.job.attempts = Some(3);
-    notes.job.unknown = Some(r#"{"next":1}"#.into());
+    let job = notes.job.get_or_insert_default();
+    job.attempts = Some(3);
+    job.unknown = Some(r#"{"next":1}"#.into());
     notes.unknown = Some(r#"{"later":2}"#.into());
 }
 
@@ -100,7 +101,7 @@ fn acceptance_of_requests_is_published() {
     scenario.guard_gone();
     let released = scenario.write_succeeds(12);
     assert_eq!(released.notes.term, TermNotes::default());
-    scenario.advance(millis(300));
+    scenario.advance(secs(2));
     scenario.election.campaign(false);
     let acquisition = scenario.write();
     let published = acquisition.notes.term.accepts_requests;
@@ -125,7 +126,7 @@ fn read_of_the_known_version_replaces_its_notes() {
     let found = noted(record, 10, history);
     scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, Some(found)));
     assert!(deadline.is_valid(scenario.now), "the record has not changed");
-    assert_eq!(scenario.write().notes.job.attempts, Some(3));
+    assert_eq!(scenario.write().notes.job.as_ref().and_then(|job| job.attempts), Some(3));
 }
 
 #[test]

@@ -89,7 +89,8 @@ impl World {
                 let attempts = self.random.bool().then(|| self.random.u32(..));
                 return self.stores[0].annotate(|notes| {
                     notes.term.address = edited;
-                    notes.job.attempts = attempts.or(notes.job.attempts);
+                    let job = notes.job.get_or_insert_default();
+                    job.attempts = attempts.or(job.attempts);
                 });
             }
             1 => Some(self.nodes[self.random.usize(..self.nodes.len())].identity.clone()),

@@ -358,7 +358,7 @@ impl Pair {
     }
 
     /// Takes the last failure of either session since its last renewal.
-    fn take_error(&mut self) -> Option<StoreError> {
+    fn take_error(&mut self) -> Option<Box<StoreError>> {
         self.primary.unrenewed.take().or_else(|| self.secondary.unrenewed.take())
     }
 
@@ -491,7 +491,7 @@ impl Pair {
         }
     }
 
-    fn term_ended(&mut self, now: Moment, side: Side, reason: StopReason, error: Option<StoreError>) {
+    fn term_ended(&mut self, now: Moment, side: Side, reason: StopReason, error: Option<Box<StoreError>>) {
         match &mut self.stage {
             Stage::Leading(term) if !term.over => {
                 term.over = true;

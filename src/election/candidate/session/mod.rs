@@ -32,7 +32,7 @@ pub struct Session {
     /// The failures of the requests of this session.
     pub(super) failures: Failures,
     /// The last failure since the last renewal.
-    pub(super) unrenewed: Option<StoreError>,
+    pub(super) unrenewed: Option<Box<StoreError>>,
     /// The log of identity conflicts.
     conflicts: FailureLog,
     /// The log of acquisitions that took longer than the progress timeout.
@@ -160,7 +160,7 @@ pub enum Effect {
     /// A write has extended the term. The duration is the time of the write.
     Renewed(Duration),
     /// The term is no longer valid. The error is the last failure since the last renewal.
-    TermEnded(StopReason, Option<StoreError>),
+    TermEnded(StopReason, Option<Box<StoreError>>),
     /// The renewals of an ended term have stopped while its guard exists. `None` means that the drain limit has passed.
     CoverLost(Option<StopReason>),
     /// The record of the last term is released, or another candidate holds the record.
@@ -329,7 +329,7 @@ impl Session {
             self.effects.extend(failed.notice.map(Effect::Log));
             self.effects.extend(failed.refused.map(Effect::WritesRefused));
             let error = error.filter(|error| error.kind() != StoreErrorKind::Interrupted);
-            self.unrenewed = error.cloned().or(self.unrenewed.take());
+            self.unrenewed = error.cloned().map(Box::new).or(self.unrenewed.take());
             if let Some(error) = error.filter(|_| failed.is_permanent)
                 && let Some(campaign) = self.campaign.take()
             {

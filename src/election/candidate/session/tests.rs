@@ -392,8 +392,8 @@ fn end_of_a_term_has_the_last_error_since_the_renewal() {
             });
             let (reason, error) = ends.next().expect("an end");
             assert_eq!(reason, if expires { StopReason::Expired } else { StopReason::Released });
-            assert_eq!(error.as_ref().map(StoreError::kind), kind, "{failures:?}");
-            let text = format!("{:?}", Notice::of_end(&reason, error.as_ref()));
+            assert_eq!(error.as_ref().map(|error| error.kind()), kind, "{failures:?}");
+            let text = format!("{:?}", Notice::of_end(&reason, error.as_deref()));
             assert_eq!(text.contains("; last error: made up"), kind.is_some(), "{text}");
         }
     }
