@@ -135,7 +135,8 @@ impl Election {
                 // The next renewal starts late after a slow answer, so a slow server needs more than half of the rest.
                 let first = match &self.phase {
                     Phase::Leading(term) if is_write && term.attempts == 1 => {
-                        left.saturating_sub(self.settings.retry_period).max(self.round_trip.answered_by())
+                        let reserve = self.settings.retry_period.max(renew_deadline / 5);
+                        left.saturating_sub(reserve).max(self.round_trip.answered_by())
                     }
                     _ => Duration::ZERO,
                 };

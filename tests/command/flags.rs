@@ -59,14 +59,16 @@ fn invalid_flags_are_one_line_and_exit_code_125() {
     ] {
         assert_refused(&arena.run(flags).end(), says);
     }
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let store = format!("--store=sqlite://{}", scratch.path().join("election.db").display());
     for (flags, says) in [
         (&["run", "--lease=jobs"][..], "<COMMAND>"),
         (&["run", "true"], "--lease <NAME>"),
         (&["run", "--group=jobs", "--lease=jobs", "--", "true"], "cannot be used with"),
         (&["run", "--group=jobs", "--http=:0", "--", "true"], "cannot be used with"),
         (&["run", "--lease=jobs", "--shards=3", "--", "true"], "cannot be used with"),
-        (&["run", "--group=jobs", "--shards=0", "--store=sqlite:///x", "--", "true"], "--shards is 0"),
-        (&["run", "--group=jobs", "--max-members=65", "--store=sqlite:///x", "--", "true"], "--max-members is 65"),
+        (&["run", "--group=jobs", "--shards=0", &store, "--", "true"], "--shards is 0"),
+        (&["run", "--group=jobs", "--max-members=65", &store, "--", "true"], "--max-members is 65"),
         (&["observe", "--group=jobs", "jobs"], "cannot be used with"),
         (&["walk"], "walk"),
         // A misspelled flag must not be run as a program.

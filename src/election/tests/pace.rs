@@ -358,6 +358,17 @@ fn first_attempt_of_a_renewal_leaves_time_for_another() {
     assert_eq!(scenario.lost(), None);
 }
 
+/// With a short retry period, the rest after a silent attempt is still enough for an attempt on a slow machine.
+#[test]
+fn first_attempt_leaves_a_fifth_of_the_renew_deadline() {
+    let (mut scenario, ..) = Scenario::leading_with(|config| config.retry_period = Some(millis(10)));
+    let first = scenario.due_write();
+    scenario.advance(first.timeout);
+    scenario.fails(first.id, StoreErrorKind::Timeout);
+    scenario.advance(secs(1));
+    assert_eq!(scenario.lost(), None);
+}
+
 #[test]
 fn renewal_on_a_closed_connection_is_repeated_with_all_its_time() {
     let (mut scenario, ..) = Scenario::leading();
