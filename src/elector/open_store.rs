@@ -28,7 +28,7 @@ pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + S
 /// | URL | Store | Feature |
 /// | --- | --- | --- |
 /// | `etcd://HOST:PORT,…/PREFIX`, `etcds://…` | [`EtcdStore`](crate::EtcdStore) | `etcd` |
-/// | `sqlite:///DIRECTORY/FILE`, `sqlite://RELATIVE/FILE` (without `?`, `#` and `%`) | [`SqliteStore`](crate::SqliteStore) | `sqlite` |
+/// | `sqlite:///DIRECTORY/FILE`, `sqlite://RELATIVE/FILE` (without `?`, `#` and `%`), at the end `?shared-folder=true` | [`SqliteStore`](crate::SqliteStore) | `sqlite` |
 /// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | [`PostgresStore`](crate::PostgresStore) | `postgres` |
 /// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | [`MySqlStore`](crate::MySqlStore) | `mysql` |
 ///
@@ -70,6 +70,10 @@ pub fn open_store_with(
 ) -> Result<Box<dyn Store>, ConfigError> {
     let parts = url.split_once("://").filter(|(scheme, _)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     let (scheme, rest) = parts.ok_or_else(|| refuse(format!("not a URL; use one of {STORE_URLS}")))?;
+    let (path, in_shared_folder) = match rest.strip_suffix("?shared-folder=true") {
+        Some(path) => (path, true),
+        None => (rest, false),
+    };
     match scheme {
         #[cfg(feature = "etcd")]
         "etcd" | "etcds" => {
@@ -85,19 +89,21 @@ pub fn open_store_with(
         // Other tools treat these characters as parameters or escapes. Two processes could then elect in two different
         // files.
         #[cfg(feature = "sqlite")]
-        "sqlite" if rest.contains(['?', '#', '%']) => {
-            Err(refuse("the path must not contain `?`, `#` or `%`, because sqlite:// has no parameters and no escapes"))
-        }
+        "sqlite" if path.contains(['?', '#', '%']) => Err(refuse(
+            "the path must not contain `?`, `#` or `%`, because sqlite:// has no escapes, and no parameter except \
+             shared-folder=true",
+        )),
         // A path after three slashes is absolute, a path after two slashes is relative.
         #[cfg(feature = "sqlite")]
         "sqlite" => {
-            let exists = Path::new(rest).exists();
+            let exists = Path::new(path).exists();
             if !may_create && !exists {
-                return Err(unusable(format!("file {rest} does not exist")));
+                return Err(unusable(format!("file {path} does not exist")));
             }
             let relative =
-                if exists || rest.starts_with('/') { "" } else { "; an absolute path begins with sqlite:///" };
-            Ok(Box::new(SqliteStore::open(rest).map_err(|error| unusable(format!("{error}{relative}")))?))
+                if exists || path.starts_with('/') { "" } else { "; an absolute path begins with sqlite:///" };
+            let open = if in_shared_folder { SqliteStore::open_in_shared_folder } else { SqliteStore::open };
+            Ok(Box::new(open(path).map_err(|error| unusable(format!("{error}{relative}")))?))
         }
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => {
@@ -160,7 +166,8 @@ mod tests {
         assert!(open_store_with(&url, None, false).is_err() && !path.exists());
         assert!(open_store_with(&url, Some(Arc::new(|_| Ok(String::new()))), true).is_err() && !path.exists());
         assert!(open_store(&url).is_ok() && path.exists());
-        for other in ["?mode=ro", "#1", "%20"] {
+        assert!(open_store(&format!("{url}?shared-folder=true")).is_ok());
+        for other in ["?mode=ro", "?shared-folder=no", "#1", "%20"] {
             let error = open_store(&format!("{url}{other}")).err().expect("refused").to_string();
             assert!(error.contains("must not contain"), "{error}");
         }

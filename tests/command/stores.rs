@@ -72,7 +72,9 @@ fn etcd_with_certificates() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let authority = Authority::new();
     let client = authority.issue("client");
-    let Some(etcd) = Etcd::start_with_certificates(&authority, scratch.path()) else { return };
+    let Some(etcd) = Etcd::start_with_certificates(&authority, &authority.issue("127.0.0.1"), scratch.path()) else {
+        return;
+    };
     let file = |name: &str, text: &str| {
         let path = scratch.path().join(name);
         std::fs::write(&path, text).expect("a file");

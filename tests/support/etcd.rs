@@ -11,7 +11,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold::{EtcdConfig, EtcdStore};
 use serde_json::{Value, json};
 
-use super::authority::Authority;
+use super::authority::{Authority, Pair};
 use super::real::LAUNCHER;
 use super::server::{Scratch, Server, free_port};
 use super::{SOON, in_target, is_built};
@@ -94,9 +94,8 @@ impl Etcd {
 
     /// Starts a cluster of one member that requires client certificates of `authority`.
     ///
-    /// Writes the certificates and the key of the member into `directory`.
-    pub fn start_with_certificates(authority: &Authority, directory: &Path) -> Option<Etcd> {
-        let server = authority.issue("127.0.0.1");
+    /// Writes the authority's certificate, and the member's pair `server`, into `directory`.
+    pub fn start_with_certificates(authority: &Authority, server: &Pair, directory: &Path) -> Option<Etcd> {
         let file = |name: &str, text: &str| {
             let path = directory.join(name);
             std::fs::write(&path, text).expect("a file");

@@ -41,6 +41,10 @@ pub(crate) mod code {
 /// etcd sends one line, but a proxy in front of etcd may send a longer text.
 const MAX_MESSAGE: usize = 300;
 
+/// The remedy if the gateway of a member cannot connect to the member.
+const GATEWAY_HINT: &str = "; the gateway of the member cannot connect to the member: if etcd runs with \
+    --client-cert-auth, issue the server certificate for clientAuth as well as serverAuth";
+
 impl Error {
     /// Creates an error from a gRPC code and a message, which is shortened to one line.
     pub(crate) fn refused(code: u32, message: &str) -> Self {
@@ -93,6 +97,15 @@ pub(crate) fn is_reason_of_the_token(reason: &str) -> bool {
     is_of_the_token(code::INVALID_ARGUMENT, reason) || reason.contains("code = Unauthenticated")
 }
 
+impl EtcdRefusal {
+    /// Returns `true` if the HTTP gateway of a member could not connect to the gRPC server of the same member.
+    fn is_of_the_gateway(&self) -> bool {
+        let is_of_a_connection =
+            ["connection", "transport", "tls: ", "TransientFailure"].iter().any(|word| self.message.contains(word));
+        self.code == code::UNAVAILABLE && is_of_a_connection && !self.message.starts_with("etcdserver: ")
+    }
+}
+
 impl ServerRefusal for EtcdRefusal {
     /// Returns `true`, because HTTP requests to etcd share no session.
     fn leaves_session_unchanged(&self) -> bool {
@@ -102,7 +115,11 @@ impl ServerRefusal for EtcdRefusal {
 
 impl fmt::Display for EtcdRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "etcd returned an error: {} (code {})", self.message, self.code)
+        write!(f, "etcd returned an error: {} (code {})", self.message, self.code)?;
+        match self.is_of_the_gateway() {
+            true => f.write_str(GATEWAY_HINT),
+            false => Ok(()),
+        }
     }
 }
 
@@ -157,5 +174,23 @@ mod tests {
             assert_eq!(is_reason_of_the_token(message), is_reason || message == "auth token", "{message}");
         }
         assert!(is_reason_of_the_token("rpc error: code = Unauthenticated desc = x"));
+    }
+
+    #[test]
+    fn hint_at_the_gateway_is_for_its_own_connection_only() {
+        for (code, message, hints) in [
+            (
+                code::UNAVAILABLE,
+                "connection error: desc = \"error reading server preface: read: connection reset\"",
+                true,
+            ),
+            (code::UNAVAILABLE, "use of closed network connection", true),
+            (code::UNAVAILABLE, "remote error: tls: bad certificate", true),
+            (code::UNAVAILABLE, "all SubConns are in TransientFailure", true),
+            (code::UNAVAILABLE, "etcdserver: request timed out, possibly due to connection lost", false),
+            (code::PERMISSION_DENIED, "tls: no", false),
+        ] {
+            assert_eq!(refused(code, message).to_string().contains("clientAuth"), hints, "{message}");
+        }
     }
 }

@@ -23,10 +23,10 @@ pub(super) struct DatabaseFile {
 type FileIdentity = (u64, u64);
 
 impl DatabaseFile {
-    /// Creates the file if it is missing, and checks its path and its file system.
+    /// Creates the file if it is missing, and checks its path and, unless `in_shared_folder`, its file system.
     ///
     /// SQLite opens the file afterwards.
-    pub(super) fn prepare(path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn prepare(path: &Path, in_shared_folder: bool) -> Result<Self, StoreError> {
         let failed = |error: io::Error| {
             let kind = match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StoreErrorKind::NotFound,
@@ -54,7 +54,9 @@ impl DatabaseFile {
             Err(error) => return Err(failed(error)),
         }
         let real = fs::canonicalize(&path).map_err(failed)?;
-        refuse_network(&real)?;
+        if !in_shared_folder {
+            refuse_shared_folder(&real)?;
+        }
         let [wal, shm] = ["-wal", "-shm"].map(|suffix| beside(&real, suffix));
         let opened = vec![(path.clone(), identity(&path).map_err(failed)?)];
         Ok(Self { path, wal, shm, opened })
@@ -116,50 +118,60 @@ fn identity(path: &Path) -> io::Result<FileIdentity> {
     fs::metadata(path).map(|_| (0, 0))
 }
 
-/// Returns an error if the file is on a network file system, by `f_type` of statfs(2).
+/// Returns an error if the file is in a folder that other hosts or virtual machines share.
 ///
-/// On network file systems, locks and shared memory do not reach other hosts reliably.
+/// On such file systems, locks and shared memory do not reach the other hosts reliably.
 #[cfg(target_os = "linux")]
-fn refuse_network(path: &Path) -> Result<(), StoreError> {
-    let found = rustix::fs::statfs(path).map_err(|error| unreadable(path, error.into()))?;
-    // The type of `f_type` differs between platforms, but its values never need more than 32 bits.
-    let kind = found.f_type as u32;
-    if kind == FUSE {
-        crate::util::panics::log_line!(
-            warn, target: crate::util::log_fields::STORE,
-            "{} is on FUSE, which must support locks and shared memory; \
-             otherwise several processes may lead at once",
-            path.display()
-        );
+fn refuse_shared_folder(path: &Path) -> Result<(), StoreError> {
+    use crate::util::log_fields::STORE;
+    use crate::util::panics::log_line;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let path_text = path.display();
+    match file_system(&mounts, path) {
+        None => log_line!(warn, target: STORE, "cannot find the file system of {path_text} in /proc/self/mountinfo"),
+        Some(name) if SHARED_FOLDERS.contains(&name) => {
+            let message = format!(
+                "cannot use {path_text}: SQLite's locks do not work on {name}, which other hosts or virtual machines may \
+                 share; use a local file system, or SqliteStore::open_in_shared_folder if all processes run on one kernel"
+            );
+            return Err(StoreError::new(StoreErrorKind::Rejected, message));
+        }
+        Some(name) if name.starts_with("fuse") => log_line!(
+            warn, target: STORE,
+            "{path_text} is on {name}, which must support locks and shared memory; \
+             otherwise several processes may lead at once"
+        ),
+        Some(_) => {}
     }
-    let Some(name) = network_name(kind) else { return Ok(()) };
-    let message = format!(
-        "cannot use {}: SQLite's locks do not work on the network file system {name}; use a local file system",
-        path.display()
-    );
-    Err(StoreError::new(StoreErrorKind::Rejected, message))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn refuse_network(_: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-#[cfg(target_os = "linux")]
-const FUSE: u32 = 0x6573_5546;
+#[cfg(not(target_os = "linux"))]
+fn refuse_shared_folder(_: &Path) -> Result<(), StoreError> {
+    Ok(())
+}
 
+/// The file systems that several hosts, or a host and its virtual machines, can mount at the same time.
 #[cfg(target_os = "linux")]
-const fn network_name(kind: u32) -> Option<&'static str> {
-    Some(match kind {
-        0x6969 => "NFS",
-        0x517b => "SMB",
-        0xff53_4d42 => "CIFS",
-        0xfe53_4d42 => "SMB2",
-        0x0102_1997 => "9p",
-        0x00c3_6400 => "Ceph",
-        0x5346_414f => "AFS",
-        _ => return None,
-    })
+const SHARED_FOLDERS: &[&str] = &[
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "afs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "lustre",
+    "gpfs", "beegfs", "ocfs2", "gfs2", "coda", "orangefs", "pvfs2",
+];
+
+/// Returns the type of the file system that contains an absolute path, from the text of `/proc/self/mountinfo`.
+///
+/// The type is read there, because the number that statfs(2) returns is the same for FUSE and virtiofs.
+#[cfg(target_os = "linux")]
+fn file_system<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
+    let mount = |line: &'a str| {
+        let (mount, file_system) = line.split_once(" - ")?;
+        // The kernel writes these four characters as octal numbers.
+        let point = mount.split(' ').nth(4)?.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n");
+        let point = PathBuf::from(point.replace("\\134", "\\"));
+        path.starts_with(&point).then(|| (point.components().count(), file_system.split(' ').next()))
+    };
+    // The last one of several mounts at one place hides the others.
+    mounts.lines().filter_map(mount).max_by_key(|(depth, _)| *depth)?.1
 }
 
 #[cfg(test)]
@@ -168,10 +180,25 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn network_file_systems_are_known_by_their_numbers() {
-        assert_eq!([0x6969, 0xff53_4d42, 0xfe53_4d42].map(network_name), [Some("NFS"), Some("CIFS"), Some("SMB2")]);
-        // The numbers of ext4, xfs, btrfs, tmpfs, overlayfs and FUSE.
-        assert_eq!([0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, FUSE].map(network_name), [None; 6]);
+    fn file_system_is_that_of_the_innermost_mount() {
+        let mounts = "22 27 0:21 / / rw,relatime - ext4 /dev/vda rw\n\
+                      23 22 0:22 / /srv rw shared:5 - virtiofs share rw\n\
+                      24 22 0:23 / /a\\040b\\134 rw master:1 propagate_from:2 - nfs4 host:/x rw,vers=4.2\n\
+                      25 22 0:24 / /mnt rw - nfs host:/y rw\n\
+                      26 22 0:25 / /mnt rw - fuse.sshfs host:/z rw\n";
+        for (path, expected) in [
+            ("/srv/election.db", Some("virtiofs")),
+            ("/srvx/election.db", Some("ext4")),
+            ("/a b\\/c/election.db", Some("nfs4")),
+            ("/mnt/election.db", Some("fuse.sshfs")),
+        ] {
+            assert_eq!(file_system(mounts, Path::new(path)), expected, "{path}");
+        }
+        for text in ["", "x", "22 27 0:21 / /"] {
+            assert_eq!(file_system(text, Path::new("/x")), None, "{text:?}");
+        }
+        let here = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(file_system(&here, Path::new("/proc/self")) == Some("proc") && !SHARED_FOLDERS.contains(&"proc"));
     }
 
     #[test]
@@ -182,7 +209,7 @@ mod tests {
             ("/no/such/directory/x.db", StoreErrorKind::NotFound),
             ("/dev/null/x.db", StoreErrorKind::NotFound),
         ] {
-            let error = DatabaseFile::prepare(Path::new(path)).err().expect("a refusal");
+            let error = DatabaseFile::prepare(Path::new(path), false).err().expect("a refusal");
             assert_eq!(error.kind(), kind, "{error}");
         }
     }

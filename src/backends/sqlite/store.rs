@@ -71,7 +71,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// - Returns [`Rejected`](crate::StoreErrorKind::Rejected) if the file is `:memory:`, is on a network file system,
+    /// - Returns [`Rejected`](crate::StoreErrorKind::Rejected) if the file is `:memory:`, is in a shared folder,
     ///   lacks a write-ahead log, or has another table with this name.
     /// - Returns [`NotFound`](crate::StoreErrorKind::NotFound) if the directory does not exist.
     /// - Returns [`Forbidden`](crate::StoreErrorKind::Forbidden) if the file or its directory is not writable.
@@ -79,8 +79,25 @@ impl SqliteStore {
     /// - Returns [`Timeout`](crate::StoreErrorKind::Timeout) if another connection keeps the file locked.
     /// - Returns [`Unavailable`](crate::StoreErrorKind::Unavailable) if the disk fails or is full.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(path.as_ref(), false)
+    }
+
+    /// Opens a file in a folder that other hosts or virtual machines may share.
+    ///
+    /// The method differs from [`open`](Self::open) only in accepting such a folder. SQLite's locks reach all processes
+    /// only if they run on one kernel, such as the containers of one virtual machine on a folder of its host. Otherwise
+    /// several processes may lead at once.
+    ///
+    /// # Errors
+    ///
+    /// See [`open`](Self::open).
+    pub fn open_in_shared_folder(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(path.as_ref(), true)
+    }
+
+    fn open_with(path: &Path, in_shared_folder: bool) -> Result<Self, StoreError> {
         let call = CallContext::new(SET_UP_TIMEOUT, CancelToken::new());
-        Database::open(path.as_ref(), &call).map(|database| Self(SqlStore::new(database, false)))
+        Database::open(path, in_shared_folder, &call).map(|database| Self(SqlStore::new(database, false)))
     }
 
     /// Creates the table if it is missing.

@@ -60,7 +60,8 @@ fn client_certificate_is_shown_to_a_verified_server_only() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let authority = Authority::new();
     let client = authority.issue("client");
-    let Some(etcd) = Etcd::start_with_certificates(&authority, scratch.path()) else { return };
+    let server = authority.issue("127.0.0.1");
+    let Some(etcd) = Etcd::start_with_certificates(&authority, &server, scratch.path()) else { return };
     let ca = scratch.path().join("ca.crt");
     let tls = || TlsConfig::new().with_ca_file(&ca).expect("an authority");
     let config = |tls| EtcdConfig::new(etcd.urls()).expect("URLs").with_tls(tls);
@@ -80,4 +81,18 @@ fn client_certificate_is_shown_to_a_verified_server_only() {
     let untrusted = EtcdStore::new(system).expect("a store").create("jobs", held_by("x").as_write(), &call());
     let untrusted = untrusted.expect_err("an unknown authority");
     assert_eq!(untrusted.kind(), StoreErrorKind::Untrusted, "{untrusted}");
+}
+
+/// The gateway of etcd shows the server certificate of the member as a client certificate.
+#[test]
+fn server_certificate_without_client_auth_is_named() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let authority = Authority::new();
+    let (server, client) = (authority.issue_for_a_server("127.0.0.1"), authority.issue("client"));
+    let Some(etcd) = Etcd::start_with_certificates(&authority, &server, scratch.path()) else { return };
+    let tls = TlsConfig::new().with_ca_file(scratch.path().join("ca.crt")).expect("an authority");
+    let tls = tls.with_client_certificate_pem(client.certificate, client.key).expect("a pair");
+    let store = EtcdStore::new(EtcdConfig::new(etcd.urls()).expect("URLs").with_tls(tls)).expect("a store");
+    let error = store.get("jobs", &call()).expect_err("the gateway is refused").to_string();
+    assert!(error.contains("--client-cert-auth") && error.contains("clientAuth"), "{error}");
 }

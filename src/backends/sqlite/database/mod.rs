@@ -73,8 +73,8 @@ pub(super) struct Database {
 
 impl Database {
     /// Creates the file and the table if they are missing, within the time of this call.
-    pub(super) fn open(path: &Path, call: &CallContext) -> Result<Self, StoreError> {
-        let mut file = DatabaseFile::prepare(path)?;
+    pub(super) fn open(path: &Path, in_shared_folder: bool, call: &CallContext) -> Result<Self, StoreError> {
+        let mut file = DatabaseFile::prepare(path, in_shared_folder)?;
         let connections = [connect(&file, call)?, connect(&file, call)?];
         // Both connections have read, so the `-wal` and `-shm` files now exist and stay.
         file.remember_companions()?;
