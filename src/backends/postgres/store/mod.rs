@@ -291,8 +291,8 @@ impl SqlTable for PostgresTable {
     }
 }
 
-const WARNED: &str = "; after a warning the commit is in doubt, because a standby may lack it; remove triggers that \
-                      send warnings";
+const WARNED: &str = "; after a warning the commit is in doubt, because a standby may lack it; run VACUUM if the warning \
+                      is about transaction IDs, and remove triggers that send warnings";
 
 /// Converts an SQLSTATE to a kind of error and advice.
 ///
