@@ -10,18 +10,11 @@ use crate::util::clock::Moment;
 /// The shortest time between two warnings about one kind of failure. Failures in between are logged at `debug`.
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// The time after which a lasting failure is logged less often.
-///
-/// The failure is logged every [`SELDOM`] before this time has passed, and once per this time afterwards.
-const LONG: Duration = Duration::from_secs(600);
-
 /// The state of the log lines about a repeated failure.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
     /// The kind of the last failure, until a success.
     fails: Option<StoreErrorKind>,
-    /// The start of the current failure.
-    began_at: Option<Moment>,
     /// `true` if the failure was logged at `warn` and the recovery was not logged yet.
     is_announced: bool,
     /// The time of the last line at `warn` about each kind.
@@ -45,10 +38,9 @@ impl FailureLog {
     /// Returns the level of its line, or `None` if the failure has been logged.
     pub(crate) fn failed(&mut self, now: Moment, kind: StoreErrorKind) -> Option<Level> {
         self.failed_at = Some(now);
-        let pause = if now.since(*self.began_at.get_or_insert(now)) > LONG { LONG } else { SELDOM };
         let is_known = self.fails.replace(kind) == Some(kind);
         // Another kind has another cause, so the limit applies to each kind alone.
-        if self.warned_at.iter().any(|(warned, at)| *warned == kind && now.since(*at) < pause) {
+        if self.warned_at.iter().any(|(warned, at)| *warned == kind && now.since(*at) < SELDOM) {
             return (!is_known).then_some(Level::Debug);
         }
         self.warned_at.retain(|(warned, _)| *warned != kind);
@@ -70,7 +62,6 @@ impl FailureLog {
     /// Returns the recovery, or `None` if there was no failure.
     pub(crate) fn works(&mut self, now: Moment) -> Option<Works> {
         let failed = self.fails.take()?;
-        self.began_at = None;
         // After a warning, the recovery is logged at `info`, even if the kind of the failure has changed since the
         // warning.
         let level = if std::mem::take(&mut self.is_announced) { Level::Info } else { Level::Debug };
@@ -87,12 +78,12 @@ mod tests {
     }
 
     #[test]
-    fn lasting_failure_is_logged_each_minute_and_later_each_ten() {
+    fn lasting_failure_is_logged_each_minute() {
         let mut log = FailureLog::default();
         assert_eq!(log.works(at(0)), None, "nothing has failed");
         for began in [0, 5_000] {
             for second in 0..2_000 {
-                let is_logged = second % if second > 600 { 600 } else { 60 } == 0;
+                let is_logged = second % 60 == 0;
                 let told = log.failed(at(began + second), StoreErrorKind::Unavailable);
                 assert_eq!(told, is_logged.then_some(Level::Warn), "{second}");
             }
