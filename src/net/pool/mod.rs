@@ -30,7 +30,7 @@ pub(crate) const MAX_DIALS: usize = 8;
 const MAX_CROWDED_DIALS: usize = 2;
 
 /// The time for which a caller prefers a connection that becomes idle to a new one, if many connections are in use.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The shortest time after which a caller opens one more connection than allowed.
 const DIAL_INTERVAL: Duration = Duration::from_millis(250);

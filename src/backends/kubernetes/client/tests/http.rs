@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::server::{Script, Server, accepts, closes_after, ok, raw, script, serve, silent};
 use super::{LONG, get, get_until, put, put_until};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
+use crate::net::pool::PATIENCE;
 use crate::net::tests::{Scratch, Slow};
 use crate::util::cancel::CancelToken;
 
@@ -140,6 +141,8 @@ fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
 
 #[test]
 fn burst_after_the_server_closed_all_opens_eight_at_a_time() {
+    // An answer takes longer than a caller prefers a connection that becomes idle to a new one.
+    let answers_after = PATIENCE * 3;
     let [opening, most, opened] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
     let scripts = (0..1000).map(|_| {
         let (opening, most, opened) = (Arc::clone(&opening), Arc::clone(&most), Arc::clone(&opened));
@@ -147,7 +150,7 @@ fn burst_after_the_server_closed_all_opens_eight_at_a_time() {
             most.fetch_max(opening.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             opened.fetch_add(1, Ordering::SeqCst);
             c.request();
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(answers_after);
             opening.fetch_sub(1, Ordering::SeqCst);
             c.answer("200 OK", "{}");
         })
@@ -156,13 +159,13 @@ fn burst_after_the_server_closed_all_opens_eight_at_a_time() {
     let client = server.client();
     for round in 1..=2 {
         thread::scope(|scope| {
-            for _ in 0..24 {
+            for _ in 0..16 {
                 scope.spawn(|| get(&client, LONG).unwrap());
             }
         });
         // Each connection is closed after one answer.
-        assert_eq!(opened.load(Ordering::SeqCst), 24 * round);
-        (0..24).for_each(|_| server.wait_for_close());
+        assert_eq!(opened.load(Ordering::SeqCst), 16 * round);
+        (0..16).for_each(|_| server.wait_for_close());
     }
     assert!(most.load(Ordering::SeqCst) <= 8, "{most:?} were opened at a time");
 }
