@@ -165,7 +165,9 @@ impl TableWatch<'_> {
     ) -> Result<T, Error> {
         match listener {
             Some(listener) => self.client.run_on(listener, &[statement], Instant::now() + READ_TIMEOUT, read),
-            None => self.client.run(&[statement], true, &CallContext::new(READ_TIMEOUT, self.cancel.clone()), read),
+            None => {
+                self.client.run(&[statement], true, None, &CallContext::new(READ_TIMEOUT, self.cancel.clone()), read)
+            }
         }
     }
 }

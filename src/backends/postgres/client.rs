@@ -54,19 +54,9 @@ impl PostgresClient {
     /// Runs statements in one transaction, and returns the result of `read` on the rows.
     ///
     /// If `read` returns an error, the connection is not reused. `is_read` is `true` if the statements change nothing.
-    /// The client may repeat such statements even if the server may have received the first copy.
+    /// The client may repeat such statements even if the server may have received the first copy. If there is no answer
+    /// for long, `blockers` looks up the transactions that block the statements.
     pub(crate) fn run<T>(
-        &self,
-        statements: &[Statement<'_>],
-        is_read: bool,
-        call: &CallContext,
-        read: impl FnOnce(Rows) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        self.run_blocked(statements, is_read, None, call, read)
-    }
-
-    /// Runs statements like [`run`](Self::run), and looks up the transactions that block them.
-    pub(crate) fn run_blocked<T>(
         &self,
         statements: &[Statement<'_>],
         is_read: bool,

@@ -164,7 +164,7 @@ impl PostgresTable {
     fn check_table(&self, operation: &str, what: &str, call: &CallContext) -> Result<(), StoreError> {
         if !self.is_checked.load(Ordering::Acquire) {
             let check = [table::HAS_ITS_COLUMNS, table::WRONG_COLUMN].map(|sql| Statement { sql, parameters: &[] });
-            let wrong = self.client.run(&check, true, call, Ok);
+            let wrong = self.client.run(&check, true, None, call, Ok);
             let wrong = wrong.map_err(|error| self.explain(operation, what, &error))?;
             if let Some([Some(column), Some(part)]) = wrong.first().map(SqlRow::columns).as_deref() {
                 let why = table::wrong_column(column, part);
@@ -198,12 +198,11 @@ impl PostgresTable {
         };
         let look_up = || {
             let brief = CallContext::new(call.remaining() / 2, call.cancel().clone());
-            let rows = self.client.run(&[of_key(table::BLOCKERS)], true, &brief, Ok).ok()?;
+            let rows = self.client.run(&[of_key(table::BLOCKERS)], true, None, &brief, Ok).ok()?;
             table::blockers(&rows).map(|blockers| self.client.config.password.clean(&blockers))
         };
         let blockers = Blockers::new(call, &look_up);
-        let answer =
-            self.client.run_blocked(&statements, operation == "get", acquires.then_some(&blockers), call, read);
+        let answer = self.client.run(&statements, operation == "get", acquires.then_some(&blockers), call, read);
         answer.map_err(|error| {
             // A rule refuses `RETURNING`, and row level security a new row.
             let is_suspect =
@@ -238,7 +237,7 @@ impl SqlTable for PostgresTable {
             }
             _ => self.explain("create", &what, &error),
         };
-        let run = |statements: &[Statement<'_>]| self.client.run(statements, false, call, Ok).map_err(place);
+        let run = |statements: &[Statement<'_>]| self.client.run(statements, false, None, call, Ok).map_err(place);
         let statement = |sql| Statement { sql, parameters: &[] };
         if run(&[statement(table::IS_THERE)])?.is_empty() {
             let create: Vec<_> = table::create().map(statement).collect();

@@ -112,7 +112,7 @@ impl Scripted for Server {
 
     fn write(&self, call: &CallContext) -> net::Error {
         let update = Statement { sql: "UPDATE", parameters: &[] };
-        match self.store().0.table.client.run(&[update], false, call, Ok) {
+        match self.store().0.table.client.run(&[update], false, None, call, Ok) {
             Err(Error::Net(error)) => error,
             other => panic!("{other:?}"),
         }
