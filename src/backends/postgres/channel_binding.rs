@@ -57,3 +57,41 @@ impl ChannelBindingMode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use postgres_protocol::authentication::sasl::ScramSha256;
+
+    use super::ChannelBindingMode::{Disable, Prefer, Require};
+    use super::*;
+    use crate::net::tests::certificates::authority;
+
+    #[test]
+    fn login_is_bound_whenever_both_ends_can() {
+        let certificate = authority().der;
+        let bound = Some((SCRAM_SHA_256_PLUS, "p=tls-server-end-point,,"));
+        // A server that has offered the proof refuses `y`, because an attacker has removed the offer.
+        let (unrequested, unsupported) = (Some((SCRAM_SHA_256, "y,,")), Some((SCRAM_SHA_256, "n,,")));
+        for (mode, offers_plus, is_tls, expected) in [
+            (Disable, true, true, unsupported),
+            (Prefer, true, true, bound),
+            (Prefer, false, true, unrequested),
+            (Prefer, true, false, unsupported),
+            (Prefer, false, false, unsupported),
+            (Require, true, true, bound),
+            (Require, false, true, None),
+            (Require, true, false, None),
+        ] {
+            let begun = mode.scram(offers_plus, Some(&certificate[..]).filter(|_| is_tls)).ok();
+            let begun = begun.map(|(mechanism, binding)| (mechanism, ScramSha256::new(b"", binding)));
+            let first = begun.as_ref().map(|(mechanism, scram)| (*mechanism, scram.message()));
+            let is_expected = match (&first, expected) {
+                (Some((mechanism, first)), Some((expected, start))) => {
+                    *mechanism == expected && first.starts_with(start.as_bytes())
+                }
+                (first, expected) => first.is_none() && expected.is_none(),
+            };
+            assert!(is_expected, "{mode:?}, offered {offers_plus}, TLS {is_tls}: {first:?}");
+        }
+    }
+}

@@ -1,25 +1,14 @@
 //! URLs with the parameters of libpq, on a real PostgreSQL with TLS.
 
-use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use leasehold::{PostgresConfig, PostgresStore, Store, StoreError, StoreErrorKind};
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 use crate::support::authority::{Authority, Pair};
 use crate::support::postgres::Postgres;
 use crate::support::sql::{PASSWORD, SqlServer};
 use crate::support::stores::call;
-
-/// The request for TLS: a message of eight bytes with the number 80877103.
-const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// A PostgreSQL whose certificate names `db.test`, with files of certificates.
 struct Place {
@@ -136,73 +125,5 @@ fn channel_binding_works_with_each_kind_of_certificate() {
     let places = [Place::new(|ours| ours.issue_version_1("db.test")), Place::new(|_| sha_384.issue("db.test"))];
     for place in places.into_iter().flatten() {
         place.get("sslmode=require&channel_binding=require").expect("a login");
-    }
-}
-
-/// The proxy has another certificate, which an unverified client accepts.
-#[test]
-fn proxy_inside_tls_cannot_pass_on_a_bound_login() {
-    let Some(place) = Place::new(|ours| ours.issue("db.test")) else { return };
-    let proxy = terminate_tls(&place.ours, &Authority::new().issue("db.test"), place.postgres.port());
-    let through = |query: &str| {
-        let url = place.url(&format!("sslmode=require&{query}"));
-        get(&url.replace(&format!(":{}/", place.postgres.port()), &format!(":{proxy}/")))
-    };
-    through("channel_binding=disable").expect("nothing notices the proxy");
-    for query in ["channel_binding=require", "channel_binding=prefer", "application_name=a"] {
-        refused(through(query), StoreErrorKind::Unauthorized, "channel binding");
-    }
-}
-
-/// Starts a proxy that ends the TLS of its clients and opens its own to the server. Returns the port.
-fn terminate_tls(authority: &Authority, pair: &Pair, server: u16) -> u16 {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).expect("PEM")).expect("an authority");
-    let client = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
-    let client = Arc::new(client.expect("versions").with_root_certificates(roots).with_no_client_auth());
-    let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).expect("PEM")];
-    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("PEM");
-    let tls = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let tls = Arc::new(tls.expect("versions").with_no_client_auth().with_single_cert(chain, key).expect("a pair"));
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    thread::spawn(move || {
-        for inner in listener.incoming().flatten() {
-            let (tls, client) = (Arc::clone(&tls), Arc::clone(&client));
-            thread::spawn(move || relay(inner, tls, client, server));
-        }
-    });
-    port
-}
-
-fn relay(mut inner: TcpStream, tls: Arc<ServerConfig>, client: Arc<ClientConfig>, server: u16) -> io::Result<()> {
-    inner.read_exact(&mut [0; TLS_REQUEST.len()])?;
-    inner.write_all(b"S")?;
-    let mut outer = TcpStream::connect(("127.0.0.1", server))?;
-    outer.write_all(&TLS_REQUEST)?;
-    outer.read_exact(&mut [0])?;
-    let mut inner = StreamOwned::new(ServerConnection::new(tls).expect("a session"), inner);
-    let name = ServerName::try_from("db.test").expect("a name");
-    let mut outer = StreamOwned::new(ClientConnection::new(client, name).expect("a session"), outer);
-    inner.conn.complete_io(&mut inner.sock)?;
-    outer.conn.complete_io(&mut outer.sock)?;
-    for stream in [&inner.sock, &outer.sock] {
-        stream.set_read_timeout(Some(Duration::from_millis(10)))?;
-    }
-    loop {
-        pass(&mut inner, &mut outer)?;
-        pass(&mut outer, &mut inner)?;
-    }
-}
-
-/// Passes on the bytes that have arrived.
-fn pass(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
-    let mut bytes = [0; 4096];
-    match from.read(&mut bytes) {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(length) => to.write_all(&bytes[..length]),
-        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(()),
-        Err(error) => Err(error),
     }
 }
