@@ -10,31 +10,21 @@ use clap::Args;
 use leasehold::{CallContext, CancelToken, RequestAcceptance, Store, StoreError, VersionedRecord};
 
 use super::election::positive_duration;
-use super::follow::{FollowArgs, LONGEST_REQUESTED_PAUSE, check_name};
+use super::follow::leases::seconds;
+use super::follow::{FollowArgs, LONGEST_REQUESTED_PAUSE, LeaseArgs, check_name};
 use super::say::{Failure, failed, say, write_stdout};
 use leasehold::util::backoff::{Backoff, requested_pause};
 use leasehold::util::one_line::OneLine;
 
 #[derive(Debug, Args)]
 pub struct LeaderArgs {
-    /// Lease whose leader is looked up
-    #[arg(value_name = "LEASE", required_unless_present = "named")]
-    lease: Option<String>,
-    /// Lease whose leader is looked up, as in `run`
-    #[arg(long = "lease", id = "named", value_name = "NAME", conflicts_with = "lease")]
-    named: Option<String>,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
     /// Time limit, with repeated attempts if the store fails
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, default_value = "10s")]
     pub timeout: Duration,
     #[command(flatten)]
     pub follow: FollowArgs,
-}
-
-impl LeaderArgs {
-    /// Returns the name of the lease.
-    pub fn key(&self) -> &str {
-        self.named.as_ref().or(self.lease.as_ref()).map_or("", |name| name)
-    }
 }
 
 /// The exit code without a holder or an address.
@@ -131,9 +121,7 @@ fn takes_effect(observed: &VersionedRecord, delay: Duration) -> String {
     let acquired = acquired.and_then(|time| humantime::parse_rfc3339(time.as_str()).ok());
     let left = acquired.and_then(|acquired| (acquired + delay).duration_since(SystemTime::now()).ok());
     let left = left.map(|left| Duration::from_secs(left.as_secs_f64().ceil() as u64));
-    left.map_or_else(String::new, |left| {
-        format!("; the request takes effect in {}", humantime::format_duration(left).to_string().replace(' ', ""))
-    })
+    left.map_or_else(String::new, |left| format!("; the request takes effect in {}", seconds(left)))
 }
 
 fn print(line: impl Display) -> Result<u8, Failure> {
@@ -160,7 +148,7 @@ impl<'a> LeaseInStore<'a> {
     /// error for a store without notes has the remedy `instead`.
     fn open(arguments: &'a LeaderArgs, act: &str, instead: &str) -> Result<Self, Failure> {
         let (store, _) = arguments.follow.open().map_err(|error| failed(error.to_string()))?;
-        let lease = Self::new(store, arguments.key(), arguments.timeout).map_err(failed)?;
+        let lease = Self::new(store, arguments.lease.key(), arguments.timeout).map_err(failed)?;
         match lease.store.keeps_notes() {
             true => Ok(lease),
             false => Err(failed(format!("cannot {act} {}: this needs a cluster or etcd; {instead}", lease.name()))),

@@ -8,7 +8,7 @@ use leasehold::Store;
 
 use super::follow::leases::{Leases, Update, Which};
 use super::leader::{ABSENT, LeaderArgs, LeaseInStore};
-use super::observe::lines::{Right, status_json, status_plain};
+use super::observe::lines::{status_json, status_plain};
 use super::say::{Failure, failed, write_stdout};
 use leasehold::util::clock::Now;
 
@@ -36,7 +36,7 @@ pub struct StatusArgs {
 /// Returns the exit code and the message on stderr.
 pub fn run(StatusArgs { leader, json }: &StatusArgs) -> Result<u8, Failure> {
     let (store, _) = leader.follow.open().map_err(|error| failed(error.to_string()))?;
-    show(&store, leader.key(), leader.timeout, *json)
+    show(&store, leader.lease.key(), leader.timeout, *json)
 }
 
 /// Shows a lease, and returns the exit code.
@@ -47,15 +47,14 @@ pub fn run(StatusArgs { leader, json }: &StatusArgs) -> Result<u8, Failure> {
 pub fn show(store: &Arc<dyn Store>, key: &str, timeout: Duration, is_json: bool) -> Result<u8, Failure> {
     let lease = LeaseInStore::new(Arc::clone(store), key, timeout).map_err(failed)?;
     let found = lease.read()?;
-    let right = match store.may_campaign(key, found.is_some(), &lease.call) {
-        Some(true) => Right::Yes,
-        Some(false) => Right::No,
-        None => Right::Unknown,
-    };
+    let may_campaign = store.may_campaign(key, found.is_some(), &lease.call);
     let mut leases = Leases::new(Which::Named);
     let events = leases.apply(Update::Record { key: key.into(), found, version: None }, Now::read());
     let event = events.first().ok_or_else(|| failed("the first state of a lease is no event; report this as a bug"))?;
-    let text = if is_json { status_json(event, right) } else { status_plain(event, right, &lease.name()) };
+    let text = match is_json {
+        true => status_json(event, may_campaign),
+        false => status_plain(event, may_campaign, &lease.name()),
+    };
     write_stdout(&text).map_err(|error| failed(format!("cannot write to stdout: {error}")))?;
     Ok(if event.lease.holder().is_some() { 0 } else { ABSENT })
 }

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use super::election::duration;
 use super::follow::leases::{LeaseView, Leases, Update, Which};
-use super::follow::{FollowArgs, Follower, Heard, location};
+use super::follow::{FollowArgs, Follower, Heard, LeaseArgs, location};
 use super::leader::LeaseInStore;
 use super::say::{end_of_stdout, say, write_stdout};
 use crate::log::COMMAND;
@@ -28,12 +28,8 @@ use leasehold::util::one_line::OneLine;
 /// before the timeout.
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// Lease to wait for
-    #[arg(value_name = "LEASE", required_unless_present = "named")]
-    lease: Option<String>,
-    /// Lease to wait for, as in `run`
-    #[arg(long = "lease", id = "named", value_name = "NAME", conflicts_with = "lease")]
-    named: Option<String>,
+    #[command(flatten)]
+    lease: LeaseArgs,
     /// Identity to wait for [default: any]
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     holder: Option<String>,
@@ -61,16 +57,16 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
     let began = Instant::now();
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
-    let lease = arguments.named.as_ref().or(arguments.lease.as_ref()).ok_or("no lease is named")?;
+    let lease = arguments.lease.key();
     if arguments.timeout.is_some_and(|timeout| timeout.is_zero()) {
         let location = location(&*store);
         let found = LeaseInStore::new(store, lease, READ_TIMEOUT)?.read().map_err(|(_, error)| error)?;
         let mut leases = Leases::new(Which::Named);
-        leases.apply(Update::Record { key: lease.as_str().into(), found, version: None }, Now::read());
+        leases.apply(Update::Record { key: lease.into(), found, version: None }, Now::read());
         check_shard(&leases, lease)?;
         return Ok(timed_out(arguments, lease, &leases, &location));
     }
-    let mut follower = Follower::start(store, std::slice::from_ref(lease), which)?;
+    let mut follower = Follower::start(store, &[lease.to_owned()], which)?;
     let mut trouble = "no answer".to_owned();
     loop {
         let patience = arguments.timeout.map_or(LONG, |timeout| timeout.saturating_sub(began.elapsed()).min(LONG));

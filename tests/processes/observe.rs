@@ -15,11 +15,9 @@ use serde_json::{Value, json};
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::command::leasehold;
-use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, RealStore};
 use crate::support::run::Run;
 use crate::support::server::installed;
-use crate::support::sql::{self, SqlServer};
 use crate::support::stores::{call, elector, held_by};
 use crate::support::{A_WHILE, SOON, wait_or_explain, wait_until};
 
@@ -376,23 +374,6 @@ fn status_shows_the_right_to_campaign(cluster: &Cluster) {
         if !exists {
             cluster.create(json!({ "holderIdentity": "a", "leaseDurationSeconds": 60 }));
         }
-    }
-}
-
-#[test]
-fn status_on_postgresql_shows_the_right_to_campaign() {
-    let Some(postgres) = Postgres::shared() else { return };
-    let database = postgres.database("status_rights");
-    let url = |role: &str| postgres.url(role, &database);
-    let elector = LeaderElector::builder("jobs").start_on(leasehold::open_store(&url("postgres")).expect("a store"));
-    drop(elector.expect("an elector").block_until_leader().expect("a term"));
-    postgres.execute("DROP ROLE IF EXISTS status_reader");
-    postgres.execute(&format!("CREATE ROLE status_reader LOGIN PASSWORD '{}'", sql::PASSWORD));
-    postgres.execute_in(&database, "GRANT SELECT ON leasehold TO status_reader");
-    for (role, right) in [("postgres", "yes"), ("status_reader", "no")] {
-        let (code, out, stderr) = Running::start(of(&["status", "jobs", "--json", "--store", &url(role)])).end();
-        assert_eq!(code, Some(1), "{stderr}");
-        assert_eq!(serde_json::from_str::<Value>(&out).expect("JSON")["may_campaign"], right, "{role}: {out}");
     }
 }
 

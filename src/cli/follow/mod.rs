@@ -20,7 +20,7 @@ use leasehold::util::one_line::OneLine;
 use leases::{LeaseEvent, Leases, Update, Which};
 use watching::{CurrentWatch, FollowMessage, FollowThread};
 
-pub use place::{FollowArgs, check_name};
+pub use place::{FollowArgs, LeaseArgs, check_name};
 pub use watching::LONGEST_REQUESTED_PAUSE;
 
 /// The largest number of queued updates.

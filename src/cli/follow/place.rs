@@ -1,4 +1,4 @@
-//! The flags that select the followed leases.
+//! The flags that select leases.
 
 use std::sync::Arc;
 
@@ -21,6 +21,22 @@ pub struct FollowArgs {
         help_heading = "Lease location"
     )]
     lock_type: Option<ResourceLock>,
+}
+
+#[derive(Debug, Args)]
+pub struct LeaseArgs {
+    /// Name of the lease
+    #[arg(value_name = "LEASE", required_unless_present = "named")]
+    lease: Option<String>,
+    /// Name of the lease, as in `run`
+    #[arg(long = "lease", id = "named", value_name = "NAME", conflicts_with = "lease")]
+    named: Option<String>,
+}
+
+impl LeaseArgs {
+    pub fn key(&self) -> &str {
+        self.named.as_ref().or(self.lease.as_ref()).map_or("", |name| name)
+    }
 }
 
 impl FollowArgs {

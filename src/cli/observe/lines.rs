@@ -9,15 +9,6 @@ use serde::Serialize;
 use super::super::follow::leases::{EventKind, LeaseEvent};
 use leasehold::util::one_line::{OneLine, is_seen};
 
-/// The right of this user to campaign for a lease.
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Right {
-    Yes,
-    No,
-    Unknown,
-}
-
 #[derive(Serialize)]
 struct EventLine<'a> {
     time: &'a str,
@@ -39,7 +30,7 @@ struct EventLine<'a> {
     notes: NotesLine<'a>,
     /// Only in the line of a status.
     #[serde(skip_serializing_if = "Option::is_none")]
-    may_campaign: Option<Right>,
+    may_campaign: Option<&'static str>,
 }
 
 /// The notes beside a record, except the address. An absent note is null.
@@ -92,11 +83,13 @@ pub fn json(event: &LeaseEvent) -> String {
     json_with(event, None)
 }
 
-pub fn status_json(event: &LeaseEvent, right: Right) -> String {
+/// Returns the line of a lease that was read once.
+pub fn status_json(event: &LeaseEvent, may_campaign: Option<bool>) -> String {
+    let right = may_campaign.map_or("unknown", |may_campaign| if may_campaign { "yes" } else { "no" });
     json_with(event, Some(right))
 }
 
-fn json_with(event: &LeaseEvent, may_campaign: Option<Right>) -> String {
+fn json_with(event: &LeaseEvent, may_campaign: Option<&'static str>) -> String {
     let LeaseEvent { at, key, what, previous_holder, lease } = event;
     let nothing = LeaderElectionRecord::default();
     let record = lease.record.as_ref().unwrap_or(&nothing);
@@ -138,34 +131,34 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// Returns the lines of a lease that was read once. `name` is the name of the record.
-pub fn status_plain(LeaseEvent { at, lease, .. }: &LeaseEvent, right: Right, name: &str) -> String {
-    let mut text = format!("{}: {}\n", OneLine(name), lease.standing(*at));
+pub fn status_plain(LeaseEvent { at, lease, .. }: &LeaseEvent, may_campaign: Option<bool>, name: &str) -> String {
     let record = lease.record.as_ref().filter(|_| lease.holder().is_some());
     let since = record.and_then(|record| record.acquire_time.as_ref());
-    // Writing to a string cannot fail.
-    let _ = since.iter().try_for_each(|since| writeln!(text, "acquired: {}", OneLine(since.as_str())));
     let transitions = record.and_then(|record| record.lease_transitions);
-    let _ = transitions.iter().try_for_each(|transitions| writeln!(text, "transitions: {transitions}"));
-    let _ = lease.version.iter().try_for_each(|version| {
-        writeln!(text, "version: {version} (the fencing token of the term is at most this number)")
-    });
     let requests = match lease.notes.term.accepts_requests {
         None => "unknown whether the holder accepts them",
         Some(RequestAcceptance::Never) => "not accepted by the holder",
         Some(_) => "accepted by the holder",
     };
-    let _ = record.iter().try_for_each(|_| writeln!(text, "requests to step down: {requests}"));
-    let pending = lease.notes.step_down.as_deref();
-    let _ = pending.iter().try_for_each(|asked| writeln!(text, "asked to step down: {}", OneLine(asked)));
     let success = lease.notes.job.as_ref().and_then(|job| job.last_success_end.as_ref());
-    let _ = success.iter().try_for_each(|end| writeln!(text, "last success: {}", OneLine(end.as_str())));
-    let right = match right {
-        Right::Yes => "yes",
-        Right::No => "no, a right is missing",
-        Right::Unknown => "unknown, this store does not show the rights",
+    let right = match may_campaign {
+        Some(true) => "yes",
+        Some(false) => "no, a right is missing",
+        None => "unknown, this store does not show the rights",
     };
-    let _ = writeln!(text, "this user may campaign: {right}");
-    text
+    let lines = [
+        Some(format!("{}: {}", OneLine(name), lease.standing(*at))),
+        since.map(|since| format!("acquired: {}", OneLine(since.as_str()))),
+        transitions.map(|transitions| format!("transitions: {transitions}")),
+        lease
+            .version
+            .map(|version| format!("version: {version} (the fencing token of the term is at most this number)")),
+        record.map(|_| format!("requests to step down: {requests}")),
+        lease.notes.step_down.as_deref().map(|asked| format!("asked to step down: {}", OneLine(asked))),
+        success.map(|end| format!("last success: {}", OneLine(end.as_str()))),
+        Some(format!("this user may campaign: {right}")),
+    ];
+    lines.into_iter().flatten().map(|line| line + "\n").collect()
 }
 
 pub fn plain(event: &LeaseEvent) -> String {
@@ -254,6 +247,17 @@ mod tests {
 {"time":"1970-01-01T00:01:01.000000Z","lease":"jo\nbs","event":"deleted","holder":null,"previous_holder":"a\u001b[2J\u009b\n","address":null,"version":9,"transitions":null,"acquire_time":null,"renew_time":null,"lease_duration_seconds":null,"renewals":1,"seconds_left":null,"leads":false,"owner":null,"seconds_since_renewal":null,"notes":{"accepts_requests":null,"accepts_requests_after_seconds":null,"step_down":null,"shards":null,"max_shards":null,"job_period_seconds":null,"first_attempt_start":null,"attempts":null,"last_attempt_host":null,"last_attempt_start":null,"last_attempt_exit_code":null,"last_success_host":null,"last_success_start":null,"last_success_end":null}}
 "#
         );
+    }
+
+    #[test]
+    fn status_shows_the_right_to_campaign() {
+        let events = events(LeaderElectionRecord::default());
+        for (right, json, plain) in
+            [(None, "unknown", "unknown, "), (Some(true), "yes", "yes"), (Some(false), "no", "no, ")]
+        {
+            assert!(status_json(&events[0], right).contains(&format!(r#""may_campaign":"{json}"}}"#)), "{right:?}");
+            assert!(status_plain(&events[0], right, "x").contains(&format!("may campaign: {plain}")), "{right:?}");
+        }
     }
 
     #[test]

@@ -125,7 +125,11 @@ fn user_without_create_uses_a_table_that_is_there() {
     with_table(postgres, "of_its_owner");
     postgres.add_user("makes_nothing");
     postgres.execute_in("of_its_owner", "GRANT SELECT ON leasehold TO makes_nothing");
-    at(&postgres.url("makes_nothing", "of_its_owner")).create_table().expect("it is there");
+    let store = at(&postgres.url("makes_nothing", "of_its_owner"));
+    store.create_table().expect("it is there");
+    let may_campaign = |store: &PostgresStore| store.may_campaign("jobs", false, &call());
+    assert_eq!(may_campaign(&store), Some(false));
+    assert_eq!(may_campaign(&at(&postgres.url("postgres", "of_its_owner"))), Some(true));
     let elsewhere = postgres.database("of_nobody");
     let error = at(&postgres.url("makes_nothing", &elsewhere)).create_table().expect_err("he may not");
     assert!(error.kind() == StoreErrorKind::Forbidden && error.to_string().contains("CREATE on the schema"), "{error}");

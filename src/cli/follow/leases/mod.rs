@@ -311,7 +311,7 @@ fn expire(key: &str, lease: &mut LeaseView, now: Now) -> Option<LeaseEvent> {
 }
 
 /// Returns a whole number of seconds as text, such as `11m31s`.
-fn seconds(duration: Duration) -> String {
+pub fn seconds(duration: Duration) -> String {
     humantime::format_duration(duration).to_string().replace(' ', "")
 }
 

@@ -116,55 +116,37 @@ fn changed_address_is_an_event_and_not_a_renewal() {
 #[test]
 fn holder_leads_after_an_observed_renewal_until_the_expiry() {
     let mut leases = Leases::new(Which::Named);
+    let waits = |holder, ago, left| {
+        format!("held by {holder}, renewed {ago} ago by its clock; free in {left} unless it renews")
+    };
     // Each row has the second, the update, the leader, and the text about the record a second later.
     for (second, update, leader, standing) in [
-        (0, read(None), None, "no record"),
-        (
-            1,
-            read(Some((held("a", 0, 1), 5))),
-            None,
-            "held by a, renewed 1m1s ago by its clock; free in 14s unless it renews",
-        ),
-        (
-            2,
-            changed(held("a", 0, 1), 6),
-            None,
-            "held by a, renewed 1m2s ago by its clock; free in 13s unless it renews",
-        ),
-        (3, changed(held("a", 0, 2), 7), Some("a"), "a leads"),
-        (4, changed(held("a", 0, 2), 8), Some("a"), "a leads"),
-        (
-            5,
-            changed(held("b", 1, 3), 9),
-            None,
-            "held by b, renewed 1m5s ago by its clock; free in 14s unless it renews",
-        ),
-        (6, changed(held("b", 2, 4), 10), Some("b"), "b leads"),
-        (40, changed(held("b", 2, 4), 11), None, "expired, held by b"),
-        (41, changed(held("b", 2, 5), 12), Some("b"), "b leads"),
-        (42, changed(free(), 13), None, "no holder"),
-        (
-            43,
-            changed(held("b", 3, 6), 14),
-            None,
-            "held by b, renewed 1m43s ago by its clock; free in 14s unless it renews",
-        ),
-        (44, Update::deleted("jobs", 15), None, "no record"),
+        (0, read(None), None, "no record".to_owned()),
+        (1, read(Some((held("a", 0, 1), 5))), None, waits("a", "1m1s", "14s")),
+        (2, changed(held("a", 0, 1), 6), None, waits("a", "1m2s", "13s")),
+        (3, changed(held("a", 0, 2), 7), Some("a"), "a leads".to_owned()),
+        (4, changed(held("a", 0, 2), 8), Some("a"), "a leads".to_owned()),
+        (5, changed(held("b", 1, 3), 9), None, waits("b", "1m5s", "14s")),
+        (6, changed(held("b", 2, 4), 10), Some("b"), "b leads".to_owned()),
+        (40, changed(held("b", 2, 4), 11), None, "expired, held by b".to_owned()),
+        (41, changed(held("b", 2, 5), 12), Some("b"), "b leads".to_owned()),
+        (42, changed(free(), 13), None, "no holder".to_owned()),
+        (43, changed(held("b", 3, 6), 14), None, waits("b", "1m43s", "14s")),
+        (44, Update::deleted("jobs", 15), None, "no record".to_owned()),
     ] {
         leases.apply(update, at(second));
         let lease = leases.get("jobs").expect("a lease");
-        assert_eq!((lease.leader(), &*lease.standing(at(second + 1))), (leader, standing), "second {second}");
+        assert_eq!((lease.leader(), lease.standing(at(second + 1))), (leader, standing), "second {second}");
     }
     let ahead = LeaderElectionRecord { renew_time: Some(MicroTime::from_unix_micros(90_000_000)), ..held("a", 0, 1) };
     let bare = LeaderElectionRecord { holder_identity: Some("a".into()), ..LeaderElectionRecord::default() };
-    for (record, since, standing) in [
-        (ahead, Some(-30.0), "held by a, renewed 0s ago by its clock; free in 15s unless it renews"),
-        (bare, None, "held by a"),
-    ] {
+    for (record, since, standing) in
+        [(ahead, Some(-30.0), waits("a", "0s", "15s")), (bare, None, "held by a".to_owned())]
+    {
         leases = Leases::new(Which::Named);
         leases.apply(changed(record, 1), at(0));
         let lease = leases.get("jobs").expect("a lease");
-        assert_eq!((lease.seconds_since_renewal(at(0)), &*lease.standing(at(0))), (since, standing));
+        assert_eq!((lease.seconds_since_renewal(at(0)), lease.standing(at(0))), (since, standing));
     }
 }
 
