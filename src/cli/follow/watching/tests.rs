@@ -79,16 +79,16 @@ impl Failing {
 }
 
 struct Followed {
-    told: Receiver<FollowMessage>,
+    messages: Receiver<FollowMessage>,
     current: CurrentWatch,
 }
 
 fn follow(store: &Arc<Failing>, key: Option<&str>) -> Followed {
-    let (tell, told) = unbounded();
+    let (sender, messages) = unbounded();
     let current = CurrentWatch::default();
-    let watching = FollowThread::new(Arc::<Failing>::clone(store), key, current.clone(), tell);
+    let watching = FollowThread::new(Arc::<Failing>::clone(store), key, current.clone(), sender);
     std::thread::spawn(move || watching.run());
-    Followed { told, current }
+    Followed { messages, current }
 }
 
 impl Followed {
@@ -102,7 +102,7 @@ impl Followed {
     /// Returns the key and the holder of the next update of a record.
     fn record(&self) -> (Box<str>, Option<String>) {
         loop {
-            let message = self.told.recv_timeout(SOON).expect("a message");
+            let message = self.messages.recv_timeout(SOON).expect("a message");
             if let FollowMessage::Update(Update::Record { key, found, .. }, _) = message {
                 return (key, found.and_then(|observed| observed.record.holder_identity));
             }
@@ -112,7 +112,7 @@ impl Followed {
     /// Returns the next message that is not an update.
     fn trouble(&self) -> Result<(Level, String), String> {
         loop {
-            match self.told.recv_timeout(SOON).expect("it tells") {
+            match self.messages.recv_timeout(SOON).expect("a message") {
                 FollowMessage::Trouble(level, trouble) => return Ok((level, trouble)),
                 FollowMessage::Failed(why) => return Err(why),
                 FollowMessage::Update(..) | FollowMessage::Paused(..) => {}
@@ -124,7 +124,7 @@ impl Followed {
 impl Drop for Followed {
     /// Closes the channel, so that the thread ends.
     fn drop(&mut self) {
-        self.told = bounded(0).1;
+        self.messages = bounded(0).1;
         self.end_watch();
     }
 }
@@ -168,7 +168,7 @@ fn a_watch_goes_on_where_one_has_ended_unless_that_is_forgotten() {
     // After `ToldAll`, the next watch starts at a cursor and does not repeat the record "one".
     loop {
         if let FollowMessage::Update(Update::ToldAll { key: None }, _) =
-            followed.told.recv_timeout(SOON).expect("it tells")
+            followed.messages.recv_timeout(SOON).expect("a message")
         {
             break;
         }
@@ -199,12 +199,12 @@ fn pauses_grow_up_to_half_a_minute() {
 fn requested_pause_is_limited_and_reported() {
     let asks = |asked| StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(asked));
     for (asked, least) in [(3, 3), (15, 15), (3_600, 15)] {
-        let (tell, told) = unbounded();
-        let mut watching = FollowThread::new(Failing::new(&[], &[]), None, CurrentWatch::default(), tell);
+        let (sender, messages) = unbounded();
+        let mut watching = FollowThread::new(Failing::new(&[], &[]), None, CurrentWatch::default(), sender);
         let pause = watching.failed(&asks(Duration::from_secs(asked))).expect("a pause");
         let least = Duration::from_secs(least);
         assert!(pause >= least && pause <= least.mul_f64(1.2), "{asked} s: {pause:?}");
-        let reported = told.try_iter().any(|it| matches!(it, FollowMessage::Paused(reported, _) if reported == pause));
+        let reported = messages.try_iter().any(|it| matches!(it, FollowMessage::Paused(reported, _) if reported == pause));
         assert!(reported, "{asked} s");
     }
 }
