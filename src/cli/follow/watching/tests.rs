@@ -204,7 +204,8 @@ fn requested_pause_is_limited_and_reported() {
         let pause = watching.failed(&asks(Duration::from_secs(asked))).expect("a pause");
         let least = Duration::from_secs(least);
         assert!(pause >= least && pause <= least.mul_f64(1.2), "{asked} s: {pause:?}");
-        let reported = messages.try_iter().any(|it| matches!(it, FollowMessage::Paused(reported, _) if reported == pause));
+        let reported =
+            messages.try_iter().any(|it| matches!(it, FollowMessage::Paused(reported, _) if reported == pause));
         assert!(reported, "{asked} s");
     }
 }
