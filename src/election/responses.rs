@@ -39,12 +39,13 @@ impl Election {
         };
         if is_answer {
             self.schedule.repeated = false;
-            self.schedule.answered_at = Some(now);
         }
         if let Some((_, sent_at)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id)
             && is_answer
         {
             self.round_trip.note(now.since(sent_at));
+            // An answer to an abandoned request came on another connection.
+            self.schedule.answered_at = Some(now);
         }
     }
 

@@ -75,7 +75,9 @@ impl Group {
         let left = member.deadline.remaining(timer.now);
         let does_fit = self.paused_until.since(timer.now) + self.request_timeout() <= left;
         if !does_fit && (0..self.shards.len()).any(|shard| self.must_empty(timer, shard)) {
-            self.paused_until = self.paused_until.min(timer.now + left / 2);
+            // Without a minimum, the pauses would shrink towards zero as the term ends.
+            let pause = (left / 2).max(self.settings.retry_period / 8);
+            self.paused_until = self.paused_until.min(timer.now + pause);
         }
     }
 

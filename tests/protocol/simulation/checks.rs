@@ -147,7 +147,8 @@ impl Checks {
         let stands = |node: &Node| store.record().is_some_and(|record| record.holder() == Some(&node.identity));
         for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.valid(truth) && stands(node)) {
             let Some(term) = &node.term else { continue };
-            let steady = plan.steady_network && node.paused_until.is_none();
+            // A renewal on a dropped connection gets no answer.
+            let steady = plan.steady_network && plan.drops_after.is_none() && node.paused_until.is_none();
             let known_after = match (steady, node.records[0].hears_promptly(truth, store.version())) {
                 // The watch event arrives, perhaps while a request is under way.
                 (true, true) => Duration::from_millis(150),

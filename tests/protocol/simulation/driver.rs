@@ -213,7 +213,7 @@ impl World {
         match &answer {
             StoreResponse::Failed(error) if !is_conflict(error.kind()) => connection.broke(),
             _ if under_way => connection.answered(self.truth, now),
-            _ => connection.answered_late(now),
+            _ => {}
         }
         if under_way && !matches!(answer, StoreResponse::Failed(_)) {
             // Half of the connections are to a distant server.

@@ -83,11 +83,6 @@ impl Connection {
         self.slowest = self.slowest.max(local.since(self.sent_at));
     }
 
-    /// Notes an answer to an abandoned request, which the election takes for a use of the connection.
-    pub fn answered_late(&mut self, local: Moment) {
-        self.used_at = self.used_at.map(|(truth, _)| (truth, local));
-    }
-
     /// Notes that the connection broke, or that the client gave up waiting. The next request opens a connection.
     pub fn broke(&mut self) {
         (self.used_at, self.renewed) = (None, None);

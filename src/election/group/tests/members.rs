@@ -65,6 +65,21 @@ fn member_with_a_shard_to_release_pauses_for_half_of_its_term() {
 }
 
 #[test]
+fn shortened_pause_has_a_minimum_at_the_end_of_a_term() {
+    let mut world = started(1, 4);
+    world.add(4);
+    world.asks_for_pause(0, HOUR);
+    world.run(RETRY);
+    let left = world.nodes[0].deadline.as_ref().unwrap().remaining(world.now);
+    world.now = world.now + (left - Duration::from_millis(1));
+    world.asks_for_pause(0, HOUR);
+    let now = world.wall();
+    let group = &mut world.nodes[0].group;
+    group.next(now);
+    assert_eq!(group.paused_until.since(now.local), RETRY / 8);
+}
+
+#[test]
 fn process_campaigns_after_its_hung_workers_have_returned() {
     let mut world = started(2, 8);
     let hung: Vec<_> = world.nodes[0].owned.keys().copied().collect();
