@@ -34,14 +34,14 @@ impl Acquisition<'_> {
         &self,
         connection: &mut MySqlConnection,
         deadline: Instant,
-        write: impl FnOnce(&mut MySqlConnection, u64) -> Result<Option<T>, Error>,
+        write: impl FnOnce(&mut MySqlConnection, u64, Instant) -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         // The server must give up before the caller does, because a server does not notice that a waiting client has
         // gone, and blocks all later fences meanwhile.
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
         session::prepare_write(connection, left.as_secs(), deadline)?;
         self.thread.set(connection.thread);
-        let written = self.lock_fence(connection, deadline).and_then(|token| write(connection, token));
+        let written = self.lock_fence(connection, deadline).and_then(|token| write(connection, token, deadline));
         match written {
             Ok(Some(written)) => connection.end_transaction("COMMIT", deadline).map(|()| Some(written)),
             Err(error @ Error::Net(_)) => Err(error),

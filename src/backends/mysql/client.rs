@@ -79,11 +79,7 @@ impl MySqlClient {
         call: &CallContext,
         write: impl Fn(&mut MySqlConnection, u64, Instant) -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
-        self.run(false, call, |connection, deadline| {
-            acquisition
-                .run(connection, deadline, |connection, token| write(connection, token, deadline))
-                .map_err(Error::sent)
-        })
+        self.run(false, call, |connection, deadline| acquisition.run(connection, deadline, &write).map_err(Error::sent))
     }
 
     /// Runs statements on a connection of the pool.

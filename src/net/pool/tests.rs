@@ -9,6 +9,10 @@ impl<C> Pool<C> {
     pub(crate) fn idle_for(&self) -> Vec<Duration> {
         self.state.lock().idle.iter().map(|it| it.max_idle).collect()
     }
+
+    fn add_idle(&self, connection: C) {
+        self.state.lock().idle.push(Idle { connection, since: Instant::now(), max_idle: LONG });
+    }
 }
 
 /// A connection with a number. A connection with an odd number is quiet.
@@ -118,13 +122,10 @@ fn idle_connections_of_a_burst_close_after_30_s() {
 #[test]
 fn connections_idle_when_a_call_began_are_dropped() {
     let pool = pool();
-    let put = |number| {
-        pool.state.lock().idle.push(Idle { connection: Numbered(number), since: Instant::now(), max_idle: LONG })
-    };
-    put(1);
+    pool.add_idle(Numbered(1));
     let began = Instant::now();
     while Instant::now() == began {}
-    put(3);
+    pool.add_idle(Numbered(3));
     pool.forget_idle_since(began);
     assert_eq!(pool.state.lock().idle.iter().map(|it| it.connection.0).collect::<Vec<_>>(), [3]);
 }
@@ -261,7 +262,7 @@ fn wakeup_of_a_caller_that_leaves_goes_to_the_next() {
     let interrupter = Interrupter::default();
     let enqueue = |seconds| pool.state.lock().enqueue(&demand(&interrupter, Instant::now() + LONG * seconds));
     let ((first, woken), (_, second)) = (enqueue(1), enqueue(2));
-    pool.state.lock().idle.push(Idle { connection: Numbered(1), since: Instant::now(), max_idle: LONG });
+    pool.add_idle(Numbered(1));
     drop(Waiter { pool: &pool, rank: first, woken });
     assert_eq!(second.len(), 1);
 }
