@@ -120,17 +120,18 @@ impl World {
         }
         trace!(
             self,
-            "{} {side:?} sends {}: {}, {fate:?}",
+            "{} {side:?} sends {}: {} within {:?}, {fate:?}",
             node.identity,
             request.id,
-            trace::operation(&request.operation)
+            trace::operation(&request.operation),
+            request.timeout
         );
         self.count.requests += 1;
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
         let sent = Sent { id: request.id, side, object, knowing: knowing.0, absent: knowing.1, at: self.truth };
-        self.queue.push(times_out + held_up, to, What::TimesOut(side, request.id));
-        // A request that is under way when the faults end arrives soon after.
+        // A request that is under way when the faults end arrives soon after, and no process is held up any longer.
         let last = self.plan.heal_at + SECOND;
+        self.queue.push((times_out + held_up).min(last.max(times_out)), to, What::TimesOut(side, request.id));
         let request = Rc::new(request);
         for arrival in fate.arrivals {
             let at = (self.truth + held_up + arrival).min(last.max(self.truth + 100 * MILLI));

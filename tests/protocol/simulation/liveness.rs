@@ -1,5 +1,7 @@
 //! After the faults, a candidate must lead, continue to lead, and hand over without a delay.
 
+use std::time::Duration;
+
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::node::{Node, Wants};
 use crate::plan::Violation;
@@ -102,7 +104,12 @@ impl World {
         }
         trace!(self, "{} is to hand over", self.nodes[leader].identity);
         self.handing_over = Some(truth + delay);
-        let handover = HANDOVER + dropped.as_nanos() as Nanos;
+        // The network may have dropped the connection of a leader that renews seldom, so its release needs another one.
+        let settings = &self.nodes[leader].settings;
+        let renews_seldom =
+            self.plan.drops_after.is_some_and(|after| settings.renew_interval.as_nanos() as Nanos > after);
+        let release = if renews_seldom { settings.release_timeout } else { Duration::ZERO };
+        let handover = HANDOVER + (dropped + release).as_nanos() as Nanos;
         self.queue.push(truth + delay + handover, None, What::HandedOver);
         if self.obeys_promptly(&self.nodes[leader]) && self.random.bool() {
             self.count.fault("handovers by request");
