@@ -30,6 +30,10 @@ impl<'a> UrlParts<'a> {
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        // A part of the password could otherwise appear in errors as the host or the path.
+        if path.contains('@') {
+            return Err("must encode / in the user or the password as %2F, and @ in the path as %40");
+        }
         let (account, place) =
             authority.rsplit_once('@').map_or((None, authority), |(account, place)| (Some(account), place));
         let (user, password) = match account.map(|account| account.split_once(':').unwrap_or((account, ""))) {

@@ -125,6 +125,8 @@ mod tests {
             ("etcd://a:port", "endpoints"),
             ("etcd://jobs:hunter2#@a", "%23"),
             ("etcd://jobs:hunter2%@a", "percent-encoding"),
+            ("etcd://jobs:hunter2/x@a", "%2F"),
+            ("etcd://jobs:x@hunter2/x@a", "%2F"),
             ("etcd://a?cacert", "without a value"),
             ("etcd://a?cacert=/x", "begin with etcds://"),
             ("etcds://a?ca=/x", "known are cacert, cert, key"),
