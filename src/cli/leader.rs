@@ -56,8 +56,7 @@ pub struct LeaseInStore<'a> {
 ///
 /// Returns the exit code and the message on stderr.
 pub fn print_address(arguments: &LeaderArgs) -> Result<u8, Failure> {
-    let lease =
-        LeaseInStore::open(arguments, "find the address of the leader of", "`leasehold wait` prints the identity")?;
+    let lease = LeaseInStore::open(arguments)?;
     let (holder, observed) = lease.with_leader(|holder, observed| Ok((holder, observed)))?;
     let no_address = || format!("{} is held by {}, which advertises no address", lease.name(), OneLine(holder));
     print(observed.notes.term.address.ok_or_else(|| (ABSENT, no_address()))?)
@@ -69,7 +68,7 @@ pub fn print_address(arguments: &LeaderArgs) -> Result<u8, Failure> {
 ///
 /// Returns the exit code and the message on stderr.
 pub fn request_step_down(arguments: &LeaderArgs) -> Result<u8, Failure> {
-    let lease = LeaseInStore::open(arguments, "request a step-down of", "end the process of the leader instead")?;
+    let lease = LeaseInStore::open(arguments)?;
     // After a conflict with a renewal, or without an answer, the next attempt reads the record again.
     let first = OnceCell::new();
     let (asked, observed) = lease.with_leader(|holder, observed| {
@@ -140,19 +139,14 @@ impl<'a> LeaseInStore<'a> {
         Ok(Self { store, key, call: CallContext::new(timeout, CancelToken::new()) })
     }
 
-    /// Opens the store, which must keep notes. The caller wants to `act` with the lease.
+    /// Opens the store.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be opened, keeps no notes, or does not accept the name of the lease. The
-    /// error for a store without notes has the remedy `instead`.
-    fn open(arguments: &'a LeaderArgs, act: &str, instead: &str) -> Result<Self, Failure> {
+    /// Returns an error if the store cannot be opened, or does not accept the name of the lease.
+    fn open(arguments: &'a LeaderArgs) -> Result<Self, Failure> {
         let (store, _) = arguments.follow.open().map_err(|error| failed(error.to_string()))?;
-        let lease = Self::new(store, arguments.lease.key(), arguments.timeout).map_err(failed)?;
-        match lease.store.keeps_notes() {
-            true => Ok(lease),
-            false => Err(failed(format!("cannot {act} {}: this needs a cluster or etcd; {instead}", lease.name()))),
-        }
+        Self::new(store, arguments.lease.key(), arguments.timeout).map_err(failed)
     }
 
     /// Reads the record, and passes the holder and the record to `act`.

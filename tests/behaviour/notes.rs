@@ -1,4 +1,4 @@
-//! Addresses, requests to step down and the order of candidates, on every store that supports them.
+//! Addresses, requests to step down and the order of candidates, on every store.
 
 use std::sync::Arc;
 use std::thread;
@@ -64,12 +64,15 @@ impl Place<'_> {
     }
 }
 
-macro_rules! on_stores_with_notes {
+macro_rules! on_every_store {
     ($($test:ident),* $(,)?) => {
-        on_stores_with_notes!(@kind leases Kind::Lease; $($test),*);
-        on_stores_with_notes!(@kind config_maps Kind::ConfigMap; $($test),*);
-        on_stores_with_notes!(@kind endpoints Kind::Endpoints; $($test),*);
-        on_stores_with_notes!(@place etcd InEtcd; $($test),*);
+        on_every_store!(@kind leases Kind::Lease; $($test),*);
+        on_every_store!(@kind config_maps Kind::ConfigMap; $($test),*);
+        on_every_store!(@kind endpoints Kind::Endpoints; $($test),*);
+        on_every_store!(@place etcd InEtcd; $($test),*);
+        on_every_store!(@place sqlite File; $($test),*);
+        on_every_store!(@place mysql InSql<MariaDb>; $($test),*);
+        on_every_store!(@place postgres InSql<Postgres>; $($test),*);
         mod memory {
             use super::*;
             $(#[test] fn $test() {
@@ -100,7 +103,7 @@ macro_rules! on_stores_with_notes {
     };
 }
 
-on_stores_with_notes! {
+on_every_store! {
     standby_receives_the_address_of_each_leader,
     notes_of_the_record_outlast_every_write,
     request_moves_the_leader_to_a_standby,
@@ -108,14 +111,6 @@ on_stores_with_notes! {
     request_without_acceptance_costs_no_term,
     useless_requests_cost_no_term,
     free_lease_goes_to_the_candidate_without_delay,
-}
-
-mod without_notes {
-    use super::*;
-
-    on_stores_with_notes!(@place sqlite File; free_lease_goes_to_the_candidate_without_delay);
-    on_stores_with_notes!(@place mysql InSql<MariaDb>; free_lease_goes_to_the_candidate_without_delay);
-    on_stores_with_notes!(@place postgres InSql<Postgres>; free_lease_goes_to_the_candidate_without_delay);
 }
 
 /// Returns the next leader with its address.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{LeaderElectionRecord, MicroTime, StopReason, Store, StoreErrorKind};
+use leasehold::{LeaderElectionRecord, MicroTime, RecordNotes, StopReason, Store, StoreErrorKind};
 
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
@@ -67,6 +67,8 @@ impl Database for File {
             ["NOT NULL UNIQUE", "NOT NULL", "key"],
             ["key TEXT NOT NULL", "key TEXT NOT NULL COLLATE NOCASE", "key"],
             ["renew_time TEXT", "renew_time INTEGER", "renew_time"],
+            ["notes TEXT", "notes INTEGER", "notes"],
+            [",\n    notes TEXT CHECK (length(notes) <= 32768)", "", "notes"],
             ["writes INTEGER", "writes TEXT", "writes"],
             ["acquisition INTEGER NOT NULL", "acquisition INTEGER NOT NULL DEFAULT 0", "acquisition"],
         ]
@@ -112,6 +114,8 @@ impl Database for InSql<Postgres> {
             ["holder_identity varchar(65535)", "holder_identity char(200)", "holder_identity"],
             ["acquire_time varchar(64)", "acquire_time timestamp DEFAULT now()", "acquire_time"],
             ["renew_time varchar(64)", "renew_time timestamptz", "renew_time"],
+            ["notes varchar(32768)", "notes json", "notes"],
+            ["notes varchar(32768)", "others text", "notes"],
             ["writes bigint", "writes smallint", "writes"],
             ["transitions integer", "transitions text", "lease_transitions"],
             ["acquisition bigint NOT NULL", "acquisition bigint NOT NULL DEFAULT 0", "acquisition"],
@@ -134,8 +138,13 @@ impl Database for InSql<Postgres> {
                     "CHECK (octet_length(key) <= 253) COLLATE \"C\"",
                     "COLLATE \"C\" CHECK (octet_length(key) <= 253)",
                 );
-        let texts =
-            self.creation().replace("varchar", "text").replace("(253)", "").replace("(64)", "").replace("(65535)", "");
+        let texts = self
+            .creation()
+            .replace("varchar", "text")
+            .replace("(253)", "")
+            .replace("(64)", "")
+            .replace("(65535)", "")
+            .replace("(32768)", "");
         vec![texts, with_checks, self.creation(), format!("DROP FUNCTION leasehold_notify; {dump}")]
     }
 }
@@ -170,6 +179,7 @@ impl Database for InSql<MariaDb> {
             ["holder_identity blob", "holder_identity varchar(200) CHARACTER SET latin1", "holder_identity"],
             ["acquire_time varbinary(64)", "acquire_time datetime(6)", "acquire_time"],
             ["renew_time varbinary(64)", "renew_time timestamp", "renew_time"],
+            [" notes text", " others text", "notes"],
             ["writes int(11)", "writes smallint", "writes"],
             ["writes int(11) NOT NULL", "writes int(11) NOT NULL DEFAULT 0", "writes"],
         ]
@@ -249,11 +259,19 @@ fn table_of_earlier_versions_is_repaired_and_refuses_them<D: Database>(database:
     }
     let store = database.store();
     let written = match store.get("jobs", &call()).expect("an answer") {
-        Some(base) => store.update("jobs", &base, held_by("a").as_write(), &call()),
-        None => store.create("jobs", held_by("a").as_write(), &call()),
+        Some(base) => store.update("jobs", &base, held_by("a").with_notes(&asked("a")), &call()),
+        None => store.create("jobs", held_by("a").with_notes(&asked("a")), &call()),
     };
     let version = written.expect("a write").version;
+    assert_eq!(*store.get("jobs", &call()).expect("an answer").expect("a record").notes, asked("a"));
     assert!(database.query(&database.fence(version)) == "1", "the fence of version {version}");
+}
+
+/// Returns notes that ask `identity` to step down.
+fn asked(identity: &str) -> RecordNotes {
+    let mut notes = RecordNotes::default();
+    notes.step_down = Some(identity.to_owned());
+    notes
 }
 
 /// The write fails with a cause, because the record shows that no other candidate has written.
@@ -307,7 +325,7 @@ fn tables_of_earlier_versions_and_copies_are_accepted(database: &impl Database) 
 /// A restored backup, or a standby server without the last commits, reuses versions.
 fn a_row_put_back_with_another_record_is_no_base(database: &impl Database) {
     let store = database.store();
-    let base = store.create("jobs", held_by("c").as_write(), &call()).expect("a record");
+    let base = store.create("jobs", held_by("c").with_notes(&asked("c")), &call()).expect("a record");
     let text = |text: &str| format!("'{text}'");
     let time = |time: &Option<MicroTime>| text(time.as_ref().expect("a time").as_str());
     for (column, original, other) in [
@@ -320,14 +338,22 @@ fn a_row_put_back_with_another_record_is_no_base(database: &impl Database) {
         ("acquire_time", time(&base.record.acquire_time), "NULL"),
         ("renew_time", time(&base.record.renew_time), "'1970-01-01T00:00:00.000003Z'"),
         ("lease_transitions", "3".to_owned(), "4"),
+        ("notes", text(r#"{"stepDown":"c"}"#), "NULL"),
+        ("notes", text(r#"{"stepDown":"c"}"#), r#"'{"stepDown":"C"}'"#),
+        ("notes", text(r#"{"stepDown":"c"}"#), "'{'"),
     ] {
         database.execute(&format!("UPDATE leasehold SET {column} = {other}"));
         let error = store.update("jobs", &base, held_by("d").as_write(), &call()).expect_err(other);
         assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{column} = {other}: {error}");
         let found = store.get("jobs", &call()).expect("an answer").expect("a record");
-        assert!(found.version == base.version && found.record != base.record, "{column} = {other}");
+        let is_other = found.record != base.record || found.notes != base.notes;
+        assert!(found.version == base.version && is_other, "{column} = {other}");
         database.execute(&format!("UPDATE leasehold SET {column} = {original}"));
     }
+    // A text that contains no notes is a base, too.
+    database.execute("UPDATE leasehold SET notes = '{'");
+    let base = store.get("jobs", &call()).expect("an answer").expect("a record");
+    assert_eq!(*base.notes, RecordNotes::default());
     let next = store.update("jobs", &base, held_by("d").as_write(), &call()).expect("an update");
     assert_eq!(next.version, base.version + 1);
     let error = store.update("jobs", &base, held_by("e").as_write(), &call()).expect_err("another version");

@@ -405,16 +405,12 @@ fn requested_pause_is_limited_or_ends_the_command_at_once() {
 }
 
 #[test]
-fn invalid_flags_and_stores_without_notes_are_error_125() {
+fn invalid_flags_are_error_125() {
     let arena = Arena::on_a_file(LONG);
     let url = format!("sqlite://{}", arena.path("election.db").display());
-    for (flags, says) in [
-        (&["--advertise=10.0.3.7:9000", "--identity=pod-7"][..], "--identity=\"pod-7@10.0.3.7:9000\"\n"),
-        (&["--advertise=10.0.3.7:9000"], "--advertise is \"10.0.3.7:9000\""),
-        (&["--advertise=a\nb"], "--advertise is \"a\\nb\""),
-        (&["--advertise="], "--advertise is \"\""),
-        (&["--accept-requests"], "--accept-requests is true"),
-    ] {
+    for (flags, says) in
+        [(&["--advertise=a\nb"][..], "--advertise is \"a\\nb\""), (&["--advertise="], "--advertise is \"\"")]
+    {
         assert_ended(&arena.run(&[flags, &["--", "true"]].concat()).end(), 125, "", says);
     }
     let cluster = Cluster::in_memory("two-records");
@@ -424,8 +420,8 @@ fn invalid_flags_and_stores_without_notes_are_error_125() {
     assert_ended(&ended, 125, "", "must be false with two records");
     assert_eq!(arena.run(&["--identity=a", "--", "true"]).end().code, Some(0));
     for (flags, code, says) in [
-        (&["step-down", "--lease=jobs"][..], 125, "this needs a cluster or etcd; end the process of the leader"),
-        (&["where", "jobs"], 125, "this needs a cluster or etcd; `leasehold wait` prints the identity"),
+        (&["step-down", "--lease=jobs"][..], 1, "jobs"),
+        (&["where", "jobs"], 1, "jobs"),
         (&["wait"], 125, "<LEASE>"),
         (&["wait", "jobs", "--lease=jobs"], 125, "cannot be used with"),
         (&["observe", "jobs", "--lease=jobs"], 125, "cannot be used with"),

@@ -128,14 +128,16 @@ fn wrong_column(table: &str, column: &str) -> String {
     if (table, column) == (NAME, "acquired") {
         return format!(
             "the table {NAME} is of an earlier version; run: {}; INSERT IGNORE INTO {FENCE} SELECT name, \
-             (generation << 31) + acquired FROM {NAME}; ALTER TABLE {NAME} DROP COLUMN acquired, ALTER writes DROP DEFAULT",
+             (generation << 31) + acquired FROM {NAME}; ALTER TABLE {NAME} DROP COLUMN acquired, ALTER writes DROP DEFAULT, \
+             ADD notes TEXT CHARACTER SET utf8mb4",
             create_fence()
         );
     }
+    let (verb, column) = column.strip_prefix("no ").map_or(("MODIFY", column), |column| ("ADD", column));
     sql::wrong_column(CREATE_TABLES, column, |declared| {
         // The repair declares the column UNIQUE, because MySQL rejects a second primary key. Another unique index is
         // harmless.
-        format!("ALTER TABLE {table} MODIFY {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
+        format!("ALTER TABLE {table} {verb} {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
     })
 }
 

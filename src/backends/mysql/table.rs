@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::backends::mysql::acquisition::Acquisition;
-use crate::backends::mysql::client::{MySqlClient, write};
+use crate::backends::mysql::client::{self, MySqlClient};
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::connection::{MySqlConnection, StatementResult};
 use crate::backends::mysql::error::{Error, MySqlRefusal};
@@ -14,7 +14,7 @@ use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{Records, SqlRow, watch_diff};
 use crate::net::error::{self as net, NetErrorKind};
-use crate::store::record::{LeaderElectionRecord, VersionedRecord};
+use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
@@ -79,7 +79,7 @@ impl MySqlTable {
         // The statement returns a row even without a record, because the row reports whether the server is read-only.
         let select = format!(
             "SELECT {READ_ONLY}, r.generation, r.name, r.writes, r.uid, r.holder_identity, r.lease_duration_seconds, \
-             r.acquire_time, r.renew_time, r.lease_transitions FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
+             r.acquire_time, r.renew_time, r.lease_transitions, r.notes FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
         );
         let StatementResult { rows, .. } = self.client.query(&select, true, call).map_err(|error| place(&error))?;
         let malformed = || {
@@ -238,18 +238,19 @@ impl SqlTable for MySqlTable {
         Ok(self.read("get", WatchScope::Key(key), call)?.remove(key))
     }
 
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<u64>, StoreError> {
-        let (key_text, uid, columns) = (text(Some(key)), text(record.uid.as_deref()), literals(record).join(", "));
+    fn insert(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<Option<u64>, StoreError> {
+        let (key_text, uid) = (text(Some(key)), text(write.record.uid.as_deref()));
+        let columns = literals(sql::columns(write)).join(", ");
         let insert = format!(
             "INSERT INTO {NAME} (name, uid, writes, holder_identity, lease_duration_seconds, acquire_time, renew_time, \
-             lease_transitions) VALUES ({key_text}, {uid}, 0, {columns})"
+             lease_transitions, notes) VALUES ({key_text}, {uid}, 0, {columns})"
         );
         // The lock of the fence admits one insert of a key at a time, so a later row has a greater generation.
         let insert = |connection: &mut MySqlConnection, _, deadline| {
-            let generation = write(connection, &insert, deadline)?.last_insert_id;
+            let generation = client::write(connection, &insert, deadline)?.last_insert_id;
             // The fence may already have this value, because a new table repeats generations.
             let fence = format!("UPDATE {FENCE} SET acquired = {generation} << 31 WHERE name = {key_text}");
-            write(connection, &fence, deadline).map(|_| Some(generation))
+            client::write(connection, &fence, deadline).map(|_| Some(generation))
         };
         self.undurable.track(key, 0, || match self.acquire("create", key, call, insert)? {
             Some(generation) => self.first_version(key, generation.try_into().unwrap_or(i64::MAX)).map(Some),
@@ -261,26 +262,26 @@ impl SqlTable for MySqlTable {
         &self,
         key: &str,
         base: &VersionedRecord,
-        new: &LeaderElectionRecord,
+        new: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<bool, StoreError> {
         let (generation, writes) = sql::parts(base.version);
         let (key_text, uid) = (text(Some(key)), text(base.record.uid.as_deref()));
-        let [holder, duration, acquire_time, renew_time, transitions] = literals(new);
-        let [old_holder, old_duration, old_acquire_time, old_renew_time, old_transitions] = literals(&base.record);
+        let [holder, duration, acquire_time, renew_time, transitions, notes] = literals(sql::columns(new));
+        let [old_holder, old_duration, old_acquire_time, old_renew_time, old_transitions, old_notes] =
+            literals(sql::base_columns(base));
         let columns = format!(
             "holder_identity = {holder}, lease_duration_seconds = {duration}, acquire_time = {acquire_time}, \
-             renew_time = {renew_time}, lease_transitions = {transitions}, writes = writes + 1"
+             renew_time = {renew_time}, lease_transitions = {transitions}, notes = {notes}, writes = writes + 1"
         );
-        // The statement compares the whole old record, because a version may repeat after a fail-over that lost writes.
         let is_base = format!(
             "generation = {generation} AND writes = {writes} AND uid <=> {uid} AND holder_identity <=> {old_holder} AND \
              lease_duration_seconds <=> {old_duration} AND acquire_time <=> {old_acquire_time} AND \
-             renew_time <=> {old_renew_time} AND lease_transitions <=> {old_transitions}"
+             renew_time <=> {old_renew_time} AND lease_transitions <=> {old_transitions} AND CAST(notes AS BINARY) <=> {old_notes}"
         );
         let next = base.version + 1;
         let update = || {
-            if sql::acquisition(base, new).is_some() {
+            if sql::acquisition(base, new.record).is_some() {
                 // The join locks the fence first. In the other order, renewals would wait for fences.
                 let both = format!(
                     "UPDATE {FENCE} AS f STRAIGHT_JOIN {NAME} AS l SET f.acquired = {next}, {columns} \
@@ -289,7 +290,7 @@ impl SqlTable for MySqlTable {
                 return self.acquire("update", key, call, |connection, token, deadline| {
                     // The fence has the token already if another table of leases was restored.
                     let both_rows = if token == next { 1 } else { 2 };
-                    Ok((write(connection, &both, deadline)?.affected == both_rows).then_some(next))
+                    Ok((client::write(connection, &both, deadline)?.affected == both_rows).then_some(next))
                 });
             }
             let lease = format!("UPDATE {NAME} SET {columns} WHERE name = {key_text} AND {is_base}");
@@ -325,11 +326,10 @@ pub(super) fn text(text: Option<&str>) -> String {
 }
 
 /// Returns the [`columns`](sql::columns) of a record as SQL literals.
-fn literals(record: &LeaderElectionRecord) -> [String; 5] {
+fn literals([holder, duration, acquire_time, renew_time, transitions, notes]: [Option<String>; 6]) -> [String; 6] {
     let text = |column: Option<String>| text(column.as_deref());
     let number = |column: Option<String>| column.unwrap_or_else(|| "NULL".to_owned());
-    let [holder, duration, acquire_time, renew_time, transitions] = sql::columns(record);
-    [text(holder), number(duration), text(acquire_time), text(renew_time), number(transitions)]
+    [text(holder), number(duration), text(acquire_time), text(renew_time), number(transitions), text(notes)]
 }
 
 const PRIMARY: &str = "; connect to the primary, or wait until this server is the primary";
@@ -352,7 +352,7 @@ fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
         // The login failed because of the user, password, host or method, or because the account is locked or expired.
         1045 | 1130 | 1131 | 1132 | 1133 | 1251 | 1275 | 1524 | 1698 | 1820 | 1862 | 3118 | 4151 => (Unauthorized, ""),
         1040 | 1203 | 1226 => (Unavailable, "; raise max_connections, or the user's limit"),
-        // A statement contains the identity twice and a few hundred other bytes. A repeated statement would be too long
+        // A statement contains the identity and the notes twice, and a few hundred other bytes. A repeated statement would be too long
         // again.
         1153 => (Rejected, "; raise max_allowed_packet, or shorten the identity"),
         1129 => (Unavailable, "; run FLUSH HOSTS on the server to allow this machine again"),

@@ -12,5 +12,6 @@ CREATE TABLE IF NOT EXISTS leasehold (
     lease_duration_seconds INT,
     acquire_time VARBINARY(64),
     renew_time VARBINARY(64),
-    lease_transitions INT
+    lease_transitions INT,
+    notes TEXT CHARACTER SET utf8mb4
 ) ENGINE=InnoDB

@@ -16,12 +16,19 @@ AND NOT CASE
         GROUP BY i.INDEX_NAME HAVING GROUP_CONCAT(i.COLUMN_NAME) = 'name' AND MAX(i.SUB_PART) IS NULL
     )
     -- Binary strings, and UTF-8 texts without padding, return a text as it was written.
-    WHEN COLUMN_NAME IN ('uid', 'holder_identity', 'acquire_time', 'renew_time') THEN
+    WHEN COLUMN_NAME IN ('uid', 'holder_identity', 'acquire_time', 'renew_time', 'notes') THEN
         DATA_TYPE IN ('varbinary', 'varchar', 'blob', 'text', 'tinyblob', 'tinytext', 'mediumblob', 'mediumtext',
             'longblob', 'longtext')
         AND COALESCE(CHARACTER_SET_NAME, 'utf8') LIKE 'utf8%'
     ELSE TRUE
 END
+UNION ALL
+SELECT 'leasehold', 'no notes' FROM DUAL
+WHERE 9 <= (SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leasehold')
+AND NOT EXISTS (
+    SELECT 1 FROM information_schema.COLUMNS
+    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leasehold' AND COLUMN_NAME = 'notes'
+)
 UNION ALL
 -- A trigger can change a write so that no row changes.
 SELECT 'trigger', TRIGGER_NAME FROM information_schema.TRIGGERS

@@ -27,7 +27,7 @@ macro_rules! select {
     ($condition:literal) => {
         concat!(
             "SELECT one.recovers, l.generation, l.key, l.writes, l.uid, l.holder_identity, l.lease_duration_seconds, ",
-            "l.acquire_time, l.renew_time, l.lease_transitions, one.is_set FROM (SELECT CASE WHEN pg_is_in_recovery() ",
+            "l.acquire_time, l.renew_time, l.lease_transitions, l.notes, one.is_set FROM (SELECT CASE WHEN pg_is_in_recovery() ",
             "OR current_setting('transaction_read_only') = 'on' THEN true ",
             "WHEN current_setting('synchronous_standby_names') = '' THEN false ",
             "ELSE pg_logical_emit_message(true, 'leasehold', '') IS NULL END AS recovers, ",
@@ -52,27 +52,27 @@ pub(super) const TURN_OF_ACQUISITION: &str = "SELECT pg_advisory_xact_lock(hasht
 
 pub(super) const INSERT: &str = concat!(
     "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
-    renew_time, lease_transitions, acquisition) VALUES ($1, $2, $3, $4::integer, $5, $6, $7::integer, 0) \
+    renew_time, lease_transitions, notes, acquisition) VALUES ($1, $2, $3, $4::integer, $5, $6, $7::integer, $8, 0) \
     ON CONFLICT (key) DO NOTHING RETURNING generation, ",
     proof!()
 );
 
-/// An update that compares the whole record.
+/// An update that compares the whole record and its notes.
 ///
-/// A version alone may repeat after a fail-over that lost commits. Only a change of `acquisition`, which is in a unique
+/// Only a change of `acquisition`, which is in a unique
 /// index, waits for the row lock of a fence.
 pub(super) const UPDATE: &str = concat!(
-    "UPDATE leasehold SET writes = writes + 1, acquisition = coalesce($15::bigint, acquisition), holder_identity = $1, \
-    lease_duration_seconds = $2::integer, acquire_time = $3, renew_time = $4, lease_transitions = $5::integer \
-    WHERE key = $6 AND generation = $7::bigint AND writes = $8::bigint AND uid IS NOT DISTINCT FROM $9 AND \
-    holder_identity IS NOT DISTINCT FROM $10 AND lease_duration_seconds IS NOT DISTINCT FROM $11::integer AND \
-    acquire_time IS NOT DISTINCT FROM $12 AND renew_time IS NOT DISTINCT FROM $13 AND \
-    lease_transitions IS NOT DISTINCT FROM $14::integer RETURNING writes, ",
+    "UPDATE leasehold SET writes = writes + 1, acquisition = coalesce($17::bigint, acquisition), holder_identity = $1, \
+    lease_duration_seconds = $2::integer, acquire_time = $3, renew_time = $4, lease_transitions = $5::integer, \
+    notes = $6 WHERE key = $7 AND generation = $8::bigint AND writes = $9::bigint AND uid IS NOT DISTINCT FROM $10 AND \
+    holder_identity IS NOT DISTINCT FROM $11 AND lease_duration_seconds IS NOT DISTINCT FROM $12::integer AND \
+    acquire_time IS NOT DISTINCT FROM $13 AND renew_time IS NOT DISTINCT FROM $14 AND \
+    lease_transitions IS NOT DISTINCT FROM $15::integer AND notes IS NOT DISTINCT FROM $16 RETURNING writes, ",
     proof!()
 );
 
 /// The number of the parameters of [`UPDATE`].
-pub(super) const UPDATE_PARAMETERS: usize = 15;
+pub(super) const UPDATE_PARAMETERS: usize = 17;
 
 /// A query for the transactions for which the acquisitions of a key wait, from the oldest to the newest.
 pub(super) const BLOCKERS: &str = "WITH acquiring AS (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND \
@@ -113,7 +113,7 @@ pub(super) fn fence(key: &str, fencing_token: u64) -> String {
 
 /// A query that fails if the table `leasehold` lacks a column of the store.
 ///
-/// [`WRONG_COLUMN`] returns a missing column `acquisition`. The failure rolls back the transaction that contains the query.
+/// [`WRONG_COLUMN`] returns a missing column `acquisition` or `notes`. The failure rolls back the transaction that contains the query.
 pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, uid, holder_identity, lease_duration_seconds, \
     acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
 
@@ -154,7 +154,7 @@ pub(super) fn wrong_column(column: &str, part: &str) -> String {
             "ALTER TABLE leasehold {part}ALTER acquisition TYPE {kind}, ALTER acquisition SET NOT NULL, ALTER acquisition \
              DROP DEFAULT, ADD UNIQUE (key, acquisition)"
         ),
-        (_, kind) => format!("ALTER TABLE leasehold ALTER {column} TYPE {kind} USING {column}::{kind}"),
+        (_, kind) => format!("ALTER TABLE leasehold {part}ALTER {column} TYPE {kind} USING {column}::{kind}"),
     })
 }
 
@@ -238,13 +238,25 @@ mod tests {
     #[test]
     fn foreign_row_and_standby_row_are_errors() {
         let row = |columns: &[Option<&str>]| columns.iter().copied().collect::<SqlRow>();
-        let ours =
-            [Some("f"), Some("1"), Some("k"), Some("2"), Some("u"), None, Some("15"), None, None, Some("0"), None];
+        let ours = [
+            Some("f"),
+            Some("1"),
+            Some("k"),
+            Some("2"),
+            Some("u"),
+            None,
+            Some("15"),
+            None,
+            None,
+            Some("0"),
+            None,
+            None,
+        ];
         // 70,000 rows of 130 bytes fit in a response.
         assert!(row(&ours).columns() == ours && row(&ours).memory() - 8 < sql::MAX_ROWS / 70_000 - 130);
         let found = read(vec![row(&ours)], true).unwrap();
         assert_eq!((found["k"].version, found["k"].record.lease_duration_seconds), ((1 << 31) + 2, Some(15)));
-        let nothing = |recovers| row(&[&[Some(recovers)], &[None; 10][..]].concat());
+        let nothing = |recovers| row(&[&[Some(recovers)], &[None; 11][..]].concat());
         assert!(read(vec![nothing("f")], true).unwrap().is_empty());
         assert!(matches!(read(vec![nothing("t")], true), Err(Error::Refused(refusal)) if refusal.sqlstate == "25006"));
         for (at, with) in [(0, None), (1, Some("x")), (1, Some("-1")), (2, None), (3, Some("")), (6, Some("x"))] {

@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS leasehold (
     acquire_time varchar(64),
     renew_time varchar(64),
     lease_transitions integer,
+    notes varchar(32768),
     UNIQUE (key, acquisition)
 );
 

@@ -1,7 +1,10 @@
 -- Returns a row if the table breaks the promise of the store: a column, or UNLOGGED, and a part of the repair. This part
--- is a generation above all earlier ones, renames a column of an earlier version, or names a rule or a trigger.
-SELECT 'acquisition', 'RENAME acquired TO acquisition; ALTER TABLE leasehold ' WHERE NOT EXISTS (
-    SELECT FROM pg_attribute WHERE attrelid = 'leasehold'::regclass AND attname = 'acquisition' AND NOT attisdropped
+-- is a generation above all earlier ones, renames or adds a column, or names a rule or a trigger.
+SELECT missing.name, missing.part FROM (VALUES
+    ('acquisition', 'RENAME acquired TO acquisition; ALTER TABLE leasehold ADD IF NOT EXISTS notes varchar(32768); ALTER TABLE leasehold '),
+    ('notes', 'ADD notes varchar(32768); ALTER TABLE leasehold ')
+) AS missing (name, part) WHERE missing.name NOT IN (
+    SELECT attname FROM pg_attribute WHERE attrelid = 'leasehold'::regclass AND NOT attisdropped
 )
 UNION ALL
 SELECT CASE WHEN t.relpersistence = 'p' THEN a.attname ELSE 'UNLOGGED' END, CASE
@@ -33,7 +36,7 @@ WHERE a.attrelid = 'leasehold'::regclass AND NOT a.attisdropped AND CASE
     WHEN a.attname IN ('writes', 'lease_duration_seconds', 'lease_transitions') THEN
         a.atttypid IN ('integer'::regtype, 'bigint'::regtype)
     -- Text must be read as it was written, and compared by bytes.
-    WHEN a.attname IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time') THEN
+    WHEN a.attname IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time', 'notes') THEN
         a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND c.collisdeterministic
         AND (a.attname <> 'key' OR EXISTS (
             SELECT FROM pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid

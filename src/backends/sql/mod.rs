@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 #[cfg(feature = "_sql_server")]
 use crate::backends::password::Password;
-use crate::store::record::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
+use crate::store::notes::RecordNotes;
+use crate::store::record::{LeaderElectionRecord, MicroTime, RecordWrite, StoreData, VersionedRecord};
 #[cfg(feature = "_sql_server")]
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -69,7 +70,8 @@ pub(crate) type Records = BTreeMap<Box<str>, VersionedRecord>;
 /// the row contains no record. Returns `None` if this library cannot have written the columns.
 #[cfg(feature = "_sql_server")]
 pub(crate) fn read(columns: &[Option<&str>]) -> Option<Option<(Box<str>, VersionedRecord)>> {
-    let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = *columns else {
+    let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions, notes] = *columns
+    else {
         return None;
     };
     let Some(generation) = generation else { return Some(None) };
@@ -82,7 +84,7 @@ pub(crate) fn read(columns: &[Option<&str>]) -> Option<Option<(Box<str>, Version
         renew_time: renew_time.map(MicroTime::from_text),
         lease_transitions: number(transitions)?,
     };
-    observed(key?, generation.parse().ok()?, writes?.parse().ok()?, record).map(Some)
+    observed(key?, generation.parse().ok()?, writes?.parse().ok()?, record, notes.map(str::to_owned)).map(Some)
 }
 
 /// Returns the key and the record of a row.
@@ -93,14 +95,34 @@ pub(crate) fn observed(
     generation: i64,
     writes: i64,
     record: LeaderElectionRecord,
+    notes: Option<String>,
 ) -> Option<(Box<str>, VersionedRecord)> {
-    Some((key.into(), VersionedRecord::new(record, version(generation, writes)?, StoreData::none())))
+    Some((key.into(), with_notes(record, version(generation, writes)?, notes)))
 }
 
-/// Returns the columns of a record as texts.
+/// Returns an observation of `record`, with the notes in the text of their column.
 ///
-/// The columns are the holder, the duration, the two times and the transitions.
-pub(crate) fn columns(record: &LeaderElectionRecord) -> [Option<String>; 5] {
+/// The observation keeps the text, because an update compares the text.
+pub(crate) fn with_notes(record: LeaderElectionRecord, version: u64, notes: Option<String>) -> VersionedRecord {
+    let read = notes.as_deref().map(|json| RecordNotes::from_json(json, &record)).unwrap_or_default();
+    let mut observed = VersionedRecord::new(record, version, notes.map_or_else(StoreData::none, StoreData::new));
+    *observed.notes = read;
+    observed
+}
+
+/// Returns the columns of a record and its notes as texts.
+///
+/// The columns are the holder, the duration, the two times, the transitions and the notes.
+pub(crate) fn columns(write: RecordWrite<'_>) -> [Option<String>; 6] {
+    columns_with(write.record, write.notes.to_json(write.record))
+}
+
+/// Returns the [`columns`] that a row must still have, if an update replaces `base`.
+pub(crate) fn base_columns(base: &VersionedRecord) -> [Option<String>; 6] {
+    columns_with(&base.record, base.data.get().cloned())
+}
+
+fn columns_with(record: &LeaderElectionRecord, notes: Option<String>) -> [Option<String>; 6] {
     let number = |number: Option<i32>| number.map(|number| number.to_string());
     let time = |time: &Option<MicroTime>| time.as_ref().map(MicroTime::to_string);
     [
@@ -109,6 +131,7 @@ pub(crate) fn columns(record: &LeaderElectionRecord) -> [Option<String>; 5] {
         time(&record.acquire_time),
         time(&record.renew_time),
         number(record.lease_transitions),
+        notes,
     ]
 }
 
@@ -125,21 +148,21 @@ pub(crate) fn acquisition(base: &VersionedRecord, new: &LeaderElectionRecord) ->
 
 /// Returns the parameters of an `INSERT`: the key, the uid and the [`columns`].
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) fn insert_parameters(key: &str, record: &LeaderElectionRecord) -> Vec<Option<String>> {
-    let row = [Some(key.to_owned()), record.uid.clone()];
-    row.into_iter().chain(columns(record)).collect()
+pub(crate) fn insert_parameters(key: &str, write: RecordWrite<'_>) -> Vec<Option<String>> {
+    let row = [Some(key.to_owned()), write.record.uid.clone()];
+    row.into_iter().chain(columns(write)).collect()
 }
 
 /// Returns the parameters of an `UPDATE`.
 ///
-/// The parameters are the new [`columns`], then the key, the generation, the writes and the uid, then the old columns,
-/// and then the [`acquisition`].
+/// The parameters are the new [`columns`], then the key, the generation, the writes and the uid, then the
+/// [`base_columns`], and then the [`acquisition`].
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) fn update_parameters(key: &str, base: &VersionedRecord, new: &LeaderElectionRecord) -> Vec<Option<String>> {
+pub(crate) fn update_parameters(key: &str, base: &VersionedRecord, new: RecordWrite<'_>) -> Vec<Option<String>> {
     let (generation, writes) = parts(base.version);
     let row = [Some(key.to_owned()), Some(generation.to_string()), Some(writes.to_string()), base.record.uid.clone()];
-    let acquisition = acquisition(base, new).map(|writes| writes.to_string());
-    columns(new).into_iter().chain(row).chain(columns(&base.record)).chain([acquisition]).collect()
+    let acquisition = acquisition(base, new.record).map(|writes| writes.to_string());
+    columns(new).into_iter().chain(row).chain(base_columns(base)).chain([acquisition]).collect()
 }
 
 /// Returns the version of a row, or `None` if this library cannot have written the numbers.

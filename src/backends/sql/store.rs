@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::backends::sql::version;
-use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
+use crate::backends::sql::{base_columns, columns, version, with_notes};
+use crate::store::record::{LeaderElectionRecord, RecordWrite, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -44,19 +44,20 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     /// Returns the record of `key`.
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError>;
 
-    /// Inserts a row that contains `record` and its uid.
+    /// Inserts a row that contains the record, its uid and its notes.
     ///
     /// Returns the version of the row, or `None` if a row with this key exists.
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<u64>, StoreError>;
+    fn insert(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<Option<u64>, StoreError>;
 
-    /// Replaces the record of a row.
+    /// Replaces the record and the notes of a row.
     ///
-    /// Returns `false` if the row no longer has the version and the record of `base`.
+    /// Returns `false` if the row no longer has the version and the [`base_columns`] of `base`. A version alone may
+    /// repeat if the database has lost writes.
     fn update(
         &self,
         key: &str,
         base: &VersionedRecord,
-        new: &LeaderElectionRecord,
+        new: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<bool, StoreError>;
 
@@ -132,7 +133,7 @@ impl<T: SqlTable> SqlStore<T> {
     fn unapplied(&self, operation: &str, key: &str, base: Option<&VersionedRecord>, call: &CallContext) -> StoreError {
         let what = self.describe(key);
         let found = self.table.select(key, call);
-        let state = |found: &VersionedRecord| (found.version, found.record.clone());
+        let state = |found: &VersionedRecord| (found.version, found.record.uid.clone(), base_columns(found));
         let is_ignored = base.is_some() && found.as_ref().is_ok_and(|it| it.as_ref().map(state) == base.map(state));
         // Row level security can also hide the record, and an operator can have deleted the record.
         if is_ignored || matches!(found, Ok(None)) {
@@ -146,7 +147,9 @@ impl<T: SqlTable> SqlStore<T> {
             }
         }
         let message = match base {
-            Some(base) => format!("{what} no longer has version {}, or has another record", base.version),
+            Some(base) => {
+                format!("{what} no longer has version {}, or has another record or other notes", base.version)
+            }
             None => format!("{what} exists"),
         };
         StoreError::new(StoreErrorKind::NotApplied, message)
@@ -181,10 +184,12 @@ impl<T: SqlTable> Store for SqlStore<T> {
         // A version may repeat in another table, or in this table after a restore. The random uid then still differs.
         let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
         let record = LeaderElectionRecord { uid, ..write.record.clone() };
-        let Some(version) = self.table.insert(key, &record, call)? else {
+        let write = record.with_notes(write.notes);
+        let Some(version) = self.table.insert(key, write, call)? else {
             return Err(self.unapplied("create", key, None, call));
         };
-        Ok(VersionedRecord::new(record, version, StoreData::none()))
+        let [.., notes] = columns(write);
+        Ok(with_notes(record, version, notes))
     }
 
     fn update(
@@ -194,11 +199,12 @@ impl<T: SqlTable> Store for SqlStore<T> {
         write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        if !self.table.update(key, base, write.record, call)? {
+        if !self.table.update(key, base, write, call)? {
             return Err(self.unapplied("update", key, Some(base), call));
         }
         let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..write.record.clone() };
-        Ok(VersionedRecord::new(record, base.version + 1, StoreData::none()))
+        let [.., notes] = columns(write);
+        Ok(with_notes(record, base.version + 1, notes))
     }
 
     fn watch(
@@ -228,6 +234,10 @@ impl<T: SqlTable> Store for SqlStore<T> {
 
     fn location(&self) -> Option<String> {
         Some(self.table.location())
+    }
+
+    fn keeps_notes(&self) -> bool {
+        true
     }
 }
 

@@ -8,5 +8,6 @@ CREATE TABLE IF NOT EXISTS leasehold (
     lease_duration_seconds INTEGER,
     acquire_time TEXT,
     renew_time TEXT,
-    lease_transitions INTEGER
+    lease_transitions INTEGER,
+    notes TEXT CHECK (length(notes) <= 32768)
 ) STRICT

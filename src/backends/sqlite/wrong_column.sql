@@ -1,8 +1,9 @@
 -- Returns a column that breaks the promise of the store, or NULL.
 SELECT min(name) FROM (
     SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info('leasehold')
-    -- Tables of earlier versions lack this column.
-    UNION ALL SELECT 'acquisition', '', 0, NULL, 0 WHERE 'acquisition' NOT IN (SELECT name FROM pragma_table_info('leasehold'))
+    -- Tables of earlier versions lack these columns.
+    UNION ALL SELECT column1, '', 0, NULL, 0 FROM (VALUES ('acquisition'), ('notes'))
+    WHERE column1 NOT IN (SELECT name FROM pragma_table_info('leasehold'))
 )
 WHERE CASE
     WHEN name = 'generation' THEN
@@ -15,7 +16,7 @@ WHERE CASE
     WHEN name = 'acquisition' THEN type LIKE '%INT%' AND "notnull" AND dflt_value IS NULL
     WHEN name IN ('writes', 'lease_duration_seconds', 'lease_transitions') THEN type LIKE '%INT%'
     -- The declared type decides whether SQLite converts a text that resembles a number.
-    WHEN name IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time') THEN
+    WHEN name IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time', 'notes') THEN
         (type LIKE '%TEXT%' OR type LIKE '%CHAR%') AND type NOT LIKE '%INT%'
         AND (name <> 'key' OR 'key BINARY' IN (
             SELECT (SELECT group_concat(name || ' ' || coll) FROM pragma_index_xinfo(i.name) WHERE key)

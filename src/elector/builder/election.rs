@@ -137,9 +137,8 @@ setters! {
     /// [`Status::leader_address`](crate::Status::leader_address). The address may be any text of 1 to 1,024 bytes
     /// without control characters, such as `10.0.3.7:9000` or a URL.
     ///
-    /// Requires a store that [keeps notes](crate::Store::keeps_notes): Kubernetes objects, etcd or
-    /// [`MemoryStore`](crate::MemoryStore). With another store, add the address to the [identity](Self::identity), such
-    /// as `pod-7@10.0.3.7:9000`.
+    /// Requires a store that [keeps notes](crate::Store::keeps_notes), as every store of this crate does. With another
+    /// store, add the address to the [identity](Self::identity), such as `pod-7@10.0.3.7:9000`.
     ///
     /// The address is a claim of the holder, and belongs to one term. While the work drains, the address is still
     /// advertised, so a server must check [`is_leader`](crate::LeaderGuard::is_leader) for each request. A client that
@@ -170,7 +169,7 @@ setters! {
     /// for the [drain timeout](Self::drain_timeout). A request less than a lease duration after the last accepted
     /// request waits until then. Every client that may write the record can ask.
     ///
-    /// Requires a store that [keeps notes](crate::Store::keeps_notes). Cannot be combined with `start_on_both`.
+    /// Requires a store that [keeps notes](crate::Store::keeps_notes), as every store of this crate does. Cannot be combined with `start_on_both`.
     ///
     /// Defaults to `false`: a request is logged once and ignored.
     ///

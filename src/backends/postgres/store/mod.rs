@@ -10,7 +10,7 @@ use crate::backends::postgres::{changes, table};
 use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore, SqlTable, WatchRequest};
 use crate::backends::sql::{self, SqlRow};
-use crate::store::record::{LeaderElectionRecord, RecordWrite, VersionedRecord};
+use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -253,8 +253,8 @@ impl SqlTable for PostgresTable {
         })
     }
 
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<u64>, StoreError> {
-        let parameters = sql::insert_parameters(key, record);
+    fn insert(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<Option<u64>, StoreError> {
+        let parameters = sql::insert_parameters(key, write);
         let generation =
             self.run(("create", true), key, table::INSERT, &parameters, call, |rows| table::number(&rows))?;
         generation.map(|generation| self.first_version(key, generation)).transpose()
@@ -264,11 +264,11 @@ impl SqlTable for PostgresTable {
         &self,
         key: &str,
         base: &VersionedRecord,
-        new: &LeaderElectionRecord,
+        new: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<bool, StoreError> {
         let parameters = sql::update_parameters(key, base, new);
-        let acquires = sql::acquisition(base, new).is_some();
+        let acquires = sql::acquisition(base, new.record).is_some();
         self.run(("update", acquires), key, table::UPDATE, &parameters, call, |rows| Ok(!rows.is_empty()))
     }
 

@@ -13,6 +13,7 @@ use crate::backends::tests;
 use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call, cancel_at, test_client};
 use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
+use crate::store::record::LeaderElectionRecord;
 use crate::store::record::StoreData;
 
 /// A function that returns the server's response to a message, or `None` for no response.
@@ -192,8 +193,20 @@ fn answer_to(said: &Said, rows: &[Vec<u8>]) -> Option<Vec<u8>> {
     Some([turn, answer(rows)?].concat())
 }
 
-const RECORD: [Option<&str>; 11] =
-    [Some("f"), Some("1"), Some("jobs"), Some("0"), Some("u"), Some("a"), Some("15"), None, None, Some("0"), PROVED];
+const RECORD: [Option<&str>; 12] = [
+    Some("f"),
+    Some("1"),
+    Some("jobs"),
+    Some("0"),
+    Some("u"),
+    Some("a"),
+    Some("15"),
+    None,
+    None,
+    Some("0"),
+    None,
+    PROVED,
+];
 
 /// The last column of a row whose transaction had the required settings.
 const PROVED: Option<&str> = Some("t");

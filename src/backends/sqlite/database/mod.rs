@@ -11,7 +11,7 @@ use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{Records, watch_diff};
 use crate::backends::sqlite::file::DatabaseFile;
 use crate::backends::sqlite::signal::{CommitSignal, Waker, wake_others};
-use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, MicroTime, RecordWrite, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::on_drop::OnDrop;
 use crate::util::sync::Mutex;
@@ -41,19 +41,22 @@ const PATIENCE: u32 = 2_000;
 pub(super) const CREATE_TABLE: &str = include_str!("../table.sql");
 
 const SELECT: &str = "SELECT generation, key, writes, uid, holder_identity, lease_duration_seconds, acquire_time, \
-                      renew_time, lease_transitions FROM leasehold";
+                      renew_time, lease_transitions, notes FROM leasehold";
+
+/// A query that fails if the table lacks a column, except the columns that [`WRONG_COLUMN`] returns if they are missing.
+const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, uid, holder_identity, lease_duration_seconds, \
+                               acquire_time, renew_time, lease_transitions FROM leasehold";
 
 const INSERT: &str = "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
-                      renew_time, lease_transitions, acquisition) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT (key) DO NOTHING";
+                      renew_time, lease_transitions, notes, acquisition) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0) \
+                      ON CONFLICT (key) DO NOTHING";
 
-/// An update that compares the whole record.
-///
-/// A version alone may repeat after the file was restored.
-const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquisition = coalesce(?15, acquisition), \
+/// An update that compares the whole record and its notes.
+const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquisition = coalesce(?17, acquisition), \
                       holder_identity = ?1, lease_duration_seconds = ?2, acquire_time = ?3, renew_time = ?4, \
-                      lease_transitions = ?5 WHERE key = ?6 AND generation = ?7 AND writes = ?8 AND uid IS ?9 AND \
-                      holder_identity IS ?10 AND lease_duration_seconds IS ?11 AND acquire_time IS ?12 AND \
-                      renew_time IS ?13 AND lease_transitions IS ?14";
+                      lease_transitions = ?5, notes = ?6 WHERE key = ?7 AND generation = ?8 AND writes = ?9 AND \
+                      uid IS ?10 AND holder_identity IS ?11 AND lease_duration_seconds IS ?12 AND \
+                      acquire_time IS ?13 AND renew_time IS ?14 AND lease_transitions IS ?15 AND notes IS ?16";
 
 /// A query that returns the name of a wrong column, or NULL if no column is wrong.
 const WRONG_COLUMN: &str = include_str!("../wrong_column.sql");
@@ -153,8 +156,8 @@ impl SqlTable for Database {
         Ok(found.remove(key))
     }
 
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<u64>, StoreError> {
-        let parameters = sql::insert_parameters(key, record);
+    fn insert(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<Option<u64>, StoreError> {
+        let parameters = sql::insert_parameters(key, write);
         let generation = self.attempt(&self.requests, call, |connection| {
             // When `execute` returns, SQLite has committed or rejected the row. `RETURNING` is unsuitable, because
             // SQLite does not report a failed commit while a returned row is pending.
@@ -170,7 +173,7 @@ impl SqlTable for Database {
         &self,
         key: &str,
         base: &VersionedRecord,
-        new: &LeaderElectionRecord,
+        new: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<bool, StoreError> {
         let parameters = sql::update_parameters(key, base, new);
@@ -214,7 +217,7 @@ fn connect(file: &DatabaseFile, call: &CallContext) -> Result<Connection, StoreE
     // `fullfsync`.
     on(&|connection| connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON"))?;
     on(&create_table)?;
-    on(&|connection| select(connection, WatchScope::Key("")).map(drop))?;
+    on(&|connection| connection.prepare(HAS_ITS_COLUMNS).map(drop))?;
     match retry(file, call, || Some(connection.query_row(WRONG_COLUMN, [], |row| row.get::<_, Option<String>>(0))))? {
         Some(column) => Err(wrong_column(file, &column)),
         None => Ok(connection),
@@ -283,7 +286,7 @@ fn observed(row: &Row<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
         lease_transitions: row.get(8)?,
     };
     let (generation, key): (i64, String) = (row.get(0)?, row.get(1)?);
-    let observed = sql::observed(&key, generation, row.get(2)?, record);
+    let observed = sql::observed(&key, generation, row.get(2)?, record, row.get(9)?);
     observed.ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
 }
 

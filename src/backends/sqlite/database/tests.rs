@@ -43,7 +43,7 @@ fn file_size_limit_is_a_named_error() {
         holder_identity: Some("x".repeat(100_000)),
         ..Default::default()
     };
-    let error = database.insert("jobs", &record, &call()).unwrap_err();
+    let error = database.insert("jobs", record.as_write(), &call()).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("make room"), "{error}");
     assert!(database.select("jobs", &call()).unwrap().is_none(), "reads still work");
@@ -149,7 +149,7 @@ fn without_inotify_changes_of_all_processes_are_reported() {
         };
         other.create("theirs", record.as_write(), &call()).unwrap();
         assert_eq!(&*next(), "theirs");
-        database.insert("ours", &record, &call()).unwrap();
+        database.insert("ours", record.as_write(), &call()).unwrap();
         assert_eq!(&*next(), "ours");
         cancel.cancel();
         assert_eq!(watching.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);
@@ -189,7 +189,9 @@ fn unreported_record_is_deleted_when_its_file_is() {
 fn unreadable_record_hides_no_other_record_of_a_prefix() {
     let (database, _, _scratch) = database();
     let record = LeaderElectionRecord { uid: Some("uid".into()), ..Default::default() };
-    ["jobs-1", "jobs-2"].into_iter().for_each(|key| assert!(database.insert(key, &record, &call()).unwrap().is_some()));
+    ["jobs-1", "jobs-2"]
+        .into_iter()
+        .for_each(|key| assert!(database.insert(key, record.as_write(), &call()).unwrap().is_some()));
     let connection = database.requests.lock();
     let damage = "UPDATE leasehold SET holder_identity = CAST(x'ff' AS TEXT) WHERE key = 'jobs-1'";
     connection.execute_batch(damage).unwrap();

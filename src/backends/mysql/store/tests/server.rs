@@ -274,7 +274,7 @@ pub(super) fn pairs(pairs: &[(&str, &str)]) -> Vec<Vec<u8>> {
     rows(2, pairs.iter().map(|(name, value)| row(&[Some(name), Some(value)])).collect())
 }
 
-pub(super) const RECORD: [Option<&str>; 11] = [
+pub(super) const RECORD: [Option<&str>; 12] = [
     Some("0"),
     Some("0"),
     Some("3"),
@@ -286,17 +286,18 @@ pub(super) const RECORD: [Option<&str>; 11] = [
     Some("t"),
     None,
     Some("7"),
+    Some(r#"{"stepDown":"a"}"#),
 ];
 
 pub(super) fn found() -> Vec<Vec<u8>> {
-    rows(11, vec![row(&RECORD)])
+    rows(12, vec![row(&RECORD)])
 }
 
 /// Returns the rows of a read, with another value in one column.
 pub(super) fn found_with(column: usize, value: Option<&str>) -> Vec<Vec<u8>> {
-    let mut columns: [Option<&str>; 11] = RECORD;
+    let mut columns: [Option<&str>; 12] = RECORD;
     columns[column] = value;
-    rows(11, vec![row(&columns)])
+    rows(12, vec![row(&columns)])
 }
 
 /// The engines of the two tables.
