@@ -99,10 +99,13 @@ pub(crate) fn is_reason_of_the_token(reason: &str) -> bool {
 
 impl EtcdRefusal {
     /// Returns `true` if the HTTP gateway of a member could not connect to the gRPC server of the same member.
+    ///
+    /// The gateway then sends an error of its connection, in one of many forms. A message of the member has a prefix,
+    /// and so do the messages that this crate makes for responses without one.
     fn is_of_the_gateway(&self) -> bool {
-        let is_of_a_connection =
-            ["connection", "transport", "tls: ", "TransientFailure"].iter().any(|word| self.message.contains(word));
-        self.code == code::UNAVAILABLE && is_of_a_connection && !self.message.starts_with("etcdserver: ")
+        let is_of_another =
+            ["etcdserver: ", "HTTP ", "watch cancelled: "].iter().any(|it| self.message.starts_with(it));
+        self.code == code::UNAVAILABLE && !is_of_another
     }
 }
 
@@ -184,10 +187,12 @@ mod tests {
                 "connection error: desc = \"error reading server preface: read: connection reset\"",
                 true,
             ),
-            (code::UNAVAILABLE, "use of closed network connection", true),
+            (code::UNAVAILABLE, "write tcp 127.0.0.1:1->127.0.0.1:2: write: broken pipe", true),
             (code::UNAVAILABLE, "remote error: tls: bad certificate", true),
             (code::UNAVAILABLE, "all SubConns are in TransientFailure", true),
             (code::UNAVAILABLE, "etcdserver: request timed out, possibly due to connection lost", false),
+            (code::UNAVAILABLE, "HTTP 503 without an error message from the gateway", false),
+            (code::UNAVAILABLE, "watch cancelled: no leader", false),
             (code::PERMISSION_DENIED, "tls: no", false),
         ] {
             assert_eq!(refused(code, message).to_string().contains("clientAuth"), hints, "{message}");
