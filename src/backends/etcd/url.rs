@@ -52,7 +52,9 @@ impl EtcdConfig {
             let rule = format!("the URL {rule}; use etcd://user:password@host:2379/prefix, or etcds:// for TLS");
             ConfigError::new("url", "unusable", rule)
         };
-        let url = UrlParts::parse(url, &["etcd", "etcds"]).map_err(refuse)?;
+        let mut url = UrlParts::parse(url, &["etcd", "etcds"]).map_err(refuse)?;
+        // Environment variables and configuration files of clients have `_` in place of `-`.
+        url.parameters.iter_mut().for_each(|(name, _)| *name = name.replace('_', "-"));
         let is_tls = url.scheme == "etcds";
         let protocol = if is_tls { "https" } else { "http" };
         let endpoint = |member: &str| match has_port(member) {
@@ -113,7 +115,7 @@ mod tests {
     #[test]
     fn page_lists_the_decision_about_each_parameter() {
         crate::net::tests::parameters::check_page(PARAMETERS, "ETCD.md", str::to_owned);
-        assert!(EtcdConfig::from_url("etcd://a?dial-timeout=5s&insecure-skip-tls-verify=false").is_ok());
+        assert!(EtcdConfig::from_url("etcd://a?dial_timeout=5s&insecure-skip-tls-verify=false").is_ok());
     }
 
     #[test]

@@ -25,11 +25,14 @@ const PARAMETERS: parameters::ParameterTable<MySqlUrl> = &[
     ("user", Followed(|it, value| set(&mut it.url.user, value))),
     ("password", Followed(|it, value| set(&mut it.url.password, value))),
     ("socket unixsocket localsocket", Followed(|it, value| set(&mut it.socket, value))),
-    ("sslmode ssl tls sslaccept", Followed(|it, value| tls_mode(&value).map(|mode| it.tls_mode = Some(mode)))),
+    ("sslmode ssl tls sslaccept", Followed(|it, value| it.raise(TlsMode::Disable, &value))),
     // Without verification, the connection is still encrypted.
+    ("sslverifyservercert sslverifyidentity", Followed(|it, value| it.raise(TlsMode::Require, &value))),
     (
-        "sslverifyservercert",
-        Followed(|it, value| tls_mode(&value).map(|mode| it.tls_mode = Some(mode.max(TlsMode::Require)))),
+        "sslverifycert",
+        Followed(|it, value| {
+            it.raise(TlsMode::Require, if tls_mode(&value)? > TlsMode::Require { "verify_ca" } else { "0" })
+        }),
     ),
     ("sslca serversslcert", Followed(|it, value| set(&mut it.files.ca, value))),
     ("sslcert", Followed(|it, value| set(&mut it.files.certificate, value))),
@@ -37,12 +40,23 @@ const PARAMETERS: parameters::ParameterTable<MySqlUrl> = &[
     // Each call of the store has its own timeout, and its own small pool.
     ("connecttimeout connectiontimeout sockettimeout readtimeout writetimeout timeout pooltimeout", Ignored),
     ("connectionlimit maxallowedpacket tcpkeepalive autoreconnect statementcachecapacity cacheprepstmts", Ignored),
+    // These parameters change how a driver sends statements or returns values.
+    ("useserverprepstmts prepstmtcachesize prepstmtcachesqllimit cacheserverconfiguration checkconnliveness", Ignored),
+    ("rewritebatchedstatements multistatements allowmultiqueries interpolateparams clientfoundrows", Ignored),
+    ("zerodatetimebehavior tinyint1isbit columnswithalias rejectreadonly", Ignored),
     // The client always uses utf8mb4, and stores no times.
     ("charset collation characterencoding connectioncollation useunicode", Ignored),
     ("parsetime loc timezone servertimezone connectiontimezone", Ignored),
     // The client sends the password only through TLS or a socket, and needs no key of the server.
     ("allowpublickeyretrieval getserverpublickey serverpublickeypath serverrsapublickeyfile", Ignored),
-    ("tlsversion enabledsslprotocolsuites", Only(&["TLSv1.2,TLSv1.3", "TLSv1.3,TLSv1.2"], "the client offers both")),
+    ("allowcleartextpasswords allownativepasswords", Ignored),
+    (
+        "tlsversion enabledsslprotocolsuites enabledtlsprotocols",
+        Only(
+            &["TLSv1.2,TLSv1.3", "TLSv1.3,TLSv1.2", "TLSv1.2", "TLSv1,TLSv1.1,TLSv1.2", "TLSv1.1,TLSv1.2"],
+            "the client offers TLS 1.2 and 1.3",
+        ),
+    ),
     ("usessl requiressl verifyservercertificate", Refused("drivers differ in the meaning; use ssl-mode")),
     ("sslcapath", Refused("directories are not read; use ssl-ca with a file")),
     ("sslcrl sslcrlpath", Refused("the client does not check revocation lists")),
@@ -59,6 +73,16 @@ const PARAMETERS: parameters::ParameterTable<MySqlUrl> = &[
         Refused("settings of the session can weaken the store"),
     ),
 ];
+
+impl MySqlUrl {
+    /// Sets the mode that `value` names, or `least` if it is stronger.
+    ///
+    /// The strongest mode of several parameters decides, because drivers differ in which of them they follow.
+    fn raise(&mut self, least: TlsMode, value: &str) -> Result<(), String> {
+        self.tls_mode = self.tls_mode.max(Some(tls_mode(value)?.max(least)));
+        Ok(())
+    }
+}
 
 impl MySqlConfig {
     pub(super) fn from_url(url: &str) -> Result<Self, ConfigError> {
@@ -101,9 +125,15 @@ fn tls_mode(value: &str) -> Result<TlsMode, String> {
     match &*fold(value) {
         "disabled" | "disable" | "false" | "off" | "0" => Ok(TlsMode::Disable),
         // A fallback to clear text would follow an attack, too.
-        "preferred" | "required" | "trust" | "skipverify" | "acceptinvalidcerts" => Ok(TlsMode::Require),
+        "preferred"
+        | "required"
+        | "require"
+        | "trust"
+        | "skipverify"
+        | "acceptinvalidcerts"
+        | r#"{"rejectunauthorized":false}"# => Ok(TlsMode::Require),
         "verifyca" => Ok(TlsMode::VerifyCa),
-        "verifyidentity" | "verifyfull" | "true" | "on" | "1" | "strict" | r#"{"rejectunauthorized":true}"# => {
+        "verifyidentity" | "verifyfull" | "true" | "on" | "1" | "strict" | "{}" | r#"{"rejectunauthorized":true}"# => {
             Ok(TlsMode::VerifyFull)
         }
         _ => Err("possible are DISABLED, PREFERRED, REQUIRED, VERIFY_CA and VERIFY_IDENTITY".to_owned()),
@@ -140,6 +170,12 @@ mod tests {
             ("tls=true", TlsMode::VerifyFull),
             ("sslaccept=strict", TlsMode::VerifyFull),
             ("ssl={\"rejectUnauthorized\":true}", TlsMode::VerifyFull),
+            ("ssl={\"rejectUnauthorized\":false}", TlsMode::Require),
+            ("ssl_verify_cert=true", TlsMode::VerifyCa),
+            ("ssl_verify_cert=true&ssl_verify_identity=true", TlsMode::VerifyFull),
+            ("ssl_verify_identity=true&ssl_verify_cert=false", TlsMode::VerifyFull),
+            ("ssl-mode=verify-identity&ssl-verify-server-cert=false", TlsMode::VerifyFull),
+            ("sslmode=require&enabledTLSProtocols=TLSv1.2", TlsMode::Require),
             ("ssl=false", TlsMode::Disable),
             ("ssl-mode=DISABLED", TlsMode::Disable),
             ("charset=utf8mb4&connectTimeout=1&parseTime=true", TlsMode::VerifyFull),
@@ -163,7 +199,7 @@ mod tests {
             ("ssl-crl=a", "revocation"),
             ("sessionVariables=sql_log_bin=0", "weaken the store"),
             ("init_command=SET%20x", "weaken the store"),
-            ("tls-version=TLSv1.3", "offers both"),
+            ("tls-version=TLSv1.3", "offers TLS 1.2 and 1.3"),
             ("innodb_lock_wait_timeout=1", "unknown parameter"),
         ] {
             let error = config(query).expect_err(query);

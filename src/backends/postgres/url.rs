@@ -38,6 +38,8 @@ const PARAMETERS: parameters::ParameterTable<PostgresUrl> = &[
     ("application_name", Followed(|it, value| set(&mut it.application_name, value))),
     ("fallback_application_name", Followed(|it, value| set(&mut it.fallback_name, value))),
     ("options", Followed(set_options)),
+    // Prisma and JDBC name the schema of the tables.
+    ("schema currentSchema", Followed(set_schema)),
     // As in libpq, `requiressl` of old versions and `ssl` of JDBC are other names.
     ("sslmode ssl requiressl", Followed(set_tls_mode)),
     ("sslrootcert", Followed(|it, value| set(&mut it.files.ca, value))),
@@ -47,6 +49,9 @@ const PARAMETERS: parameters::ParameterTable<PostgresUrl> = &[
     ("target_session_attrs", Only(&["any", "primary", "read-write"], "the store needs the primary, to write")),
     // Each call of the store has its own timeout, and the client probes idle connections itself.
     ("connect_timeout keepalives keepalives_idle keepalives_interval keepalives_count tcp_user_timeout", Ignored),
+    // These parameters belong to other drivers, poolers and their caches.
+    ("pgbouncer supa uselibpqcompat connection_limit pool_timeout pool_max_conns socket_timeout", Ignored),
+    ("statement_cache_capacity statement_cache_size prepareThreshold default_query_exec_mode", Ignored),
     // The client always uses UTF8, connects to one host, and never compresses.
     ("client_encoding load_balance_hosts sslcompression", Ignored),
     // These parameters belong to GSSAPI.
@@ -127,9 +132,9 @@ fn set_host(settings: &mut PostgresUrl, value: String) -> Result<(), String> {
 
 fn set_tls_mode(settings: &mut PostgresUrl, value: String) -> Result<(), String> {
     settings.tls_mode = Some(match &*value {
-        "disable" => TlsMode::Disable,
+        "disable" | "false" => TlsMode::Disable,
         // A fallback to clear text would follow an attack, too.
-        "allow" | "prefer" | "require" | "true" | "1" => TlsMode::Require,
+        "allow" | "prefer" | "require" | "no-verify" | "true" | "1" | "0" => TlsMode::Require,
         "verify-ca" => TlsMode::VerifyCa,
         "verify-full" => TlsMode::VerifyFull,
         _ => return Err("possible are disable, allow, prefer, require, verify-ca and verify-full".to_owned()),
@@ -137,7 +142,11 @@ fn set_tls_mode(settings: &mut PostgresUrl, value: String) -> Result<(), String>
     Ok(())
 }
 
-/// Sets the server's options, if the client allows them.
+fn set_schema(settings: &mut PostgresUrl, value: String) -> Result<(), String> {
+    if value.is_empty() { Ok(()) } else { set_options(settings, format!("-c search_path={value}")) }
+}
+
+/// Adds to the server's options, if the client allows them.
 ///
 /// Other settings, such as `synchronous_commit=off`, can change the meaning of a commit or a notification.
 fn set_options(settings: &mut PostgresUrl, value: String) -> Result<(), String> {
@@ -151,7 +160,7 @@ fn set_options(settings: &mut PostgresUrl, value: String) -> Result<(), String> 
         let name = setting.split_once('=').map_or("an option without a value", |(name, _)| name);
         let is_allowed = match word.starts_with('-') {
             true => name.replace('-', "_").eq_ignore_ascii_case("search_path"),
-            false => name == "endpoint",
+            false => ["endpoint", "project", "reference"].contains(&name),
         };
         // The server ends a word at each kind of space, but not after a backslash.
         if !is_allowed || setting.contains(|character: char| character == '\\' || character.is_control()) {
@@ -161,7 +170,7 @@ fn set_options(settings: &mut PostgresUrl, value: String) -> Result<(), String> 
             ));
         }
     }
-    settings.options = value;
+    settings.options = format!("{} {value}", settings.options).trim().to_owned();
     Ok(())
 }
 
@@ -211,6 +220,8 @@ mod tests {
             "ssl=true&client_encoding=auto&load_balance_hosts=disable&sslsni=1&sslnegotiation=postgres&sslcompression=0",
             "ssl_min_protocol_version=TLSv1.2&ssl_max_protocol_version=TLSv1.3&replication=false&sslcrl=&passfile=",
             "krbsrvname=postgres&gsslib=&gssdelegation=0&sslcertmode=allow&requiressl=1",
+            "pgbouncer=true&connection_limit=1&pool_timeout=0&schema=public&sslmode=no-verify&uselibpqcompat=true",
+            "options=reference%3Dabcdefghijklmnop&ssl=0",
             " sslmode = require & options = ",
         ] {
             config(query).expect(query);
@@ -273,6 +284,9 @@ mod tests {
     fn tls_mode_is_never_weaker_than_in_libpq() {
         for (query, mode) in [
             ("sslmode=disable", TlsMode::Disable),
+            ("ssl=false", TlsMode::Disable),
+            ("requiressl=0", TlsMode::Require),
+            ("sslmode=no-verify", TlsMode::Require),
             ("sslmode=allow", TlsMode::Require),
             ("sslmode=prefer", TlsMode::Require),
             ("sslmode=require", TlsMode::Require),
@@ -297,7 +311,8 @@ mod tests {
         for value in [
             "-c search_path=x",
             "-csearch_path=x,public",
-            "  --search-path=x  endpoint=ep-a",
+            "--search-path=x  endpoint=ep-a",
+            "project=ep-a",
             "-c SEARCH_PATH=x -c search_path=y",
             "--search_path=\"$user\"",
             "",
@@ -316,7 +331,6 @@ mod tests {
             "-cendpoint=x",
             "-f s",
             "-c\tfsync=off",
-            "project=x",
             "-c search_path=x\u{b}--role=y",
             "endpoint=x\t-c\trole=y",
             "-c search_path=x\\",
@@ -324,6 +338,9 @@ mod tests {
         ] {
             assert!(options(value).unwrap_err().contains("is refused"), "{value}");
         }
+        let both = config("schema=x,y&options=endpoint%3Dep-a&currentSchema=").unwrap();
+        assert_eq!(both.options, "-c search_path=x,y endpoint=ep-a");
+        assert!(config("schema=x%20-c%20role%3Dy").unwrap_err().contains("role is refused"));
         let error = config("options=-c%20synchronous_commit%3Doff").unwrap_err();
         assert!(error.contains("synchronous_commit is refused"), "{error}");
     }
