@@ -2,17 +2,18 @@
 
 use std::cell::OnceCell;
 use std::fmt::Display;
+use std::io;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use leasehold::{CallContext, CancelToken, RequestAcceptance, Store, StoreError, VersionedRecord};
+use leasehold::{CallContext, CancelToken, RequestAcceptance, Store, StoreError, StoreErrorKind, VersionedRecord};
 
 use super::election::positive_duration;
-use super::follow::leases::seconds;
+use super::follow::leases::{is_shard, seconds, shard_error};
 use super::follow::{FollowArgs, LONGEST_REQUESTED_PAUSE, LeaseArgs, check_name};
-use super::say::{Failure, failed, say, write_stdout};
+use super::say::{Failure, end_of_stdout, failed, say, write_stdout};
 use leasehold::util::backoff::{Backoff, requested_pause};
 use leasehold::util::one_line::OneLine;
 
@@ -59,7 +60,8 @@ pub fn print_address(arguments: &LeaderArgs) -> Result<u8, Failure> {
     let lease = LeaseInStore::open(arguments)?;
     let (holder, observed) = lease.with_leader(|holder, observed| Ok((holder, observed)))?;
     let no_address = || format!("{} is held by {}, which advertises no address", lease.name(), OneLine(holder));
-    print(observed.notes.term.address.ok_or_else(|| (ABSENT, no_address()))?)
+    let written = print(observed.notes.term.address.ok_or_else(|| (ABSENT, no_address()))?);
+    end_of_stdout(written).unwrap_or(Ok(0)).map_err(failed)
 }
 
 /// Writes the request to step down, and returns the exit code.
@@ -72,6 +74,9 @@ pub fn request_step_down(arguments: &LeaderArgs) -> Result<u8, Failure> {
     // After a conflict with a renewal, or without an answer, the next attempt reads the record again.
     let first = OnceCell::new();
     let (asked, observed) = lease.with_leader(|holder, observed| {
+        if is_shard(&observed.record) {
+            return Err(StoreError::new(StoreErrorKind::Rejected, shard_error(lease.key)));
+        }
         // A later holder is not asked, because the first one may have handed over after an unanswered request.
         let asked = first.get_or_init(|| holder.clone());
         let mut notes = observed.notes.clone();
@@ -99,8 +104,8 @@ pub fn request_step_down(arguments: &LeaderArgs) -> Result<u8, Failure> {
     };
     let line = format!("asked {holder} to step down from {name}{effect}");
     // The request is written, even if stdout is closed or full.
-    if let Err((_, error)) = print(&line) {
-        say(&format!("{line}; {error}"));
+    if let Err(error) = print(&line) {
+        say(&format!("{line}; cannot write to stdout: {error}"));
     }
     let patience = observed.record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(15);
     let patience = Duration::from_secs(patience) / 2;
@@ -123,9 +128,8 @@ fn takes_effect(observed: &VersionedRecord, delay: Duration) -> String {
     left.map_or_else(String::new, |left| format!("; the request takes effect in {}", seconds(left)))
 }
 
-fn print(line: impl Display) -> Result<u8, Failure> {
-    let written = write_stdout(&format!("{}\n", OneLine(line)));
-    written.map(|()| 0).map_err(|error| failed(format!("cannot write to stdout: {error}")))
+fn print(line: impl Display) -> io::Result<()> {
+    write_stdout(&format!("{}\n", OneLine(line)))
 }
 
 impl<'a> LeaseInStore<'a> {

@@ -9,7 +9,7 @@ use leasehold::Store;
 use super::follow::leases::{Leases, Update, Which};
 use super::leader::{ABSENT, LeaderArgs, LeaseInStore};
 use super::observe::lines::{status_json, status_plain};
-use super::say::{Failure, failed, write_stdout};
+use super::say::{Failure, end_of_stdout, failed, write_stdout};
 use leasehold::util::clock::Now;
 
 /// Show the holder of a lease once
@@ -55,6 +55,6 @@ pub fn show(store: &Arc<dyn Store>, key: &str, timeout: Duration, is_json: bool)
         true => status_json(event, may_campaign),
         false => status_plain(event, may_campaign, &lease.name()),
     };
-    write_stdout(&text).map_err(|error| failed(format!("cannot write to stdout: {error}")))?;
-    Ok(if event.lease.holder().is_some() { 0 } else { ABSENT })
+    let code = if event.lease.holder().is_some() { 0 } else { ABSENT };
+    end_of_stdout(write_stdout(&text)).map_or(Ok(code), |ended| ended.map(|_| code).map_err(failed))
 }

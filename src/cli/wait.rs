@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::election::duration;
-use super::follow::leases::{LeaseView, Leases, Update, Which};
+use super::follow::leases::{LeaseView, Leases, Update, Which, shard_error};
 use super::follow::{FollowArgs, Follower, Heard, LeaseArgs, location};
 use super::leader::LeaseInStore;
 use super::say::{end_of_stdout, say, write_stdout};
@@ -109,11 +109,7 @@ fn is_awaited(arguments: &WaitArgs, holder: &str) -> bool {
 
 /// Returns an error for the record of a shard, which would be waited for forever.
 fn check_shard(leases: &Leases, lease: &str) -> Result<(), String> {
-    if !leases.get(lease).is_some_and(LeaseView::is_shard) {
-        return Ok(());
-    }
-    let group = lease.rsplit_once("-shard-").map_or("GROUP", |(group, _)| group);
-    Err(format!("{lease} is a shard, whose record is never renewed; use `leasehold observe --group {group}`"))
+    if leases.get(lease).is_some_and(LeaseView::is_shard) { Err(shard_error(lease)) } else { Ok(()) }
 }
 
 /// Prints what the record shows, and returns the exit code after a timeout.

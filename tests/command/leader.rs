@@ -307,22 +307,37 @@ fn request_reports_its_effect_and_a_holder_that_is_silent() {
     run.wait_for_out("asked a");
     cluster.edit(|lease| lease["spec"]["renewTime"] = json!(MicroTime::from(SystemTime::now()).to_string()));
     assert_asked(&run.end(), "a");
+    // The owner of a shard does not read the shard's notes.
+    cluster.edit(|lease| {
+        lease["spec"]["leaseDurationSeconds"] = json!(i32::MAX);
+        drop(lease["metadata"]["annotations"].as_object_mut().expect("notes").remove(STEP_DOWN));
+    });
+    assert_ended(&ask(&cluster, &["step-down"]), 125, "", "is a shard");
+    assert_eq!(annotation(&cluster, STEP_DOWN), None);
 }
 
 #[test]
 fn request_is_written_although_stdout_is_closed_or_full() {
     let cluster = Cluster::in_memory("requested-without-stdout");
     create_with_note(&cluster, "a", "host:1");
-    let closed = || std::io::pipe().expect("a pipe").1;
-    let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
-    for stdout in [Stdio::from(closed()), Stdio::from(full)] {
+    let kubeconfig = cluster.kubeconfig("candidate");
+    let run = |command: &str, stdout: Stdio| {
+        let mut leasehold = leasehold();
+        leasehold.args([command, &cluster.lease, "--namespace", NAMESPACE, "--kubeconfig"]).arg(&kubeconfig);
+        let output = leasehold.stdin(Stdio::null()).stdout(stdout).output().expect("it ends");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let closed = || Stdio::from(std::io::pipe().expect("a pipe").1);
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").expect("a device"));
+    for command in ["status", "where"] {
+        assert_eq!(run(command, closed()), (Some(0), String::new()), "{command}: the reader needs no more");
+        let (code, errors) = run(command, full());
+        assert!(code == Some(125) && errors.contains("cannot write to stdout"), "{command}: {errors}");
+    }
+    for stdout in [closed(), full()] {
         cluster.edit(|lease| drop(lease["metadata"]["annotations"].as_object_mut().expect("notes").remove(STEP_DOWN)));
-        let mut command = leasehold();
-        command.args(["step-down", &cluster.lease, "--namespace", NAMESPACE, "--kubeconfig"]);
-        command.arg(cluster.kubeconfig("candidate")).stdin(Stdio::null()).stdout(stdout);
-        let output = command.output().expect("it ends");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{errors}");
+        let (code, errors) = run("step-down", stdout);
+        assert_eq!(code, Some(0), "{errors}");
         assert!(errors.contains("asked a to step down from ") && errors.contains("cannot write to stdout"), "{errors}");
         assert_eq!(annotation(&cluster, STEP_DOWN).as_deref(), Some("a"));
     }

@@ -85,6 +85,9 @@ pub(super) const BLOCKERS: &str = "WITH acquiring AS (SELECT pid FROM pg_locks W
 /// Returns the rows of [`BLOCKERS`] as text.
 pub(super) fn blockers(rows: &Rows) -> Option<String> {
     let name = |row: &SqlRow| match row.columns()[..] {
+        [Some("0"), ..] => {
+            "a prepared transaction (run SELECT gid FROM pg_prepared_xacts, and ROLLBACK PREPARED 'GID')".to_owned()
+        }
         [Some(pid), user, application] => {
             let [user, application] = [user, application].map(|name| name.unwrap_or("unknown"));
             format!("process {pid} (user {user}, application {application:?})")
@@ -117,10 +120,10 @@ pub(super) fn fence(key: &str, fencing_token: u64) -> String {
 pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, uid, holder_identity, lease_duration_seconds, \
     acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
 
-/// A query that returns 1 if the user has the rights of a candidate, else 0.
-pub(super) const MAY_CAMPAIGN: &str = "SELECT (has_table_privilege('leasehold', 'SELECT') AND \
-    has_table_privilege('leasehold', 'UPDATE') AND \
-    ($1::boolean OR has_table_privilege('leasehold', 'INSERT')))::integer";
+/// A query that returns 1 if the user has the rights of a candidate on the table, NULL if on some columns, else 0.
+pub(super) const MAY_CAMPAIGN: &str = "SELECT CASE WHEN bool_and(has_table_privilege('leasehold', it)) THEN 1 \
+    WHEN bool_and(has_any_column_privilege('leasehold', it)) THEN NULL ELSE 0 END \
+    FROM unnest(ARRAY['SELECT', 'UPDATE', CASE WHEN $1::boolean THEN 'SELECT' ELSE 'INSERT' END]) AS it";
 
 /// A query that returns a row if the table does not meet the store's requirements.
 pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
@@ -226,6 +229,17 @@ mod tests {
     #[test]
     fn a_text_stays_one_text() {
         assert_eq!(literal(r"it's \' a"), r"E'it''s \\'' a'");
+    }
+
+    #[test]
+    fn blockers_are_named_with_the_statement_that_ends_them() {
+        let blockers = |rows: &[[Option<&str>; 3]]| {
+            blockers(&rows.iter().map(|row| row.iter().copied().collect::<SqlRow>()).collect())
+        };
+        assert_eq!(blockers(&[]), None);
+        let text = blockers(&[[Some("7"), Some("me"), None], [Some("0"), None, None]]).unwrap();
+        assert!(text.starts_with("process 7 (user me, application \"unknown\"), a prepared transaction"), "{text}");
+        assert!(text.contains("ROLLBACK PREPARED") && text.ends_with("pg_terminate_backend(PROCESS)"), "{text}");
     }
 
     #[test]

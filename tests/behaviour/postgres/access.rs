@@ -130,6 +130,8 @@ fn user_without_create_uses_a_table_that_is_there() {
     let may_campaign = |store: &PostgresStore| store.may_campaign("jobs", false, &call());
     assert_eq!(may_campaign(&store), Some(false));
     assert_eq!(may_campaign(&at(&postgres.url("postgres", "of_its_owner"))), Some(true));
+    postgres.execute_in("of_its_owner", "GRANT UPDATE (key), INSERT (key) ON leasehold TO makes_nothing");
+    assert_eq!(may_campaign(&store), None, "rights on some columns may be enough");
     let elsewhere = postgres.database("of_nobody");
     let error = at(&postgres.url("makes_nothing", &elsewhere)).create_table().expect_err("he may not");
     assert!(error.kind() == StoreErrorKind::Forbidden && error.to_string().contains("CREATE on the schema"), "{error}");

@@ -98,7 +98,7 @@ impl LeaseView {
 
     /// Returns `true` for the record of a shard, which is never renewed.
     pub fn is_shard(&self) -> bool {
-        self.record.as_ref().is_some_and(|record| record.lease_duration_seconds == Some(i32::MAX))
+        self.record.as_ref().is_some_and(is_shard)
     }
 
     /// Returns the seconds since the last renewal by the clock of the holder.
@@ -308,6 +308,19 @@ fn expire(key: &str, lease: &mut LeaseView, now: Now) -> Option<LeaseEvent> {
     let wall = now.wall.checked_sub(now.local.since(expiry)).unwrap_or(now.wall);
     let at = Now { local: expiry, wall };
     Some(LeaseEvent { at, key: key.into(), what: EventKind::Expired, previous_holder: None, lease: lease.clone() })
+}
+
+/// Returns `true` for the record of a shard, which is never renewed.
+pub fn is_shard(record: &LeaderElectionRecord) -> bool {
+    record.lease_duration_seconds == Some(i32::MAX)
+}
+
+/// Returns the error of a command that would wait for a shard's owner forever.
+pub fn shard_error(key: &str) -> String {
+    let group = key.rsplit_once("-shard-").map_or("GROUP", |(group, _)| group);
+    format!(
+        "{key} is a shard, whose owner neither renews it nor reads requests; use `leasehold observe --group {group}`"
+    )
 }
 
 /// Returns a whole number of seconds as text, such as `11m31s`.
