@@ -235,8 +235,9 @@ impl HealthCheck {
 
     /// Returns an error if no candidate has led for longer than `max_age`.
     ///
-    /// The check uses the observations of this process. The check fails for an expired token, a removed right, and if no candidate is fit. Use the check for a
-    /// readiness probe, if an unready replica makes an operator look. Do not use the check for a liveness probe.
+    /// The check uses the observations of this process. An expired token, a removed right, or the lack of a fit
+    /// candidate makes the check fail. Use the check for a readiness probe if an unready replica alerts an operator.
+    /// Do not use the check for a liveness probe.
     ///
     /// The check fails on all replicas at the same time. A Service then has no endpoint, and a rolling update that
     /// needs ready replicas stops, even if the update is the repair. Set `max_age` to several lease durations, because

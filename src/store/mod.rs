@@ -64,9 +64,9 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 ///   version as [`StoreErrorKind::Malformed`].
 /// - `Ok` from a write means that the write was applied. An error leaves the write in doubt, except
 ///   [`StoreErrorKind::NotApplied`].
-/// - If a store can lose history, `update` also compares the whole record of `base` with the stored record, because
-///   versions may repeat. Examples of lost history are a restored backup, and a promoted replica without the last
-///   writes.
+/// - If a store can lose history, `update` also compares the whole record of `base` and its notes with the stored ones,
+///   because versions may repeat. Examples of lost history are a restored backup, and a promoted replica without the
+///   last writes.
 /// - A store that [keeps notes](Store::keeps_notes) writes the notes together with the record. A change of the notes
 ///   alone is a write, too.
 /// - A read returns exactly what was written, including all digits of the times. An elector treats a changed record as

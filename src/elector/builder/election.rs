@@ -160,8 +160,8 @@ setters! {
     /// Sets whether an operator may ask this candidate to step down.
     ///
     /// A request is the annotation `leasehold.dev/step-down` on a Kubernetes object, or `stepDown` in the
-    /// [notes](crate::RecordNotes) of another store that keeps notes, with the exact identity of the holder.
-    /// `leasehold step-down` writes a request.
+    /// [notes](crate::RecordNotes) of another store, with the exact identity of the holder. `leasehold step-down`
+    /// writes a request.
     ///
     /// If a request names this candidate while it leads, the term ends with
     /// [`StopReason::Requested`](crate::StopReason::Requested). The candidate is then unfit until another candidate has
@@ -169,7 +169,8 @@ setters! {
     /// for the [drain timeout](Self::drain_timeout). A request less than a lease duration after the last accepted
     /// request waits until then. Every client that may write the record can ask.
     ///
-    /// Requires a store that [keeps notes](crate::Store::keeps_notes), as every store of this crate does. Cannot be combined with `start_on_both`.
+    /// Requires a store that [keeps notes](crate::Store::keeps_notes), as every store of this crate does. Cannot be
+    /// combined with `start_on_both`.
     ///
     /// Defaults to `false`: a request is logged once and ignored.
     ///

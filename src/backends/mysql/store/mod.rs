@@ -18,9 +18,9 @@ use crate::util::config_error::ConfigError;
 /// replica lags behind. On Galera and in replication groups, reads wait for the writes of other members
 /// (`wsrep_sync_wait`, `group_replication_consistency`).
 ///
-/// A write compares the whole old record. A renewal or a release is one statement, and an acquisition is a transaction. If
-/// the write changes no row, the error is
-/// [`NotApplied`](crate::StoreErrorKind::NotApplied). After any other error, the outcome is unknown.
+/// A write compares the whole old record and its notes. A renewal or a release is one statement, and an acquisition is
+/// a transaction. If the write changes no row, the error is [`NotApplied`](crate::StoreErrorKind::NotApplied). After
+/// any other error, the outcome is unknown.
 ///
 /// MySQL has no notifications, so a watch reads its records every 50 ms ([`MySqlConfig::with_poll_interval`]).
 ///
@@ -120,6 +120,7 @@ impl MySqlStore {
     ///   has asked. This acquisition waits for the transaction.
     /// - The statement needs the right to `SELECT` from `leasehold_fence`, and in MySQL one more right on this table, such
     ///   as `UPDATE`.
+    /// - The transaction must not be an XA transaction, because MariaDB frees the lock of the fence at `XA PREPARE`.
     /// - The token must come from a term in the table `leasehold` of the same database. With `start_on_both`, use the
     ///   token of the second store.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.

@@ -21,8 +21,8 @@ use crate::util::config_error::ConfigError;
 /// process after `fork`, because parent and child would read from the same connections. [STORES.md] compares the
 /// stores, and [POSTGRES.md] lists the required server settings.
 ///
-/// A write is one statement, which compares the row's version and the whole old record. If the row differs, the error
-/// is [`NotApplied`](StoreErrorKind::NotApplied). After any other error, the outcome is unknown. The store returns
+/// A write compares the row's version, the whole old record and its notes. If the row differs, the error is
+/// [`NotApplied`](StoreErrorKind::NotApplied). After any other error, the outcome is unknown. The store returns
 /// after the commit is on the disk of the server, and on the disk of a synchronous standby if there is one. A read from
 /// a standby fails. The store does not use the server's clock.
 ///
@@ -135,6 +135,8 @@ impl PostgresStore {
     /// - The isolation level is `READ COMMITTED` (PostgreSQL's default) or a stricter one. At a stricter level, the
     ///   statement can fail with SQLSTATE 40001 instead of yielding no row.
     /// - The locks need the right to `UPDATE` the table. The connection's `search_path` selects the table.
+    /// - The transaction must not be prepared (`PREPARE TRANSACTION`), because its fence then blocks every takeover
+    ///   until the prepared transaction ends.
     /// - The token must come from a term in this same table. With `start_on_both`, use the token of the second store.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
     ///
