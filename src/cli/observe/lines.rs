@@ -152,6 +152,7 @@ pub fn status_plain(LeaseEvent { at, lease, .. }: &LeaseEvent, may_campaign: Opt
         transitions.map(|transitions| format!("transitions: {transitions}")),
         lease
             .version
+            .filter(|_| record.is_some())
             .map(|version| format!("version: {version} (the fencing token of the term is at most this number)")),
         record.map(|_| format!("requests to step down: {requests}")),
         lease.notes.step_down.as_deref().map(|asked| format!("asked to step down: {}", OneLine(asked))),
