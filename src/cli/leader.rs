@@ -109,7 +109,11 @@ pub fn request_step_down(arguments: &LeaderArgs) -> Result<u8, Failure> {
     }
     let patience = observed.record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(15);
     let patience = Duration::from_secs(patience) / 2;
-    if acceptance.is_none() || lease.changes_within(&observed, patience) {
+    if acceptance.is_none() {
+        return Ok(0);
+    }
+    let has_changed = lease.changes_within(&observed, patience);
+    if has_changed.map_err(|error| failed(format!("the request is written, but then the store failed: {error}")))? {
         return Ok(0);
     }
     let patience = humantime::format_duration(patience);
@@ -190,14 +194,22 @@ impl<'a> LeaseInStore<'a> {
     }
 
     /// Waits until the record has changed since `base`. Returns `false` if it has not changed within `patience`.
-    fn changes_within(&self, base: &VersionedRecord, patience: Duration) -> bool {
+    ///
+    /// Returns the last error if no read has succeeded.
+    fn changes_within(&self, base: &VersionedRecord, patience: Duration) -> Result<bool, StoreError> {
         let call = CallContext::new(patience, CancelToken::new());
+        let mut outcome = None;
         loop {
-            match self.store.get(self.key, &call) {
-                Ok(found) if found.as_ref().is_none_or(|found| found.record != base.record) => return true,
-                _ if call.remaining().is_zero() => return false,
-                _ => sleep(BETWEEN_LOOKS.min(call.remaining())),
+            match (self.store.get(self.key, &call), &outcome) {
+                (Ok(found), _) if found.as_ref().is_none_or(|found| found.record != base.record) => return Ok(true),
+                (Ok(_), _) => outcome = Some(Ok(false)),
+                (Err(error), None | Some(Err(_))) => outcome = Some(Err(error)),
+                (Err(_), Some(Ok(_))) => {}
             }
+            if call.remaining().is_zero() {
+                return outcome.unwrap_or(Ok(false));
+            }
+            sleep(BETWEEN_LOOKS.min(call.remaining()));
         }
     }
 

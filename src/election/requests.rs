@@ -7,6 +7,7 @@ use super::messages::{Operation, ReadContext, Step, StoreRequest};
 use super::{Election, ObservedState, Phase, TermPhase};
 use crate::election::settings::JITTER_FACTOR;
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
+use crate::store::{StoreError, StoreErrorKind};
 use crate::util::backoff::requested_pause;
 use crate::util::clock::{Moment, Now};
 
@@ -68,6 +69,13 @@ impl Election {
             None => Operation::Create(record),
         };
         self.send(now, operation)
+    }
+
+    /// Returns an error for a request that has had no answer for a retry period.
+    pub(super) fn unanswered(&self, now: Moment) -> Option<StoreError> {
+        let waited = self.in_flight.map(|(_, sent_at)| now.since(sent_at))?;
+        let text = format!("the store has not answered a request for {:.1} s", waited.as_secs_f64());
+        (waited >= self.settings.retry_period).then(|| StoreError::new(StoreErrorKind::Timeout, text))
     }
 
     fn send(&mut self, now: Moment, operation: Operation) -> Step {

@@ -102,8 +102,8 @@ pub fn open_store_with(
             }
             let relative =
                 if exists || path.starts_with('/') { "" } else { "; an absolute path begins with sqlite:///" };
-            let open = if in_shared_folder { SqliteStore::open_in_shared_folder } else { SqliteStore::open };
-            Ok(Box::new(open(path).map_err(|error| unusable(format!("{error}{relative}")))?))
+            let opened = SqliteStore::open_with(Path::new(path), in_shared_folder, may_create);
+            Ok(Box::new(opened.map_err(|error| unusable(format!("{error}{relative}")))?))
         }
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => {
@@ -164,6 +164,10 @@ mod tests {
         let path = scratch.path().join("election.db");
         let url = format!("sqlite://{}", path.display());
         assert!(open_store_with(&url, None, false).is_err() && !path.exists());
+        std::fs::write(&path, "").expect("a file");
+        let error = open_store_with(&url, None, false).err().expect("no table").to_string();
+        assert!(error.contains("no table") && std::fs::read(&path).expect("a file").is_empty(), "{error}");
+        std::fs::remove_file(&path).expect("a file");
         assert!(open_store_with(&url, Some(Arc::new(|_| Ok(String::new()))), true).is_err() && !path.exists());
         assert!(open_store(&url).is_ok() && path.exists());
         assert!(open_store(&format!("{url}?shared-folder=true")).is_ok());

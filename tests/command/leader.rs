@@ -301,6 +301,14 @@ fn request_reports_its_effect_and_a_holder_that_is_silent() {
     assert_eq!(annotation(&cluster, STEP_DOWN).as_deref(), Some("a"), "written all the same");
     let status: Value = serde_json::from_str(&ask(&cluster, &["status", "--json"]).out).expect("JSON");
     assert_eq!((&status["notes"]["accepts_requests"], &status["notes"]["step_down"]), (&true.into(), &"a".into()));
+    // Without an answer of the store, the holder is not blamed.
+    let server = cluster.in_memory_server().expect("it is");
+    let broken = Fault::status(500, "InternalError", "made up").verb(Verb::Get).user("candidate").skip(1);
+    let broken = server.fault(broken);
+    let ended = ask(&cluster, &["step-down"]);
+    assert_eq!(ended.code, Some(125), "{}", ended.errors);
+    assert!(ended.errors.contains("the request is written, but then the store failed: "), "{}", ended.errors);
+    broken.remove();
     // A renewal during the wait shows that the holder is alive.
     cluster.edit(|lease| lease["spec"]["leaseDurationSeconds"] = json!(60));
     let run = start_in(&cluster, &["step-down", "--lease", &cluster.lease]);

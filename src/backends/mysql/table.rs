@@ -341,7 +341,7 @@ fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
     use StoreErrorKind::{Forbidden, NotFound, Rejected, Unauthorized, Unavailable};
     match code {
         1290 | 1792 | 1836 => (Unavailable, PRIMARY),
-        1146 => (NotFound, "; create the table with MySqlStore::create_table"),
+        1146 => (NotFound, "; create the table with MySqlStore::create_table, or start `leasehold run`"),
         1049 => (NotFound, "; create the database"),
         1044 => (Forbidden, "; use an existing database that this user may access"),
         // The user, or the whole server, requires TLS.

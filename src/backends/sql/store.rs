@@ -17,8 +17,8 @@ const LONGEST_KEY: usize = 253;
 pub(crate) const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The causes of a write that a database ignored without an error, with the statements that remove them.
-const IGNORED_WRITE: &str = "row level security, a rule or a trigger of the table dropped the write; run ALTER TABLE \
-                             leasehold DISABLE ROW LEVEL SECURITY, DROP RULE or DROP TRIGGER";
+const IGNORED_WRITE: &str = "a trigger of the table dropped the write, or in PostgreSQL a rule or row level security; run \
+                             DROP TRIGGER, DROP RULE or ALTER TABLE leasehold DISABLE ROW LEVEL SECURITY";
 
 /// The arguments of [`Store::watch`].
 #[derive(Clone, Copy)]

@@ -79,7 +79,7 @@ impl SqliteStore {
     /// - Returns [`Timeout`](crate::StoreErrorKind::Timeout) if another connection keeps the file locked.
     /// - Returns [`Unavailable`](crate::StoreErrorKind::Unavailable) if the disk fails or is full.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Self::open_with(path.as_ref(), false)
+        Self::open_with(path.as_ref(), false, true)
     }
 
     /// Opens a file in a folder that other hosts or virtual machines may share.
@@ -92,12 +92,13 @@ impl SqliteStore {
     ///
     /// See [`open`](Self::open).
     pub fn open_in_shared_folder(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Self::open_with(path.as_ref(), true)
+        Self::open_with(path.as_ref(), true, true)
     }
 
-    fn open_with(path: &Path, in_shared_folder: bool) -> Result<Self, StoreError> {
+    /// Opens the file. Without `may_create`, the file must contain the table, and other files stay as they are.
+    pub(crate) fn open_with(path: &Path, in_shared_folder: bool, may_create: bool) -> Result<Self, StoreError> {
         let call = CallContext::new(SET_UP_TIMEOUT, CancelToken::new());
-        Database::open(path, in_shared_folder, &call).map(|database| Self(SqlStore::new(database, false)))
+        Database::open(path, in_shared_folder, may_create, &call).map(|database| Self(SqlStore::new(database, false)))
     }
 
     /// Creates the table if it is missing.

@@ -21,7 +21,7 @@ use crate::util::log_fields::TLS;
 use crate::util::panics::log_line;
 
 pub(crate) const NO_AUTHORITY: &str =
-    "contains no usable CA certificate; set certificate-authority to the CA of the cluster";
+    "contains no usable CA certificate; configure the CA of the server, or install the system's CA certificates";
 
 /// Trusts the certificates of these authorities, and all certificates that they have signed.
 ///

@@ -301,9 +301,11 @@ const WARNED: &str = "; after a warning the commit is in doubt, because a standb
 fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
     use StoreErrorKind::{Conflict, Forbidden, NotFound, Rejected, Timeout, Unauthorized, Unavailable};
     match sqlstate {
-        "28000" | "28P01" => (Unauthorized, ""),
+        "28000" | "28P01" => (Unauthorized, "; check the user, the password and pg_hba.conf"),
+        "53300" => (Unavailable, "; end other sessions, or raise max_connections"),
+        "42601" => (Rejected, ""),
         "3D000" => (NotFound, "; create the database, or set another one in the URL"),
-        "42P01" => (NotFound, "; create the table with PostgresStore::create_table"),
+        "42P01" => (NotFound, "; create the table with PostgresStore::create_table, or start `leasehold run`"),
         "3F000" => (NotFound, "; set the user's search_path to an existing schema"),
         "42501" => (Forbidden, "; grant SELECT, INSERT and UPDATE on the table to this user"),
         "25006" => (Unavailable, "; the server is a standby or read-only; connect to the primary"),

@@ -58,6 +58,9 @@ const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquisition = co
                       uid IS ?10 AND holder_identity IS ?11 AND lease_duration_seconds IS ?12 AND \
                       acquire_time IS ?13 AND renew_time IS ?14 AND lease_transitions IS ?15 AND notes IS ?16";
 
+/// A query that returns 1 if the table exists, else 0.
+const HAS_TABLE: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'leasehold'";
+
 /// A query that returns the name of a wrong column, or NULL if no column is wrong.
 const WRONG_COLUMN: &str = include_str!("../wrong_column.sql");
 
@@ -75,10 +78,15 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Creates the file and the table if they are missing, within the time of this call.
-    pub(super) fn open(path: &Path, in_shared_folder: bool, call: &CallContext) -> Result<Self, StoreError> {
+    /// Opens the file within the time of this call. If `may_create`, creates the file and the table if they are missing.
+    pub(super) fn open(
+        path: &Path,
+        in_shared_folder: bool,
+        may_create: bool,
+        call: &CallContext,
+    ) -> Result<Self, StoreError> {
         let mut file = DatabaseFile::prepare(path, in_shared_folder)?;
-        let connections = [connect(&file, call)?, connect(&file, call)?];
+        let connections = [connect(&file, may_create, call)?, connect(&file, may_create, call)?];
         // Both connections have read, so the `-wal` and `-shm` files now exist and stay.
         file.remember_companions()?;
         let [requests, watches] = connections.map(Mutex::new);
@@ -204,13 +212,18 @@ impl SqlTable for Database {
     }
 }
 
-fn connect(file: &DatabaseFile, call: &CallContext) -> Result<Connection, StoreError> {
+fn connect(file: &DatabaseFile, may_create: bool, call: &CallContext) -> Result<Connection, StoreError> {
     // Without the flags for URIs and creation, SQLite uses the path as it is, and does not create a file.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&file.path, flags).map_err(|error| failed(file, error))?;
     let on = |work: &dyn Fn(&Connection) -> rusqlite::Result<()>| retry(file, call, || Some(work(&connection)));
     // The store itself waits for locks, because SQLite's own wait cannot be cancelled.
     on(&|connection| connection.busy_timeout(Duration::ZERO))?;
+    let has_table = || connection.query_row(HAS_TABLE, [], |row| row.get::<_, bool>(0));
+    if !may_create && !retry(file, call, || Some(has_table()))? {
+        let message = format!("{} has no table leasehold; a candidate creates the table", file.path.display());
+        return Err(StoreError::new(StoreErrorKind::NotFound, message));
+    }
     let mode = retry(file, call, || Some(write_ahead_log(&connection)))?;
     require_write_ahead_log(&file.path, &mode)?;
     // Without these settings, a power failure could revert confirmed writes. On Apple's systems, a sync needs

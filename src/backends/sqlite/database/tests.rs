@@ -9,7 +9,7 @@ use crate::util::sync::channel;
 fn database() -> (Database, PathBuf, tempfile::TempDir) {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("election.db");
-    (Database::open(&path, false, &call()).unwrap(), path, scratch)
+    (Database::open(&path, false, true, &call()).unwrap(), path, scratch)
 }
 
 fn call() -> CallContext {

@@ -368,7 +368,10 @@ impl Session {
                 ElectionEvent::TermEnded(reason) => {
                     let stall = Notice::of_stall(&reason, self.settings.progress_timeout);
                     self.effects.extend(stall.map(Effect::Log));
-                    Effect::TermEnded(reason, self.unrenewed.take())
+                    let failure = self.unrenewed.take();
+                    let unanswered = || self.election.unanswered(now).filter(|_| reason == StopReason::Expired);
+                    let failure = failure.or_else(|| unanswered().map(Box::new));
+                    Effect::TermEnded(reason, failure)
                 }
                 ElectionEvent::CoverLost(reason) => Effect::CoverLost(reason),
                 ElectionEvent::TooLateForProgress(took) => {

@@ -397,6 +397,14 @@ fn end_of_a_term_has_the_last_error_since_the_renewal() {
             assert_eq!(text.contains("; last error: made up"), kind.is_some(), "{text}");
         }
     }
+    // The renewal that ran out of time has not failed yet.
+    let mut scenario = Scenario::leading();
+    scenario.request();
+    scenario.now = scenario.now + Duration::from_secs(8);
+    scenario.handle(Input::Lost(StopReason::Expired));
+    let ends = scenario.wants();
+    let Some(Effect::TermEnded(StopReason::Expired, Some(error))) = ends.last() else { panic!("{ends:?}") };
+    assert_eq!(error.to_string(), "the store has not answered a request for 8.0 s");
 }
 
 #[test]
