@@ -362,11 +362,7 @@ fn first_attempt_of_a_renewal_leaves_time_for_another() {
 #[test]
 fn first_attempt_leaves_a_fifth_of_the_renew_deadline() {
     let (mut scenario, ..) = Scenario::leading_with(|config| config.retry_period = Some(millis(10)));
-    let first = scenario.due_write();
-    scenario.advance(first.timeout);
-    scenario.fails(first.id, StoreErrorKind::Timeout);
-    scenario.advance(secs(1));
-    assert_eq!(scenario.lost(), None);
+    assert!(scenario.due_write().timeout <= secs(8));
 }
 
 #[test]
