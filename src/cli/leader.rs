@@ -198,16 +198,18 @@ impl<'a> LeaseInStore<'a> {
     /// Returns the last error if no read has succeeded.
     fn changes_within(&self, base: &VersionedRecord, patience: Duration) -> Result<bool, StoreError> {
         let call = CallContext::new(patience, CancelToken::new());
-        let mut outcome = None;
+        let mut has_read = false;
         loop {
-            match (self.store.get(self.key, &call), &outcome) {
-                (Ok(found), _) if found.as_ref().is_none_or(|found| found.record != base.record) => return Ok(true),
-                (Ok(_), _) => outcome = Some(Ok(false)),
-                (Err(error), None | Some(Err(_))) => outcome = Some(Err(error)),
-                (Err(_), Some(Ok(_))) => {}
+            let found = self.store.get(self.key, &call);
+            let is_over = call.remaining().is_zero();
+            match found {
+                Ok(found) if found.as_ref().is_none_or(|found| found.record != base.record) => return Ok(true),
+                Ok(_) => has_read = true,
+                Err(error) if is_over && !has_read => return Err(error),
+                Err(_) => {}
             }
-            if call.remaining().is_zero() {
-                return outcome.unwrap_or(Ok(false));
+            if is_over {
+                return Ok(false);
             }
             sleep(BETWEEN_LOOKS.min(call.remaining()));
         }

@@ -73,9 +73,10 @@ impl Election {
 
     /// Returns an error for a request that has had no answer for a retry period.
     pub(super) fn unanswered(&self, now: Moment) -> Option<StoreError> {
-        let waited = self.in_flight.map(|(_, sent_at)| now.since(sent_at))?;
+        let waited = self.in_flight.map(|(_, sent_at)| now.since(sent_at));
+        let waited = waited.filter(|waited| *waited >= self.settings.retry_period)?;
         let text = format!("the store has not answered a request for {:.1} s", waited.as_secs_f64());
-        (waited >= self.settings.retry_period).then(|| StoreError::new(StoreErrorKind::Timeout, text))
+        Some(StoreError::new(StoreErrorKind::Timeout, text))
     }
 
     fn send(&mut self, now: Moment, operation: Operation) -> Step {

@@ -25,14 +25,15 @@ const PARAMETERS: parameters::ParameterTable<MySqlUrl> = &[
     ("user", Followed(|it, value| set(&mut it.url.user, value))),
     ("password", Followed(|it, value| set(&mut it.url.password, value))),
     ("socket unixsocket localsocket", Followed(|it, value| set(&mut it.socket, value))),
-    ("sslmode ssl tls sslaccept", Followed(|it, value| it.raise(TlsMode::Disable, &value))),
+    ("sslmode ssl tls sslaccept", Followed(|it, value| tls_mode(&value).map(|mode| it.raise(mode)))),
     // Without verification, the connection is still encrypted.
-    ("sslverifyservercert sslverifyidentity", Followed(|it, value| it.raise(TlsMode::Require, &value))),
+    (
+        "sslverifyservercert sslverifyidentity",
+        Followed(|it, value| tls_mode(&value).map(|mode| it.raise(mode.max(TlsMode::Require)))),
+    ),
     (
         "sslverifycert",
-        Followed(|it, value| {
-            it.raise(TlsMode::Require, if tls_mode(&value)? > TlsMode::Require { "verify_ca" } else { "0" })
-        }),
+        Followed(|it, value| tls_mode(&value).map(|mode| it.raise(mode.clamp(TlsMode::Require, TlsMode::VerifyCa)))),
     ),
     ("sslca serversslcert", Followed(|it, value| set(&mut it.files.ca, value))),
     ("sslcert", Followed(|it, value| set(&mut it.files.certificate, value))),
@@ -75,12 +76,11 @@ const PARAMETERS: parameters::ParameterTable<MySqlUrl> = &[
 ];
 
 impl MySqlUrl {
-    /// Sets the mode that `value` names, or `least` if it is stronger.
+    /// Sets the mode, unless another parameter has set a stronger one.
     ///
     /// The strongest mode of several parameters decides, because drivers differ in which of them they follow.
-    fn raise(&mut self, least: TlsMode, value: &str) -> Result<(), String> {
-        self.tls_mode = self.tls_mode.max(Some(tls_mode(value)?.max(least)));
-        Ok(())
+    fn raise(&mut self, mode: TlsMode) {
+        self.tls_mode = self.tls_mode.max(Some(mode));
     }
 }
 

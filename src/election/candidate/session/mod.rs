@@ -368,9 +368,10 @@ impl Session {
                 ElectionEvent::TermEnded(reason) => {
                     let stall = Notice::of_stall(&reason, self.settings.progress_timeout);
                     self.effects.extend(stall.map(Effect::Log));
-                    let failure = self.unrenewed.take();
-                    let unanswered = || self.election.unanswered(now).filter(|_| reason == StopReason::Expired);
-                    let failure = failure.or_else(|| unanswered().map(Box::new));
+                    let failure = match self.unrenewed.take() {
+                        None if reason == StopReason::Expired => self.election.unanswered(now).map(Box::new),
+                        failure => failure,
+                    };
                     Effect::TermEnded(reason, failure)
                 }
                 ElectionEvent::CoverLost(reason) => Effect::CoverLost(reason),
