@@ -303,9 +303,11 @@ impl Election {
                     TermPhase::Lost => self.observe(now.local),
                     _ if self.schedule.must_read => self.read_when_due(now.local, renew_at),
                     _ if now.local >= renew_at => self.renew(now),
-                    // With an open watch, the election also reads if an event may be missing. Without a watch, the
-                    // answers to renewals are enough.
-                    _ if self.watch.is_open() => self.read_when_due(now.local, renew_at),
+                    // With an open watch, the election also reads if an event may be missing. Without a watch, or if
+                    // the read would delay the renewal, the answers to renewals are enough.
+                    _ if self.watch.is_open() && now.local + self.round_trip.smoothed <= renew_at => {
+                        self.read_when_due(now.local, renew_at)
+                    }
                     _ => self.wait(now.local, renew_at),
                 }
             }

@@ -145,7 +145,7 @@ impl Election {
                 let first = match &self.phase {
                     Phase::Leading(term) if is_write && term.attempts == 1 => {
                         let reserve = self.settings.retry_period.max(renew_deadline / 5);
-                        left.saturating_sub(reserve).max(self.round_trip.answered_by())
+                        left.saturating_sub(reserve).max(self.round_trip.smoothed * 3 / 2)
                     }
                     _ => Duration::ZERO,
                 };
@@ -197,11 +197,11 @@ impl Election {
 
     /// Starts a pause that the store requested, which is at most a lease duration plus jitter.
     ///
-    /// If a term or a release is urgent, [`urgent_pause`](Self::urgent_pause) decides.
+    /// If a term or a release is urgent, [`urgent_pause`](Self::urgent_pause) may shorten the pause.
     pub(super) fn pause(&mut self, now: Moment, asked: Option<Duration>) {
         let limited = requested_pause(asked, self.settings.lease_duration, self.random.f64());
         self.schedule.asked_until = self.schedule.asked_until.max(now + limited);
-        let pause = self.urgent_pause(now, asked.unwrap_or_default()).unwrap_or(limited);
+        let pause = self.urgent_pause(now, asked.unwrap_or_default()).unwrap_or(limited).min(limited);
         self.schedule.paused_until = self.schedule.paused_until.max(now + pause);
     }
 

@@ -71,6 +71,24 @@ fn requested_pause_after_the_release_timeout_is_limited() {
     assert!((secs(15)..=secs(18)).contains(&paused), "{paused:?}");
 }
 
+/// The watch reports the release, so the rest of the pause is the pause of an observer.
+#[test]
+fn requested_pause_of_a_long_release_timeout_is_limited() {
+    let (mut scenario, ..) = Scenario::leading_with(|config| {
+        config.lease_duration = Some(secs(3));
+        config.renew_deadline = Some(secs(2));
+        config.retry_period = Some(millis(500));
+        config.release_timeout = Some(secs(30));
+    });
+    scenario.guard_gone();
+    let release = scenario.write();
+    scenario.election.on_response(scenario.now, release.id, busy(secs(3_600)));
+    scenario.watches(standing(&release), 11);
+    scenario.election.watch_lost(scenario.now);
+    let paused = scenario.quiet_for();
+    assert!((secs(3)..=millis(3_600)).contains(&paused), "{paused:?}");
+}
+
 #[test]
 fn distant_release_keeps_a_pause_that_leaves_time_for_another() {
     for (far, kept) in [(millis(1), millis(1_500)), (millis(400), secs(1))] {
@@ -356,6 +374,50 @@ fn first_attempt_of_a_renewal_leaves_time_for_another() {
     assert_eq!(second.timeout, secs(1));
     scenario.applied(&second, 11);
     assert_eq!(scenario.lost(), None);
+}
+
+/// The two answers so far took about 3 s, so the estimate of the deviation is still large.
+#[test]
+fn first_attempt_after_few_slow_answers_leaves_time() {
+    let mut scenario = Scenario::campaigning();
+    let read = scenario.read();
+    scenario.advance(secs(3));
+    scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, None));
+    let create = scenario.write();
+    scenario.advance(millis(3_200));
+    scenario.wins_by(&create, 10);
+    assert_eq!(scenario.write().timeout, millis(4_800));
+}
+
+/// An open watch delivers no events, so the leader reads if there is time before the next renewal.
+#[test]
+fn read_beside_a_silent_watch_delays_no_renewal() {
+    for (late, has_read) in [(millis(100), true), (secs(9), false)] {
+        let (mut scenario, ..) = Scenario::leading_with(|config| {
+            config.lease_duration = Some(secs(25));
+            config.renew_deadline = Some(secs(20));
+            config.renew_interval = Some(secs(10));
+        });
+        scenario.election.watch_opened(scenario.now, true);
+        let (mut version, mut reads) = (10, 0);
+        let mut renewed_at = scenario.now;
+        while version < 20 {
+            let request = scenario.request();
+            let sent_at = scenario.now;
+            scenario.advance(late);
+            if let Operation::Get(_) = request.operation {
+                // Before the first slow answer, the leader cannot know that the read is slow.
+                reads += u32::from(version > 10);
+                scenario.fails(request.id, StoreErrorKind::Timeout);
+                continue;
+            }
+            assert!(version == 10 || sent_at.since(renewed_at) <= secs(10), "{late:?} at version {version}");
+            renewed_at = sent_at;
+            version += 1;
+            scenario.applied(&Write::of(request), version);
+        }
+        assert_eq!(reads > 0, has_read, "{late:?}: {reads} reads");
+    }
 }
 
 /// With a short retry period, the rest after a silent attempt is still enough for an attempt on a slow machine.
