@@ -145,7 +145,7 @@ impl Election {
                 let first = match &self.phase {
                     Phase::Leading(term) if is_write && term.attempts == 1 => {
                         let reserve = self.settings.retry_period.max(renew_deadline / 5);
-                        left.saturating_sub(reserve).max(self.round_trip.smoothed * 3 / 2)
+                        left.saturating_sub(reserve).max(self.round_trip.as_slow_as_before())
                     }
                     _ => Duration::ZERO,
                 };

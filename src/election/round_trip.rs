@@ -13,6 +13,7 @@ const NEWS_WAIT: Duration = Duration::from_millis(250);
 pub(super) struct RoundTrip {
     pub(super) smoothed: Duration,
     deviation: Duration,
+    last: Duration,
 }
 
 /// The times after which a waiting release or event interrupts a request in flight.
@@ -27,6 +28,7 @@ pub struct InterruptAfter {
 impl RoundTrip {
     /// Notes how long an answer took.
     pub(super) fn note(&mut self, took: Duration) {
+        self.last = took;
         let off = took.abs_diff(self.smoothed);
         (self.smoothed, self.deviation) = match self.smoothed {
             Duration::ZERO => (took, took / 2),
@@ -45,6 +47,13 @@ impl RoundTrip {
     /// times. An interrupt is expensive, because the next request takes three times as long on a new connection.
     pub(super) fn answered_by(&self) -> Duration {
         self.smoothed + (self.deviation * 4).max(self.smoothed / 2)
+    }
+
+    /// Returns the time that an answer may take if the server stays as slow as it was for the last answers.
+    ///
+    /// The deviation does not count, because it is large after few answers.
+    pub(super) fn as_slow_as_before(&self) -> Duration {
+        self.smoothed.max(self.last) * 5 / 4
     }
 
     /// Returns the usual time of a request on a new connection.

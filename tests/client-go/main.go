@@ -21,6 +21,7 @@ func main() {
 	kubeconfig := flag.String("kubeconfig", "", "file")
 	lease := flag.String("lease", "", "name of the object")
 	id := flag.String("id", "", "identity")
+	namespace := flag.String("namespace", "", "namespace of the object (default: the kubeconfig's)")
 	lockType := flag.String("lock-type", "leases", "a kind that this client-go has")
 	leaseDuration := flag.Duration("lease-duration", 15*time.Second, "")
 	renewDeadline := flag.Duration("renew-deadline", 10*time.Second, "")
@@ -37,9 +38,11 @@ func main() {
 	if *asJSON {
 		config.ContentType = "application/json"
 	}
-	namespace, _, err := loader.Namespace()
-	must(err)
-	lock, err := newLock(config, *lockType, namespace, *lease, *id)
+	if *namespace == "" {
+		*namespace, _, err = loader.Namespace()
+		must(err)
+	}
+	lock, err := newLock(config, *lockType, *namespace, *lease, *id)
 	must(err)
 
 	say := func(event string, mono float64, more map[string]any) {

@@ -34,6 +34,8 @@ pub enum Faults {
     ///
     /// Connections stay open.
     HeldBack,
+    /// Each answer arrives late by this time. TLS handshakes are not delayed.
+    AnswersLate(Duration),
 }
 
 /// A proxy with unlimited bandwidth. Dropping the proxy ends its connections and its threads.
@@ -72,6 +74,8 @@ struct Link {
     /// `true` after [`Faults::BlackHole`]. The connection then loses all bytes forever.
     forgotten: AtomicBool,
     used_at: Mutex<Instant>,
+    /// `true` after the client's second message, which ends the handshake of TLS 1.3.
+    is_established: AtomicBool,
 }
 
 #[derive(Clone, Copy)]
@@ -156,7 +160,11 @@ impl Proxy {
             match faults {
                 Faults::Cut => link.close(),
                 Faults::BlackHole => link.forget(),
-                Faults::Fair | Faults::RequestsHeldBack | Faults::AnswersHeldBack | Faults::HeldBack => {}
+                Faults::Fair
+                | Faults::RequestsHeldBack
+                | Faults::AnswersHeldBack
+                | Faults::HeldBack
+                | Faults::AnswersLate(_) => {}
             }
         }
         self.shared.changed.notify_all();
@@ -222,7 +230,8 @@ impl Shared {
                 let _ = stream.set_nodelay(true);
             }
             let forgotten = AtomicBool::new(server.is_none());
-            let link = Arc::new(Link { client, server, forgotten, used_at: Mutex::new(Instant::now()) });
+            let (used_at, is_established) = (Mutex::new(Instant::now()), AtomicBool::new(false));
+            let link = Arc::new(Link { client, server, forgotten, used_at, is_established });
             state.opened += 1;
             state.links.retain(|link| link.strong_count() > 0);
             state.links.push(Arc::downgrade(&link));
@@ -249,14 +258,25 @@ impl Shared {
         thread::scope(|scope| {
             scope.spawn(move || self.deliver(link, direction, to, &under_way));
             let mut buffer = [0; 16 * 1024];
-            loop {
+            for count in 1.. {
                 let read = from.read(&mut buffer).unwrap_or(0);
-                let piece = (Instant::now() + self.delay, buffer[..read].to_vec());
+                if matches!(direction, Direction::Requests) && count == 2 {
+                    link.is_established.store(true, Ordering::SeqCst);
+                }
+                let late = self.lateness(link, direction);
+                let piece = (Instant::now() + self.delay + late, buffer[..read].to_vec());
                 if pieces.send(piece).is_err() || read == 0 {
                     return;
                 }
             }
         });
+    }
+
+    fn lateness(&self, link: &Link, direction: Direction) -> Duration {
+        match (direction, self.state.lock().faults) {
+            (Direction::Answers, Faults::AnswersLate(late)) if link.is_established.load(Ordering::SeqCst) => late,
+            _ => Duration::ZERO,
+        }
     }
 
     /// Delivers pieces of a stream at their times. An empty piece is the end of the stream.

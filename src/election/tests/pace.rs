@@ -352,14 +352,16 @@ fn slow_answers_end_no_term() {
 /// The answers of a fast server become slow from one renewal to the next.
 #[test]
 fn answers_that_become_slow_end_no_term() {
-    let (mut scenario, ..) = Scenario::leading();
-    let mut renewal = scenario.due_write();
-    for version in 11..31 {
-        assert!(renewal.timeout > millis(4_800), "{:?} at version {version}", renewal.timeout);
-        scenario.advance(millis(4_800));
-        scenario.applied(&renewal, version);
-        assert_eq!(scenario.lost(), None);
-        renewal = scenario.write();
+    for late in [millis(4_010), millis(4_800)] {
+        let (mut scenario, mut version) = Scenario::leading_from_afar(millis(5));
+        for answered_after in [[millis(5); 20], [late; 20]].concat() {
+            let renewal = Write::of(scenario.request());
+            assert!(renewal.timeout > answered_after, "{late:?}: {:?} at version {version}", renewal.timeout);
+            scenario.advance(answered_after);
+            version += 1;
+            scenario.applied(&renewal, version);
+            assert_eq!(scenario.lost(), None, "{late:?}");
+        }
     }
 }
 
