@@ -42,22 +42,17 @@ pub(crate) struct AgentHandle {
     pub(crate) agent: Agent,
     /// The versions of the client certificate and the certificate files of the connection.
     pub(crate) versions: Versions,
-    pub(crate) call: CurrentCall,
+    pub(crate) call: Arc<Mutex<CurrentCall>>,
 }
 
 /// The interrupter of the call that currently uses an agent, and the agent's open connection.
 ///
-/// The agent's connector needs the interrupter to dial. Clones share the interrupter and the connection.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CurrentCall {
-    interrupter: Arc<Mutex<Interrupter>>,
-    opened: Arc<Mutex<Opened>>,
-}
-
-/// The time in which a connection opened, and its state.
+/// The agent shares the value with its connector, which needs the interrupter to dial.
 #[derive(Debug, Default)]
-struct Opened {
-    within: Duration,
+pub(crate) struct CurrentCall {
+    interrupter: Interrupter,
+    /// The time in which the connection opened.
+    opened_in: Duration,
     has_answered: Arc<AtomicBool>,
     stream: Weak<SocketStream>,
 }
@@ -71,7 +66,7 @@ pub(crate) struct HttpConnector {
     pub(crate) proxy_tls: Option<TlsParts>,
     pub(crate) tls: Option<TlsParts>,
     pub(crate) dialer: Dialer,
-    pub(crate) call: CurrentCall,
+    pub(crate) call: Arc<Mutex<CurrentCall>>,
     pub(crate) opening: Opening,
 }
 
@@ -127,7 +122,7 @@ pub(crate) fn new_agent(
         .max_response_header_size(31 * 1024)
         .input_buffer_size(32 * 1024)
         .build();
-    let call = connector.call.clone();
+    let call = Arc::clone(&connector.call);
     let agent = Agent::with_parts(config, connector, NoResolver);
     let mut handle = Arc::new(AgentHandle { agent, versions, call });
     handle.use_for(interrupter)?;
@@ -138,7 +133,7 @@ impl AgentHandle {
     /// Returns `true` if a byte has arrived on the connection.
     #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only the client for etcd needs it"))]
     pub(crate) fn has_answered(&self) -> bool {
-        self.call.opened.lock().has_answered.load(Ordering::Relaxed)
+        self.call.lock().has_answered.load(Ordering::Relaxed)
     }
 
     /// Reads the body of a response to the current call.
@@ -146,7 +141,7 @@ impl AgentHandle {
         let is_framed = is_framed(answer.headers());
         let body = read_body(answer.into_body()).map_err(|error| error.sent(true))?;
         // An interrupt closes the connection. A body without a declared length then ends early, without an error.
-        match !is_framed && self.call.interrupter().is_interrupted() {
+        match !is_framed && self.call.lock().interrupter.is_interrupted() {
             true => Err(interrupted().sent(true)),
             false => Ok(body),
         }
@@ -164,15 +159,15 @@ impl CallConnection for Arc<AgentHandle> {
     ///
     /// ureq makes the same test, but then opens a connection by itself, against the rules of the pool.
     fn is_quiet(&self) -> bool {
-        self.call.opened.lock().stream.upgrade().is_some_and(|stream| stream.is_quiet())
+        self.call.lock().stream.upgrade().is_some_and(|stream| stream.is_quiet())
     }
 
     fn opened_in(&self) -> Duration {
-        self.call.opened.lock().within
+        self.call.lock().opened_in
     }
 
     fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error> {
-        *self.call.interrupter.lock() = interrupter.clone();
+        self.call.lock().interrupter = interrupter.clone();
         interrupter.register(self)
     }
 }
@@ -180,12 +175,6 @@ impl CallConnection for Arc<AgentHandle> {
 impl Shutdown for AgentHandle {
     fn shutdown(&self) {
         self.agent.clone().shutdown();
-    }
-}
-
-impl CurrentCall {
-    pub(crate) fn interrupter(&self) -> Interrupter {
-        self.interrupter.lock().clone()
     }
 }
 
@@ -225,7 +214,8 @@ impl Connector<()> for HttpConnector {
             Some(proxy) => wrap(error.at(proxy.place())),
             None => wrap(error),
         };
-        let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port, deadline, &self.call.interrupter());
+        let interrupter = self.call.lock().interrupter.clone();
+        let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port, deadline, &interrupter);
         let (stream, route) = dialed.map_err(at_first_hop)?;
         let mut socket = Socket::tcp(stream);
         // The socket is registered before the first byte, so that an interrupt also ends the setup of a tunnel or of
@@ -240,10 +230,11 @@ impl Connector<()> for HttpConnector {
         if let Some(parts) = &self.tls {
             set_up_tls(&mut socket, parts, deadline).map_err(wrap)?;
         }
-        let (within, stream) = (began.elapsed(), socket.stream());
+        let (opened_in, stream) = (began.elapsed(), socket.stream());
         let buffer = details.config.input_buffer_size();
         let transport = HttpTransport::new(socket, buffer, Some(route), self.opening.clone());
-        *self.call.opened.lock() = Opened { within, has_answered: Arc::clone(&transport.has_answered), stream };
+        let has_answered = Arc::clone(&transport.has_answered);
+        *self.call.lock() = CurrentCall { interrupter, opened_in, has_answered, stream };
         Ok(Some(Box::new(transport)))
     }
 }

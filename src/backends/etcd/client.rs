@@ -15,9 +15,7 @@ use crate::net::confidential::Post;
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error::{self as net, NetErrorKind};
-use crate::net::http::{
-    AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, is_compressed, new_agent, read_body,
-};
+use crate::net::http::{AgentHandle, HttpConnector, Opening, from_ureq, is_compressed, new_agent, read_body};
 use crate::net::interrupt::Interrupter;
 use crate::net::pool::{Demand, MAX_IDLE_DIRECT, Pool, PoolSlot};
 use crate::net::redact::Redacted;
@@ -360,7 +358,7 @@ impl EtcdClient {
             proxy_tls: None,
             tls: member.parts()?,
             dialer: self.dialer.clone(),
-            call: CurrentCall::default(),
+            call: Arc::default(),
             opening,
         };
         Ok(new_agent(connector, versions, USER_AGENT, attempt.interrupter)?)

@@ -17,7 +17,7 @@ use crate::net::MAX_WAIT;
 use crate::net::calls::{ActiveCall, CallError, Exchange};
 use crate::net::dial::{Dialer, Network, System};
 use crate::net::endpoint::Endpoint;
-use crate::net::http::{AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, new_agent};
+use crate::net::http::{AgentHandle, HttpConnector, Opening, from_ureq, new_agent};
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::pool::{Demand, MAX_IDLE, Pool, Versions};
 use crate::net::proxy::Proxy;
@@ -381,7 +381,7 @@ impl ClientShared {
             proxy_tls: self.proxy_tls.as_ref().map(|tls| tls.parts(None)).transpose()?,
             tls,
             dialer: self.dialer.clone(),
-            call: CurrentCall::default(),
+            call: Arc::default(),
             opening,
         };
         Ok(new_agent(connector, versions, &self.user_agent, interrupter)?)
