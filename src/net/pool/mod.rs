@@ -181,7 +181,9 @@ impl<C: CallConnection> Pool<C> {
     /// Returns no connection with the right to open one. Chooses the most recently used connection, which the server is
     /// least likely to have closed. Closes idle connections that are too old.
     pub(crate) fn take(&self, demand: &Demand<'_>) -> Result<(PoolSlot<'_, C>, Option<C>), Error> {
-        let (began, mut waiter) = (Instant::now(), None::<Waiter<'_, C>>);
+        let began = Instant::now();
+        let (rank, woken) = self.state.lock().enqueue(demand);
+        let waiter = Waiter { pool: self, rank, woken };
         loop {
             let now = Instant::now();
             if now >= demand.deadline {
@@ -192,13 +194,7 @@ impl<C: CallConnection> Pool<C> {
             let (claim, _closed) = {
                 let mut state = self.state.lock();
                 let closed = state.remove_unusable(self.kept, demand.idle.unwrap_or_default(), now);
-                let rank = waiter.as_ref().map_or((demand.deadline, u64::MAX), |waiter| waiter.rank);
-                let claim = state.claim(demand, rank, began, now);
-                if waiter.is_none() && matches!(claim, Claim::WaitUntil(_)) {
-                    let (rank, woken) = state.enqueue(demand);
-                    waiter = Some(Waiter { pool: self, rank, woken });
-                }
-                (claim, closed)
+                (state.claim(demand, rank, began, now), closed)
             };
             let until = match claim {
                 Claim::Idle(connection) => {
@@ -211,18 +207,12 @@ impl<C: CallConnection> Pool<C> {
                 Claim::Dial(number) => return Ok((PoolSlot { pool: self, dial: Some(number) }, None)),
                 Claim::WaitUntil(until) => until.min(demand.deadline),
             };
-            let Some(waiter) = &waiter else { continue };
             select! {
                 recv(waiter.woken) -> _ => {}
                 recv(demand.interrupter.signal) -> _ => return Err(interrupted()),
                 default(until.saturating_duration_since(now)) => {}
             }
         }
-    }
-
-    /// Returns `true` if an idle connection would be closed, and opening another connection would take long.
-    fn is_far(&self, opened_in: Duration) -> bool {
-        self.max_idle < self.far.max_idle && opened_in > self.far.opened_in
     }
 
     /// Closes the connections that were already idle when a failed call began.
@@ -304,8 +294,11 @@ impl<C> PoolState<C> {
 }
 
 impl<C: CallConnection> PoolSlot<'_, C> {
+    /// Returns the rule for the connection if the connection would be closed when idle, and opening another one would
+    /// take long.
     pub(crate) fn far(&self, connection: &C) -> Option<FarIdle> {
-        self.pool.is_far(connection.opened_in()).then_some(self.pool.far)
+        let Pool { max_idle, far, .. } = self.pool;
+        (*max_idle < far.max_idle && connection.opened_in() > far.opened_in).then_some(*far)
     }
 
     /// Returns the connection to the pool after a clean answer.
