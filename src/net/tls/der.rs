@@ -7,14 +7,18 @@
 pub(super) const INTEGER: u8 = 0x02;
 pub(super) const OBJECT_IDENTIFIER: u8 = 0x06;
 pub(super) const SEQUENCE: u8 = 0x30;
-pub(super) const VERSION: u8 = 0xa0;
+const VERSION: u8 = 0xa0;
 
-/// The fields of a certificate that do not depend on its version.
+/// The fields of a certificate of any version.
 pub(super) struct CertificateFields<'a> {
     /// The version: 1, 2 or 3.
     pub(super) version: u8,
+    /// The first and the last second of the validity.
+    pub(super) validity: Der<'a>,
     /// The `SubjectPublicKeyInfo`, with its tag and length.
     pub(super) public_key: &'a [u8],
+    /// The fields after the public key. Only a certificate of version 3 has extensions.
+    pub(super) extensions: Der<'a>,
     /// The content of the `signatureAlgorithm`.
     #[cfg_attr(
         not(feature = "postgres"),
@@ -37,12 +41,14 @@ impl<'a> CertificateFields<'a> {
             _ => 1,
         };
         let _serial = fields.take(INTEGER)?;
-        for _algorithm_issuer_validity_subject in 0..4 {
-            fields.take(SEQUENCE)?;
-        }
+        let _algorithm = fields.take(SEQUENCE)?;
+        let _issuer = fields.take(SEQUENCE)?;
+        let validity = fields.enter(SEQUENCE)?;
+        let _subject = fields.take(SEQUENCE)?;
         let rest = fields.0;
         fields.take(SEQUENCE)?;
-        Some(Self { version, public_key: &rest[..rest.len() - fields.0.len()], signature_algorithm })
+        let public_key = &rest[..rest.len() - fields.0.len()];
+        Some(Self { version, validity, public_key, extensions: fields, signature_algorithm })
     }
 }
 

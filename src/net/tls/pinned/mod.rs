@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
 
-use super::der::{Der, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, VERSION};
+use super::der::{CertificateFields, Der, OBJECT_IDENTIFIER, SEQUENCE};
 
 const OCTET_STRING: u8 = 0x04;
 const UTC_TIME: u8 = 0x17;
@@ -36,7 +36,7 @@ type Digits = String;
 
 /// Returns an error if a server must not use this certificate `now`.
 pub(crate) fn check(certificate: &[u8], now: UnixTime) -> Result<(), CertificateError> {
-    let (not_before, not_after, for_servers) = terms(certificate).ok_or(CertificateError::BadEncoding)?;
+    let (not_before, not_after, allows_servers) = terms(certificate).ok_or(CertificateError::BadEncoding)?;
     let now = digits(now).ok_or(CertificateError::Expired)?;
     if now < not_before {
         return Err(CertificateError::NotValidYet);
@@ -44,10 +44,10 @@ pub(crate) fn check(certificate: &[u8], now: UnixTime) -> Result<(), Certificate
     if now > not_after {
         return Err(CertificateError::Expired);
     }
-    match for_servers {
-        Some(false) => Err(CertificateError::InvalidPurpose),
-        _ => Ok(()),
+    if !allows_servers {
+        return Err(CertificateError::InvalidPurpose);
     }
+    Ok(())
 }
 
 /// Returns `true` if the certificate may sign other certificates.
@@ -61,49 +61,39 @@ pub(crate) fn may_sign(certificate: &[u8]) -> bool {
 
 /// Returns `true` if the certificate is marked as an authority.
 ///
-/// Returns `None` if the bytes are not a certificate of version 3.
+/// Returns `None` if the bytes are not a certificate with extensions.
 fn is_authority(certificate: &[u8]) -> Option<bool> {
-    let Some(mut value) = extension(&mut fields(certificate)?, BASIC_CONSTRAINTS)? else { return Some(false) };
+    let CertificateFields { version: 2.., extensions, .. } = CertificateFields::read(certificate)? else { return None };
+    let Some(mut value) = extension(extensions, BASIC_CONSTRAINTS)? else { return Some(false) };
     let first = value.enter(SEQUENCE)?.next();
     Some(first.is_some_and(|(tag, content)| tag == BOOLEAN && content != [0]))
 }
 
-/// Returns the fields after the version of a certificate.
-fn fields(certificate: &[u8]) -> Option<Der<'_>> {
-    let mut fields = Der(certificate).enter(SEQUENCE)?.enter(SEQUENCE)?;
-    fields.take(VERSION)?;
-    Some(fields)
+/// Returns the first and the last second of a certificate's validity, and `true` if its purposes include the use by a
+/// server.
+fn terms(certificate: &[u8]) -> Option<(Digits, Digits, bool)> {
+    let CertificateFields { mut validity, extensions, .. } = CertificateFields::read(certificate)?;
+    Some((validity.take_time()?, validity.take_time()?, allows_servers(extensions)?))
 }
 
-/// Returns the first and the last second of a certificate's validity, and the result of [`for_servers_of`].
-fn terms(certificate: &[u8]) -> Option<(Digits, Digits, Option<bool>)> {
-    let mut fields = fields(certificate)?;
-    fields.take(INTEGER)?;
-    let _algorithm = fields.take(SEQUENCE)?;
-    let _issuer = fields.take(SEQUENCE)?;
-    let mut validity = fields.enter(SEQUENCE)?;
-    Some((validity.take_time()?, validity.take_time()?, for_servers_of(&mut fields)?))
-}
-
-/// Returns `true` if the purposes among the extensions include the use by a server.
+/// Returns `true` if the extensions allow the use by a server. Extensions without purposes allow every purpose.
 ///
-/// Returns `None` if the extensions are unreadable, and `Some(None)` for extensions without purposes, which allow every
-/// purpose.
-fn for_servers_of(fields: &mut Der<'_>) -> Option<Option<bool>> {
-    let Some(mut value) = extension(fields, EXTENDED_KEY_USAGE)? else { return Some(None) };
+/// Returns `None` if the extensions are unreadable.
+fn allows_servers(extensions: Der<'_>) -> Option<bool> {
+    let Some(mut value) = extension(extensions, EXTENDED_KEY_USAGE)? else { return Some(true) };
     let mut purposes = value.enter(SEQUENCE)?;
     let mut found = false;
     while !purposes.0.is_empty() {
         let purpose = purposes.take(OBJECT_IDENTIFIER)?;
         found |= purpose == SERVER_AUTH || purpose == ANY_PURPOSE;
     }
-    Some(Some(found))
+    Some(found)
 }
 
 /// Returns the value of the extension `wanted`.
 ///
 /// Returns `None` if the fields are unreadable, and `Some(None)` if the extension is absent.
-fn extension<'a>(fields: &mut Der<'a>, wanted: &[u8]) -> Option<Option<Der<'a>>> {
+fn extension<'a>(mut fields: Der<'a>, wanted: &[u8]) -> Option<Option<Der<'a>>> {
     while !fields.0.is_empty() {
         let (EXTENSIONS, extensions) = fields.next()? else { continue };
         let mut extensions = Der(extensions).enter(SEQUENCE)?;

@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{Error, RootCertStore};
 
 use super::*;
-use crate::net::tls::der::CertificateFields;
+use crate::net::tls::der::{CertificateFields, INTEGER};
 use crate::net::tls::provider::provider;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
