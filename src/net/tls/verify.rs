@@ -6,8 +6,7 @@ use std::{io, iter};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-    verify_tls13_signature_with_raw_key,
+    CryptoProvider, verify_tls12_signature, verify_tls13_signature, verify_tls13_signature_with_raw_key,
 };
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -90,28 +89,6 @@ struct Trusted {
     checks_name: bool,
 }
 
-impl Trusted {
-    fn check(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        now: UnixTime,
-        algorithms: WebPkiSupportedAlgorithms,
-    ) -> Result<(), rustls::Error> {
-        let parsed = ParsedCertificate::try_from(certificate)?;
-        if self.themselves.iter().any(|authority| authority == certificate) {
-            pinned::check(certificate, now)?;
-        } else {
-            verify_server_cert_signed_by_trust_anchor(&parsed, &self.signers, intermediates, now, algorithms.all)?;
-        }
-        if self.checks_name {
-            verify_server_name(&parsed, name)?;
-        }
-        Ok(())
-    }
-}
-
 /// Replaces the error of webpki about the version of one of these certificates.
 fn explain_version<'a>(
     error: rustls::Error,
@@ -137,16 +114,24 @@ impl ServerCertVerifier for ServerVerifier {
         _ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if let Some(trusted) = &self.trusted {
-            let algorithms = self.provider.signature_verification_algorithms;
-            let chain = iter::once(certificate).chain(intermediates);
-            let rule = "only version 3 can be verified; issue the certificate again in version 3, with the server's \
-                        name as subjectAltName";
-            trusted
-                .check(certificate, intermediates, name, now, algorithms)
-                .map_err(|error| explain_version(error, chain, rule))?;
-        }
-        Ok(ServerCertVerified::assertion())
+        let Some(trusted) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
+        let check = || -> Result<_, rustls::Error> {
+            let parsed = ParsedCertificate::try_from(certificate)?;
+            if trusted.themselves.iter().any(|authority| authority == certificate) {
+                pinned::check(certificate, now)?;
+            } else {
+                let algorithms = self.provider.signature_verification_algorithms.all;
+                verify_server_cert_signed_by_trust_anchor(&parsed, &trusted.signers, intermediates, now, algorithms)?;
+            }
+            if trusted.checks_name {
+                verify_server_name(&parsed, name)?;
+            }
+            Ok(ServerCertVerified::assertion())
+        };
+        let chain = iter::once(certificate).chain(intermediates);
+        let rule = "only version 3 can be verified; issue the certificate again in version 3, with the server's name as \
+                    subjectAltName";
+        check().map_err(|error| explain_version(error, chain, rule))
     }
 
     fn verify_tls12_signature(
