@@ -132,7 +132,8 @@ impl Files {
 
     pub(crate) fn clock(&self) -> Clock {
         let seconds = Arc::clone(&self.seconds);
-        Clock(Arc::new(move || Moment::from_nanos(0) + Duration::from_secs(seconds.load(Ordering::SeqCst))))
+        let now = move || Moment::from_nanos(0) + Duration::from_secs(seconds.load(Ordering::SeqCst));
+        Clock(Some(Arc::new(now)))
     }
 
     pub(crate) fn wait(&self, seconds: u64) {

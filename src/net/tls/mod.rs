@@ -3,7 +3,6 @@
 //! This module builds the rustls configuration, which ureq would otherwise build. The trust roots, the expected name
 //! and the client certificate come only from the configuration of the store. No process-wide default applies.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::WantsClientCert;
@@ -70,9 +69,9 @@ pub(crate) struct IdentitySource {
     pub(crate) key: PemSource,
 }
 
-/// The clock that measures the age of files. Tests replace the clock.
-#[derive(Clone)]
-pub(crate) struct Clock(pub(crate) Arc<dyn Fn() -> Moment + Send + Sync>);
+/// The clock that measures the age of files, or `None` for the system's clock. Tests replace the clock.
+#[derive(Clone, Default)]
+pub(crate) struct Clock(pub(crate) Option<Arc<dyn Fn() -> Moment + Send + Sync>>);
 
 /// A client certificate with its key.
 #[derive(Clone, PartialEq)]
@@ -175,21 +174,11 @@ fn config_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, Error>
 
 impl Clock {
     fn now(&self) -> Moment {
-        (self.0)()
+        self.0.as_ref().map_or_else(clock::now, |read| read())
     }
 }
 
-impl Default for Clock {
-    fn default() -> Self {
-        Clock(Arc::new(clock::now))
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
-    }
-}
+debug_fields!(impl Debug for Clock { self => .. });
 
 impl Identity {
     /// Creates an identity from PEM.
