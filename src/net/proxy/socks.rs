@@ -68,19 +68,14 @@ pub(crate) fn connect(
         let to = target.host_and_port();
         return Err(failed(format!("the proxy did not connect to {to}: {} (SOCKS reply {reply})", meaning(reply))));
     }
-    // The reply ends with the address from which the proxy connected. The address is ignored.
-    match kind {
-        IPV4 => receive::<4>(proxy).map(drop)?,
-        IPV6 => receive::<16>(proxy).map(drop)?,
-        NAME => {
-            let [length] = receive(proxy)?;
-            for _ in 0..length {
-                receive::<1>(proxy)?;
-            }
-        }
+    // The reply ends with the address and the port from which the proxy connected. Both are ignored.
+    let length = match kind {
+        IPV4 => 4,
+        IPV6 => 16,
+        NAME => usize::from(receive::<1>(proxy)?[0]),
         _ => return Err(failed("the proxy violated the SOCKS 5 protocol")),
-    }
-    receive::<2>(proxy).map(drop)
+    };
+    proxy.read_exact(&mut vec![0; length + size_of::<u16>()]).map_err(broken)
 }
 
 fn log_in(proxy: &mut (impl Read + Write), login: &ProxyLogin) -> Result<(), Error> {
