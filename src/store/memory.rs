@@ -140,11 +140,9 @@ impl MemoryState {
             let message = format!("cannot watch from version {version}: the later changes are no longer kept");
             return Err(StoreError::new(StoreErrorKind::Expired, message));
         }
-        let newer = self.changes.iter().rev().take_while(|it| it.change().is_some_and(|(_, at)| at > version));
-        let in_scope = newer.filter(|it| it.change().is_some_and(|(key, _)| scope.includes(key)));
-        let mut changes: Vec<_> = in_scope.cloned().collect();
-        changes.reverse();
-        Ok(changes)
+        let newer = self.changes.partition_point(|it| it.change().is_some_and(|(_, at)| at <= version));
+        let newer = self.changes.range(newer..);
+        Ok(newer.filter(|it| it.change().is_some_and(|(key, _)| scope.includes(key))).cloned().collect())
     }
 }
 

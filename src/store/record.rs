@@ -135,13 +135,7 @@ impl LeaderElectionRecord {
 
     /// Returns `true` if all fields except `uid` are equal.
     pub(crate) fn same_fields(&self, other: &Self) -> bool {
-        let Self { uid: _, holder_identity, lease_duration_seconds, acquire_time, renew_time, lease_transitions } =
-            self;
-        *holder_identity == other.holder_identity
-            && *lease_duration_seconds == other.lease_duration_seconds
-            && *acquire_time == other.acquire_time
-            && *renew_time == other.renew_time
-            && *lease_transitions == other.lease_transitions
+        *self == Self { uid: self.uid.clone(), ..other.clone() }
     }
 }
 
