@@ -125,6 +125,25 @@ impl<'a> WatchScope<'a> {
 }
 
 impl WatchEvent {
+    /// Returns the event for a record that a store has read for a watch.
+    ///
+    /// An invalid record ends a watch of its key, and no other watch. No candidate campaigns on a watch of several keys.
+    #[cfg(feature = "_http")]
+    pub(crate) fn read(
+        scope: WatchScope<'_>,
+        key: &str,
+        read: Result<VersionedRecord, StoreError>,
+    ) -> Result<Self, StoreError> {
+        match read {
+            Ok(observed) => Ok(Self::Changed { key: key.into(), observed }),
+            Err(error) if scope.is_one() => Err(error),
+            Err(error) => {
+                crate::util::panics::log_line!(debug, target: crate::util::log_fields::STORE, "{error}");
+                Ok(Self::Unreadable { key: key.into(), error })
+            }
+        }
+    }
+
     /// Returns the key and the version of a change, or `None` for another event.
     pub(crate) fn change(&self) -> Option<(&str, u64)> {
         match self {

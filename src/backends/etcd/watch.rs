@@ -20,7 +20,7 @@ pub(crate) struct EtcdWatch<'a> {
     token: Option<Token>,
     lines: LineStream,
     /// The revision of the etcd member when the watch was created.
-    revision: u64,
+    pub(crate) revision: u64,
 }
 
 impl EtcdClient {
@@ -78,10 +78,6 @@ impl EtcdClient {
 }
 
 impl EtcdWatch<'_> {
-    pub(crate) fn revision(&self) -> u64 {
-        self.revision
-    }
-
     /// Blocks until the next events arrive.
     ///
     /// Returns `None` once the watch has ended normally or was silent for too long.

@@ -262,20 +262,6 @@ impl<C: Codec> ObjectStore<C> {
         Ok(VersionedRecord { notes: Box::new(notes), ..VersionedRecord::new(record, version, StoreData::new(object)) })
     }
 
-    /// Returns the event for a present object.
-    ///
-    /// An invalid object ends a watch of this object, and no other watch.
-    fn changed(&self, scope: WatchScope<'_>, key: &str, object: Value) -> Result<WatchEvent, StoreError> {
-        match self.parse(key, object) {
-            Ok(observed) => Ok(WatchEvent::Changed { key: key.into(), observed }),
-            Err(error) if scope.is_one() => Err(error),
-            Err(error) => {
-                log_line!(debug, target: STORE, "{error}");
-                Ok(WatchEvent::Unreadable { key: key.into(), error })
-            }
-        }
-    }
-
     /// Parses one line of a watch into the version of the line and the event, if any.
     fn event(&self, scope: WatchScope<'_>, line: &[u8]) -> Result<(Option<u64>, Option<WatchEvent>), StoreError> {
         let malformed = |what: &str| {
@@ -298,7 +284,7 @@ impl<C: Codec> ObjectStore<C> {
                 let version = version.ok_or_else(|| malformed("deletion without a version"))?;
                 Some(WatchEvent::Deleted { key: key.into(), version })
             }
-            Some("ADDED" | "MODIFIED") => Some(self.changed(scope, &key, object)?),
+            Some("ADDED" | "MODIFIED") => Some(WatchEvent::read(scope, &key, self.parse(&key, object))?),
             _ => return Err(malformed("unknown type")),
         };
         Ok((version, event))

@@ -13,8 +13,6 @@ use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, Watch
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::{ConfigError, require};
 use crate::util::debug_fields::debug_fields;
-use crate::util::log_fields::STORE;
-use crate::util::panics::log_line;
 
 mod guarded;
 
@@ -199,19 +197,11 @@ impl EtcdStore {
         let EtcdEvent { kv, is_deletion } = event;
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&self.prefix));
         let Some(key) = key.filter(|key| scope.includes(key)) else { return Ok(None) };
-        let boxed = Box::from(key);
+        let key: Box<str> = key.into();
         if is_deletion {
-            return Ok(Some(WatchEvent::Deleted { key: boxed, version: kv.mod_revision }));
+            return Ok(Some(WatchEvent::Deleted { key, version: kv.mod_revision }));
         }
-        match self.observe(&boxed, kv) {
-            Ok(observed) => Ok(Some(WatchEvent::Changed { key: boxed, observed })),
-            // No candidate campaigns on a watch of several keys.
-            Err(error) if !scope.is_one() => {
-                log_line!(debug, target: STORE, "{error}");
-                Ok(Some(WatchEvent::Unreadable { key: boxed, error }))
-            }
-            Err(error) => Err(error),
-        }
+        WatchEvent::read(scope, &key, self.observe(&key, kv)).map(Some)
     }
 }
 
@@ -271,8 +261,8 @@ impl Store for EtcdStore {
         let mut watch = self.client.watch(&body, &call, silence).map_err(|error| place(&error))?;
         // A member sends no events until its revision has reached `after`. After a restore of etcd, the member may
         // never reach `after`, or another value may have the revision `after`.
-        if watch.revision() < after {
-            let message = format!("cannot watch {what}: etcd's revision {} is older than {after}", watch.revision());
+        if watch.revision < after {
+            let message = format!("cannot watch {what}: etcd's revision {} is older than {after}", watch.revision);
             return Err(StoreError::new(StoreErrorKind::Expired, message));
         }
         on_event(WatchEvent::Opened);

@@ -55,7 +55,7 @@ impl<C: Codec> ObjectStore<C> {
                 // Only the list has these fields, but each update needs the fields.
                 object["kind"] = json!(C::KIND);
                 object["apiVersion"] = json!(C::API_VERSION);
-                let changed = self.changed(list.scope, &key, object)?;
+                let changed = WatchEvent::read(list.scope, &key, self.parse(&key, object))?;
                 check_watch(list.call.cancel())?;
                 on_event(changed);
             }
