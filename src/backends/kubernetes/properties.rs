@@ -72,20 +72,21 @@ fn others(object: &Value) -> Value {
     object
 }
 
+/// Returns the lines of a watch, up to the first invalid one.
+fn lines(mut input: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    std::iter::from_fn(move || match read_line(&mut input, MAX_LINE) {
+        Ok(ReadLine::Whole(line)) => Some(line),
+        _ => None,
+    })
+}
+
 fn read_watch(input: &[u8]) {
-    let leases = leases();
-    let mut input = input;
-    while let Ok(ReadLine::Whole(line)) = read_line(&mut input, MAX_LINE) {
-        if leases.event(WatchScope::Key(NAME), &line).is_err() {
-            return;
-        }
-    }
+    let _ = lines(input).try_for_each(|line| leases().event(WatchScope::Key(NAME), &line).map(drop));
 }
 
 fn check_watch(input: &[u8]) {
     let leases = leases();
-    let mut input = input;
-    while let Ok(ReadLine::Whole(line)) = read_line(&mut input, MAX_LINE) {
+    for line in lines(input) {
         match leases.event(WatchScope::Key(NAME), &line) {
             Ok((version, event)) => {
                 assert_ne!(version, Some(0));

@@ -23,19 +23,16 @@ const FILES: usize = 8;
 const CONTEXTS: usize = 8;
 
 fn files(input: &[u8]) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut files = Vec::new();
-    let mut rest = input;
-    loop {
-        let more = files.len() + 1 < FILES;
-        let end =
-            more.then(|| rest.windows(SEPARATOR.len()).position(|window| window == SEPARATOR.as_bytes())).flatten();
-        let file = PathBuf::from(format!("/etc/kube/{}/config", files.len()));
-        files.push((file, rest[..end.unwrap_or(rest.len())].to_vec()));
-        match end {
-            Some(end) => rest = &rest[end + SEPARATOR.len()..],
-            None => return files,
-        }
+    let (mut parts, mut rest) = (Vec::new(), input);
+    while parts.len() + 1 < FILES
+        && let Some(end) = rest.windows(SEPARATOR.len()).position(|window| window == SEPARATOR.as_bytes())
+    {
+        parts.push(&rest[..end]);
+        rest = &rest[end + SEPARATOR.len()..];
     }
+    parts.push(rest);
+    let file = |(number, bytes): (usize, &[u8])| (format!("/etc/kube/{number}/config").into(), bytes.to_vec());
+    parts.into_iter().enumerate().map(file).collect()
 }
 
 fn merge(files: &[(PathBuf, Vec<u8>)]) -> Result<Kubeconfig, ClientError> {
