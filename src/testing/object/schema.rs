@@ -58,30 +58,21 @@ const LEASE_SPEC: FieldShape = Struct(
     ],
 );
 
-static LEASE: FieldShape =
-    Struct("Lease", &[("kind", Text), ("apiVersion", Text), ("metadata", METADATA), ("spec", LEASE_SPEC)]);
+/// The fields of every object.
+static COMMON: [(&str, FieldShape); 3] = [("kind", Text), ("apiVersion", Text), ("metadata", METADATA)];
+
+static LEASE: FieldShape = Struct("Lease", &[("spec", LEASE_SPEC)]);
 
 static CONFIG_MAP: FieldShape = Struct(
     "ConfigMap",
-    &[
-        ("kind", Text),
-        ("apiVersion", Text),
-        ("metadata", METADATA),
-        ("immutable", Bool),
-        ("data", FieldShape::Map(&Text)),
-        ("binaryData", FieldShape::Map(&Bytes)),
-    ],
+    &[("immutable", Bool), ("data", FieldShape::Map(&Text)), ("binaryData", FieldShape::Map(&Bytes))],
 );
 
-static ENDPOINTS: FieldShape =
-    Struct("Endpoints", &[("kind", Text), ("apiVersion", Text), ("metadata", METADATA), ("subsets", List(&Open))]);
+static ENDPOINTS: FieldShape = Struct("Endpoints", &[("subsets", List(&Open))]);
 
 static EVENT: FieldShape = Struct(
     "Event",
     &[
-        ("kind", Text),
-        ("apiVersion", Text),
-        ("metadata", METADATA),
         ("involvedObject", Open),
         ("related", Open),
         ("source", Open),
@@ -124,7 +115,8 @@ impl FieldShape {
         match (self, value) {
             (Struct(name, fields), Value::Object(mut object)) => {
                 let mut kept = Map::new();
-                for (field, shape) in *fields {
+                let common = if path.is_empty() { &COMMON[..] } else { &[] };
+                for (field, shape) in common.iter().chain(*fields) {
                     let Some(value) = object.remove(*field).filter(|value| !value.is_null()) else { continue };
                     let path = match path {
                         "" => (*field).to_owned(),
