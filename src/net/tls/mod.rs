@@ -118,16 +118,15 @@ impl TlsSettings {
         TlsSettings { and_system: true, server_name: None, identity: None, ..self.clone() }
     }
 
-    /// Returns the authorities, or `None` if only the system's roots are trusted.
-    pub(crate) fn authorities(&self) -> Result<Option<Vec<CertificateDer<'static>>>, Error> {
-        let Some(ca) = &self.ca else { return Ok(None) };
+    /// Returns the authorities in `ca`, and the system's roots if these are trusted too.
+    pub(crate) fn authorities(&self, ca: &PemSource) -> Result<Vec<CertificateDer<'static>>, Error> {
         let rule = |rule| Error::config("certificate-authority", ca.breaks(rule));
         let mut found = certificates(&ca.bytes).map_err(rule)?;
         if self.and_system {
             let system = rustls_native_certs::load_native_certs().certs.into_iter();
             found.extend(system.filter(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok()));
         }
-        Ok(Some(found))
+        Ok(found)
     }
 
     /// Creates the verifier of server certificates.
@@ -136,13 +135,9 @@ impl TlsSettings {
             return Ok(verify::trust_anyone());
         }
         let checks_name = self.verification == Verification::Identity;
-        match (&self.ca, self.authorities()?) {
-            (Some(ca), Some(found)) => {
-                let unusable = || Error::config("certificate-authority", ca.breaks(verify::NO_AUTHORITY));
-                verify::trust_these(found, checks_name).ok_or_else(unusable)
-            }
-            _ => verify::trust_the_system(checks_name),
-        }
+        let Some(ca) = &self.ca else { return verify::trust_the_system(checks_name) };
+        let unusable = || Error::config("certificate-authority", ca.breaks(verify::NO_AUTHORITY));
+        verify::trust_these(self.authorities(ca)?, checks_name).ok_or_else(unusable)
     }
 
     /// Creates a rustls configuration with the verifier `authorities`.
@@ -181,15 +176,9 @@ impl Clock {
 debug_fields!(impl Debug for Clock { self => .. });
 
 impl Identity {
-    /// Creates an identity from PEM.
+    /// Creates an identity from sources. An error names the file of the source.
     ///
     /// `chain` begins with the client certificate. `key` has PKCS#8, PKCS#1 or SEC1 form.
-    #[cfg(feature = "kubeconfig")]
-    pub(crate) fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, Error> {
-        Self::from_sources(&PemSource::inline(chain), &PemSource::inline(key))
-    }
-
-    /// Creates an identity from sources. An error names the file of the source.
     pub(crate) fn from_sources(chain: &PemSource, key: &PemSource) -> Result<Self, Error> {
         let certificates =
             certificates(&chain.bytes).map_err(|rule| Error::config("client certificate", chain.breaks(rule)))?;

@@ -264,7 +264,8 @@ fn proxy_is_verified_by_cluster_and_system_authorities() {
     let ours = authority();
     let system = rustls_native_certs::load_native_certs().certs;
     let usable = system.iter().filter(|certificate| rustls::RootCertStore::empty().add((*certificate).clone()).is_ok());
-    let vouching = config("https", &ours).tls.for_proxy().authorities().unwrap().unwrap();
+    let tls = config("https", &ours).tls.for_proxy();
+    let vouching = tls.authorities(tls.ca.as_ref().unwrap()).unwrap();
     assert_eq!(vouching.len(), 1 + usable.count());
     assert!(vouching.contains(&ours.der));
     // If the cluster has no authorities, the client checks the proxy with the authorities of the system.

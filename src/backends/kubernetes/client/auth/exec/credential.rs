@@ -9,7 +9,7 @@ use crate::backends::kubernetes::client::auth::credentials::{Credentials, bearer
 use crate::backends::kubernetes::client::auth::rfc3339;
 use crate::backends::kubernetes::client::error::{ClientError, ErrorKind};
 use crate::net::secret::Secret;
-use crate::net::tls::Identity;
+use crate::net::tls::{Identity, PemSource};
 
 /// Go's zero time, which a plugin may print if the credentials have no expiry.
 ///
@@ -79,7 +79,7 @@ impl ExecCredentialStatus {
         let key = self.client_key_data.as_ref().filter(|key| !key.is_empty());
         let identity = match (chain, key) {
             (Some(chain), Some(key)) => Some(
-                Identity::from_pem(chain.as_bytes(), key.expose().as_bytes())
+                Identity::from_sources(&PemSource::inline(chain.as_bytes()), &PemSource::inline(key.expose()))
                     // Checks the key now. With a wrong key, every request would fail until the credentials expire,
                     // because TLS errors start no new run.
                     .and_then(|identity| identity.check().map(|()| identity))
