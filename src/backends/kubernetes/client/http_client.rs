@@ -306,7 +306,9 @@ impl Client {
 }
 
 impl ClientShared {
-    /// Calls `run`, and again if the server rejects the credentials and newer ones exist.
+    /// Calls `run`, and again if a newer certificate file or newer credentials may let the request succeed.
+    ///
+    /// After a TLS failure, `run` is called again only if no part of the request was sent.
     fn repeat_when_rejected<T>(
         &self,
         attempt: &ApiAttempt<'_>,
@@ -316,7 +318,11 @@ impl ClientShared {
         let limits = Limits { deadline: attempt.deadline, interrupter };
         let credentials = self.auth.current(limits)?;
         let files = self.files(ClientTls::refresh);
-        let rejection = match self.repeat_when_untrusted(files, || run(&credentials)) {
+        let result = run(&credentials).or_else(|e| {
+            let has_newer_file = self.has_newer_file(files, |tls, used| tls.has_newer_after(e.net_kind(), used));
+            if has_newer_file && !e.maybe_sent() { run(&credentials) } else { Err(e) }
+        });
+        let rejection = match result {
             Err(e) if e.status().is_some_and(|s| s.code == 401) => e,
             other => return other,
         };
@@ -332,23 +338,6 @@ impl ClientShared {
                 self.log.rejected(Instant::now(), &e);
                 Err(rejection)
             }
-        }
-    }
-
-    /// Calls `run`, and again after a TLS failure if a certificate file has changed.
-    ///
-    /// If the first call may have sent a part of the request, `run` is not called again.
-    fn repeat_when_untrusted<T>(
-        &self,
-        files: FileVersions,
-        mut run: impl FnMut() -> Result<T, ClientError>,
-    ) -> Result<T, ClientError> {
-        let result = run();
-        let Err(e) = &result else { return result };
-        let has_newer_file = self.has_newer_file(files, |tls, used| tls.has_newer_after(e.net_kind(), used));
-        match has_newer_file && !e.maybe_sent() {
-            true => run(),
-            false => result,
         }
     }
 
