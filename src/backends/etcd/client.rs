@@ -269,6 +269,19 @@ impl EtcdClient {
     ) -> Result<Vec<u8>, Error> {
         let member = attempt.member;
         let versions = [0, member.tls.as_ref().map_or(0, ClientTls::refresh)];
+        let run = |handle: &mut Arc<AgentHandle>| {
+            let now = Instant::now();
+            let left = attempt.deadline.saturating_duration_since(now);
+            let to_connect = attempt.connected_by.saturating_duration_since(now);
+            if left.is_zero() || to_connect.is_zero() {
+                return Err(late().into());
+            }
+            let (call, _hidden) = http_request(attempt, token)?;
+            let call = handle.agent.configure_request(call);
+            let call = call.timeout_global(Some(left)).timeout_connect(Some(to_connect)).build();
+            let answer = self.run(handle, call, token)?;
+            Ok(handle.read_body(answer)?)
+        };
         call.exchange(
             Exchange {
                 pool: &member.idle,
@@ -279,32 +292,13 @@ impl EtcdClient {
             },
             used,
             || self.new_handle(attempt, Opening::default()),
-            |handle| self.exchange_on(handle, attempt, token),
+            run,
             // The exchange is repeated if newer certificate files may let the request succeed.
             |handle, error| {
                 let tls = member.tls.as_ref().filter(|_| !error.maybe_sent());
                 tls.is_some_and(|tls| tls.has_newer_after(error.net_kind(), handle.versions[1]))
             },
         )
-    }
-
-    fn exchange_on(
-        &self,
-        handle: &AgentHandle,
-        attempt: MemberAttempt<'_>,
-        token: Option<&Token>,
-    ) -> Result<Vec<u8>, Error> {
-        let now = Instant::now();
-        let left = attempt.deadline.saturating_duration_since(now);
-        let to_connect = attempt.connected_by.saturating_duration_since(now);
-        if left.is_zero() || to_connect.is_zero() {
-            return Err(late().into());
-        }
-        let (call, _hidden) = http_request(attempt, token)?;
-        let call = handle.agent.configure_request(call);
-        let call = call.timeout_global(Some(left)).timeout_connect(Some(to_connect)).build();
-        let answer = self.run(handle, call, token)?;
-        Ok(handle.read_body(answer)?)
     }
 
     /// Sends a request, and drops its token if etcd may have refused the token by closing the connection.
