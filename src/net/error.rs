@@ -85,11 +85,6 @@ impl<K> Report<K> {
         self
     }
 
-    pub(crate) fn map_kind<L>(self, map: impl FnOnce(K) -> L) -> Report<L> {
-        let Self { kind, place, detail, source, maybe_sent } = self;
-        Report { kind: map(kind), place, detail, source, maybe_sent }
-    }
-
     pub(crate) fn write_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place.as_str() {
             "" => Ok(()),

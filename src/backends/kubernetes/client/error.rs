@@ -126,7 +126,8 @@ impl ClientError {
 
 impl From<net::Error> for ClientError {
     fn from(error: net::Error) -> Self {
-        ClientError(Box::new(error.map_kind(ErrorKind::from)))
+        let net::Error { kind, place, detail, source, maybe_sent } = error;
+        ClientError(Box::new(Report { kind: kind.into(), place, detail, source, maybe_sent }))
     }
 }
 
