@@ -1,6 +1,5 @@
 //! Connections to one SQLite file, and the retries of statements while the file is locked.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,10 +9,9 @@ use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{Records, watch_diff};
 use crate::backends::sqlite::file::DatabaseFile;
-use crate::backends::sqlite::signal::{CommitSignal, Waker, wake_others};
+use crate::backends::sqlite::signal::{CommitSignal, wake_watches};
 use crate::store::record::{LeaderElectionRecord, MicroTime, RecordWrite, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::util::on_drop::OnDrop;
 use crate::util::sync::Mutex;
 
 /// Maximum wait for a busy connection before a call checks its timeout and cancel token.
@@ -73,8 +71,6 @@ pub(super) struct Database {
     /// SQLite's `data_version` changes only after commits of other connections, such as `requests`. This field must
     /// follow `requests`, because Rust drops fields in order, and SQLite must close `requests` first.
     watches: Mutex<Connection>,
-    /// The wakers of the watches, by number.
-    wakers: Mutex<BTreeMap<u64, Waker>>,
 }
 
 impl Database {
@@ -90,7 +86,7 @@ impl Database {
         // Both connections have read, so the `-wal` and `-shm` files now exist and stay.
         file.remember_companions()?;
         let [requests, watches] = connections.map(Mutex::new);
-        Ok(Self { file, requests, watches, wakers: Mutex::default() })
+        Ok(Self { file, requests, watches })
     }
 
     /// Returns `data_version` and the records in scope, or `None` if `data_version` is `seen`.
@@ -119,20 +115,9 @@ impl Database {
         connection.and_then(|connection| select(&connection, scope).ok()).unwrap_or_default()
     }
 
-    /// Returns the signal of a watch, and a value that unregisters the signal when dropped.
-    fn signal(&self) -> (CommitSignal, OnDrop<impl Fn()>) {
-        let signal = CommitSignal::new(&self.file.path, &self.file.wal);
-        let mut wakers = self.wakers.lock();
-        let number = wakers.last_key_value().map_or(0, |(last, _)| last + 1);
-        wakers.insert(number, signal.waker());
-        drop(wakers);
-        (signal, OnDrop(move || drop(self.wakers.lock().remove(&number))))
-    }
-
     fn announce(&self, rows: usize) {
         if rows > 0 {
-            wake_others(&self.file.wal);
-            self.wakers.lock().values().for_each(Waker::wake);
+            wake_watches(&self.file.wal);
         }
     }
 
@@ -193,10 +178,8 @@ impl SqlTable for Database {
     }
 
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
-        // The watch registers before its first read, so no change is missed.
-        let (signal, _registered) = self.signal();
-        let waker = signal.waker();
-        let _hook = watch.cancel.on_cancel(move || waker.wake());
+        // The signal exists before the first read, so no change is missed.
+        let signal = CommitSignal::new(&self.file.path, &self.file.wal, watch.cancel);
         let mut seen = None;
         let read = || {
             let read =
