@@ -3,20 +3,18 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use super::acquisition::Acquisition;
 use super::config::MySqlConfig;
 use super::connection::{LOCK_WAIT, MySqlConnection, StatementResult};
 use super::error::Error;
-use super::handshake::{MySqlLogin, shake_hands};
+use super::handshake::shake_hands;
 use super::packet::malformed;
 use super::session;
-use crate::backends::password::Password;
 use crate::net::calls::{ActiveCall, Exchange};
 use crate::net::database_url::Address;
 use crate::net::dial::{Dialer, System};
 use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
 use crate::net::secret::Secret;
-use crate::net::tls::{ClientTls, TlsParts};
+use crate::net::tls::ClientTls;
 use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::{ConfigError, require};
@@ -26,10 +24,7 @@ const KEPT_CONNECTIONS: usize = 4;
 
 /// A blocking client for one server.
 pub(crate) struct MySqlClient {
-    address: Address,
-    user: String,
-    pub(super) password: Password,
-    database: String,
+    pub(super) config: MySqlConfig,
     /// `true` once the columns of the store's table were correct.
     is_checked: AtomicBool,
     /// `None` for unencrypted connections.
@@ -42,25 +37,24 @@ impl MySqlClient {
     /// Creates a client without connecting.
     pub(crate) fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
         let mode = config.tls_mode()?;
-        let MySqlConfig { address, user, password, database, tls, .. } = config;
-        let user =
-            user.ok_or_else(|| ConfigError::new("user", "missing", "set a user in the URL or with with_user"))?;
-        password.check(false)?;
-        let fixed = password.fixed.as_ref().map_or("", Secret::expose);
-        for (field, text) in [("user", &*user), ("password", fixed), ("database", &*database)] {
+        let missing = || ConfigError::new("user", "missing", "set a user in the URL or with with_user");
+        let user = config.user.as_deref().ok_or_else(missing)?;
+        config.password.check(false)?;
+        let fixed = config.password.fixed.as_ref().map_or("", Secret::expose);
+        for (field, text) in [("user", user), ("password", fixed), ("database", &config.database)] {
             require(!text.contains('\0'), field, "unusable", "a NUL character is not allowed")?;
         }
-        let tls = mode.client(&tls.unwrap_or_default(), address.host())?;
+        let tls = mode.client(&config.tls.clone().unwrap_or_default(), config.address.host())?;
         let (dialer, idle) = (Dialer::new(System), Pool::new(KEPT_CONNECTIONS, MAX_IDLE_DIRECT));
-        let is_checked = AtomicBool::new(false);
-        Ok(Self { address, user, password, database, is_checked, tls, dialer, idle })
+        Ok(Self { config, is_checked: AtomicBool::new(false), tls, dialer, idle })
     }
 
     /// Returns the server and the database, without secrets.
     pub(crate) fn location(&self) -> String {
-        match &self.address {
-            Address::Tcp { .. } => format!("{}/{}", self.address, self.database),
-            Address::Unix(path) => format!("{}, database {}", path.display(), self.database),
+        let MySqlConfig { address, database, .. } = &self.config;
+        match address {
+            Address::Tcp { .. } => format!("{address}/{database}"),
+            Address::Unix(_) => format!("{address}, database {database}"),
         }
     }
 
@@ -69,21 +63,17 @@ impl MySqlClient {
     /// `is_read` is `true` if the statement changes nothing. The client may repeat such a statement, even if the server
     /// may have received the first copy.
     pub(crate) fn query(&self, sql: &str, is_read: bool, call: &CallContext) -> Result<StatementResult, Error> {
-        self.run(is_read, call, |connection, deadline| carry_out(connection, sql, is_read, deadline))
-    }
-
-    /// Writes in a transaction, as [`Acquisition::run`] does.
-    pub(super) fn acquire<T>(
-        &self,
-        acquisition: &Acquisition<'_>,
-        call: &CallContext,
-        write: impl Fn(&mut MySqlConnection, u64, Instant) -> Result<Option<T>, Error>,
-    ) -> Result<Option<T>, Error> {
-        self.run(false, call, |connection, deadline| acquisition.run(connection, deadline, &write).map_err(Error::sent))
+        self.run(is_read, call, |connection, deadline| {
+            if is_read {
+                return connection.query(sql, deadline).map_err(Error::sent);
+            }
+            session::prepare_write(connection, LOCK_WAIT, deadline)?;
+            write(connection, sql, deadline)
+        })
     }
 
     /// Runs statements on a connection of the pool.
-    fn run<T>(
+    pub(super) fn run<T>(
         &self,
         is_read: bool,
         call: &CallContext,
@@ -101,42 +91,22 @@ impl MySqlClient {
 
     /// Opens a connection with a session for this call.
     fn open(&self, call: &ActiveCall, cancel: &CancelToken) -> Result<MySqlConnection, Error> {
-        let open = |password: Option<&str>, files: u64, tls: Option<&TlsParts>| {
-            let (socket, mut route) = self.address.open(&self.dialer, call.deadline, &call.interrupter)?;
-            let mut connection = MySqlConnection::new(socket, files);
-            let login = MySqlLogin {
-                user: &self.user,
-                password: password.unwrap_or_default(),
-                database: &self.database,
-                is_unix: matches!(self.address, Address::Unix(_)),
-            };
-            shake_hands(&mut connection, login, tls, call.deadline)?;
-            if let Some(route) = &mut route {
-                route.answered();
-            }
-            session::set_up(&mut connection, &self.is_checked, call.deadline)?;
-            Ok(connection)
-        };
         let log_in = |password: Option<&str>| {
-            ClientTls::open(self.tls.as_ref(), |files, tls| open(password, files, tls.as_ref()))
+            ClientTls::open(self.tls.as_ref(), |files, tls| {
+                let (socket, mut route) = self.config.address.open(&self.dialer, call.deadline, &call.interrupter)?;
+                let mut connection = MySqlConnection::new(socket, files);
+                shake_hands(&mut connection, &self.config, password.unwrap_or_default(), tls.as_ref(), call.deadline)?;
+                if let Some(route) = &mut route {
+                    route.answered();
+                }
+                session::set_up(&mut connection, &self.is_checked, call.deadline)?;
+                Ok(connection)
+            })
         };
         // The codes 1045 and 1698 mean that the server denies access to the user, usually because of the password.
         let is_refused = |error: &Error| matches!(error.code(), Some(1045 | 1698));
-        self.password.log_in(call.deadline, cancel, log_in, is_refused)
+        self.config.password.log_in(call.deadline, cancel, log_in, is_refused)
     }
-}
-
-fn carry_out(
-    connection: &mut MySqlConnection,
-    sql: &str,
-    is_read: bool,
-    deadline: Instant,
-) -> Result<StatementResult, Error> {
-    if is_read {
-        return connection.query(sql, deadline).map_err(Error::sent);
-    }
-    session::prepare_write(connection, LOCK_WAIT, deadline)?;
-    write(connection, sql, deadline)
 }
 
 /// Sends a write.

@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use super::auth::{self, AuthMethod, SCRAMBLE};
+use super::config::MySqlConfig;
 use super::connection::MySqlConnection;
 use super::error::Error;
 use super::packet::{self, EOF, ERR, MORE_AUTH, OK, PacketReader, capability, check, malformed};
+use crate::net::database_url::Address;
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::tls::TlsParts;
 
@@ -34,16 +36,6 @@ const WANTED: u32 = capability::LONG_PASSWORD
 
 /// The capabilities that the client requires of a server.
 const NEEDED: u32 = capability::PROTOCOL_41 | capability::SECURE_CONNECTION | capability::PLUGIN_AUTH;
-
-/// The user, the password, and the database of a login.
-#[derive(Clone, Copy)]
-pub(super) struct MySqlLogin<'a> {
-    pub(super) user: &'a str,
-    pub(super) password: &'a str,
-    pub(super) database: &'a str,
-    /// Whether the connection uses a Unix socket of this machine.
-    pub(super) is_unix: bool,
-}
 
 /// The first packet of a server.
 #[derive(Debug)]
@@ -87,7 +79,8 @@ impl Greeting {
 /// Logs in on a connection, through TLS if `tls` is set.
 pub(super) fn shake_hands(
     connection: &mut MySqlConnection,
-    login: MySqlLogin<'_>,
+    config: &MySqlConfig,
+    password: &str,
     tls: Option<&TlsParts>,
     deadline: Instant,
 ) -> Result<(), Error> {
@@ -104,23 +97,13 @@ pub(super) fn shake_hands(
         connection.send(&head(capabilities), deadline)?;
         connection.start_tls(parts, deadline)?;
     }
-    let is_confidential = connection.is_tls() || login.is_unix;
+    let is_confidential = connection.is_tls() || matches!(config.address, Address::Unix(_));
     // If the user's method is not the server's default method, the server requests the user's method later.
-    let method =
+    let mut method =
         AuthMethod::of(&greeting.method).filter(|method| *method != AuthMethod::Clear).unwrap_or(AuthMethod::Native);
-    let answer = method.answer(login.password, &greeting.scramble, is_confidential)?;
-    connection.send(&response(capabilities, login, &answer, method)?, deadline)?;
-    convince(connection, login, method, is_confidential, deadline)
-}
-
-/// Answers the server's requests until the server accepts or rejects the login.
-fn convince(
-    connection: &mut MySqlConnection,
-    login: MySqlLogin<'_>,
-    mut method: AuthMethod,
-    is_confidential: bool,
-    deadline: Instant,
-) -> Result<(), Error> {
+    let answer = method.answer(password, &greeting.scramble, is_confidential)?;
+    connection.send(&response(capabilities, config, &answer, method)?, deadline)?;
+    // Answers the server's requests until the server accepts or rejects the login.
     for _ in 0..MOST_QUESTIONS {
         let packet = connection.receive(deadline)?;
         let mut reader = PacketReader::new(&packet);
@@ -132,14 +115,15 @@ fn convince(
                     true => &b"mysql_old_password"[..],
                     false => reader.until_zero()?,
                 };
-                method = AuthMethod::of(name).ok_or_else(|| auth::unknown(name, login.user))?;
+                method = AuthMethod::of(name)
+                    .ok_or_else(|| auth::unknown(name, config.user.as_deref().unwrap_or_default()))?;
                 let scramble = reader.rest();
                 let scramble = scramble.strip_suffix(&[0]).unwrap_or(scramble);
-                connection.send(&method.answer(login.password, scramble, is_confidential)?, deadline)?;
+                connection.send(&method.answer(password, scramble, is_confidential)?, deadline)?;
             }
             MORE_AUTH if method == AuthMethod::CachingSha2 => match reader.rest() {
                 [IS_KNOWN] => {}
-                [IS_NOT_KNOWN] => connection.send(&method.full(login.password, is_confidential)?, deadline)?,
+                [IS_NOT_KNOWN] => connection.send(&method.full(password, is_confidential)?, deadline)?,
                 _ => return Err(malformed("an unknown request of caching_sha2_password").into()),
             },
             _ => return Err(malformed("not a part of a login").into()),
@@ -157,14 +141,14 @@ fn head(capabilities: u32) -> Vec<u8> {
     head
 }
 
-fn response(capabilities: u32, login: MySqlLogin<'_>, answer: &[u8], method: AuthMethod) -> Result<Vec<u8>, Error> {
+fn response(capabilities: u32, config: &MySqlConfig, answer: &[u8], method: AuthMethod) -> Result<Vec<u8>, Error> {
     let too_long = || net::Error::new(NetErrorKind::Config, "the password is too long for this server's method");
     let mut response = head(capabilities);
-    response.extend(login.user.as_bytes());
+    response.extend(config.user.as_deref().unwrap_or_default().as_bytes());
     response.push(0);
     response.push(u8::try_from(answer.len()).map_err(|_| too_long())?);
     response.extend(answer);
-    for text in [login.database, method.name()] {
+    for text in [&*config.database, method.name()] {
         response.extend(text.as_bytes());
         response.push(0);
     }
@@ -214,8 +198,8 @@ mod tests {
 
     #[test]
     fn a_response_names_user_database_and_method() {
-        let login = MySqlLogin { user: "jobs", password: "hunter2", database: "app", is_unix: false };
-        let response = response(WANTED, login, &[7; SCRAMBLE], AuthMethod::Native).unwrap();
+        let config = MySqlConfig::new("mysql://jobs:hunter2@db.test/app").unwrap();
+        let response = response(WANTED, &config, &[7; SCRAMBLE], AuthMethod::Native).unwrap();
         let mut rest = PacketReader::new(&response);
         assert_eq!(rest.take(32).unwrap(), head(WANTED));
         assert_eq!(rest.until_zero().unwrap(), b"jobs");

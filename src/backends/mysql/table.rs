@@ -58,14 +58,12 @@ const BLOCKERS: [&str; 2] = [
 /// The table `leasehold` in one database.
 pub(super) struct MySqlTable {
     client: MySqlClient,
-    poll_interval: Duration,
     undurable: UndurableWrites,
 }
 
 impl MySqlTable {
     pub(super) fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
-        let poll_interval = config.poll_interval;
-        Ok(Self { client: MySqlClient::new(config)?, poll_interval, undurable: UndurableWrites::default() })
+        Ok(Self { client: MySqlClient::new(config)?, undurable: UndurableWrites::default() })
     }
 
     /// Reads the records in `scope` from a primary.
@@ -145,7 +143,7 @@ impl MySqlTable {
             Error::Refused(MySqlRefusal::Error { code, .. }) => of_mysql(*code),
             Error::Refused(MySqlRefusal::ReadOnly) => (StoreErrorKind::Unavailable, PRIMARY),
         };
-        sql::failed(operation, what, error, &self.client.password, (kind, advice))
+        sql::failed(operation, what, error, &self.client.config.password, (kind, advice))
     }
 
     /// Runs a write, and repeats the write after a deadlock, which has rolled back the write.
@@ -159,7 +157,7 @@ impl MySqlTable {
         for _ in 0..MOST_DEADLOCKS {
             match write() {
                 Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
-                    log_line!(debug, target: STORE, "{operation} {key}: repeating: {}", self.client.password.clean(&error));
+                    log_line!(debug, target: STORE, "{operation} {key}: repeating: {}", self.client.config.password.clean(&error));
                 }
                 other => return other,
             }
@@ -182,7 +180,11 @@ impl MySqlTable {
         let look_up = || self.blockers(thread.get(), call);
         let blockers = Blockers::new(call, &look_up);
         let acquisition = Acquisition { key: &text(Some(key)), blockers: &blockers, thread: &thread };
-        let acquire = || self.client.acquire(&acquisition, call, &write);
+        let acquire = || {
+            self.client.run(false, call, |connection, deadline| {
+                acquisition.run(connection, deadline, &write).map_err(Error::sent)
+            })
+        };
         match self.repeat(operation, key, call, acquire) {
             Err(error) if error.code() == Some(EXISTS) => Ok(None),
             other => other.map_err(|error| {
@@ -206,7 +208,7 @@ impl MySqlTable {
         };
         let names: Vec<_> = rows.iter().map(name).collect();
         let blockers = format!("{}; to end a thread, run: KILL THREAD", names.join(", "));
-        (!names.is_empty()).then(|| self.client.password.clean(&blockers))
+        (!names.is_empty()).then(|| self.client.config.password.clean(&blockers))
     }
 }
 
@@ -225,7 +227,7 @@ impl SqlTable for MySqlTable {
                 // The user may not create tables, but may still use a table that another user has created.
                 Some(1044 | 1142) => {
                     let meaning = (StoreErrorKind::Forbidden, "; grant CREATE to this user, or use the table's owner");
-                    sql::failed("create", &self.name(), &error, &self.client.password, meaning)
+                    sql::failed("create", &self.name(), &error, &self.client.config.password, meaning)
                 }
                 _ => self.explain("create", &self.name(), &error),
             })?;
@@ -305,7 +307,8 @@ impl SqlTable for MySqlTable {
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
         let call = |timeout| CallContext::new(timeout, watch.cancel.clone());
         let read = || self.read("watch", watch.scope, &call(READ_TIMEOUT)).map(Some);
-        let wait = || watch_diff::wait(&call(self.poll_interval), self.poll_interval);
+        let interval = self.client.config.poll_interval;
+        let wait = || watch_diff::wait(&call(interval), interval);
         watch_diff::watch_by_reading(watch, on_event, read, wait, Records::new)
     }
 }
