@@ -89,7 +89,8 @@ impl MySqlConnection {
         self.socket.write_all(&[&header, payload].concat(), deadline).map_err(explain)
     }
 
-    pub(super) fn receive(&mut self, deadline: Instant) -> Result<Vec<u8>, net::Error> {
+    /// Reads the next packet, or returns the error in the packet.
+    pub(super) fn receive(&mut self, deadline: Instant) -> Result<Vec<u8>, Error> {
         self.fill(HEADER, deadline)?;
         let header = [self.received[0], self.received[1], self.received[2], self.received[3]];
         let length = packet::length(header, self.sequence)?;
@@ -98,7 +99,10 @@ impl MySqlConnection {
         // The packet is copied, because the buffer's capacity may be much larger than the packet.
         let packet = self.received[HEADER..HEADER + length].to_vec();
         self.received.drain(..HEADER + length);
-        Ok(packet)
+        match packet.first() {
+            Some(&ERR) => Err(Error::Refused(packet::refusal(&packet)?)),
+            _ => Ok(packet),
+        }
     }
 
     /// Reads until the buffer has `length` bytes.
@@ -170,7 +174,6 @@ impl MySqlConnection {
                 let (affected, last_insert_id, status) = packet::done(&packet)?;
                 (StatementResult { affected, last_insert_id, ..StatementResult::default() }, status)
             }
-            Some(&ERR) => return Err(Error::Refused(packet::refusal(&packet)?)),
             Some(&LOCAL_FILE) => return Err(malformed("a request for a file of this machine").into()),
             Some(&EOF) | None => return Err(malformed("neither a result nor an error").into()),
             Some(_) => {
@@ -192,12 +195,12 @@ impl MySqlConnection {
         check(columns <= MOST_COLUMNS && reader.is_empty(), "too many columns")?;
         // Skips the definitions of the columns, because the statement determines their names and types.
         for _ in 0..columns {
-            self.part(deadline)?;
+            self.receive(deadline)?;
         }
-        check(packet::is_eof(&self.part(deadline)?), "no end after the column definitions")?;
+        check(packet::is_eof(&self.receive(deadline)?), "no end after the column definitions")?;
         let (mut rows, mut size) = (Vec::new(), 0);
         loop {
-            let packet = self.part(deadline)?;
+            let packet = self.receive(deadline)?;
             if packet::is_eof(&packet) {
                 return Ok((rows, packet::eof_status(&packet)?));
             }
@@ -207,15 +210,6 @@ impl MySqlConnection {
                 return Err(net::Error::new(NetErrorKind::BodyTooLarge, "the rows are more than 16 MiB").into());
             }
             rows.push(row);
-        }
-    }
-
-    /// Reads the next packet of a result, or returns the error in the packet.
-    fn part(&mut self, deadline: Instant) -> Result<Vec<u8>, Error> {
-        let packet = self.receive(deadline)?;
-        match packet.first() {
-            Some(&ERR) => Err(Error::Refused(packet::refusal(&packet)?)),
-            _ => Ok(packet),
         }
     }
 }

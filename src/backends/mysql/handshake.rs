@@ -6,7 +6,7 @@ use super::auth::{self, AuthMethod, SCRAMBLE};
 use super::config::MySqlConfig;
 use super::connection::MySqlConnection;
 use super::error::Error;
-use super::packet::{self, EOF, ERR, MORE_AUTH, OK, PacketReader, capability, check, malformed};
+use super::packet::{self, EOF, MORE_AUTH, OK, PacketReader, capability, check, malformed};
 use crate::net::database_url::Address;
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::tls::TlsParts;
@@ -47,15 +47,9 @@ struct Greeting {
 }
 
 impl Greeting {
-    fn parse(packet: &[u8]) -> Result<Self, Error> {
+    fn parse(packet: &[u8]) -> Result<Self, net::Error> {
         let mut reader = PacketReader::new(packet);
-        match reader.u8()? {
-            PROTOCOL => {}
-            // The server refuses the connection, perhaps because it has too many connections or does not allow this
-            // host.
-            ERR => return Err(Error::Refused(packet::refusal(packet)?)),
-            _ => return Err(malformed("the greeting is not of protocol 10").into()),
-        }
+        check(reader.u8()? == PROTOCOL, "the greeting is not of protocol 10")?;
         let _version = reader.until_zero()?;
         let thread = reader.u32()?;
         let mut scramble = reader.take(8)?.to_vec();
@@ -109,7 +103,6 @@ pub(super) fn shake_hands(
         let mut reader = PacketReader::new(&packet);
         match reader.u8()? {
             OK => return Ok(()),
-            ERR => return Err(Error::Refused(packet::refusal(&packet)?)),
             EOF => {
                 let name = match reader.is_empty() {
                     true => &b"mysql_old_password"[..],
@@ -192,8 +185,6 @@ mod tests {
         let upper = old.windows(3).position(|window| window == [0xff, 0x81, 21]).unwrap();
         old[upper] = 0;
         assert!(Greeting::parse(&old).unwrap_err().to_string().contains("older than"));
-        let refused = Greeting::parse(b"\xff\x10\x04Too many connections").unwrap_err();
-        assert_eq!(refused.code(), Some(1040));
     }
 
     #[test]

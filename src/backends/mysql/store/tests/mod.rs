@@ -571,6 +571,16 @@ fn refusal_of_the_server_names_a_remedy() {
     }
 }
 
+/// A server that has too many connections refuses the connection before its greeting, without an SQL state.
+#[test]
+fn refusal_instead_of_a_greeting_names_a_remedy() {
+    let server = but(GREETING, || Say::Packets(vec![b"\xff\x10\x04Too many connections".to_vec()]));
+    let refused = server.store().get("jobs", &call()).unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Unavailable);
+    let text = refused.to_string();
+    assert!(text.contains("Too many connections") && text.contains("max_connections"), "{text}");
+}
+
 #[test]
 fn watch_ends_with_the_read_error_and_reports_lost_rows() {
     let server = Server::new(|asked| {
