@@ -8,6 +8,7 @@ use crate::backends::mysql::client::{self, MySqlClient};
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::connection::{MySqlConnection, StatementResult};
 use crate::backends::mysql::error::{Error, MySqlRefusal};
+use crate::backends::mysql::packet::malformed;
 use crate::backends::mysql::session::{CREATE_TABLES, FENCE, NAME, READ_ONLY, check_writable};
 use crate::backends::sql;
 use crate::backends::sql::blockers::Blockers;
@@ -68,7 +69,6 @@ impl MySqlTable {
 
     /// Reads the records in `scope` from a primary.
     fn read(&self, operation: &str, scope: WatchScope<'_>, call: &CallContext) -> Result<Records, StoreError> {
-        let place = |error: &Error| self.explain(operation, &self.describe(scope), error);
         let which = match scope {
             WatchScope::Key(key) => format!("r.name = {}", text(Some(key))),
             // No key contains the byte FF, because keys are UTF-8.
@@ -79,38 +79,19 @@ impl MySqlTable {
             "SELECT {READ_ONLY}, r.generation, r.name, r.writes, r.uid, r.holder_identity, r.lease_duration_seconds, \
              r.acquire_time, r.renew_time, r.lease_transitions, r.notes FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
         );
-        let StatementResult { rows, .. } = self.client.query(&select, true, call).map_err(|error| place(&error))?;
-        let malformed = || {
-            let rule = "a row was not written by this library";
-            let message = format!("cannot {operation} {}: {rule}", self.describe(scope));
-            StoreError::new(StoreErrorKind::Malformed, message)
-        };
-        if rows.is_empty() {
-            return Err(malformed());
-        }
-        let mut records = Records::new();
-        for row in &rows {
-            let row = row.columns();
-            check_writable(&row).map_err(|error| place(&error))?;
-            let Some(read) = sql::read(&row[2..]) else {
-                // An unreadable record does not hide the other records of a prefix.
-                if scope.is_one() {
-                    return Err(malformed());
-                }
-                continue;
-            };
-            if let Some((key, observed)) = read {
-                // If the collation of the column ignores case, the query may return the row of another key.
-                if !scope.includes(&key) {
-                    return Err(malformed());
-                }
-                if !key.is_empty() {
-                    records.insert(key, observed);
-                }
+        let not_ours = || Error::from(malformed("a row was not written by this library"));
+        let read = || -> Result<Records, Error> {
+            let StatementResult { rows, .. } = self.client.query(&select, true, call)?;
+            if rows.is_empty() {
+                return Err(not_ours());
             }
-        }
-        self.prove(&records, call).map_err(|error| place(&error))?;
-        Ok(records)
+            let mut records = sql::read_rows(&rows, scope, not_ours, |row| check_writable(row).map(|()| &row[2..]))?;
+            // The row of the flush is not a record.
+            records.remove("");
+            self.prove(&records, call)?;
+            Ok(records)
+        };
+        read().map_err(|error| self.explain(operation, &self.describe(scope), &error))
     }
 
     /// Makes the records durable if they may be writes of this process that a crash could revert.

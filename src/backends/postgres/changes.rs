@@ -151,7 +151,7 @@ impl TableWatch<'_> {
     }
 
     fn select(&self, listener: Option<&mut PostgresConnection>, sql: &str, text: &str) -> Result<Records, Error> {
-        self.run(listener, Statement { sql, parameters: &[Some(text)] }, |rows| table::read(rows, self.scope.is_one()))
+        self.run(listener, Statement { sql, parameters: &[Some(text)] }, |rows| table::read(&rows, self.scope))
     }
 
     /// Runs a statement on `listener`, or on another connection if there is no listener.

@@ -5,7 +5,7 @@ use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::settings::proof;
 use crate::backends::sql;
 use crate::backends::sql::{Records, SqlRow};
-use crate::store::record::VersionedRecord;
+use crate::store::WatchScope;
 
 /// A query that returns a row if the table exists, survives a crash, and sends notifications.
 pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid \
@@ -171,33 +171,12 @@ pub(super) fn create() -> impl Iterator<Item = &'static str> {
 }
 
 /// Parses the selected records, and ignores the last column, which proves the settings.
-///
-/// Skips an unreadable record, unless the scope `is_one` record.
-pub(super) fn read(rows: Rows, is_one: bool) -> Result<Records, Error> {
-    let mut records = Records::new();
-    for row in rows {
-        let row = row.columns();
-        let [recovers, columns @ .., _] = &row[..] else { return Err(not_ours()) };
-        match *recovers {
-            Some("f") => {}
-            Some("t") => return Err(read_only()),
-            _ => return Err(not_ours()),
-        }
-        match sql::read(columns) {
-            Some(record) => records.extend(record),
-            None if is_one => return Err(not_ours()),
-            None => {}
-        }
-    }
-    Ok(records)
-}
-
-/// Returns the record of `key`, if any, or an error if there are other records.
-pub(super) fn only(key: &str, mut found: Records) -> Result<Option<VersionedRecord>, Error> {
-    match (found.remove(key), found.is_empty()) {
-        (found, true) => Ok(found),
-        (_, false) => Err(not_ours()),
-    }
+pub(super) fn read(rows: &[SqlRow], scope: WatchScope<'_>) -> Result<Records, Error> {
+    sql::read_rows(rows, scope, not_ours, |row| match row {
+        [Some("f"), columns @ .., _] => Ok(columns),
+        [Some("t"), ..] => Err(read_only()),
+        _ => Err(not_ours()),
+    })
 }
 
 /// Returns the number in the first column of the only row, or `None` without a row.
@@ -251,6 +230,7 @@ mod tests {
 
     #[test]
     fn foreign_row_and_standby_row_are_errors() {
+        const ONE: WatchScope<'_> = WatchScope::Key("k");
         let row = |columns: &[Option<&str>]| columns.iter().copied().collect::<SqlRow>();
         let ours = [
             Some("f"),
@@ -268,18 +248,18 @@ mod tests {
         ];
         // 70,000 rows of 130 bytes fit in a response.
         assert!(row(&ours).columns() == ours && row(&ours).memory() - 8 < sql::MAX_ROWS / 70_000 - 130);
-        let found = read(vec![row(&ours)], true).unwrap();
+        let found = read(&[row(&ours)], ONE).unwrap();
         assert_eq!((found["k"].version, found["k"].record.lease_duration_seconds), ((1 << 31) + 2, Some(15)));
         let nothing = |recovers| row(&[&[Some(recovers)], &[None; 11][..]].concat());
-        assert!(read(vec![nothing("f")], true).unwrap().is_empty());
-        assert!(matches!(read(vec![nothing("t")], true), Err(Error::Refused(refusal)) if refusal.sqlstate == "25006"));
+        assert!(read(&[nothing("f")], ONE).unwrap().is_empty());
+        assert!(matches!(read(&[nothing("t")], ONE), Err(Error::Refused(refusal)) if refusal.sqlstate == "25006"));
         for (at, with) in [(0, None), (1, Some("x")), (1, Some("-1")), (2, None), (3, Some("")), (6, Some("x"))] {
             let mut other = ours;
             other[at] = with;
-            assert!(read(vec![row(&other)], true).is_err(), "{at}");
+            assert!(read(&[row(&other)], ONE).is_err(), "{at}");
             // A damaged record does not hide the other records of a prefix.
-            assert!(at == 0 || read(vec![row(&other), row(&ours)], false).unwrap().len() == 1, "{at}");
+            assert!(at == 0 || read(&[row(&other), row(&ours)], WatchScope::All).unwrap().len() == 1, "{at}");
         }
-        assert!(read(vec![row(&ours[..5])], true).is_err() && read(vec![row(&[])], true).is_err());
+        assert!(read(&[row(&ours[..5])], ONE).is_err() && read(&[row(&[])], ONE).is_err());
     }
 }

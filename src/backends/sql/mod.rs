@@ -14,7 +14,7 @@ use crate::backends::password::Password;
 use crate::store::notes::RecordNotes;
 use crate::store::record::{LeaderElectionRecord, MicroTime, RecordWrite, StoreData, VersionedRecord};
 #[cfg(feature = "_sql_server")]
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind, WatchScope};
 
 /// Number of low bits in a version, which count the writes to one row.
 ///
@@ -68,7 +68,6 @@ pub(crate) type Records = BTreeMap<Box<str>, VersionedRecord>;
 ///
 /// The columns are the generation, the key, the writes, the uid, and the record's [`columns`]. Returns `Some(None)` if
 /// the row contains no record. Returns `None` if this library cannot have written the columns.
-#[cfg(feature = "_sql_server")]
 pub(crate) fn read(columns: &[Option<&str>]) -> Option<Option<(Box<str>, VersionedRecord)>> {
     let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions, notes] = *columns
     else {
@@ -84,20 +83,32 @@ pub(crate) fn read(columns: &[Option<&str>]) -> Option<Option<(Box<str>, Version
         renew_time: renew_time.map(MicroTime::from_text),
         lease_transitions: number(transitions)?,
     };
-    observed(key?, generation.parse().ok()?, writes?.parse().ok()?, record, notes.map(str::to_owned)).map(Some)
+    let version = version(generation.parse().ok()?, writes?.parse().ok()?)?;
+    Some(Some((key?.into(), with_notes(record, version, notes.map(str::to_owned)))))
 }
 
-/// Returns the key and the record of a row.
+/// Parses the rows of a query for the records in `scope`.
 ///
-/// Returns `None` if this library cannot have written `generation` or `writes`.
-pub(crate) fn observed(
-    key: &str,
-    generation: i64,
-    writes: i64,
-    record: LeaderElectionRecord,
-    notes: Option<String>,
-) -> Option<(Box<str>, VersionedRecord)> {
-    Some((key.into(), with_notes(record, version(generation, writes)?, notes)))
+/// Skips an unreadable record, unless the scope is one record. `record_columns` checks a row, and returns the columns
+/// for [`read`]. `not_ours` returns the error for rows that this library cannot have written.
+#[cfg(feature = "_sql_server")]
+pub(crate) fn read_rows<E>(
+    rows: &[SqlRow],
+    scope: WatchScope<'_>,
+    not_ours: impl Fn() -> E,
+    record_columns: impl for<'r> Fn(&'r [Option<&'r str>]) -> Result<&'r [Option<&'r str>], E>,
+) -> Result<Records, E> {
+    let mut records = Records::new();
+    for row in rows {
+        match read(record_columns(&row.columns())?) {
+            // If the collation of the column ignores case, the query may return the row of another key.
+            Some(Some((key, _))) if !scope.includes(&key) => return Err(not_ours()),
+            Some(record) => records.extend(record),
+            None if scope.is_one() => return Err(not_ours()),
+            None => {}
+        }
+    }
+    Ok(records)
 }
 
 /// Returns an observation of `record`, with the notes in the text of their column.

@@ -250,9 +250,8 @@ impl SqlTable for PostgresTable {
 
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let parameters = [Some(key.to_owned())];
-        self.run(("get", false), key, table::SELECT_ONE, &parameters, call, |rows| {
-            table::only(key, table::read(rows, true)?)
-        })
+        let read = |rows: Rows| Ok(table::read(&rows, WatchScope::Key(key))?.remove(key));
+        self.run(("get", false), key, table::SELECT_ONE, &parameters, call, read)
     }
 
     fn insert(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<Option<u64>, StoreError> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
 
 use crate::backends::sql;
@@ -10,7 +11,7 @@ use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{Records, watch_diff};
 use crate::backends::sqlite::file::DatabaseFile;
 use crate::backends::sqlite::signal::{CommitSignal, wake_watches};
-use crate::store::record::{LeaderElectionRecord, MicroTime, RecordWrite, VersionedRecord};
+use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::sync::Mutex;
 
@@ -38,8 +39,10 @@ const PATIENCE: u32 = 2_000;
 
 pub(super) const CREATE_TABLE: &str = include_str!("../table.sql");
 
-const SELECT: &str = "SELECT generation, key, writes, uid, holder_identity, lease_duration_seconds, acquire_time, \
-                      renew_time, lease_transitions, notes FROM leasehold";
+/// A query for records, whose columns are texts as on a database server.
+const SELECT: &str = "SELECT CAST(generation AS TEXT), key, CAST(writes AS TEXT), uid, holder_identity, \
+                      CAST(lease_duration_seconds AS TEXT), acquire_time, renew_time, \
+                      CAST(lease_transitions AS TEXT), notes FROM leasehold";
 
 /// A query that fails if the table lacks a column, except the columns that [`WRONG_COLUMN`] returns if they are missing.
 const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, uid, holder_identity, lease_duration_seconds, \
@@ -272,18 +275,9 @@ fn select(connection: &Connection, scope: WatchScope<'_>) -> rusqlite::Result<Re
 }
 
 fn observed(row: &Row<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
-    let time = |column| row.get::<_, Option<String>>(column).map(|time| time.map(MicroTime::from_text));
-    let record = LeaderElectionRecord {
-        uid: row.get(3)?,
-        holder_identity: row.get(4)?,
-        lease_duration_seconds: row.get(5)?,
-        acquire_time: time(6)?,
-        renew_time: time(7)?,
-        lease_transitions: row.get(8)?,
-    };
-    let (generation, key): (i64, String) = (row.get(0)?, row.get(1)?);
-    let observed = sql::observed(&key, generation, row.get(2)?, record, row.get(9)?);
-    observed.ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
+    let columns = (0..10).map(|column| row.get(column)).collect::<rusqlite::Result<Vec<Option<String>>>>()?;
+    let columns: Vec<_> = columns.iter().map(Option::as_deref).collect();
+    sql::read(&columns).flatten().ok_or(rusqlite::Error::InvalidColumnType(0, "generation".to_owned(), Type::Integer))
 }
 
 /// Repeats `attempt` while the file is locked, until the call ends.

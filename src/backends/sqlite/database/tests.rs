@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::store::Store;
+use crate::store::record::LeaderElectionRecord;
 use crate::util::cancel::CancelToken;
 use crate::util::sync::channel;
 
