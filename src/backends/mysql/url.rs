@@ -1,7 +1,7 @@
 //! Parsing of MySQL's configuration from a URL with the parameters of common clients.
 
 use super::config::{MySqlConfig, POLL_INTERVAL};
-use crate::backends::sql::tls_mode::TlsMode;
+use crate::backends::sql::tls_mode::TlsMode::{self, Disable, Require, VerifyCa, VerifyFull};
 use crate::net::database_url::{Address, DatabaseUrl};
 use crate::net::parameters::{self, Decision::Followed, Decision::Ignored, Decision::Only, Decision::Refused, set};
 use crate::net::tls::config::UrlFiles;
@@ -25,16 +25,10 @@ const PARAMETERS: parameters::ParameterTable<MySqlUrl> = &[
     ("user", Followed(|it, value| set(&mut it.url.user, value))),
     ("password", Followed(|it, value| set(&mut it.url.password, value))),
     ("socket unixsocket localsocket", Followed(|it, value| set(&mut it.socket, value))),
-    ("sslmode ssl tls sslaccept", Followed(|it, value| tls_mode(&value).map(|mode| it.raise(mode)))),
+    ("sslmode ssl tls sslaccept", Followed(|it, value| it.raise(&value, Disable, VerifyFull))),
     // Without verification, the connection is still encrypted.
-    (
-        "sslverifyservercert sslverifyidentity",
-        Followed(|it, value| tls_mode(&value).map(|mode| it.raise(mode.max(TlsMode::Require)))),
-    ),
-    (
-        "sslverifycert",
-        Followed(|it, value| tls_mode(&value).map(|mode| it.raise(mode.clamp(TlsMode::Require, TlsMode::VerifyCa)))),
-    ),
+    ("sslverifyservercert sslverifyidentity", Followed(|it, value| it.raise(&value, Require, VerifyFull))),
+    ("sslverifycert", Followed(|it, value| it.raise(&value, Require, VerifyCa))),
     ("sslca serversslcert", Followed(|it, value| set(&mut it.files.ca, value))),
     ("sslcert", Followed(|it, value| set(&mut it.files.certificate, value))),
     ("sslkey", Followed(|it, value| set(&mut it.files.key, value))),
@@ -76,11 +70,12 @@ const PARAMETERS: parameters::ParameterTable<MySqlUrl> = &[
 ];
 
 impl MySqlUrl {
-    /// Sets the mode, unless another parameter has set a stronger one.
+    /// Sets the mode that `value` names, within the limits, unless another parameter has set a stronger mode.
     ///
     /// The strongest mode of several parameters decides, because drivers differ in which of them they follow.
-    fn raise(&mut self, mode: TlsMode) {
-        self.tls_mode = self.tls_mode.max(Some(mode));
+    fn raise(&mut self, value: &str, least: TlsMode, most: TlsMode) -> Result<(), String> {
+        self.tls_mode = self.tls_mode.max(Some(tls_mode(value)?.clamp(least, most)));
+        Ok(())
     }
 }
 
@@ -123,7 +118,7 @@ fn fold(text: &str) -> String {
 
 fn tls_mode(value: &str) -> Result<TlsMode, String> {
     match &*fold(value) {
-        "disabled" | "disable" | "false" | "off" | "0" => Ok(TlsMode::Disable),
+        "disabled" | "disable" | "false" | "off" | "0" => Ok(Disable),
         // A fallback to clear text would follow an attack, too.
         "preferred"
         | "required"
@@ -131,10 +126,10 @@ fn tls_mode(value: &str) -> Result<TlsMode, String> {
         | "trust"
         | "skipverify"
         | "acceptinvalidcerts"
-        | r#"{"rejectunauthorized":false}"# => Ok(TlsMode::Require),
-        "verifyca" => Ok(TlsMode::VerifyCa),
+        | r#"{"rejectunauthorized":false}"# => Ok(Require),
+        "verifyca" => Ok(VerifyCa),
         "verifyidentity" | "verifyfull" | "true" | "on" | "1" | "strict" | "{}" | r#"{"rejectunauthorized":true}"# => {
-            Ok(TlsMode::VerifyFull)
+            Ok(VerifyFull)
         }
         _ => Err("possible are DISABLED, PREFERRED, REQUIRED, VERIFY_CA and VERIFY_IDENTITY".to_owned()),
     }
