@@ -86,7 +86,7 @@ impl MySqlConnection {
         let header = packet::header(payload.len(), self.sequence)
             .ok_or_else(|| net::Error::new(NetErrorKind::Config, "a statement is longer than 1 MiB"))?;
         self.sequence = self.sequence.wrapping_add(1);
-        self.socket.write_all(&[&header, payload].concat(), deadline).map_err(explain)
+        self.socket.write_all(&[&header, payload].concat(), deadline).map_err(|error| self.explain(error))
     }
 
     /// Reads the next packet, or returns the error in the packet.
@@ -109,13 +109,27 @@ impl MySqlConnection {
     fn fill(&mut self, length: usize, deadline: Instant) -> Result<(), net::Error> {
         let mut chunk = [0; 8192];
         while self.received.len() < length {
-            match self.socket.read(&mut chunk, deadline).map_err(explain)? {
-                0 => return Err(explain(io::ErrorKind::UnexpectedEof.into())),
-                n => self.received.extend_from_slice(&chunk[..n]),
+            match self.socket.read(&mut chunk, deadline) {
+                Ok(0) => return Err(self.explain(io::ErrorKind::UnexpectedEof.into())),
+                Ok(count) => self.received.extend_from_slice(&chunk[..count]),
+                Err(error) => return Err(self.explain(error)),
             }
             self.has_answered = true;
         }
         Ok(())
+    }
+
+    /// Converts an I/O error.
+    ///
+    /// The server may have closed a reused connection at the moment when the client sent the statement.
+    fn explain(&self, error: io::Error) -> net::Error {
+        let error = explain(error);
+        match error.kind {
+            NetErrorKind::Io if self.is_reused && !self.has_answered => {
+                net::Error::new(NetErrorKind::ConnectionClosed, "the server closed a reused connection")
+            }
+            _ => error,
+        }
     }
 
     /// Sends a statement and reads its complete result.
@@ -125,33 +139,6 @@ impl MySqlConnection {
 
     /// Sends a statement like [`query`](Self::query), and looks up the transactions that block it.
     pub(super) fn query_blocked(
-        &mut self,
-        sql: &str,
-        blockers: Option<&Blockers<'_>>,
-        deadline: Instant,
-    ) -> Result<StatementResult, Error> {
-        self.exchange(sql, blockers, deadline).map_err(|error| match error {
-            // The server may have closed the idle connection at the moment when the client sent the statement.
-            Error::Net(error) if error.kind == NetErrorKind::Io && self.is_reused && !self.has_answered => {
-                let closed = "the server closed a reused connection";
-                net::Error::new(NetErrorKind::ConnectionClosed, closed).into()
-            }
-            other => other,
-        })
-    }
-
-    pub(super) fn start_transaction(&mut self, deadline: Instant) -> Result<(), Error> {
-        self.is_in_transaction = true;
-        self.query("START TRANSACTION", deadline).map(drop)
-    }
-
-    /// Ends the transaction by `COMMIT` or `ROLLBACK`.
-    pub(super) fn end_transaction(&mut self, sql: &str, deadline: Instant) -> Result<(), Error> {
-        self.is_in_transaction = false;
-        self.query(sql, deadline).map(drop)
-    }
-
-    fn exchange(
         &mut self,
         sql: &str,
         blockers: Option<&Blockers<'_>>,
@@ -187,6 +174,17 @@ impl MySqlConnection {
         let expected = if self.is_in_transaction { status::IN_TRANSACTION } else { 0 };
         check(flags == status::AUTOCOMMIT | expected, "another state of the transaction, or more results follow")?;
         Ok(answer)
+    }
+
+    pub(super) fn start_transaction(&mut self, deadline: Instant) -> Result<(), Error> {
+        self.is_in_transaction = true;
+        self.query("START TRANSACTION", deadline).map(drop)
+    }
+
+    /// Ends the transaction by `COMMIT` or `ROLLBACK`.
+    pub(super) fn end_transaction(&mut self, sql: &str, deadline: Instant) -> Result<(), Error> {
+        self.is_in_transaction = false;
+        self.query(sql, deadline).map(drop)
     }
 
     fn rows(&mut self, first: &[u8], deadline: Instant) -> Result<(Vec<SqlRow>, u16), Error> {

@@ -26,6 +26,9 @@ const WRONG_COLUMNS: &str = include_str!("wrong_columns.sql");
 /// The SQL of the two columns that [`check_writable`] expects at the start of a row.
 pub(crate) const READ_ONLY: &str = "@@global.read_only, @@global.innodb_read_only";
 
+/// The server's error code for a write on a read-only server.
+pub(super) const READ_ONLY_SERVER: u16 = 1290;
+
 /// The settings of every session, which have these effects:
 ///
 /// - Each statement is its own transaction, and returns all rows.
@@ -55,7 +58,8 @@ const CAUSAL_GROUP: &str = "SET SESSION group_replication_consistency = 'BEFORE'
 pub(super) fn prepare_write(connection: &mut MySqlConnection, lock_wait: u64, deadline: Instant) -> Result<(), Error> {
     // This user can write even on a read-only server, so the client first checks that the server is not read-only.
     if connection.writes_on_read_only {
-        check_writable_by(connection, deadline)?;
+        let answer = connection.query(&format!("SELECT {READ_ONLY}"), deadline)?;
+        check_writable(&answer.rows.first().map(SqlRow::columns).unwrap_or_default())?;
     }
     if connection.lock_wait != lock_wait {
         connection.query(&format!("SET SESSION innodb_lock_wait_timeout = {lock_wait}"), deadline)?;
@@ -182,14 +186,11 @@ pub(crate) fn check_writable(row: &[Option<&str>]) -> Result<(), Error> {
     let is_off = |column: &Option<&str>| matches!(*column, Some("0" | "OFF"));
     match row.get(..2).is_some_and(|columns| columns.iter().all(is_off)) {
         true => Ok(()),
-        false => Err(Error::Refused(MySqlRefusal::ReadOnly)),
+        false => {
+            let message = "the server is read-only, perhaps a replica".to_owned();
+            Err(Error::Refused(MySqlRefusal { code: READ_ONLY_SERVER, message }))
+        }
     }
-}
-
-/// Queries the columns of [`READ_ONLY`], and runs [`check_writable`] on the row.
-fn check_writable_by(connection: &mut MySqlConnection, deadline: Instant) -> Result<(), Error> {
-    let answer = connection.query(&format!("SELECT {READ_ONLY}"), deadline)?;
-    check_writable(&answer.rows.first().map(SqlRow::columns).unwrap_or_default())
 }
 
 #[cfg(test)]
