@@ -13,7 +13,7 @@ use crate::backends::mysql::session::{CREATE_TABLES, FENCE, NAME, READ_ONLY, REA
 use crate::backends::sql;
 use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
-use crate::backends::sql::{Records, SqlRow, watch_diff};
+use crate::backends::sql::{Records, RowUpdate, SqlRow, watch_diff};
 use crate::net::error::{self as net, NetErrorKind};
 use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
@@ -240,13 +240,7 @@ impl SqlTable for MySqlTable {
         })
     }
 
-    fn update(
-        &self,
-        key: &str,
-        base: &VersionedRecord,
-        new: RecordWrite<'_>,
-        call: &CallContext,
-    ) -> Result<bool, StoreError> {
+    fn update(&self, RowUpdate { key, base, new }: RowUpdate<'_>, call: &CallContext) -> Result<bool, StoreError> {
         let (generation, writes) = sql::parts(base.version);
         let (key_text, uid) = (text(Some(key)), text(base.record.uid.as_deref()));
         let [holder, duration, acquire_time, renew_time, transitions, notes] = literals(sql::columns(new));

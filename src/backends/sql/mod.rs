@@ -61,6 +61,14 @@ impl<'a> FromIterator<Option<&'a str>> for SqlRow {
     }
 }
 
+/// The arguments of [`Store::update`](crate::Store::update).
+#[derive(Clone, Copy)]
+pub(crate) struct RowUpdate<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) base: &'a VersionedRecord,
+    pub(crate) new: RecordWrite<'a>,
+}
+
 /// The records of a table, by their keys.
 pub(crate) type Records = BTreeMap<Box<str>, VersionedRecord>;
 
@@ -169,7 +177,7 @@ pub(crate) fn insert_parameters(key: &str, write: RecordWrite<'_>) -> Vec<Option
 /// The parameters are the new [`columns`], then the key, the generation, the writes and the uid, then the
 /// [`base_columns`], and then the [`acquisition`].
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) fn update_parameters(key: &str, base: &VersionedRecord, new: RecordWrite<'_>) -> Vec<Option<String>> {
+pub(crate) fn update_parameters(RowUpdate { key, base, new }: RowUpdate<'_>) -> Vec<Option<String>> {
     let (generation, writes) = parts(base.version);
     let row = [Some(key.to_owned()), Some(generation.to_string()), Some(writes.to_string()), base.record.uid.clone()];
     let acquisition = acquisition(base, new.record).map(|writes| writes.to_string());

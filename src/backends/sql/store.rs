@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::backends::sql::{base_columns, columns, version, with_notes};
+use crate::backends::sql::{RowUpdate, base_columns, columns, version, with_notes};
 use crate::store::record::{LeaderElectionRecord, RecordWrite, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
@@ -51,15 +51,9 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
 
     /// Replaces the record and the notes of a row.
     ///
-    /// Returns `false` if the row no longer has the version and the [`base_columns`] of `base`. A version alone may
+    /// Returns `false` if the row no longer has the version and the [`base_columns`] of the base. A version alone may
     /// repeat if the database has lost writes.
-    fn update(
-        &self,
-        key: &str,
-        base: &VersionedRecord,
-        new: RecordWrite<'_>,
-        call: &CallContext,
-    ) -> Result<bool, StoreError>;
+    fn update(&self, update: RowUpdate<'_>, call: &CallContext) -> Result<bool, StoreError>;
 
     /// Returns `true` if this user has the rights of a candidate, or `None` if the rights are unknown.
     fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {
@@ -199,7 +193,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         write: RecordWrite<'_>,
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
-        if !self.table.update(key, base, write, call)? {
+        if !self.table.update(RowUpdate { key, base, new: write }, call)? {
             return Err(self.unapplied("update", key, Some(base), call));
         }
         let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..write.record.clone() };

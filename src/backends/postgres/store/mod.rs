@@ -9,7 +9,7 @@ use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::{changes, table};
 use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore, SqlTable, WatchRequest};
-use crate::backends::sql::{self, SqlRow};
+use crate::backends::sql::{self, RowUpdate, SqlRow};
 use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
@@ -261,16 +261,10 @@ impl SqlTable for PostgresTable {
         generation.map(|generation| self.first_version(key, generation)).transpose()
     }
 
-    fn update(
-        &self,
-        key: &str,
-        base: &VersionedRecord,
-        new: RecordWrite<'_>,
-        call: &CallContext,
-    ) -> Result<bool, StoreError> {
-        let parameters = sql::update_parameters(key, base, new);
-        let acquires = sql::acquisition(base, new.record).is_some();
-        self.run(("update", acquires), key, table::UPDATE, &parameters, call, |rows| Ok(!rows.is_empty()))
+    fn update(&self, update: RowUpdate<'_>, call: &CallContext) -> Result<bool, StoreError> {
+        let parameters = sql::update_parameters(update);
+        let acquires = sql::acquisition(update.base, update.new.record).is_some();
+        self.run(("update", acquires), update.key, table::UPDATE, &parameters, call, |rows| Ok(!rows.is_empty()))
     }
 
     fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
 
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
-use crate::backends::sql::{Records, watch_diff};
+use crate::backends::sql::{Records, RowUpdate, watch_diff};
 use crate::backends::sqlite::file::DatabaseFile;
 use crate::backends::sqlite::signal::{CommitSignal, wake_watches};
 use crate::store::record::{RecordWrite, VersionedRecord};
@@ -165,14 +165,8 @@ impl SqlTable for Database {
         generation.map(|generation| self.first_version(key, generation)).transpose()
     }
 
-    fn update(
-        &self,
-        key: &str,
-        base: &VersionedRecord,
-        new: RecordWrite<'_>,
-        call: &CallContext,
-    ) -> Result<bool, StoreError> {
-        let parameters = sql::update_parameters(key, base, new);
+    fn update(&self, update: RowUpdate<'_>, call: &CallContext) -> Result<bool, StoreError> {
+        let parameters = sql::update_parameters(update);
         self.attempt(&self.requests, call, |connection| {
             let rows = connection.prepare_cached(UPDATE)?.execute(params_from_iter(&parameters))?;
             self.announce(rows);
