@@ -18,7 +18,6 @@ use super::login;
 use super::wire::Wire;
 use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::{self, SqlRow};
-use crate::net::dial::Route;
 use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
 use crate::net::pool::{CallConnection, Versions};
@@ -26,7 +25,6 @@ use crate::net::pool::{CallConnection, Versions};
 /// A connection that one call uses at a time.
 pub(crate) struct PostgresConnection {
     wire: Wire,
-    route: Option<Route>,
     /// Whether the server has answered a statement on this connection before.
     is_reused: bool,
     /// The version of the certificate files with which the connection was opened.
@@ -64,27 +62,17 @@ impl PostgresConnection {
         deadline: Instant,
         interrupter: &Interrupter,
     ) -> Result<Self, Error> {
-        let (mut socket, route) = place.address.open(&place.dialer, deadline, interrupter)?;
+        let (mut socket, mut route) = place.address.open(&place.dialer, deadline, interrupter)?;
         if let Some(parts) = &place.tls {
             login::encrypt(&mut socket, parts, deadline)?;
         }
         let mut wire = Wire::new(socket);
         let cancel = login::log_in(&mut wire, config, password, deadline)?;
-        let mut connection = Self {
-            wire,
-            route,
-            is_reused: false,
-            files,
-            place,
-            cancel,
-            is_busy: false,
-            prepared: HashSet::new(),
-            has_kept: false,
-        };
-        if let Some(route) = &mut connection.route {
+        if let Some(route) = &mut route {
             route.answered();
         }
-        Ok(connection)
+        let prepared = HashSet::new();
+        Ok(Self { wire, is_reused: false, files, place, cancel, is_busy: false, prepared, has_kept: false })
     }
 
     /// Runs the statements in one transaction, and returns the rows of the last statement.
