@@ -69,6 +69,15 @@ const PARAMETERS: parameters::ParameterTable<MySqlUrl> = &[
     ),
 ];
 
+/// The TLS modes by their values in the drivers, which are folded by [`fold`].
+const TLS_MODES: [(&str, TlsMode); 4] = [
+    ("disabled disable false off 0", Disable),
+    // A fallback to clear text would follow an attack, too.
+    (r#"preferred required require trust skipverify acceptinvalidcerts {"rejectunauthorized":false}"#, Require),
+    ("verifyca", VerifyCa),
+    (r#"verifyidentity verifyfull true on 1 strict {} {"rejectunauthorized":true}"#, VerifyFull),
+];
+
 impl MySqlUrl {
     /// Sets the mode that `value` names, within the limits, unless another parameter has set a stronger mode.
     ///
@@ -116,23 +125,12 @@ fn fold(text: &str) -> String {
     text.to_ascii_lowercase().replace(['-', '_'], "")
 }
 
+/// Returns the mode of a value.
 fn tls_mode(value: &str) -> Result<TlsMode, String> {
-    match &*fold(value) {
-        "disabled" | "disable" | "false" | "off" | "0" => Ok(Disable),
-        // A fallback to clear text would follow an attack, too.
-        "preferred"
-        | "required"
-        | "require"
-        | "trust"
-        | "skipverify"
-        | "acceptinvalidcerts"
-        | r#"{"rejectunauthorized":false}"# => Ok(Require),
-        "verifyca" => Ok(VerifyCa),
-        "verifyidentity" | "verifyfull" | "true" | "on" | "1" | "strict" | "{}" | r#"{"rejectunauthorized":true}"# => {
-            Ok(VerifyFull)
-        }
-        _ => Err("possible are DISABLED, PREFERRED, REQUIRED, VERIFY_CA and VERIFY_IDENTITY".to_owned()),
-    }
+    let value = fold(value);
+    let mode = TLS_MODES.iter().find(|(values, _)| values.split(' ').any(|known| known == value));
+    let possible = "possible are DISABLED, PREFERRED, REQUIRED, VERIFY_CA and VERIFY_IDENTITY";
+    mode.map(|(_, mode)| *mode).ok_or_else(|| possible.to_owned())
 }
 
 #[cfg(test)]
