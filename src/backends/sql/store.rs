@@ -118,9 +118,7 @@ impl<T: SqlTable> SqlStore<T> {
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
         if self.creates_table.load(Ordering::Acquire) { self.table.create_table(call) } else { Ok(()) }
     }
-}
 
-impl<T: SqlTable> SqlStore<T> {
     /// Returns the error of a write that changed no row.
     ///
     /// If the record still is `base`, the database ignored the write. The elector would repeat the write in vain.

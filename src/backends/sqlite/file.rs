@@ -57,7 +57,11 @@ impl DatabaseFile {
         if !in_shared_folder {
             refuse_shared_folder(&real)?;
         }
-        let [wal, shm] = ["-wal", "-shm"].map(|suffix| beside(&real, suffix));
+        let [wal, shm] = ["-wal", "-shm"].map(|suffix| {
+            let mut name = real.clone().into_os_string();
+            name.push(suffix);
+            PathBuf::from(name)
+        });
         let opened = vec![(path.clone(), identity(&path).map_err(failed)?)];
         Ok(Self { path, wal, shm, opened })
     }
@@ -93,12 +97,6 @@ impl DatabaseFile {
         }
         Ok(())
     }
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 fn unreadable(path: &Path, error: io::Error) -> StoreError {

@@ -92,24 +92,6 @@ impl Database {
         Ok(Self { file, requests, watches })
     }
 
-    /// Returns `data_version` and the records in scope, or `None` if `data_version` is `seen`.
-    fn read_if_changed(
-        &self,
-        scope: WatchScope<'_>,
-        seen: Option<i64>,
-        call: &CallContext,
-    ) -> Result<Option<(i64, Records)>, StoreError> {
-        self.attempt(&self.watches, call, |connection| {
-            // `data_version` is read before the records. If a commit follows between the two reads, the next call reads
-            // the records again and misses nothing.
-            let number = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
-            if seen == Some(number) {
-                return Ok(None);
-            }
-            Ok(Some((number, select(connection, scope)?)))
-        })
-    }
-
     /// Returns the records of the opened file, even if the path now leads to another file.
     ///
     /// Returns no records if the read fails.
@@ -177,14 +159,20 @@ impl SqlTable for Database {
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
         // The signal exists before the first read, so no change is missed.
         let signal = CommitSignal::new(&self.file.path, &self.file.wal, watch.cancel);
-        let mut seen = None;
+        let mut seen: Option<i64> = None;
         let read = || {
-            let read =
-                self.read_if_changed(watch.scope, seen, &CallContext::new(READ_TIMEOUT, watch.cancel.clone()))?;
-            Ok(read.map(|(number, current)| {
+            let call = CallContext::new(READ_TIMEOUT, watch.cancel.clone());
+            self.attempt(&self.watches, &call, |connection| {
+                // `data_version` is read before the records. If a commit follows between the two reads, the next call
+                // reads the records again and misses nothing.
+                let number = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+                if seen == Some(number) {
+                    return Ok(None);
+                }
+                let records = select(connection, watch.scope)?;
                 seen = Some(number);
-                current
-            }))
+                Ok(Some(records))
+            })
         };
         // If the file is deleted, `remains` adds records that the watch has not delivered yet, such as a leader's first
         // write.
