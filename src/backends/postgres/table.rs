@@ -132,33 +132,33 @@ pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
 pub(super) fn wrong_column(column: &str, part: &str) -> String {
     match column {
         "UNLOGGED" => {
-            return "the table is UNLOGGED or TEMPORARY and lost in a crash; run: ALTER TABLE leasehold SET LOGGED"
-                .to_owned();
+            "the table is UNLOGGED or TEMPORARY and lost in a crash; run: ALTER TABLE leasehold SET LOGGED".to_owned()
         }
-        "ROW SECURITY" => {
-            return "row level security can hide records from this user, and drop writes; give the user BYPASSRLS, or \
-                    run: ALTER TABLE leasehold DISABLE ROW LEVEL SECURITY"
-                .to_owned();
-        }
-        "RULE" => return format!("the rule {part} of the table can drop writes; run: DROP RULE {part} ON leasehold"),
-        "TRIGGER" => {
-            return format!("the trigger {part} can drop or change writes; run: DROP TRIGGER {part} ON leasehold");
-        }
-        _ => {}
+        "ROW SECURITY" => "row level security can hide records from this user, and drop writes; give the user \
+                           BYPASSRLS, or run: ALTER TABLE leasehold DISABLE ROW LEVEL SECURITY"
+            .to_owned(),
+        "RULE" => format!("the rule {part} of the table can drop writes; run: DROP RULE {part} ON leasehold"),
+        "TRIGGER" => format!("the trigger {part} can drop or change writes; run: DROP TRIGGER {part} ON leasehold"),
+        _ => sql::wrong_column(TABLE, column, |declared| repair(column, part, declared)),
     }
-    sql::wrong_column(TABLE, column, |declared| match (column, declared.split(' ').next().unwrap_or_default()) {
-        ("generation", _) => format!(
+}
+
+/// Returns the statement that repairs a column with this declaration.
+fn repair(column: &str, part: &str, declared: &str) -> String {
+    let kind = declared.split(' ').next().unwrap_or_default();
+    match column {
+        "generation" => format!(
             "ALTER TABLE leasehold ALTER generation DROP IDENTITY IF EXISTS; ALTER TABLE leasehold ALTER generation \
              DROP DEFAULT, ALTER generation TYPE bigint, ALTER generation SET NOT NULL, ALTER generation \
              ADD GENERATED ALWAYS AS IDENTITY (START WITH {part})"
         ),
-        ("key", kind) => format!("ALTER TABLE leasehold ALTER key TYPE {kind} COLLATE \"C\", ADD UNIQUE (key)"),
-        ("acquisition", kind) => format!(
+        "key" => format!("ALTER TABLE leasehold ALTER key TYPE {kind} COLLATE \"C\", ADD UNIQUE (key)"),
+        "acquisition" => format!(
             "ALTER TABLE leasehold {part}ALTER acquisition TYPE {kind}, ALTER acquisition SET NOT NULL, ALTER acquisition \
              DROP DEFAULT, ADD UNIQUE (key, acquisition)"
         ),
-        (_, kind) => format!("ALTER TABLE leasehold {part}ALTER {column} TYPE {kind} USING {column}::{kind}"),
-    })
+        _ => format!("ALTER TABLE leasehold {part}ALTER {column} TYPE {kind} USING {column}::{kind}"),
+    }
 }
 
 const TABLE: &str = include_str!("table.sql");
