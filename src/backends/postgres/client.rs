@@ -8,7 +8,9 @@ use super::abandoned::CancelTarget;
 use super::config::PostgresConfig;
 use super::connection::{PostgresConnection, Rows, Statement};
 use super::error::Error;
+use super::login;
 use super::settings::{self, SETTINGS};
+use super::wire::Wire;
 use crate::backends::sql::blockers::Blockers;
 use crate::net::calls::{ActiveCall, Exchange};
 use crate::net::dial::{Dialer, System};
@@ -103,7 +105,7 @@ impl PostgresClient {
         self.has_sessions.store(has_sessions, Ordering::Release);
     }
 
-    /// Opens a connection for the caller, who must hold a slot of the pool.
+    /// Opens a connection for the caller, who must hold a slot of the pool. An interrupt shuts the connection down.
     pub(crate) fn connect(
         &self,
         deadline: Instant,
@@ -114,9 +116,17 @@ impl PostgresClient {
         let log_in = |password: Option<&str>| {
             ClientTls::open(self.tls.as_ref(), |files, tls| {
                 let address = self.config.address.clone();
+                let (mut socket, mut route) = address.open(&self.dialer, deadline, interrupter)?;
+                if let Some(parts) = &tls {
+                    login::encrypt(&mut socket, parts, deadline)?;
+                }
+                let mut wire = Wire::new(socket);
+                let cancel = login::log_in(&mut wire, &self.config, password, deadline)?;
+                if let Some(route) = &mut route {
+                    route.answered();
+                }
                 let (dialer, under_way) = (self.dialer.clone(), Arc::clone(&self.ending));
-                let place = CancelTarget { address, tls, dialer, under_way };
-                PostgresConnection::open(&self.config, password, place, files, deadline, interrupter)
+                Ok(PostgresConnection::new(wire, files, CancelTarget { address, tls, dialer, under_way }, cancel))
             })
         };
         // These codes mean that the user or the password is wrong. PgBouncer may report a wrong password as 08P01.

@@ -12,9 +12,7 @@ use postgres_protocol::message::backend::{DataRowBody, Message};
 use postgres_protocol::message::frontend;
 
 use super::abandoned::CancelTarget;
-use super::config::PostgresConfig;
 use super::error::{Error, PostgresRefusal};
-use super::login;
 use super::wire::Wire;
 use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::{self, SqlRow};
@@ -51,28 +49,10 @@ pub(crate) struct Statement<'a> {
 pub(crate) type Rows = Vec<SqlRow>;
 
 impl PostgresConnection {
-    /// Connects and logs in.
-    ///
-    /// An interrupt shuts the connection down.
-    pub(super) fn open(
-        config: &PostgresConfig,
-        password: Option<&str>,
-        place: CancelTarget,
-        files: u64,
-        deadline: Instant,
-        interrupter: &Interrupter,
-    ) -> Result<Self, Error> {
-        let (mut socket, mut route) = place.address.open(&place.dialer, deadline, interrupter)?;
-        if let Some(parts) = &place.tls {
-            login::encrypt(&mut socket, parts, deadline)?;
-        }
-        let mut wire = Wire::new(socket);
-        let cancel = login::log_in(&mut wire, config, password, deadline)?;
-        if let Some(route) = &mut route {
-            route.answered();
-        }
+    /// Creates a connection that is logged in. `cancel` is the request that cancels the statements of the session.
+    pub(super) fn new(wire: Wire, files: u64, place: CancelTarget, cancel: Option<BytesMut>) -> Self {
         let prepared = HashSet::new();
-        Ok(Self { wire, is_reused: false, files, place, cancel, is_busy: false, prepared, has_kept: false })
+        Self { wire, is_reused: false, files, place, cancel, is_busy: false, prepared, has_kept: false }
     }
 
     /// Runs the statements in one transaction, and returns the rows of the last statement.
