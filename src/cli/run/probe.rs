@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never, unbounded};
 use leasehold::Fitness;
-use rustix::event::{PollFd, PollFlags};
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::super::password::STORE_VARIABLE;
-use super::messages::wait_for;
 use crate::log::COMMAND;
 
 /// The results of the probe, and the fitness that the elector reads.
@@ -61,7 +60,7 @@ impl Judge {
 
     /// Waits for the first result of the probe.
     pub fn wait(&mut self) {
-        let patience = self.timeout.saturating_add(LAST_READ + UNTIL_IT_ENDS);
+        let patience = self.timeout.saturating_add(UNTIL_IT_ENDS);
         self.latest = self.verdicts.recv_timeout(patience).unwrap_or(false);
     }
 }
@@ -79,6 +78,8 @@ pub struct Probe {
     hangs: Option<Child>,
     /// The last result. A change is logged.
     last: Option<Result<(), String>>,
+    /// The end of the last run's stderr.
+    last_words: Vec<u8>,
 }
 
 impl Probe {
@@ -91,13 +92,13 @@ impl Probe {
         let arguments = shlex::split(text).filter(|arguments| !arguments.is_empty());
         let arguments = arguments
             .ok_or_else(|| format!("--probe {text:?}: give a program and its arguments, quoted as for a shell"))?;
-        Ok(Self { text: text.to_owned(), arguments, timeout, hangs: None, last: None })
+        Ok(Self { text: text.to_owned(), arguments, timeout, hangs: None, last: None, last_words: Vec::new() })
     }
 
     /// Runs the probe and returns `true` if it exits with 0 in time.
     pub fn run(&mut self) -> bool {
-        let mut last_words = Vec::new();
-        let said = match self.status(&mut last_words) {
+        self.last_words.clear();
+        let said = match self.status() {
             Ok(Some(status)) if status.success() => Ok(()),
             Ok(Some(status)) => Err(status.to_string()),
             Ok(None) => Err(format!("did not exit within {}", humantime::format_duration(self.timeout))),
@@ -108,11 +109,10 @@ impl Probe {
             match &said {
                 Ok(()) => log::info!(target: COMMAND, "--probe '{}': this replica is fit to lead", self.text),
                 Err(why) => {
-                    let last_words = String::from_utf8_lossy(&last_words);
+                    let last_words = String::from_utf8_lossy(&self.last_words);
                     let last_line = last_words.lines().rfind(|line| !line.trim().is_empty());
-                    let colon = if last_line.is_some() { ": " } else { "" };
-                    let last_line = last_line.unwrap_or_default();
-                    log::warn!(target: COMMAND, "--probe '{}': unfit to lead: {why}{colon}{last_line}", self.text);
+                    let last_line = last_line.map_or_else(String::new, |line| format!(": {line}"));
+                    log::warn!(target: COMMAND, "--probe '{}': unfit to lead: {why}{last_line}", self.text);
                 }
             }
             self.last = Some(said);
@@ -123,7 +123,7 @@ impl Probe {
     /// Runs the probe and returns its exit status.
     ///
     /// If the probe takes too long, kills its whole process group and returns `None`.
-    fn status(&mut self, last_words: &mut Vec<u8>) -> io::Result<Option<ExitStatus>> {
+    fn status(&mut self) -> io::Result<Option<ExitStatus>> {
         if let Some(mut child) = self.hangs.take()
             && !has_ended(&mut child, Duration::ZERO)?
         {
@@ -137,7 +137,7 @@ impl Probe {
         // `command` holds a writing end of the pipe, which would keep the pipe open after the probe has ended.
         drop(command);
         let pid = Pid::from_child(&child);
-        let ended = self.follow(&mut child, errors, last_words);
+        let ended = self.follow(&mut child, errors);
         if !matches!(ended, Ok(Some(_))) {
             // The process is also killed by its ID, because the process may have left its group. The ID is not reused
             // before the process is reaped.
@@ -153,37 +153,22 @@ impl Probe {
     /// Reads the probe's stderr until the probe ends. Returns `None` if the probe is too slow.
     ///
     /// The probe is polled, because a system or a sandbox may have no descriptor that reports the end of a process.
-    fn follow(
-        &self,
-        child: &mut Child,
-        errors: PipeReader,
-        last_words: &mut Vec<u8>,
-    ) -> io::Result<Option<ExitStatus>> {
+    fn follow(&mut self, child: &mut Child, mut errors: PipeReader) -> io::Result<Option<ExitStatus>> {
+        // No read waits for more text, because a process that the probe leaves behind may keep the pipe open.
+        ioctl_fionbio(&errors, true)?;
         let until = Instant::now() + self.timeout.min(LONGEST);
-        let (mut errors, mut status) = (Some(errors), None);
+        let mut buffer = vec![0; PIPE_SIZE];
         loop {
-            let was_ended = status.is_some();
-            if !was_ended {
-                status = child.try_wait()?;
-            }
-            // After the end of the probe, the loop reads only text that is already in the pipe.
-            let pause = if status.is_some() { Duration::ZERO } else { BETWEEN_LOOKS.min(self.timeout) };
-            let mut polled: Vec<_> = errors.iter().map(|errors| PollFd::new(errors, PollFlags::IN)).collect();
-            wait_for(&mut polled, Some(pause))?;
-            if polled.first().is_some_and(|errors| !errors.revents().is_empty()) {
-                let mut buffer = [0; LONGEST_WORDS];
-                let length = errors.as_mut().map_or(Ok(0), |errors| errors.read(&mut buffer))?;
-                last_words.extend(&buffer[..length]);
-                last_words.drain(..last_words.len().saturating_sub(LONGEST_WORDS));
-                if length == 0 {
-                    errors = None;
-                }
-            } else if was_ended {
+            // The status is read first, so that the read after the end of the probe returns the rest of its text.
+            let status = child.try_wait()?;
+            let length = errors.read(&mut buffer).unwrap_or(0);
+            self.last_words.extend(&buffer[..length]);
+            self.last_words.drain(..self.last_words.len().saturating_sub(LONGEST_WORDS));
+            if status.is_some() || Instant::now() >= until {
                 return Ok(status);
             }
-            let patience = if status.is_some() { LAST_READ } else { Duration::ZERO };
-            if Instant::now() >= until + patience {
-                return Ok(status);
+            if length == 0 {
+                thread::sleep(BETWEEN_LOOKS.min(self.timeout));
             }
         }
     }
@@ -207,8 +192,6 @@ pub fn has_ended(child: &mut Child, patience: Duration) -> io::Result<bool> {
 const UNTIL_IT_ENDS: Duration = Duration::from_millis(200);
 
 /// The interval between checks whether a probe has ended.
-///
-/// Most probes close their stderr when they end, which ends the pause.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// The longest time to wait for a probe, which is short enough to add to an `Instant`.
@@ -217,10 +200,8 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 /// The number of bytes at the end of stderr that are logged.
 const LONGEST_WORDS: usize = 512;
 
-/// The time limit for reading stderr after the probe has ended.
-///
-/// A leftover process may keep the pipe open.
-const LAST_READ: Duration = Duration::from_millis(100);
+/// The size of a pipe, so that one read returns all text in the pipe. Source: pipe(7).
+const PIPE_SIZE: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
