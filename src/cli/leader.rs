@@ -13,7 +13,7 @@ use leasehold::{CallContext, CancelToken, RequestAcceptance, Store, StoreError, 
 use super::election::positive_duration;
 use super::follow::leases::{is_shard, seconds, shard_error};
 use super::follow::{FollowArgs, LONGEST_REQUESTED_PAUSE, LeaseArgs, check_name};
-use super::say::{Failure, end_of_stdout, failed, say, write_stdout};
+use super::say::{Failure, is_stdout_open, say, write_stdout};
 use leasehold::util::backoff::{Backoff, requested_pause};
 use leasehold::util::one_line::OneLine;
 
@@ -59,9 +59,12 @@ pub struct LeaseInStore<'a> {
 pub fn print_address(arguments: &LeaderArgs) -> Result<u8, Failure> {
     let lease = LeaseInStore::open(arguments)?;
     let (holder, observed) = lease.with_leader(|holder, observed| Ok((holder, observed)))?;
-    let no_address = || format!("{} is held by {}, which advertises no address", lease.name(), OneLine(holder));
-    let written = print(observed.notes.term.address.ok_or_else(|| (ABSENT, no_address()))?);
-    end_of_stdout(written).unwrap_or(Ok(0)).map_err(failed)
+    let Some(address) = observed.notes.term.address else {
+        let message = format!("{} is held by {}, which advertises no address", lease.name(), OneLine(holder));
+        return Err(Failure(ABSENT, message));
+    };
+    is_stdout_open(print(address))?;
+    Ok(0)
 }
 
 /// Writes the request to step down, and returns the exit code.
@@ -93,10 +96,8 @@ pub fn request_step_down(arguments: &LeaderArgs) -> Result<u8, Failure> {
     let acceptance = observed.notes.term.accepts_requests.filter(|_| is_asked);
     let effect = match acceptance {
         Some(RequestAcceptance::Never) => {
-            return Err((
-                REFUSES,
-                format!("{name} is held by {holder}, which accepts no requests; nothing is written"),
-            ));
+            let message = format!("{name} is held by {holder}, which accepts no requests; nothing is written");
+            return Err(Failure(REFUSES, message));
         }
         Some(RequestAcceptance::After(delay)) => takes_effect(&observed, delay),
         _ if is_asked => format!("; unknown whether {holder} accepts requests"),
@@ -113,14 +114,12 @@ pub fn request_step_down(arguments: &LeaderArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     let has_changed = lease.changes_within(&observed, patience);
-    if has_changed.map_err(|error| failed(format!("the request is written, but then the store failed: {error}")))? {
+    if has_changed.map_err(|error| format!("the request is written, but then the store failed: {error}"))? {
         return Ok(0);
     }
     let patience = humantime::format_duration(patience);
-    Err((
-        SILENT,
-        format!("{holder} has not renewed {name} for {patience}, and may have crashed; the request is written"),
-    ))
+    let silence = format!("{holder} has not renewed {name} for {patience}, and may have crashed");
+    Err(Failure(SILENT, format!("{silence}; the request is written")))
 }
 
 /// Returns the text about the time until a holder accepts requests, by its clock.
@@ -153,8 +152,8 @@ impl<'a> LeaseInStore<'a> {
     ///
     /// Returns an error if the store cannot be opened, or does not accept the name of the lease.
     fn open(arguments: &'a LeaderArgs) -> Result<Self, Failure> {
-        let (store, _) = arguments.follow.open().map_err(|error| failed(error.to_string()))?;
-        Self::new(store, arguments.lease.key(), arguments.timeout).map_err(failed)
+        let (store, _) = arguments.follow.open()?;
+        Ok(Self::new(store, arguments.lease.key(), arguments.timeout)?)
     }
 
     /// Reads the record, and passes the holder and the record to `act`.
@@ -168,7 +167,7 @@ impl<'a> LeaseInStore<'a> {
             let led = observed.and_then(|observed| Some((observed.record.holder()?.to_owned(), observed)));
             led.map(|(holder, observed)| act(holder, observed)).transpose()
         })?;
-        found.ok_or_else(|| (ABSENT, format!("{} has no holder", self.name())))
+        found.ok_or_else(|| Failure(ABSENT, format!("{} has no holder", self.name())))
     }
 
     /// Reads the record, or returns the last error.
@@ -187,7 +186,7 @@ impl<'a> LeaseInStore<'a> {
             let requested = requested_pause(error.retry_after(), LONGEST_REQUESTED_PAUSE, fastrand::f64());
             let pause = backoff.pause(FIRST_PAUSE, LONGEST_PAUSE).max(requested);
             if !error.is_transient() || pause >= self.call.remaining() {
-                return Err(failed(error.to_string()));
+                return Err(error.into());
             }
             sleep(pause);
         }

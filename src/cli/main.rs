@@ -21,7 +21,7 @@ mod wait;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use say::{FAILED, Failure, failed};
+use say::{FAILED, Failure};
 
 /// Leader election for any program, on a Kubernetes Lease, etcd or a database
 #[derive(Debug, Parser)]
@@ -67,8 +67,8 @@ enum CliCommand {
 /// Runs the subcommand that the arguments name.
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
-    if let Some(code) = run::hidden(std::env::args_os().skip(1)) {
-        return code;
+    if let Some(ended) = run::hidden(std::env::args_os().skip(1)) {
+        return exit_by(ended);
     }
     let Cli { command } = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -87,28 +87,29 @@ fn main() -> ExitCode {
     let is_quiet = false;
     let _log = match log::StderrLog::start(is_quiet) {
         Ok(log) => log,
-        Err(error) => return exit_by(Err(failed(format!("cannot start the log thread: {error}")))),
+        Err(error) => return exit_by(Err(format!("cannot start the log thread: {error}").into())),
     };
-    let code = match command {
+    let ended = match command {
         #[cfg(target_os = "linux")]
-        CliCommand::Run(arguments) => exit_by(run::run(*arguments)),
+        CliCommand::Run(arguments) => run::run(*arguments),
         #[cfg(not(target_os = "linux"))]
-        CliCommand::Run { .. } => exit_by(Err(failed(
+        CliCommand::Run { .. } => Err(Failure::from(
             "leasehold run needs Linux, because only there no process of a command can outlive its term; observe and wait run on \
              every system",
-        ))),
-        CliCommand::Observe(arguments) => exit_by(observe::run(&arguments).map_err(failed)),
-        CliCommand::Status(arguments) => exit_by(status::run(&arguments)),
-        CliCommand::Wait(arguments) => exit_by(wait::run(&arguments).map_err(failed)),
-        CliCommand::Where(arguments) => exit_by(leader::print_address(&arguments)),
-        CliCommand::StepDown(arguments) => exit_by(leader::request_step_down(&arguments)),
+        )),
+        CliCommand::Observe(arguments) => observe::run(&arguments),
+        CliCommand::Status(arguments) => status::run(&arguments),
+        CliCommand::Wait(arguments) => wait::run(&arguments),
+        CliCommand::Where(arguments) => leader::print_address(&arguments),
+        CliCommand::StepDown(arguments) => leader::request_step_down(&arguments),
     };
+    let code = exit_by(ended);
     password::end_programs();
     code
 }
 
 fn exit_by(ended: Result<u8, Failure>) -> ExitCode {
-    ExitCode::from(ended.unwrap_or_else(|(code, message)| {
+    ExitCode::from(ended.unwrap_or_else(|Failure(code, message)| {
         say::say(&message);
         code
     }))

@@ -2,6 +2,7 @@
 //!
 //! The process ends even if the reader of stderr has stopped or is gone.
 
+use std::error::Error;
 use std::io::{self, Write};
 #[cfg(unix)]
 use std::os::fd::AsFd;
@@ -10,6 +11,7 @@ use std::time::Duration;
 #[cfg(unix)]
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::election::by_flags;
 use leasehold::util::one_line::OneLine;
 
 /// The exit code of this program's own errors, the same as in env(1) and timeout(1).
@@ -18,11 +20,13 @@ use leasehold::util::one_line::OneLine;
 pub const FAILED: u8 = 125;
 
 /// The exit code, and the message on stderr before the exit.
-pub type Failure = (u8, String);
+pub struct Failure(pub u8, pub String);
 
-/// Returns the failure of an error of this program itself.
-pub fn failed(message: impl Into<String>) -> Failure {
-    (FAILED, message.into())
+/// An error of this program itself. The message has the names of flags instead of settings.
+impl<E: Into<Box<dyn Error>>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(FAILED, by_flags(&*error.into()))
+    }
 }
 
 /// Writes a line to stderr, unless the reader blocks.
@@ -82,12 +86,13 @@ pub fn check_stdout() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the exit code or the error, if stdout cannot be written.
-pub fn end_of_stdout(written: io::Result<()>) -> Option<Result<u8, String>> {
-    let error = written.err()?;
-    // The reader has closed stdout.
-    let is_closed = error.kind() == io::ErrorKind::BrokenPipe;
-    Some(if is_closed { Ok(0) } else { Err(format!("cannot write to stdout: {error}")) })
+/// Returns `false` if the reader has closed stdout, which is not an error of a command.
+pub fn is_stdout_open(written: io::Result<()>) -> Result<bool, String> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(format!("cannot write to stdout: {error}")),
+    }
 }
 
 /// Returns the events of a stream, or no event after `patience`.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use leasehold::Store;
 
-use super::follow::leases::{Leases, Update, Which};
+use super::follow::leases::LeaseEvent;
 use super::leader::{ABSENT, LeaderArgs, LeaseInStore};
 use super::observe::lines::{status_json, status_plain};
-use super::say::{Failure, end_of_stdout, failed, write_stdout};
+use super::say::{Failure, is_stdout_open, write_stdout};
 use leasehold::util::clock::Now;
 
 /// Show the holder of a lease once
@@ -35,7 +35,7 @@ pub struct StatusArgs {
 ///
 /// Returns the exit code and the message on stderr.
 pub fn run(StatusArgs { leader, json }: &StatusArgs) -> Result<u8, Failure> {
-    let (store, _) = leader.follow.open().map_err(|error| failed(error.to_string()))?;
+    let (store, _) = leader.follow.open()?;
     show(&store, leader.lease.key(), leader.timeout, *json)
 }
 
@@ -45,16 +45,14 @@ pub fn run(StatusArgs { leader, json }: &StatusArgs) -> Result<u8, Failure> {
 ///
 /// Returns the exit code and the message on stderr.
 pub fn show(store: &Arc<dyn Store>, key: &str, timeout: Duration, is_json: bool) -> Result<u8, Failure> {
-    let lease = LeaseInStore::new(Arc::clone(store), key, timeout).map_err(failed)?;
+    let lease = LeaseInStore::new(Arc::clone(store), key, timeout)?;
     let found = lease.read()?;
     let may_campaign = store.may_campaign(key, found.is_some(), &lease.call);
-    let mut leases = Leases::new(Which::Named);
-    let events = leases.apply(Update::Record { key: key.into(), found, version: None }, Now::read());
-    let event = events.first().ok_or_else(|| failed("the first state of a lease is no event; report this as a bug"))?;
+    let event = LeaseEvent::of_read(key, found, Now::read());
     let text = match is_json {
-        true => status_json(event, may_campaign),
-        false => status_plain(event, may_campaign, &lease.name()),
+        true => status_json(&event, may_campaign),
+        false => status_plain(&event, may_campaign, &lease.name()),
     };
-    let code = if event.lease.holder().is_some() { 0 } else { ABSENT };
-    end_of_stdout(write_stdout(&text)).map_or(Ok(code), |ended| ended.map(|_| code).map_err(failed))
+    is_stdout_open(write_stdout(&text))?;
+    Ok(if event.lease.holder().is_some() { 0 } else { ABSENT })
 }

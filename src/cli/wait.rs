@@ -6,10 +6,10 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::election::duration;
-use super::follow::leases::{LeaseView, Leases, Update, Which, shard_error};
-use super::follow::{FollowArgs, Follower, Heard, LeaseArgs, location};
+use super::follow::leases::{LeaseEvent, LeaseView, shard_error};
+use super::follow::{FollowArgs, Follower, Heard, LeaseArgs, READ_TIMEOUT, location};
 use super::leader::LeaseInStore;
-use super::say::{end_of_stdout, say, write_stdout};
+use super::say::{Failure, is_stdout_open, say, write_stdout};
 use crate::log::COMMAND;
 use leasehold::util::clock::Now;
 use leasehold::util::one_line::OneLine;
@@ -46,39 +46,35 @@ const TIMED_OUT: u8 = 124;
 /// The longest wait for one update.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// The time limit of the single read with `--timeout 0s`.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Waits for a leader, prints its identity, and returns the exit code.
 ///
 /// # Errors
 ///
 /// Returns an error that a retry cannot repair, or an error if the store did not answer before the timeout.
-pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
+pub fn run(arguments: &WaitArgs) -> Result<u8, Failure> {
     let began = Instant::now();
-    let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
+    let (store, which) = arguments.follow.open()?;
     let lease = arguments.lease.key();
     if arguments.timeout.is_some_and(|timeout| timeout.is_zero()) {
         let location = location(&*store);
-        let found = LeaseInStore::new(store, lease, READ_TIMEOUT)?.read().map_err(|(_, error)| error)?;
-        let mut leases = Leases::new(Which::Named);
-        leases.apply(Update::Record { key: lease.into(), found, version: None }, Now::read());
-        check_shard(&leases, lease)?;
-        return Ok(timed_out(arguments, lease, &leases, &location));
+        let found = LeaseInStore::new(store, lease, READ_TIMEOUT)?.read()?;
+        let view = LeaseEvent::of_read(lease, found, Now::read()).lease;
+        check_shard(&view, lease)?;
+        return Ok(timed_out(arguments, lease, &view, &location));
     }
     let mut follower = Follower::start(store, &[lease.to_owned()], which)?;
     let mut trouble = "no answer".to_owned();
     loop {
         let patience = arguments.timeout.map_or(LONG, |timeout| timeout.saturating_sub(began.elapsed()).min(LONG));
-        match follower.next(patience)? {
-            Heard::Events(_) => {
-                check_shard(&follower.leases, lease)?;
-                let leader = follower.leases.get(lease).and_then(LeaseView::leader);
-                if let Some(leader) = leader.filter(|leader| is_awaited(arguments, leader)) {
-                    let written = write_stdout(&format!("{}\n", OneLine(leader)));
-                    return end_of_stdout(written).unwrap_or(Ok(0));
-                }
-            }
+        let heard = follower.next(patience)?;
+        let view = follower.leases.get(lease).cloned().unwrap_or_default();
+        check_shard(&view, lease)?;
+        if let Some(leader) = view.leader().filter(|leader| is_awaited(arguments, leader)) {
+            is_stdout_open(write_stdout(&format!("{}\n", OneLine(leader))))?;
+            return Ok(0);
+        }
+        match heard {
+            Heard::Events(_) => {}
             Heard::Trouble(level, text) => {
                 log::log!(target: COMMAND, level, "{text}");
                 trouble = text;
@@ -86,17 +82,18 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
             Heard::Paused(pause, why) => {
                 let left = arguments.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
                 if left.is_some_and(|left| left < pause) {
-                    return Err(why);
+                    return Err(why.into());
                 }
             }
         }
         match arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
             Some(_) if follower.has_answered => {
-                return Ok(timed_out(arguments, lease, &follower.leases, &follower.location));
+                return Ok(timed_out(arguments, lease, &view, &follower.location));
             }
             Some(timeout) => {
                 let timeout = humantime::format_duration(timeout);
-                return Err(format!("cannot read lease {lease} within {timeout}, in {}: {trouble}", follower.location));
+                let location = follower.location;
+                return Err(format!("cannot read lease {lease} within {timeout}, in {location}: {trouble}").into());
             }
             None => {}
         }
@@ -108,22 +105,21 @@ fn is_awaited(arguments: &WaitArgs, holder: &str) -> bool {
 }
 
 /// Returns an error for the record of a shard, which would be waited for forever.
-fn check_shard(leases: &Leases, lease: &str) -> Result<(), String> {
-    if leases.get(lease).is_some_and(LeaseView::is_shard) { Err(shard_error(lease)) } else { Ok(()) }
+fn check_shard(view: &LeaseView, lease: &str) -> Result<(), String> {
+    if view.is_shard() { Err(shard_error(lease)) } else { Ok(()) }
 }
 
 /// Prints what the record shows, and returns the exit code after a timeout.
-fn timed_out(arguments: &WaitArgs, lease: &str, leases: &Leases, location: &str) -> u8 {
-    let WaitArgs { holder, timeout, .. } = arguments;
-    let (view, timeout) = (leases.get(lease).cloned().unwrap_or_default(), timeout.unwrap_or_default());
-    let what = match holder {
+fn timed_out(arguments: &WaitArgs, lease: &str, view: &LeaseView, location: &str) -> u8 {
+    let what = match &arguments.holder {
         _ if view.holder().is_some_and(|holder| is_awaited(arguments, holder)) && !view.has_expired => {
             "was held, but not renewed".to_owned()
         }
         Some(holder) => format!("was not held by {holder}"),
         None => "was not held".to_owned(),
     };
-    let (timeout, standing) = (humantime::format_duration(timeout), view.standing(Now::read()));
+    let timeout = humantime::format_duration(arguments.timeout.unwrap_or_default());
+    let standing = view.standing(Now::read());
     say(&format!("lease {lease} {what} within {timeout}, in {location}: {standing}"));
     TIMED_OUT
 }

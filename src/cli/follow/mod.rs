@@ -21,7 +21,7 @@ use leases::{LeaseEvent, Leases, Update, Which};
 use watching::{CurrentWatch, FollowMessage, FollowThread};
 
 pub use place::{FollowArgs, LeaseArgs, check_name};
-pub use watching::LONGEST_REQUESTED_PAUSE;
+pub use watching::{LONGEST_REQUESTED_PAUSE, READ_TIMEOUT};
 
 /// The largest number of queued updates.
 ///

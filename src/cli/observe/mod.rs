@@ -11,9 +11,8 @@ use clap::Args;
 use crossbeam_channel::RecvTimeoutError;
 use leasehold::LeaseGroup;
 
-use super::election::by_flags;
-use super::follow::{FollowArgs, Follower, Heard};
-use super::say::{check_stdout, end_of_stdout, write_stdout};
+use super::follow::{FollowArgs, Follower, Heard, READ_TIMEOUT};
+use super::say::{Failure, check_stdout, is_stdout_open, write_stdout};
 use super::status;
 use crate::log::COMMAND;
 use leasehold::util::clock::Now;
@@ -87,9 +86,6 @@ const MAX_SHARDS: usize = 1_024;
 /// The interval at which an unchanged table is redrawn, and a closed stdout is detected.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The time limit of each read with `--once`.
-const ONCE: Duration = Duration::from_secs(10);
-
 /// The shortest time between two drawings while updates arrive without a pause.
 const BUSY: Duration = Duration::from_millis(100);
 
@@ -98,36 +94,28 @@ const BUSY: Duration = Duration::from_millis(100);
 /// # Errors
 ///
 /// Returns an error that a retry cannot repair.
-pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
-    let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
+pub fn run(arguments: &ObserveArgs) -> Result<u8, Failure> {
+    let (store, which) = arguments.follow.open()?;
     if let Some(name) = &arguments.group {
-        let group = LeaseGroup::builder(name).shards(arguments.shards.unwrap_or(MAX_SHARDS)).start_on(store);
-        let group = group.map_err(|error| by_flags(&error))?;
+        let group = LeaseGroup::builder(name).shards(arguments.shards.unwrap_or(MAX_SHARDS)).start_on(store)?;
         return follow_group(&group, arguments.shards.is_none(), arguments.json);
     }
     let names = if arguments.lease.is_empty() { &arguments.leases } else { &arguments.lease };
     if arguments.once {
-        let show = |lease: &String| status::show(&store, lease, ONCE, arguments.json);
-        let codes = names.iter().map(show).collect::<Result<Vec<_>, _>>().map_err(|(_, error)| error)?;
-        return codes.into_iter().max().ok_or_else(|| "--once needs the name of a lease".to_owned());
+        let show = |lease: &String| status::show(&store, lease, READ_TIMEOUT, arguments.json);
+        let codes = names.iter().map(show).collect::<Result<Vec<_>, _>>()?;
+        return codes.into_iter().max().ok_or_else(|| "--once needs the name of a lease".into());
     }
     let mut follower = Follower::start(store, names, which)?;
     if let Some(table) = LeaseTable::in_terminal().filter(|_| !arguments.json) {
         return follow_in_table(table, follower);
     }
-    loop {
-        let heard = follower.next(TICK)?;
-        if let Some(ended) = end_of_stdout(print(&heard, arguments.json)) {
-            return ended;
-        }
-    }
+    while is_stdout_open(print(&follower.next(TICK)?, arguments.json))? {}
+    Ok(0)
 }
 
-fn follow_in_table(mut table: LeaseTable, mut follower: Follower) -> Result<u8, String> {
-    loop {
-        if let Some(ended) = end_of_stdout(table.draw(&follower, Now::read())) {
-            return ended;
-        }
+fn follow_in_table(mut table: LeaseTable, mut follower: Follower) -> Result<u8, Failure> {
+    while is_stdout_open(table.draw(&follower, Now::read()))? {
         let mut heard = follower.next(TICK)?;
         let until = Instant::now() + BUSY;
         while matches!(&heard, Heard::Events(events) if !events.is_empty()) && Instant::now() < until {
@@ -139,9 +127,10 @@ fn follow_in_table(mut table: LeaseTable, mut follower: Follower) -> Result<u8, 
             log::log!(target: COMMAND, level, "{trouble}");
         }
     }
+    Ok(0)
 }
 
-fn follow_group(group: &LeaseGroup, is_number_published: bool, is_json: bool) -> Result<u8, String> {
+fn follow_group(group: &LeaseGroup, is_number_published: bool, is_json: bool) -> Result<u8, Failure> {
     let (transitions, mut shown, mut shards) = (group.transitions(), None, 0);
     loop {
         let mut status = group.status();
@@ -155,13 +144,13 @@ fn follow_group(group: &LeaseGroup, is_number_published: bool, is_json: bool) ->
             true => group::show(shown.as_ref(), &status, is_json),
             false => check_stdout(),
         };
-        if let Some(ended) = end_of_stdout(written) {
-            return ended;
+        if !is_stdout_open(written)? {
+            return Ok(0);
         }
         shown = Some(status).filter(|status| status.is_current).or(shown);
         // A change of a member causes no transition, so the status is also compared regularly.
         if transitions.recv_timeout(TICK) == Err(RecvTimeoutError::Disconnected) {
-            return Err(group.shards().map_or_else(|error| error.to_string(), |_| "the group has ended".to_owned()));
+            return Err(group.shards().map_or_else(Failure::from, |_| "the group has ended".into()));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-pub use super::super::say::FAILED;
+pub use super::super::say::{FAILED, Failure};
 use super::messages::CommandEnd;
 
 /// The exit codes that `leasehold run` adds to those of the command.
@@ -43,18 +43,18 @@ pub fn by_signal(signal: i32) -> u8 {
 /// # Errors
 ///
 /// Returns the exit code and the message.
-pub fn check(program: &OsStr) -> Result<(), (u8, String)> {
+pub fn check(program: &OsStr) -> Result<(), Failure> {
     let found = find(program, env::var_os("PATH"));
     let is_path = program.as_encoded_bytes().contains(&b'/');
     let advice = if is_path { "check the path" } else { "check the name and PATH" };
     let program = program.display();
     let found = found.map_err(|error| match not_started(&error) {
-        NOT_FOUND => (NOT_FOUND, format!("{program}: command not found; {advice}")),
-        code => (code, format!("{program}: cannot be executed: {error}")),
+        NOT_FOUND => Failure(NOT_FOUND, format!("{program}: command not found; {advice}")),
+        code => Failure(code, format!("{program}: cannot be executed: {error}")),
     })?;
     match interpreter(&found) {
         Some(interpreter) if !interpreter.exists() => {
-            Err((NOT_FOUND, format!("{program}: interpreter {} not found", interpreter.display())))
+            Err(Failure(NOT_FOUND, format!("{program}: interpreter {} not found", interpreter.display())))
         }
         _ => Ok(()),
     }

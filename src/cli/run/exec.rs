@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::fcntl_dupfd_cloexec;
@@ -13,7 +13,7 @@ use rustix::process::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::super::say::say;
+use super::super::say::Failure;
 use super::command;
 use super::messages::{Environment, GuardianLink};
 use super::signals::ParentMask;
@@ -73,21 +73,14 @@ impl Prepared {
     }
 }
 
-/// Becomes the command that follows the guardian's process ID in `arguments`.
-pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+/// Becomes the command that follows the guardian's process ID in `arguments`. Returns the exit code otherwise.
+pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Result<u8, Failure> {
     let parent = arguments.next().and_then(|number| number.to_str()?.parse().ok()).and_then(Pid::from_raw);
     let (Some(parent), Some(program)) = (parent, arguments.next()) else {
-        say(&format!("{NAME} is internal to leasehold run"));
-        return ExitCode::from(command::FAILED);
+        return Err(format!("{NAME} is internal to leasehold run").into());
     };
-    let (begin, stdin) = match wait(parent) {
-        Ok(Some(told)) => told,
-        Ok(None) => return ExitCode::from(command::FAILED),
-        Err(error) => {
-            say(&format!("cannot start the command: {error}"));
-            return ExitCode::from(command::FAILED);
-        }
-    };
+    let told = wait(parent).map_err(|error| format!("cannot start the command: {error}"))?;
+    let Some((begin, stdin)) = told else { return Ok(command::FAILED) };
     let mut command = Command::new(&program);
     command.args(arguments).stdin(stdin.map_or_else(Stdio::null, Stdio::from));
     for (name, value) in begin.environment {
@@ -97,11 +90,10 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         };
     }
     if boot_time() >= begin.deadline {
-        return ExitCode::from(command::FAILED);
+        return Ok(command::FAILED);
     }
     let error = command.exec();
-    say(&format!("{}: {error}", program.display()));
-    ExitCode::from(command::not_started(&error))
+    Err(Failure(command::not_started(&error), format!("{}: {error}", program.display())))
 }
 
 /// Waits for the order to start. Returns `None` if no order can come.

@@ -19,7 +19,6 @@ mod term;
 mod times;
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ use crossbeam_channel::{Sender, bounded};
 use leasehold::{Fitness, LeaderElectorBuilder, LeaseGroup, Observer, Status};
 use rustix::process::{getpid, set_child_subreaper};
 
-use super::election::{ElectionArgs, by_flags, duration, positive_duration};
+use super::election::{ElectionArgs, duration, positive_duration};
 use super::say::Failure;
 use guardian::{Guarded, Guardian};
 use http::HttpAddresses;
@@ -127,8 +126,8 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// Runs a hidden subcommand, which only `leasehold run` starts.
 ///
-/// Returns `None` for other arguments.
-pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+/// Returns `None` for other arguments, else the exit code or the message on stderr.
+pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<Result<u8, Failure>> {
     let name = arguments.next()?;
     if name == guardian::process::NAME {
         return Some(guardian::process::main(arguments.collect()));
@@ -142,13 +141,10 @@ pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
 ///
 /// Returns the exit code and the message on stderr.
 pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
-    fn failed(error: impl Into<Box<dyn std::error::Error>>) -> Failure {
-        (command::FAILED, by_flags(&*error.into()))
-    }
     let RunArgs { election, stop_timeout, loss_grace, kill_margin, restart, on_loss, command, .. } = arguments;
     command::check(&command[0])?;
     let mut builder = election.builder();
-    let mut settings = builder.validate().map_err(failed)?;
+    let mut settings = builder.validate()?;
     if arguments.group.is_some() {
         // A shard is owned for at most two thirds of a lease duration after the last renewal.
         settings.renew_deadline = settings.renew_deadline.min(settings.lease_duration * 2 / 3);
@@ -161,41 +157,41 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     if election.accept_requests {
         builder = builder.drain_timeout(longest_drain);
     }
-    let times = Times::new(stop_timeout, loss_grace, kill_margin, &settings).map_err(failed)?;
+    let times = Times::new(stop_timeout, loss_grace, kill_margin, &settings)?;
     let mut judge = None;
     if let Some(probe) = &arguments.probe {
         let timeout = arguments.probe_timeout.unwrap_or(settings.retry_period);
-        let probe = Probe::new(probe, timeout).map_err(failed)?;
-        command::check(probe.arguments[0].as_ref()).map_err(|(_, message)| failed(format!("--probe {message}")))?;
+        let probe = Probe::new(probe, timeout)?;
+        command::check(probe.arguments[0].as_ref()).map_err(|Failure(_, message)| format!("--probe {message}"))?;
         let fitness = Fitness::new();
         builder = builder.fitness(&fitness);
         judge = Some((probe, fitness));
     }
     let remedy = "mount /proc and use a kernel with CONFIG_PROC_CHILDREN";
-    descendants::check().map_err(|error| failed(format!("cannot list child processes in /proc: {error}; {remedy}")))?;
+    descendants::check().map_err(|error| format!("cannot list child processes in /proc: {error}; {remedy}"))?;
     // As a subreaper, this process adopts the orphans of the guardian.
-    set_child_subreaper(Some(getpid())).map_err(failed)?;
-    let signals = signals::take().map_err(failed)?;
+    set_child_subreaper(Some(getpid()))?;
+    let signals = signals::take()?;
     if let Some(name) = arguments.group {
         let group = LeaseGroup::builder(name).shards(arguments.shards).max_members(arguments.max_members);
         let failure = LastFailure::default();
         let group = group.drain_timeout(longest_drain).slot(|_| builder.observer(failure.clone()));
         let means = ShardMeans { arguments: command, signals, times, settings, drain_timeout, failure };
-        return shards::run(group, &election.place, means).map_err(failed);
+        return Ok(shards::run(group, &election.place, means)?);
     }
     let builder = election.place.namespace.iter().fold(builder, LeaderElectorBuilder::namespace);
     let environment =
         [("LEASEHOLD_LEASE", election.lease.unwrap_or_default()), ("LEASEHOLD_IDENTITY", settings.identity)];
     let guarded = Guarded { arguments: command, environment: environment.into() };
-    let guardian = Guardian::start(&guarded).map_err(|error| failed(format!("cannot start the guardian: {error}")))?;
-    let place = election.place.open(election.lock_type, true).map_err(failed)?;
+    let guardian = Guardian::start(&guarded).map_err(|error| format!("cannot start the guardian: {error}"))?;
+    let place = election.place.open(election.lock_type, true)?;
     let (renewed, renewals) = bounded(1);
-    let elector = Arc::new(place.start(builder.observer(Renewals(renewed))).map_err(failed)?);
+    let elector = Arc::new(place.start(builder.observer(Renewals(renewed)))?);
     let work = Arc::default();
     if let Some(addresses) = arguments.http {
         let unready_after = arguments.unready_without_leader.map(|n| settings.lease_duration.saturating_mul(n));
         let address = http::serve(&addresses, &elector, Arc::clone(&work), unready_after)
-            .map_err(|error| failed(format!("--http: cannot listen on {addresses:?}: {error}")))?;
+            .map_err(|error| format!("--http: cannot listen on {addresses:?}: {error}"))?;
         log::info!(target: COMMAND, "listening on http://{address}");
     }
     let progress = arguments.progress.zip(arguments.progress_timeout);
@@ -205,8 +201,7 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
             log::warn!(target: COMMAND, "--progress {}: the directory does not exist yet", path.display());
         }
     }
-    let judge = judge.map(|(probe, fitness)| Judge::start(probe, settings.retry_period, fitness)).transpose();
-    let judge = judge.map_err(failed)?;
+    let judge = judge.map(|(probe, fitness)| Judge::start(probe, settings.retry_period, fitness)).transpose()?;
     let (command, retry_period) = ("command".to_owned(), settings.retry_period);
     let last_error = Box::new({
         let elector = Arc::clone(&elector);
@@ -215,7 +210,7 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let means = Means { guardian, signals, renewals, last_error, judge, times, command, retry_period, drain_timeout };
     let (wait, backoff) = (arguments.wait, Backoff::default());
     let supervisor = Supervisor { guarded, restart, on_loss, progress, wait, elector, means, work, backoff };
-    supervisor.run().map_err(failed)
+    Ok(supervisor.run()?)
 }
 
 /// Returns the last error of the election, or the time since the last answer of the store.

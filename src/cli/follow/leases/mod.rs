@@ -52,6 +52,14 @@ pub struct LeaseEvent {
     pub lease: LeaseView,
 }
 
+impl LeaseEvent {
+    /// Returns the state of a lease that was read once.
+    pub fn of_read(key: &str, found: Option<VersionedRecord>, at: Now) -> Self {
+        let mut events = Leases::new(Which::Named).apply(Update::Record { key: key.into(), found, version: None }, at);
+        events.pop().expect("the first state of a named lease is an event")
+    }
+}
+
 /// The state of a lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeaseView {

@@ -28,8 +28,8 @@ pub const LONGEST_REQUESTED_PAUSE: Duration = Duration::from_secs(15);
 
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
-/// The time limit of a read.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit of a read that no flag limits.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A message of the thread that follows a lease.
 pub enum FollowMessage {

@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
-use super::super::super::say::{print, say};
+use super::super::super::say::{Failure, print};
 use super::super::exec::{Begin, Prepared};
 use super::super::messages::{CommandEnd, GuardianLink, GuardianReport, Order, OrderKind, wait_for};
 use super::super::signals::{ParentMask, not_ignored};
@@ -38,14 +37,10 @@ const LONGEST_ROUND: Duration = Duration::from_millis(50);
 /// Runs the guardian of the command in `arguments`.
 ///
 /// Returns when the supervisor is gone and no process of the command is left.
-pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    match GuardianProcess::new(arguments).and_then(GuardianProcess::run) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&format!("guardian failed: {error}"));
-            ExitCode::from(command::FAILED)
-        }
-    }
+pub fn main(arguments: Vec<OsString>) -> Result<u8, Failure> {
+    let ended = GuardianProcess::new(arguments).and_then(GuardianProcess::run);
+    ended.map_err(|error| format!("guardian failed: {error}"))?;
+    Ok(0)
 }
 
 struct GuardianProcess {
