@@ -15,10 +15,7 @@ use super::messages::CommandEnd;
 
 /// The state and the counters of the command.
 #[derive(Debug, Default)]
-pub struct CommandWork(Mutex<Counted>);
-
-#[derive(Debug, Default, Clone)]
-struct Counted {
+pub struct CommandWork {
     /// The start time and the term of the running command, or `None` if no command runs.
     running: Option<(SystemTime, Leadership)>,
     starts: u64,
@@ -27,34 +24,31 @@ struct Counted {
 }
 
 impl CommandWork {
-    pub fn begins(&self, term: Leadership) {
-        let mut counted = self.0.lock();
-        counted.running = Some((SystemTime::now(), term));
-        counted.starts += 1;
+    pub fn begins(&mut self, term: Leadership) {
+        self.running = Some((SystemTime::now(), term));
+        self.starts += 1;
     }
 
     /// Records the end of the command. `end` is `None` if the command did not end by itself.
-    pub fn ended(&self, end: Option<CommandEnd>) {
-        let mut counted = self.0.lock();
-        counted.running = None;
+    pub fn ended(&mut self, end: Option<CommandEnd>) {
+        self.running = None;
         if let Some(code) = end.map(CommandEnd::exit_code) {
-            counted.failures += u64::from(code != 0);
-            counted.last = Some(code);
+            self.failures += u64::from(code != 0);
+            self.last = Some(code);
         }
     }
 
     /// Writes the metrics of the command in the text format of Prometheus.
     fn write_prometheus(&self, out: &mut String) {
-        let Counted { running, starts, failures, last } = self.0.lock().clone();
         let mut metric = |name: &str, kind: &str, help: &str, value: u64| {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
         };
-        let is_running = u64::from(running.is_some());
+        let is_running = u64::from(self.running.is_some());
         metric("leasehold_command_running", "gauge", "1 while the command runs, else 0.", is_running);
-        metric("leasehold_command_starts_total", "counter", "Starts of the command.", starts);
+        metric("leasehold_command_starts_total", "counter", "Starts of the command.", self.starts);
         let help = "Exits with a code other than 0 of commands that were not stopped.";
-        metric("leasehold_command_failures_total", "counter", help, failures);
-        if let Some(code) = last {
+        metric("leasehold_command_failures_total", "counter", help, self.failures);
+        if let Some(code) = self.last {
             let help = "Exit code of the last command that ended without being stopped.";
             metric("leasehold_command_last_exit_code", "gauge", help, code.into());
         }
@@ -84,43 +78,12 @@ const LONGEST_REQUEST: usize = 8 * 1024;
 /// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-struct StatusServer {
+pub struct StatusServer {
     /// A weak reference, because the server must not delay the end of the elector.
-    elector: Weak<LeaderElector>,
-    work: Arc<CommandWork>,
+    pub elector: Weak<LeaderElector>,
+    pub work: Arc<Mutex<CommandWork>>,
     /// The time without a leader after which `/readyz` fails.
-    unready_after: Option<Duration>,
-}
-
-/// Serves the endpoints on the first usable address until the process ends.
-///
-/// # Errors
-///
-/// Returns an error if no address can be used.
-pub fn serve(
-    addresses: &[SocketAddr],
-    elector: &Arc<LeaderElector>,
-    work: Arc<CommandWork>,
-    unready_after: Option<Duration>,
-) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(addresses)?;
-    let address = listener.local_addr()?;
-    let server = Arc::new(StatusServer { elector: Arc::downgrade(elector), work, unready_after });
-    thread::Builder::new().name("http".into()).spawn(move || {
-        for connection in listener.incoming() {
-            let Ok(connection) = connection else {
-                // After an error such as too many open files, an immediate retry would fail again.
-                thread::sleep(Duration::from_millis(100));
-                continue;
-            };
-            // Each answering thread holds a clone of `server`, so the strong count limits the connections.
-            if Arc::strong_count(&server) <= MOST_CONNECTIONS {
-                let answering = Arc::clone(&server);
-                let _ = thread::Builder::new().name("http".into()).spawn(move || answering.answer(connection));
-            }
-        }
-    })?;
-    Ok(address)
+    pub unready_after: Option<Duration>,
 }
 
 struct HttpAnswer {
@@ -134,6 +97,32 @@ const UNAVAILABLE: &str = "503 Service Unavailable";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 impl StatusServer {
+    /// Serves the endpoints on the first usable address until the process ends.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no address can be used.
+    pub fn serve(self, addresses: &[SocketAddr]) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind(addresses)?;
+        let address = listener.local_addr()?;
+        let server = Arc::new(self);
+        thread::Builder::new().name("http".into()).spawn(move || {
+            for connection in listener.incoming() {
+                let Ok(connection) = connection else {
+                    // After an error such as too many open files, an immediate retry would fail again.
+                    thread::sleep(Duration::from_millis(100));
+                    continue;
+                };
+                // Each answering thread holds a clone of `server`, so the strong count limits the connections.
+                if Arc::strong_count(&server) <= MOST_CONNECTIONS {
+                    let answering = Arc::clone(&server);
+                    let _ = thread::Builder::new().name("http".into()).spawn(move || answering.answer(connection));
+                }
+            }
+        })?;
+        Ok(address)
+    }
+
     fn answer(&self, mut connection: TcpStream) -> io::Result<()> {
         let until = Instant::now() + PATIENCE;
         let (mut request, mut length) = ([0; LONGEST_REQUEST], 0);
@@ -188,7 +177,7 @@ impl StatusServer {
             "/metrics" => {
                 let mut body = String::new();
                 let _ = elector.status().write_prometheus(&mut body);
-                self.work.write_prometheus(&mut body);
+                self.work.lock().write_prometheus(&mut body);
                 HttpAnswer { status: OK, content_type: "text/plain; version=0.0.4; charset=utf-8", body }
             }
             _ => text("404 Not Found", "not found; use /leader, /healthz, /readyz or /metrics\n"),
@@ -199,7 +188,7 @@ impl StatusServer {
         let status = elector.status();
         // A leader whose command has not started or has ended does no work, so it is not reported as leader. After a
         // request to step down, the command still works while it ends.
-        let running = self.work.0.lock().running.clone().filter(|(_, term)| !term.kept_for().is_zero());
+        let running = self.work.lock().running.clone().filter(|(_, term)| !term.kept_for().is_zero());
         let is_leader = running.is_some();
         let leader = status.leader.as_deref().filter(|_| !status.leader_lease_expired);
         let mut body = json!({ "record": status.record, "identity": elector.identity(), "leader": leader, "is_leader": is_leader });

@@ -30,7 +30,7 @@ use rustix::process::{getpid, set_child_subreaper};
 use super::election::{ElectionArgs, duration, positive_duration};
 use super::say::Failure;
 use guardian::{Guarded, Guardian};
-use http::HttpAddresses;
+use http::{HttpAddresses, StatusServer};
 use probe::{Judge, Probe};
 use progress::ProgressSource;
 use shards::{LastFailure, ShardMeans};
@@ -190,8 +190,9 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let work = Arc::default();
     if let Some(addresses) = arguments.http {
         let unready_after = arguments.unready_without_leader.map(|n| settings.lease_duration.saturating_mul(n));
-        let address = http::serve(&addresses, &elector, Arc::clone(&work), unready_after)
-            .map_err(|error| format!("--http: cannot listen on {addresses:?}: {error}"))?;
+        let server = StatusServer { elector: Arc::downgrade(&elector), work: Arc::clone(&work), unready_after };
+        let address = server.serve(&addresses);
+        let address = address.map_err(|error| format!("--http: cannot listen on {addresses:?}: {error}"))?;
         log::info!(target: COMMAND, "listening on http://{address}");
     }
     let progress = arguments.progress.zip(arguments.progress_timeout);

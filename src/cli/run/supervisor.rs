@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, after, never, select, tick};
 use leasehold::{LeaderElector, LeaderGuard, StopReason};
 use log::Level;
+use parking_lot::Mutex;
 use signal_hook::consts::{SIGCHLD, SIGTERM};
 
 use super::command::{self, TERM_ENDED, by_signal};
@@ -38,7 +39,7 @@ pub struct Supervisor {
     pub wait: Option<Duration>,
     pub elector: Arc<LeaderElector>,
     pub means: Means,
-    pub work: Arc<CommandWork>,
+    pub work: Arc<Mutex<CommandWork>>,
     pub backoff: Backoff,
 }
 
@@ -199,9 +200,9 @@ impl Supervisor {
     fn lead(&mut self, guard: &LeaderGuard) -> Result<TermOutcome, Error> {
         let progress = self.progress.as_ref();
         let watchdog = progress.map(|(source, within)| Watchdog::start(source, *within)).transpose()?;
-        self.work.begins(guard.leadership());
+        self.work.lock().begins(guard.leadership());
         let outcome = term::lead(WorkRight::Lease(guard), &mut self.means, watchdog);
-        self.work.ended(outcome.end.filter(|_| outcome.why.is_none()));
+        self.work.lock().ended(outcome.end.filter(|_| outcome.why.is_none()));
         match (&outcome.why, &outcome.end) {
             (None, Some(end)) => {
                 let level = if end.exit_code() == 0 { Level::Info } else { Level::Warn };
