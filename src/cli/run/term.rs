@@ -129,6 +129,7 @@ impl WorkRight<'_> {
 }
 
 /// The outcome of a term.
+#[derive(Default)]
 pub struct TermOutcome {
     /// The reason why the command was stopped, or `None` if the command ended by itself.
     pub why: Option<Why>,
@@ -183,16 +184,25 @@ struct CommandTerm<'a> {
     drain_ticks: Receiver<Instant>,
     killing_since: Option<Instant>,
     kill_ordered_at: Option<Instant>,
+    /// `true` if remaining processes cannot be killed.
+    is_stuck: bool,
 }
 
 /// Runs the command during the term.
 ///
 /// If [`TermOutcome::is_gone`] is `true`, the caller may release the lease or the shard.
 pub fn lead(right: WorkRight<'_>, means: &mut Means, watchdog: Option<Watchdog>) -> TermOutcome {
-    let outcome = TermOutcome { why: None, told: None, end: None, is_gone: false };
-    let (is_of_group, drain_ticks, killing_since, kill_ordered_at) = (false, never(), None, None);
-    let mut term =
-        CommandTerm { means, watchdog, right, is_of_group, outcome, drain_ticks, killing_since, kill_ordered_at };
+    let mut term = CommandTerm {
+        means,
+        watchdog,
+        right,
+        is_of_group: false,
+        outcome: TermOutcome::default(),
+        drain_ticks: never(),
+        killing_since: None,
+        kill_ordered_at: None,
+        is_stuck: false,
+    };
     if let Err(Lost(why)) = term.run() {
         log::error!(target: COMMAND, "guardian lost, killing it and the {}: {why}", term.means.command);
         // Without the guardian, no process ends the command in time, so the term must not be extended.
@@ -211,38 +221,31 @@ impl CommandTerm<'_> {
     fn run(&mut self) -> Result<(), Lost> {
         self.start()?;
         let ticks = tick(between_ticks(self.means.retry_period));
-        let (reports, ended) = (self.means.guardian.reports.clone(), self.right.ended().clone());
-        let mut ended = &ended;
-        let over = never();
-        loop {
-            let is_over = select! {
+        let (reports, mut ended) = (self.means.guardian.reports.clone(), self.right.ended().clone());
+        while !self.outcome.is_gone && !self.is_stuck {
+            select! {
                 recv(reports) -> report => self.hear(report.map_err(|_| Lost("exited".to_owned()))?)?,
                 recv(ended) -> _ => {
-                    ended = &over;
+                    ended = never();
                     self.lose()?;
-                    false
                 }
-                recv(self.means.renewals) -> _ => self.extend().map(|()| false)?,
-                recv(self.means.signals) -> caught => caught.map_or(Ok(()), |caught| self.take(caught)).map(|()| false)?,
+                recv(self.means.renewals) -> _ => self.extend()?,
+                recv(self.means.signals) -> caught => caught.map_or(Ok(()), |caught| self.take(caught))?,
                 recv(self.means.verdicts()) -> verdict => {
                     if self.means.judge.as_mut().is_some_and(|judge| !judge.hear(verdict.ok())) {
                         self.stop(Why::Unfit, false)?;
                     }
-                    false
                 }
                 recv(ticks) -> _ => self.look()?,
                 recv(self.drain_ticks) -> _ => {
                     if self.kill_ordered_at.is_none() && self.right.kept_for().is_zero() {
                         self.kill(Why::NotRenewed((self.means.last_error)()))?;
                     }
-                    false
                 }
                 recv(self.too_late()) -> _ => self.end_in_time()?,
-            };
-            if is_over {
-                return Ok(());
             }
         }
+        Ok(())
     }
 
     fn start(&mut self) -> Result<(), Lost> {
@@ -273,8 +276,8 @@ impl CommandTerm<'_> {
         self.means.guardian.order(if is_kept { OrderKind::Valid { until } } else { OrderKind::Ping })
     }
 
-    /// Handles a report of the guardian. Returns `true` if no process of the command is left.
-    fn hear(&mut self, report: GuardianReport) -> Result<bool, Lost> {
+    /// Handles a report of the guardian.
+    fn hear(&mut self, report: GuardianReport) -> Result<(), Lost> {
         match report {
             GuardianReport::Acknowledged(number) => self.means.guardian.acknowledged(number),
             GuardianReport::Started { pid } => {
@@ -283,7 +286,6 @@ impl CommandTerm<'_> {
             GuardianReport::NotStarted { code, error } => {
                 self.outcome.why = Some(Why::NotStarted { code, error });
                 self.outcome.is_gone = true;
-                return Ok(true);
             }
             GuardianReport::Terminated => self.not_renewed("received SIGTERM"),
             GuardianReport::Killing { processes } => {
@@ -304,14 +306,11 @@ impl CommandTerm<'_> {
                 }
             }
             GuardianReport::Ended(end) => self.outcome.end = Some(end),
-            GuardianReport::Gone => {
-                self.outcome.is_gone = true;
-                return Ok(true);
-            }
+            GuardianReport::Gone => self.outcome.is_gone = true,
             GuardianReport::AskedToStop => self.end(SIGTERM, false)?,
             GuardianReport::Ready => {}
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Records that the guardian ends the command before the term ends, unless another reason came first.
@@ -381,22 +380,22 @@ impl CommandTerm<'_> {
         Ok(())
     }
 
-    /// Runs the regular checks. Returns `true` if remaining processes cannot be killed.
-    fn look(&mut self) -> Result<bool, Lost> {
+    /// Runs the regular checks.
+    fn look(&mut self) -> Result<(), Lost> {
         self.extend()?;
         self.means.guardian.tick(TICKS)?;
         if let Some(missed) = self.watchdog.as_mut().and_then(Watchdog::missed) {
             self.stop(Why::NoProgress(missed), false)?;
         }
-        let is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.drain_timeout);
-        if is_stuck {
+        self.is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.drain_timeout);
+        if self.is_stuck {
             log::error!(
                 target: COMMAND,
                 "some processes of the {} cannot be killed: letting the lease expire; do not clear the lease while they run",
                 self.means.command
             );
         }
-        Ok(is_stuck)
+        Ok(())
     }
 
     /// Returns a channel that fires if the guardian has not started to kill the command in time.
@@ -411,23 +410,20 @@ impl CommandTerm<'_> {
     }
 
     /// Checks that the guardian has started to kill the command in time.
-    ///
-    /// Returns `true` if no process of the command is left.
-    fn end_in_time(&mut self) -> Result<bool, Lost> {
+    fn end_in_time(&mut self) -> Result<(), Lost> {
         // If this process was stopped, the reports of the guardian are still unread.
         let until = Instant::now() + self.means.times.kill_margin / 10;
         while self.killing_since.is_none()
+            && !self.outcome.is_gone
             && let Ok(report) = self.means.guardian.reports.recv_deadline(until)
         {
-            if self.hear(report)? {
-                return Ok(true);
-            }
+            self.hear(report)?;
         }
         // A renewal may have extended the term during the wait.
         let is_late = self.kill_ordered_at.is_some() || self.right.kept_for() <= self.means.times.kill_margin / 2;
-        match self.killing_since {
-            None if is_late => Err(Lost("did not end the command in time".to_owned())),
-            _ => Ok(false),
+        if is_late && self.killing_since.is_none() && !self.outcome.is_gone {
+            return Err(Lost("did not end the command in time".to_owned()));
         }
+        Ok(())
     }
 }
