@@ -54,9 +54,8 @@ pub enum GuardianReport {
     /// The guardian is ready to start a command.
     Ready,
     Acknowledged(u64),
-    Started {
-        pid: i32,
-    },
+    /// The command was started, with this process ID.
+    Started(i32),
     /// The command was not started. `code` is the exit code, and `error` is the cause.
     NotStarted {
         code: u8,
@@ -64,12 +63,8 @@ pub enum GuardianReport {
     },
     /// The command received SIGTERM because the term was not renewed.
     Terminated,
-    /// The guardian kills the remaining processes.
-    ///
-    /// `processes` is their number in the first round.
-    Killing {
-        processes: usize,
-    },
+    /// The guardian kills the remaining processes. Contains their number in the first round.
+    Killing(usize),
     /// The command has ended. Processes that it started may remain.
     Ended(CommandEnd),
     /// No process of the command is left.

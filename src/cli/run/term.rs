@@ -280,7 +280,7 @@ impl CommandTerm<'_> {
     fn hear(&mut self, report: GuardianReport) -> Result<(), Lost> {
         match report {
             GuardianReport::Acknowledged(number) => self.means.guardian.acknowledged(number),
-            GuardianReport::Started { pid } => {
+            GuardianReport::Started(pid) => {
                 log::info!(target: COMMAND, "{} started as process {pid}", self.means.command);
             }
             GuardianReport::NotStarted { code, error } => {
@@ -288,7 +288,7 @@ impl CommandTerm<'_> {
                 self.outcome.is_gone = true;
             }
             GuardianReport::Terminated => self.not_renewed("received SIGTERM"),
-            GuardianReport::Killing { processes } => {
+            GuardianReport::Killing(processes) => {
                 self.killing_since = Some(Instant::now());
                 if self.outcome.end.is_none() {
                     // The command is killed without SIGTERM, because the term is about to end.

@@ -176,7 +176,7 @@ impl GuardianProcess {
                 match self.start(&begin, stdin) {
                     Ok(pid) => {
                         self.running = Some(RunningCommand { pid, schedule, has_ended: false, rounds: 0 });
-                        self.report(&GuardianReport::Started { pid: pid.as_raw_nonzero().get() });
+                        self.report(&GuardianReport::Started(pid.as_raw_nonzero().get()));
                     }
                     Err(error) => {
                         let (code, error) = (command::not_started(&error), error.to_string());
@@ -260,7 +260,7 @@ impl GuardianProcess {
                 let is_first = running.rounds == 1;
                 let processes = descendants::kill(&descendants::own().unwrap_or_default());
                 if is_first {
-                    self.report(&GuardianReport::Killing { processes });
+                    self.report(&GuardianReport::Killing(processes));
                 }
             }
             None => {}
