@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const UNITS: [(&str, u64); 8] = [
+const UNITS: [(&str, u128); 8] = [
     ("ns", 1),
     ("us", 1_000),
     // The micro sign (U+00B5) and the Greek letter mu (U+03BC) look alike. Go accepts both.
@@ -16,6 +16,8 @@ const UNITS: [(&str, u64); 8] = [
 
 /// The longest duration of Go, 292 years.
 const LONGEST: u64 = i64::MAX as u64;
+
+const TOO_LONG: &str = "must be less than 292 years";
 
 /// Parses a duration like Go's `time.ParseDuration`, or returns the broken rule.
 pub(crate) fn parse(text: &str) -> Result<Duration, &'static str> {
@@ -32,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, &'static str> {
     let mut nanos = 0_u64;
     while !rest.is_empty() {
         let (part, after) = part(rest)?;
-        nanos = nanos.checked_add(part).filter(|nanos| *nanos <= LONGEST).ok_or("must be less than 292 years")?;
+        nanos = nanos.checked_add(part).filter(|nanos| *nanos <= LONGEST).ok_or(TOO_LONG)?;
         rest = after;
     }
     Ok(Duration::from_nanos(nanos))
@@ -50,14 +52,11 @@ fn part(text: &str) -> Result<(u64, &str), &'static str> {
     let Some((_, size)) = UNITS.iter().find(|(name, _)| *name == unit) else {
         return Err("each number needs a unit: ns, us, ms, s, m or h");
     };
-    let too_long = "must be less than 292 years";
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_long)? };
-    let nanos = whole.checked_mul(*size).ok_or(too_long)?;
     // Fractions of a nanosecond are cut off, as in Go. Eighteen digits suffice, because an hour is 3.6e12 ns.
-    let digits = &fraction[..fraction.len().min(18)];
-    let fraction: u64 = if digits.is_empty() { 0 } else { digits.parse().map_err(|_| too_long)? };
-    let fraction = u128::from(fraction) * u128::from(*size) / 10_u128.pow(digits.len() as u32);
-    Ok((nanos.checked_add(fraction as u64).ok_or(too_long)?, rest))
+    let fraction = &fraction[..fraction.len().min(18)];
+    let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| TOO_LONG)?;
+    let nanos = digits.checked_mul(*size).ok_or(TOO_LONG)? / 10_u128.pow(fraction.len() as u32);
+    Ok((u64::try_from(nanos).map_err(|_| TOO_LONG)?, rest))
 }
 
 #[cfg(test)]
