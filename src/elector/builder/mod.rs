@@ -13,6 +13,7 @@ use crate::store::entry::Entry;
 use crate::util::config_error::{ConfigError, require};
 use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::{LogFields, log_with};
+use crate::util::setters::setters;
 use crate::util::sync::Arc;
 
 mod election;
@@ -99,14 +100,13 @@ impl LeaderElector {
     }
 }
 
-impl LeaderElectorBuilder {
+setters! {
+    impl LeaderElectorBuilder;
+
     /// Sets the namespace of the Lease.
     ///
     /// Defaults to the namespace of the kubeconfig context, then of the pod, then `default`.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
-        self
-    }
+    pub fn namespace(mut self, namespace: impl Into<String>) { self.namespace = Some(namespace.into()) }
 
     /// Adds an observer that receives reports about the elector on its own thread.
     ///
@@ -133,11 +133,10 @@ impl LeaderElectorBuilder {
     /// let elector = LeaderElector::builder("jobs").observer(Audit).start_on(MemoryStore::new())?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.asking.observers.push(Arc::new(observer));
-        self
-    }
+    pub fn observer(mut self, observer: impl Observer) { self.asking.observers.push(Arc::new(observer)) }
+}
 
+impl LeaderElectorBuilder {
     /// Validates the configuration and returns the effective settings.
     ///
     /// Does not check the name, because the rules for names depend on the store.

@@ -186,10 +186,7 @@ impl LeaderElectorBuilder {
     }
 
     fn start_by(self, client: Client, settings: Settings) -> Result<LeaderElector, Error> {
-        let namespace = match self.namespace {
-            Some(namespace) => namespace,
-            None => client.default_namespace().to_owned(),
-        };
+        let namespace = self.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
         let (server, source) = (client.server(), client.source().to_owned());
         let (primary, secondary) = self.object.objects(&client, &namespace, &self.name, &settings.identity)?;
         let mut asking = self.asking;
