@@ -131,7 +131,7 @@ impl GroupCore {
             ended,
             state: Mutex::new(state),
             valid_until: Arc::default(),
-            lines: Arc::new(Lines::new(MAX_LINES, fields, Vec::new())),
+            lines: Arc::new(Lines::new(MAX_LINES, fields, Vec::new(), false)),
         })
     }
 

@@ -78,8 +78,7 @@ pub(crate) fn drivers(
 ) -> io::Result<Vec<Driver>> {
     let link = Arc::clone(&shared.link);
     let of_records = entries.iter().map(|entry| LogFields::new(entry.describe(), &settings.identity)).collect();
-    let lines = Lines::new(MAX_LINES, link.log_fields(None), of_records).of_slot(settings.shards.is_some());
-    let lines = Arc::new(lines);
+    let lines = Arc::new(Lines::new(MAX_LINES, link.log_fields(None), of_records, settings.shards.is_some()));
     let (mut records, mut threads) = (Vec::new(), Vec::new());
     for (entry, side) in entries.into_iter().zip(Side::BOTH) {
         let watcher =

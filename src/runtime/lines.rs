@@ -37,12 +37,8 @@ pub(crate) enum Item {
 }
 
 impl Lines {
-    pub(crate) fn new(max_lines: usize, fields: LogFields, of_records: Vec<LogFields>) -> Self {
-        Self { queue: Mutex::default(), max_lines, fields, of_records, is_of_slot: false }
-    }
-
-    pub(crate) fn of_slot(self, is_of_slot: bool) -> Self {
-        Self { is_of_slot, ..self }
+    pub(crate) fn new(max_lines: usize, fields: LogFields, of_records: Vec<LogFields>, is_of_slot: bool) -> Self {
+        Self { queue: Mutex::default(), max_lines, fields, of_records, is_of_slot }
     }
 
     /// Queues `item` for [`log`](Self::log), unless the queue is full or logging is off.
