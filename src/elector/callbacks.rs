@@ -168,9 +168,7 @@ impl LeaderElector {
                     },
                 }
             }
-            if let Err(panic) = worker.join() {
-                std::panic::resume_unwind(panic);
-            }
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             match guard.check() {
                 _ if is_stopped => RunOutcome::Stopped,
                 Ok(()) => RunOutcome::WorkReturned,

@@ -24,8 +24,8 @@ use crate::store::entry::Entry;
 use crate::util::config_error::random_seed;
 use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::LogFields;
+use crate::util::sync::Arc;
 use crate::util::sync::channel::{self, Sender};
-use crate::util::sync::{Arc, Instant};
 
 /// A candidate for one lease, which runs on its own threads.
 ///
@@ -301,10 +301,7 @@ impl LeaderElector {
     /// - Returns the errors of [`block_until_leader`](Self::block_until_leader).
     pub fn block_until_leader_timeout(&self, timeout: Duration) -> Result<Option<LeaderGuard>, Error> {
         let campaign = self.campaign()?;
-        let answer = match Instant::now().checked_add(timeout) {
-            Some(until) => campaign.receiver().recv_deadline(until).ok(),
-            None => campaign.receiver().recv().ok(),
-        };
+        let answer = campaign.receiver().recv_timeout(timeout).ok();
         match (answer, self.shared.observations.last_error()) {
             (None, Some(error)) => Err(Error::Store(error)),
             (None, None) if !self.shared.observations.is_fit() => Err(Error::Unfit),

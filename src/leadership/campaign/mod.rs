@@ -126,17 +126,14 @@ impl Drop for Campaign {
         }
         // `withdrawn` lives until the end of this function, so that waiters wake after the release.
         let withdrawn = self.slot.withdraw(self.id, &self.link);
-        let last = match withdrawn {
-            Some(_) => Some(Err(Error::Withdrawn)),
+        let last = match self.receiver.try_recv() {
             // The answer arrived before the withdrawal, and the owner of the campaign did not receive the answer.
-            None => match self.receiver.try_recv() {
-                Ok(Ok(guard)) => {
-                    guard.abandon();
-                    Some(Err(Error::Withdrawn))
-                }
-                Ok(Err(error)) => Some(Err(error)),
-                Err(_) => None,
-            },
+            Ok(Ok(guard)) => {
+                guard.abandon();
+                Some(Err(Error::Withdrawn))
+            }
+            Ok(Err(error)) => Some(Err(error)),
+            Err(_) => withdrawn.as_ref().map(|_| Err(Error::Withdrawn)),
         };
         // The send below succeeds only if a clone of the receiver exists.
         drop(mem::replace(&mut self.receiver, channel::never()));

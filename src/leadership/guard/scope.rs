@@ -1,6 +1,5 @@
 //! Scoped threads that borrow the guard.
 
-use std::fmt;
 use std::thread::ScopedJoinHandle;
 
 use crate::election::drain::DrainLimit;
@@ -23,7 +22,7 @@ use crate::util::on_drop::OnDrop;
 /// });
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Scope<'scope, 'env> {
     scope: &'scope std::thread::Scope<'scope, 'env>,
     guard: &'env LeaderGuard,
@@ -113,11 +112,5 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// Returns the guard of this scope.
     pub fn guard(&self) -> &'env LeaderGuard {
         self.guard
-    }
-}
-
-impl fmt::Debug for Scope<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").field("guard", self.guard).finish()
     }
 }
