@@ -9,11 +9,12 @@ mod allocation;
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use allocation::{Allocated, Counting, hold, measure};
 use fastrand::Rng;
-use leasehold::fuzzing::{self, TARGETS, Target};
+use leasehold::fuzzing::{TARGETS, Target};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -106,38 +107,12 @@ fn mutation(rng: &mut Rng, seeds: &[Seed]) -> Vec<u8> {
 }
 
 #[test]
-fn kubeconfig() {
-    run(&fuzzing::KUBECONFIG);
-}
-
-#[test]
-fn exec_credential() {
-    run(&fuzzing::EXEC_CREDENTIAL);
-}
-
-#[test]
-fn status() {
-    run(&fuzzing::STATUS);
-}
-
-#[test]
-fn times() {
-    run(&fuzzing::TIMES);
-}
-
-#[test]
-fn lease() {
-    run(&fuzzing::LEASE);
-}
-
-#[test]
-fn annotation() {
-    run(&fuzzing::ANNOTATION);
-}
-
-#[test]
-fn watch() {
-    run(&fuzzing::WATCH);
+fn each_target_holds_on_its_corpus_and_on_mutations() {
+    thread::scope(|scope| {
+        for target in &TARGETS {
+            scope.spawn(move || run(target));
+        }
+    });
 }
 
 #[test]

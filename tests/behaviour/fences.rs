@@ -9,62 +9,49 @@ use leasehold::{CallContext, CancelToken, LeaderElectionRecord, MicroTime, Store
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{Elects, InSql, InTable, RealStore};
-use crate::support::session::Session;
 use crate::support::stores::{brief, call, held_by};
 use crate::support::{AT_ONCE, wait_until};
 
-/// A database of one test, with the statements of its server.
-trait Database: InTable + Sync {
+/// The statements of a server.
+trait Dialect: Elects {
     /// A statement that changes the row of the fence as an acquisition does, without the lock of the candidates.
     const ACQUIRE: &'static str;
     /// A query for the number of sessions of this database that wait for a lock.
     const WAITS: &'static str;
     /// A statement that takes a tenth of a second.
     const SLEEP: &'static str;
-    const USER: &'static str;
     /// A query for the number of the session in the server.
     const PROCESS: &'static str;
     /// The text in an error before the number of a session, and the statement that ends the session.
     const BLOCKED_BY: [&'static str; 2];
 
-    fn begin(&self, level: &str) -> String;
-
-    fn open_session(&self) -> Session {
-        self.session().expect("a server")
-    }
-
-    /// Waits until this number of sessions wait for a lock.
-    fn wait_for_waiters(&self, number: usize) {
-        wait_until("sessions wait for a lock", || self.query(Self::WAITS) == number.to_string());
-    }
+    fn begin(level: &str) -> String;
 }
 
-impl Database for InSql<Postgres> {
+impl Dialect for Postgres {
     const ACQUIRE: &'static str = "UPDATE leasehold SET acquisition = acquisition + 100;";
     const WAITS: &'static str =
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     const SLEEP: &'static str = "SELECT pg_sleep(0.1)";
-    const USER: &'static str = Postgres::ADMINISTRATOR;
     const PROCESS: &'static str = "SELECT pg_backend_pid();";
     const BLOCKED_BY: [&'static str; 2] = ["blocked by process ", "SELECT pg_terminate_backend(PROCESS)"];
 
-    fn begin(&self, level: &str) -> String {
+    fn begin(level: &str) -> String {
         // The client continues after an error, such as a serialization failure.
         format!("\\set ON_ERROR_STOP off\nSTART TRANSACTION ISOLATION LEVEL {level};")
     }
 }
 
-impl Database for InSql<MariaDb> {
+impl Dialect for MariaDb {
     const ACQUIRE: &'static str = "UPDATE leasehold_fence SET acquired = acquired + 100;";
     const WAITS: &'static str = "SELECT COUNT(*) FROM information_schema.INNODB_TRX AS t JOIN \
         information_schema.PROCESSLIST AS p ON p.ID = t.trx_mysql_thread_id \
         WHERE p.DB = DATABASE() AND t.trx_state = 'LOCK WAIT'";
     const SLEEP: &'static str = "SELECT SLEEP(0.1)";
-    const USER: &'static str = MariaDb::ADMINISTRATOR;
     const PROCESS: &'static str = "SELECT CONNECTION_ID();";
     const BLOCKED_BY: [&'static str; 2] = ["blocked by thread ", "KILL THREAD"];
 
-    fn begin(&self, level: &str) -> String {
+    fn begin(level: &str) -> String {
         format!("SET TRANSACTION ISOLATION LEVEL {level}; START TRANSACTION;")
     }
 }
@@ -97,6 +84,11 @@ on_every_server! {
     timed_out_acquisition_names_the_blocker,
 }
 
+/// Waits until this number of sessions wait for a lock.
+fn wait_for_waiters<S: Dialect>(database: &InSql<S>, number: usize) {
+    wait_until("sessions wait for a lock", || database.query(S::WAITS) == number.to_string());
+}
+
 /// Returns a record of the same term with another `renewTime`.
 fn renewed(base: &VersionedRecord) -> LeaderElectionRecord {
     let micros = 1_700_000_001_000_000 + base.version % 1_000_000;
@@ -116,15 +108,15 @@ fn renew(store: &dyn Store, base: &VersionedRecord) -> VersionedRecord {
 }
 
 /// Creates the record `jobs`, held by `a`, and another table.
-fn create(database: &impl Database, store: &dyn Store) -> VersionedRecord {
+fn create(database: &impl InTable, store: &dyn Store) -> VersionedRecord {
     database.execute("CREATE TABLE others (number INT)");
     store.create("jobs", held_by("a").as_write(), &call()).expect("a record")
 }
 
-fn renewals_and_releases_pass_an_open_fence(database: &impl Database) {
+fn renewals_and_releases_pass_an_open_fence(database: &InSql<impl Dialect>) {
     let store = database.store();
     let created = create(database, &*store);
-    let mut session = database.open_session();
+    let mut session = database.session();
     assert_eq!(session.query(&format!("BEGIN; {};", database.fence(created.version))), "1");
     let base = renew(&*store, &renew(&*store, &created));
     let base = store.update("jobs", &base, released(&base).as_write(), &at_once()).expect("a release");
@@ -137,14 +129,14 @@ fn renewals_and_releases_pass_an_open_fence(database: &impl Database) {
     session.execute("COMMIT;");
 }
 
-fn renewal_passes_a_waiting_acquisition(database: &impl Database) {
+fn renewal_passes_a_waiting_acquisition(database: &InSql<impl Dialect>) {
     let store = database.store();
     let base = create(database, &*store);
-    let mut session = database.open_session();
+    let mut session = database.session();
     assert_eq!(session.query(&format!("BEGIN; {};", database.fence(base.version))), "1");
     thread::scope(|scope| {
         let acquisition = scope.spawn(|| store.update("jobs", &base, held_by("b").as_write(), &call()));
-        database.wait_for_waiters(1);
+        wait_for_waiters(database, 1);
         renew(&*store, &base);
         session.execute("COMMIT;");
         let error = acquisition.join().expect("no panic").expect_err("its base is renewed");
@@ -152,17 +144,17 @@ fn renewal_passes_a_waiting_acquisition(database: &impl Database) {
     });
 }
 
-fn acquisition_waits_for_open_fences_and_not_for_later_ones(database: &impl Database) {
+fn acquisition_waits_for_open_fences_and_not_for_later_ones(database: &InSql<impl Dialect>) {
     let store = database.store();
     let base = create(database, &*store);
     let fence = database.fence(base.version);
-    let [mut earlier, mut later] = [database.open_session(), database.open_session()];
+    let [mut earlier, mut later] = [database.session(), database.session()];
     assert_eq!(earlier.query(&format!("BEGIN; {fence};")), "1");
     thread::scope(|scope| {
         let acquisition = scope.spawn(|| store.update("jobs", &base, held_by("b").as_write(), &call()));
-        database.wait_for_waiters(1);
+        wait_for_waiters(database, 1);
         let later = scope.spawn(move || later.query(&format!("BEGIN; {fence};")));
-        database.wait_for_waiters(2);
+        wait_for_waiters(database, 2);
         assert!(!acquisition.is_finished());
         earlier.execute("COMMIT;");
         acquisition.join().expect("no panic").expect("an acquisition");
@@ -171,7 +163,7 @@ fn acquisition_waits_for_open_fences_and_not_for_later_ones(database: &impl Data
 }
 
 /// Workers open a fence in each of their transactions, which overlap and follow each other without a pause.
-fn fences_that_never_stop_delay_no_renewal<D: Database>(database: &D) {
+fn fences_that_never_stop_delay_no_renewal<S: Dialect>(database: &InSql<S>) {
     let store = database.store();
     let mut base = create(database, &*store);
     let fence = database.fence(base.version);
@@ -179,11 +171,11 @@ fn fences_that_never_stop_delay_no_renewal<D: Database>(database: &D) {
     thread::scope(|scope| {
         let mut workers = Vec::new();
         for _ in 0..4 {
-            let (mut session, fence, stops) = (database.open_session(), &fence, &stops);
+            let (mut session, fence, stops) = (database.session(), &fence, &stops);
             workers.push(scope.spawn(move || {
                 let mut passed = 0;
                 while !stops.load(Ordering::Relaxed) {
-                    let rows = session.query(&format!("BEGIN; {fence}; {}; COMMIT;", D::SLEEP));
+                    let rows = session.query(&format!("BEGIN; {fence}; {}; COMMIT;", S::SLEEP));
                     passed += usize::from(rows.starts_with('1'));
                 }
                 passed
@@ -214,23 +206,23 @@ fn forms(fence: &str) -> [String; 2] {
 }
 
 /// A transaction may read before the take-over, so that its snapshot shows the former term.
-fn stale_fence_fails_at_every_isolation_level(database: &impl Database) {
+fn stale_fence_fails_at_every_isolation_level<S: Dialect>(database: &InSql<S>) {
     let store = database.store();
     let mut base = create(database, &*store);
     for level in LEVELS {
         for form in 0..2 {
             let holder = base.record.holder().expect("a holder").to_owned();
             let fence = &forms(&database.fence(base.version))[form];
-            let (mut old, mut new) = (database.open_session(), database.open_session());
+            let (mut old, mut new) = (database.session(), database.session());
             for session in [&mut old, &mut new] {
-                session.execute(&database.begin(level));
+                session.execute(&S::begin(level));
             }
             old.execute(SNAPSHOT);
             assert_eq!(new.query(&format!("{fence}; COMMIT;")), "1", "{level}: the term is valid");
             base = renew(&*store, &renew(&*store, &base));
             let next = if holder == "a" { "b" } else { "a" };
             base = store.update("jobs", &base, held_by(next).as_write(), &call()).expect("a take-over");
-            new.execute(&database.begin(level));
+            new.execute(&S::begin(level));
             for session in [&mut old, &mut new] {
                 assert_eq!(session.query(&format!("{fence};")), "", "{level}: {fence}");
             }
@@ -239,20 +231,20 @@ fn stale_fence_fails_at_every_isolation_level(database: &impl Database) {
 }
 
 /// Neither the advisory lock nor the turn of the acquisition protects the fence here, only the lock of its row.
-fn fence_beside_an_uncommitted_acquisition_fails<D: Database>(database: &D) {
+fn fence_beside_an_uncommitted_acquisition_fails<S: Dialect>(database: &InSql<S>) {
     let store = database.store();
     let base = create(database, &*store);
     let mut token = base.version;
     for level in LEVELS {
         for form in 0..2 {
             let fence = forms(&database.fence(token))[form].clone();
-            let [mut old, mut acquirer] = [database.open_session(), database.open_session()];
-            old.execute(&database.begin(level));
+            let [mut old, mut acquirer] = [database.session(), database.session()];
+            old.execute(&S::begin(level));
             old.execute(SNAPSHOT);
-            acquirer.execute(&format!("BEGIN; {}", D::ACQUIRE));
+            acquirer.execute(&format!("BEGIN; {}", S::ACQUIRE));
             thread::scope(|scope| {
                 let late = scope.spawn(|| old.query(&format!("{fence};")));
-                database.wait_for_waiters(1);
+                wait_for_waiters(database, 1);
                 assert!(!late.is_finished(), "{level}: the acquisition may be rolled back");
                 acquirer.execute("COMMIT;");
                 assert_eq!(late.join().expect("no panic"), "", "{level}: {fence}");
@@ -262,18 +254,18 @@ fn fence_beside_an_uncommitted_acquisition_fails<D: Database>(database: &D) {
     }
 }
 
-fn released_term_keeps_its_fence_until_the_next_one(database: &impl Database) {
+fn released_term_keeps_its_fence_until_the_next_one<S: Dialect>(database: &InSql<S>) {
     let store = database.store();
     let base = create(database, &*store);
     let fence = database.fence(base.version);
-    let mut old = database.open_session();
-    old.execute(&database.begin("REPEATABLE READ"));
+    let mut old = database.session();
+    old.execute(&S::begin("REPEATABLE READ"));
     old.execute(SNAPSHOT);
     let base = store.update("jobs", &base, released(&base).as_write(), &call()).expect("a release");
     assert_eq!(old.query(&format!("{fence};")), "1", "no later term has started");
     thread::scope(|scope| {
         let acquisition = scope.spawn(|| store.update("jobs", &base, held_by("b").as_write(), &call()));
-        database.wait_for_waiters(1);
+        wait_for_waiters(database, 1);
         assert!(!acquisition.is_finished());
         old.execute("COMMIT;");
         acquisition.join().expect("no panic").expect("an acquisition");
@@ -281,8 +273,8 @@ fn released_term_keeps_its_fence_until_the_next_one(database: &impl Database) {
     assert_eq!(old.query(&format!("BEGIN; {fence};")), "");
 }
 
-fn first_acquisition_has_one_winner_beside_a_fence(database: &impl Database) {
-    let mut session = database.open_session();
+fn first_acquisition_has_one_winner_beside_a_fence(database: &InSql<impl Dialect>) {
+    let mut session = database.session();
     assert_eq!(session.query(&format!("BEGIN; {};", database.fence(u64::MAX))), "", "no term has started");
     thread::scope(|scope| {
         let create = |_| scope.spawn(|| database.store().create("jobs", held_by("a").as_write(), &call()).ok());
@@ -297,16 +289,16 @@ fn first_acquisition_has_one_winner_beside_a_fence(database: &impl Database) {
 }
 
 /// The error names the session, its user, and the statement that ends it.
-fn timed_out_acquisition_names_the_blocker<D: Database>(database: &D) {
+fn timed_out_acquisition_names_the_blocker<S: Dialect>(database: &InSql<S>) {
     let store = database.store();
     let base = create(database, &*store);
-    let mut session = database.open_session();
-    let process = session.query(D::PROCESS);
+    let mut session = database.session();
+    let process = session.query(S::PROCESS);
     assert_eq!(session.query(&format!("BEGIN; {};", database.fence(base.version))), "1");
     let call = CallContext::new(Duration::from_secs(6), CancelToken::new());
     let error = store.update("jobs", &base, held_by("b").as_write(), &call).expect_err("the fence stays open");
-    let [blocked_by, ends] = D::BLOCKED_BY;
-    let names = [&format!("{blocked_by}{process} (user {}", D::USER), ends];
+    let [blocked_by, ends] = S::BLOCKED_BY;
+    let names = [&format!("{blocked_by}{process} (user {}", S::ADMINISTRATOR), ends];
     assert!(names.iter().all(|text| error.to_string().contains(*text)), "{error}");
     session.execute("COMMIT;");
 }

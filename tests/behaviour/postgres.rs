@@ -17,8 +17,11 @@ use crate::support::postgres::Postgres;
 use crate::support::sql::SqlServer;
 
 fn store(postgres: &Postgres, database: &str) -> Arc<PostgresStore> {
-    let config = PostgresConfig::new(&postgres.url("postgres", database)).expect("a URL");
-    Arc::new(PostgresStore::new(config).expect("a store"))
+    Arc::new(at(&postgres.url("postgres", database)))
+}
+
+fn at(url: &str) -> PostgresStore {
+    PostgresStore::new(PostgresConfig::new(url).expect(url)).expect("a store")
 }
 
 /// Creates a database for one test, and returns a store on its table.

@@ -10,7 +10,7 @@ use leasehold::{LeaderElectionRecord, MicroTime, RecordNotes, StopReason, Store,
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, InSql, InTable, RealStore};
-use crate::support::stores::{brief, builder, call, held_by, next_change, watching};
+use crate::support::stores::{builder, call, held_by, next_change, watching};
 use crate::support::{lost, wait_until};
 
 /// A database of one test, with the table.
@@ -217,7 +217,6 @@ on_every_database! {
     a_row_put_back_with_another_record_is_no_base,
     watch_reports_writes_of_an_operator,
     a_former_leader_does_not_get_past_the_fence,
-    a_fence_locks_the_record_until_the_commit,
     another_table_of_that_name_is_left_alone,
     dropped_table_ends_the_term_until_it_is_created_again,
     keys_that_look_alike_are_apart
@@ -384,22 +383,6 @@ fn a_former_leader_does_not_get_past_the_fence<D: Database>(database: &D) {
     drop(guard);
     let guard = one.block_until_leader().expect("a term");
     assert!(!write(first) && write(guard.fencing_token()), "the same one leads, in another term");
-}
-
-/// A late writer has passed its check, but has not committed.
-fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
-    let Some(mut session) = database.session() else { return };
-    let store = database.store();
-    let base = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
-    let fence = database.fence(base.version);
-    assert_eq!(session.query(&format!("BEGIN; {fence};")), "1");
-    let error = store.update("jobs", &base, held_by("b").as_write(), &brief()).expect_err("the record is locked");
-    assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
-    assert_eq!(session.query("SELECT holder_identity FROM leasehold;"), "a");
-    session.execute("COMMIT;");
-    // The update that timed out may still be applied.
-    let _ = store.update("jobs", &base, held_by("b").as_write(), &call());
-    assert_eq!(session.query(&format!("BEGIN; {fence};")), "", "another one leads");
 }
 
 fn watch_reports_writes_of_an_operator(database: &impl Database) {

@@ -99,13 +99,6 @@ pub trait InTable: RealStore {
     fn create_table(&self) -> Result<(), StoreError>;
 
     fn fence(&self, token: u64) -> String;
-
-    /// Opens a connection of an operator.
-    ///
-    /// Returns `None` if a transaction in this database excludes all others.
-    fn session(&self) -> Option<Session> {
-        None
-    }
 }
 
 /// A table in an SQLite file.
@@ -299,6 +292,11 @@ impl<S: Elects> InSql<S> {
     pub fn server(&self) -> &S {
         &self.server
     }
+
+    /// Opens a connection of an operator.
+    pub fn session(&self) -> Session {
+        self.server.session(&self.database)
+    }
 }
 
 impl<S: Elects> RealStore for InSql<S> {
@@ -348,10 +346,6 @@ impl<S: Elects> InTable for InSql<S> {
 
     fn fence(&self, token: u64) -> String {
         S::fence(token)
-    }
-
-    fn session(&self) -> Option<Session> {
-        Some(self.server.session(&self.database))
     }
 }
 

@@ -2,17 +2,13 @@
 
 use leasehold::{PostgresConfig, PostgresStore, Store, StoreError, StoreErrorKind, TlsConfig};
 
-use super::with_table;
+use super::{at, with_table};
 use crate::support::SOON;
 use crate::support::authority::Authority;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::Elects;
 use crate::support::sql::{PASSWORD, SqlServer};
 use crate::support::stores::{call, held_by};
-
-fn at(url: &str) -> PostgresStore {
-    PostgresStore::new(PostgresConfig::new(url).expect("a URL")).expect("a store")
-}
 
 fn get(store: &PostgresStore) -> Result<(), StoreError> {
     store.get("jobs", &call()).map(drop)

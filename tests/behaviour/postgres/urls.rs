@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use leasehold::{PostgresConfig, PostgresStore, Store, StoreError, StoreErrorKind};
+use leasehold::{Store, StoreError, StoreErrorKind};
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384};
 
+use super::at;
 use crate::support::authority::{Authority, Pair};
 use crate::support::postgres::Postgres;
 use crate::support::sql::{PASSWORD, SqlServer};
@@ -41,10 +42,6 @@ impl Place {
         std::fs::write(&path, content).expect("a file");
         path
     }
-}
-
-fn at(url: &str) -> PostgresStore {
-    PostgresStore::new(PostgresConfig::new(url).expect(url)).expect("a store")
 }
 
 fn get(url: &str) -> Result<(), StoreError> {
