@@ -36,7 +36,7 @@ enum Hang {
 
 const DEFAULTS: [u64; 3] = [15, 10, 2];
 
-/// Measures the cases whose names contain `chosen`.
+/// Measures the cases whose titles contain `chosen`, such as `200 electors, hang of 5 s`.
 pub fn measure(chosen: Option<&str>) {
     let (seconds, milliseconds) = (Duration::from_secs, Duration::from_millis);
     let mut cases = Vec::new();
@@ -64,7 +64,7 @@ pub fn measure(chosen: Option<&str>) {
         hang: Hang::All(seconds(3)),
         rounds: 5,
     });
-    for case in cases.iter().filter(|case| chosen.is_none_or(|chosen| case.name.contains(chosen))) {
+    for case in cases.iter().filter(|case| chosen.is_none_or(|chosen| case.title().contains(chosen))) {
         for _ in 0..case.rounds {
             case.measure();
         }
@@ -72,6 +72,10 @@ pub fn measure(chosen: Option<&str>) {
 }
 
 impl Case {
+    fn title(&self) -> String {
+        format!("{} electors, {}", self.electors, self.name)
+    }
+
     fn measure(&self) {
         let cluster = Cluster::in_memory("bench-many-hangs");
         let kubeconfig = std::fs::read_to_string(cluster.kubeconfig("admin")).expect("a kubeconfig");
@@ -94,7 +98,7 @@ impl Case {
         // Renewals become regular, and the pool has its usual connections.
         thread::sleep(10 * retry);
         let steady = proxy.connections();
-        print!("{} electors, {}: {at_start} connections to lead", self.electors, self.name);
+        print!("{}: {at_start} connections to lead", self.title());
         let (Hang::All(time) | Hang::WithDeadConnections(time)) = self.hang else {
             thread::sleep(Duration::from_secs(10));
             let opened = proxy.connections() - steady;

@@ -49,11 +49,11 @@ impl RoundTrip {
         self.smoothed + (self.deviation * 4).max(self.smoothed / 2)
     }
 
-    /// Returns the time that an answer may take if the server stays as slow as it was for the last answers.
+    /// Returns the time of an answer if the server stays as slow as it was for the last answers.
     ///
     /// The deviation does not count, because it is large after few answers.
     pub(super) fn as_slow_as_before(&self) -> Duration {
-        self.smoothed.max(self.last) * 5 / 4
+        self.smoothed.max(self.last)
     }
 
     /// Returns the usual time of a request on a new connection.

@@ -391,6 +391,16 @@ fn first_attempt_after_few_slow_answers_leaves_time() {
     assert_eq!(scenario.write().timeout, millis(4_800));
 }
 
+/// The connections of a hang may be dead, and the server answers fast again.
+#[test]
+fn first_attempt_after_a_hang_leaves_time_for_another() {
+    let (mut scenario, ..) = Scenario::leading();
+    let renewal = scenario.due_write();
+    scenario.advance(millis(5_500));
+    scenario.applied(&renewal, 11);
+    assert_eq!(scenario.write().timeout, millis(2_500));
+}
+
 /// An open watch delivers no events, so the leader reads if there is time before the next renewal.
 #[test]
 fn read_beside_a_silent_watch_delays_no_renewal() {
