@@ -73,7 +73,9 @@ impl Prepared {
     }
 }
 
-/// Becomes the command that follows the guardian's process ID in `arguments`. Returns the exit code otherwise.
+/// Becomes the command that follows the guardian's process ID in `arguments`.
+///
+/// Returns an error with an exit code if this fails.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Result<u8, Failure> {
     let parent = arguments.next().and_then(|number| number.to_str()?.parse().ok()).and_then(Pid::from_raw);
     let (Some(parent), Some(program)) = (parent, arguments.next()) else {
