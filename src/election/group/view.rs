@@ -14,7 +14,6 @@ impl Group {
     ///
     /// The watch lists all records before the driver calls [`listed`](Self::listed).
     pub fn watch_opened(&mut self, now: Moment, sent_at: Moment) {
-        self.slots.iter_mut().for_each(|slot| slot.reported = 0);
         let number = self.view.number + 1;
         self.view = View { number, is_open: true, is_listed: false, opened_at: sent_at, heard_at: now, ..self.view };
     }
@@ -56,7 +55,11 @@ impl Group {
     }
 
     /// Handles the end of the watch.
+    ///
+    /// The versions that the watch has reported prove nothing about later writes, because a restored store uses versions
+    /// again.
     pub fn watch_ended(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.reported = 0);
         self.view.is_open = false;
         self.view.is_listed = false;
     }
@@ -71,6 +74,12 @@ impl Group {
     ///
     /// `sent_at` is the send time of a write.
     pub fn own_slot_observed(&mut self, now: Moment, slot: usize, sent_at: Option<Moment>, observed: &VersionedRecord) {
+        let row = &mut self.slots[slot].row;
+        if observed.version < row.newest.0 && sent_at > Some(row.newest.1) {
+            // The store was restored before the write, and the watch may be silent.
+            row.newest = (observed.version, now);
+            self.restored(now);
+        }
         self.slots[slot].row.know(now, observed.version);
         // Only the name of a new term can come from a read or an event.
         if sent_at.is_none() && self.member.is_some() {

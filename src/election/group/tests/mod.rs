@@ -400,6 +400,25 @@ fn listing_with_an_older_own_slot_is_a_restore() {
     }
 }
 
+/// Renewals on the restored store use versions that the watch has already reported.
+#[test]
+fn renewals_after_a_restore_prove_no_silent_watch() {
+    for has_ended in [false, true] {
+        let mut world = started(1, 1);
+        let (backup, version) = (world.records.clone(), world.version);
+        world.run(RETRY * 4);
+        world.assert_shared(&[0]);
+        (world.records, world.version, world.nodes[0].is_deaf) = (backup, version, true);
+        if has_ended {
+            world.nodes[0].group.watch_ended();
+        }
+        let valid_until = world.nodes[0].group.valid_until();
+        world.run(RETRY * 3);
+        assert_eq!(world.nodes[0].group.valid_until(), valid_until, "{has_ended}");
+        assert!(!world.nodes[0].group.view.is_open, "{has_ended}");
+    }
+}
+
 #[test]
 fn shards_that_all_workers_drop_are_owned_again_soon() {
     let mut world = started(2, 8);
