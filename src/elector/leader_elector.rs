@@ -1,7 +1,7 @@
 //! The elector: a candidate for one lease.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::settings::Settings;
@@ -301,7 +301,10 @@ impl LeaderElector {
     /// - Returns the errors of [`block_until_leader`](Self::block_until_leader).
     pub fn block_until_leader_timeout(&self, timeout: Duration) -> Result<Option<LeaderGuard>, Error> {
         let campaign = self.campaign()?;
-        let answer = campaign.receiver().recv_timeout(timeout).ok();
+        let answer = match Instant::now().checked_add(timeout) {
+            Some(until) => campaign.receiver().recv_deadline(until).ok(),
+            None => campaign.receiver().recv().ok(),
+        };
         match (answer, self.shared.observations.last_error()) {
             (None, Some(error)) => Err(Error::Store(error)),
             (None, None) if !self.shared.observations.is_fit() => Err(Error::Unfit),
