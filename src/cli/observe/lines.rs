@@ -3,11 +3,81 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use leasehold::{LeaderElectionRecord, MicroTime, RecordNotes, RequestAcceptance};
+use leasehold::{JobNotes, LeaderElectionRecord, MicroTime, RecordNotes, RequestAcceptance};
 use serde::Serialize;
 
 use super::super::follow::leases::{EventKind, LeaseEvent};
 use leasehold::util::one_line::{OneLine, is_seen};
+
+#[derive(Serialize)]
+struct EventLine<'a> {
+    time: &'a str,
+    lease: &'a str,
+    event: EventKind,
+    holder: Option<&'a str>,
+    previous_holder: Option<&'a str>,
+    address: Option<&'a str>,
+    version: Option<u64>,
+    transitions: Option<i32>,
+    acquire_time: Option<&'a str>,
+    renew_time: Option<&'a str>,
+    lease_duration_seconds: Option<i32>,
+    renewals: u64,
+    seconds_left: Option<f64>,
+    leads: bool,
+    owner: Option<&'a str>,
+    seconds_since_renewal: Option<f64>,
+    notes: NotesLine<'a>,
+    /// Only in the line of a status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    may_campaign: Option<&'static str>,
+}
+
+/// The notes beside a record, except the address. An absent note is null.
+#[derive(Serialize)]
+struct NotesLine<'a> {
+    accepts_requests: Option<bool>,
+    accepts_requests_after_seconds: Option<u64>,
+    step_down: Option<&'a str>,
+    shards: Option<u32>,
+    max_shards: Option<u32>,
+    job_period_seconds: Option<u64>,
+    first_attempt_start: Option<&'a str>,
+    attempts: Option<u32>,
+    last_attempt_host: Option<&'a str>,
+    last_attempt_start: Option<&'a str>,
+    last_attempt_exit_code: Option<i32>,
+    last_success_host: Option<&'a str>,
+    last_success_start: Option<&'a str>,
+    last_success_end: Option<&'a str>,
+}
+
+impl<'a> NotesLine<'a> {
+    fn new(RecordNotes { term, step_down, job, .. }: &'a RecordNotes) -> Self {
+        let job = job.as_deref();
+        let time = |time: fn(&'a JobNotes) -> &'a Option<MicroTime>| time(job?).as_ref().map(MicroTime::as_str);
+        let after = match term.accepts_requests {
+            Some(RequestAcceptance::After(after)) => Some(after.as_secs()),
+            _ => None,
+        };
+        Self {
+            accepts_requests: term.accepts_requests.map(|acceptance| acceptance != RequestAcceptance::Never),
+            accepts_requests_after_seconds: after,
+            step_down: step_down.as_deref(),
+            shards: term.shards,
+            max_shards: term.max_shards,
+            job_period_seconds: job.and_then(|job| job.period).map(|period| period.as_secs()),
+            first_attempt_start: time(|job| &job.first_attempt_start),
+            attempts: job.and_then(|job| job.attempts),
+            last_attempt_host: job.and_then(|job| job.last_attempt_host.as_deref()),
+            last_attempt_start: time(|job| &job.last_attempt_start),
+            last_attempt_exit_code: job.and_then(|job| job.last_attempt_exit_code),
+            last_success_host: job.and_then(|job| job.last_success_host.as_deref()),
+            last_success_start: time(|job| &job.last_success_start),
+            last_success_end: time(|job| &job.last_success_end),
+        }
+    }
+}
 
 pub fn json(event: &LeaseEvent) -> String {
     json_with(event, None)
@@ -23,67 +93,29 @@ fn json_with(event: &LeaseEvent, may_campaign: Option<&'static str>) -> String {
     let LeaseEvent { at, key, what, previous_holder, lease } = event;
     let nothing = LeaderElectionRecord::default();
     let record = lease.record.as_ref().unwrap_or(&nothing);
-    let mut fields = vec![
-        ("time", value(MicroTime::from(at.wall).as_str())),
-        ("lease", value(key)),
-        ("event", value(what)),
-        ("holder", value(lease.holder())),
-        ("previous_holder", value(previous_holder)),
-        ("address", value(lease.address())),
-        ("version", value(lease.version)),
-        ("transitions", value(record.lease_transitions)),
-        ("acquire_time", time(record.acquire_time.as_ref())),
-        ("renew_time", time(record.renew_time.as_ref())),
-        ("lease_duration_seconds", value(record.lease_duration_seconds)),
-        ("renewals", value(lease.renewals)),
-        ("seconds_left", value(lease.remaining(at.local).map(|left| left.as_secs_f64()))),
-        ("leads", value(lease.leader().is_some())),
-        ("owner", value(lease.owner())),
-        ("seconds_since_renewal", value(lease.seconds_since_renewal(*at))),
-        ("notes", notes(&lease.notes)),
-    ];
-    fields.extend(may_campaign.map(|right| ("may_campaign", value(right))));
-    escaped(&object(&fields)) + "\n"
-}
-
-/// Returns the notes beside a record, except the address. An absent note is null.
-fn notes(RecordNotes { term, step_down, job, .. }: &RecordNotes) -> String {
-    let job = job.as_deref().cloned().unwrap_or_default();
-    let after = match term.accepts_requests {
-        Some(RequestAcceptance::After(after)) => Some(after.as_secs()),
-        _ => None,
+    let time = MicroTime::from(at.wall);
+    let line = EventLine {
+        time: time.as_str(),
+        lease: key,
+        event: *what,
+        holder: lease.holder(),
+        previous_holder: previous_holder.as_deref(),
+        address: lease.address(),
+        version: lease.version,
+        transitions: record.lease_transitions,
+        acquire_time: record.acquire_time.as_ref().map(MicroTime::as_str),
+        renew_time: record.renew_time.as_ref().map(MicroTime::as_str),
+        lease_duration_seconds: record.lease_duration_seconds,
+        renewals: lease.renewals,
+        seconds_left: lease.remaining(at.local).map(|left| left.as_secs_f64()),
+        leads: lease.leader().is_some(),
+        owner: lease.owner(),
+        seconds_since_renewal: lease.seconds_since_renewal(*at),
+        notes: NotesLine::new(&lease.notes),
+        may_campaign,
     };
-    let accepts_requests = term.accepts_requests.map(|acceptance| acceptance != RequestAcceptance::Never);
-    object(&[
-        ("accepts_requests", value(accepts_requests)),
-        ("accepts_requests_after_seconds", value(after)),
-        ("step_down", value(step_down)),
-        ("shards", value(term.shards)),
-        ("max_shards", value(term.max_shards)),
-        ("job_period_seconds", value(job.period.map(|period| period.as_secs()))),
-        ("first_attempt_start", time(job.first_attempt_start.as_ref())),
-        ("attempts", value(job.attempts)),
-        ("last_attempt_host", value(job.last_attempt_host)),
-        ("last_attempt_start", time(job.last_attempt_start.as_ref())),
-        ("last_attempt_exit_code", value(job.last_attempt_exit_code)),
-        ("last_success_host", value(job.last_success_host)),
-        ("last_success_start", time(job.last_success_start.as_ref())),
-        ("last_success_end", time(job.last_success_end.as_ref())),
-    ])
-}
-
-/// Returns a JSON object with the fields in this order. Each value is JSON.
-fn object(fields: &[(&str, String)]) -> String {
-    let fields: Vec<_> = fields.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-    format!("{{{}}}", fields.join(","))
-}
-
-fn value(value: impl Serialize) -> String {
-    serde_json::to_string(&value).expect("a text, a number or null")
-}
-
-fn time(time: Option<&MicroTime>) -> String {
-    value(time.map(MicroTime::as_str))
+    let text = serde_json::to_string(&line).expect("a struct of texts and numbers");
+    escaped(&text) + "\n"
 }
 
 /// Escapes the invisible characters of a JSON text. The value of the JSON stays the same.
