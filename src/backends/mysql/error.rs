@@ -7,19 +7,21 @@ use crate::net::request_error::{RequestError, ServerRefusal};
 /// The reason why a statement failed.
 pub(crate) type Error = RequestError<MySqlRefusal>;
 
-/// An error of the server.
+/// The reason why the server, or this client, refused a statement.
 #[derive(Debug)]
-pub(crate) struct MySqlRefusal {
-    pub(crate) code: u16,
-    pub(crate) message: String,
+pub(crate) enum MySqlRefusal {
+    /// The server returned an error.
+    Error { code: u16, message: String },
+    /// The server is read-only, so its rows may be old.
+    ReadOnly,
 }
 
 impl Error {
     /// Returns the code of the server's error, if any.
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
-            Self::Refused(refusal) => Some(refusal.code),
-            Self::Net(_) => None,
+            Self::Refused(MySqlRefusal::Error { code, .. }) => Some(*code),
+            Self::Refused(MySqlRefusal::ReadOnly) | Self::Net(_) => None,
         }
     }
 }
@@ -31,12 +33,15 @@ const UNCHANGED: [u16; 4] = [1062, 1205, 1213, 1467];
 
 impl ServerRefusal for MySqlRefusal {
     fn leaves_session_unchanged(&self) -> bool {
-        UNCHANGED.contains(&self.code)
+        matches!(self, Self::Error { code, .. } if UNCHANGED.contains(code))
     }
 }
 
 impl fmt::Display for MySqlRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the server returned an error: {} (error {})", self.message, self.code)
+        match self {
+            Self::Error { code, message } => write!(f, "the server returned an error: {message} (error {code})"),
+            Self::ReadOnly => f.write_str("the server is read-only, perhaps a replica"),
+        }
     }
 }

@@ -181,7 +181,7 @@ pub(super) fn refusal(packet: &[u8]) -> Result<MySqlRefusal, Error> {
         Some(b'#') => rest.get(6..).ok_or_else(|| malformed("a packet is too short"))?,
         _ => rest,
     };
-    Ok(MySqlRefusal { code, message: String::from_utf8_lossy(message).into_owned() })
+    Ok(MySqlRefusal::Error { code, message: String::from_utf8_lossy(message).into_owned() })
 }
 
 #[cfg(test)]

@@ -26,9 +26,6 @@ const WRONG_COLUMNS: &str = include_str!("wrong_columns.sql");
 /// The SQL of the two columns that [`check_writable`] expects at the start of a row.
 pub(crate) const READ_ONLY: &str = "@@global.read_only, @@global.innodb_read_only";
 
-/// The server's error code for a write on a read-only server.
-pub(super) const READ_ONLY_SERVER: u16 = 1290;
-
 /// The settings of every session, which have these effects:
 ///
 /// - Each statement is its own transaction, and returns all rows.
@@ -186,10 +183,7 @@ pub(crate) fn check_writable(row: &[Option<&str>]) -> Result<(), Error> {
     let is_off = |column: &Option<&str>| matches!(*column, Some("0" | "OFF"));
     match row.get(..2).is_some_and(|columns| columns.iter().all(is_off)) {
         true => Ok(()),
-        false => {
-            let message = "the server is read-only, perhaps a replica".to_owned();
-            Err(Error::Refused(MySqlRefusal { code: READ_ONLY_SERVER, message }))
-        }
+        false => Err(Error::Refused(MySqlRefusal::ReadOnly)),
     }
 }
 

@@ -7,9 +7,9 @@ use crate::backends::mysql::acquisition::Acquisition;
 use crate::backends::mysql::client::{self, MySqlClient};
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::connection::{MySqlConnection, StatementResult};
-use crate::backends::mysql::error::Error;
+use crate::backends::mysql::error::{Error, MySqlRefusal};
 use crate::backends::mysql::packet::malformed;
-use crate::backends::mysql::session::{CREATE_TABLES, FENCE, NAME, READ_ONLY, READ_ONLY_SERVER, check_writable};
+use crate::backends::mysql::session::{CREATE_TABLES, FENCE, NAME, READ_ONLY, check_writable};
 use crate::backends::sql;
 use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
@@ -121,7 +121,8 @@ impl MySqlTable {
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
             Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
-            Error::Refused(refusal) => of_mysql(refusal.code),
+            Error::Refused(MySqlRefusal::Error { code, .. }) => of_mysql(*code),
+            Error::Refused(MySqlRefusal::ReadOnly) => (StoreErrorKind::Unavailable, PRIMARY),
         };
         sql::failed(operation, what, error, &self.client.config.password, (kind, advice))
     }
@@ -309,15 +310,15 @@ fn literals([holder, duration, acquire_time, renew_time, transitions, notes]: [O
     [text(holder), number(duration), text(acquire_time), text(renew_time), number(transitions), text(notes)]
 }
 
+const PRIMARY: &str = "; connect to the primary, or wait until this server is the primary";
+
 /// Converts an error code to a kind of error and advice.
 ///
 /// MySQL and MariaDB use the same code if both have the error.
 fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
     use StoreErrorKind::{Forbidden, NotFound, Rejected, Unauthorized, Unavailable};
     match code {
-        READ_ONLY_SERVER | 1792 | 1836 => {
-            (Unavailable, "; connect to the primary, or wait until this server is the primary")
-        }
+        1290 | 1792 | 1836 => (Unavailable, PRIMARY),
         1146 => (NotFound, "; create the table with MySqlStore::create_table, or start `leasehold run`"),
         1049 => (NotFound, "; create the database"),
         1044 => (Forbidden, "; use an existing database that this user may access"),
