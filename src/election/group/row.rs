@@ -133,7 +133,7 @@ impl Row {
     ) -> Learned {
         let is_older = version < self.version;
         let is_later = |at: Option<Moment>| at.is_some_and(|at| at > self.version_since);
-        let is_lost = version < self.newest.0 && asked_at.max(listed_at) > Some(self.newest.1);
+        let is_lost = self.is_lost(version, asked_at.max(listed_at));
         if is_older && !is_later(asked_at) && (self.watch >= watch || !is_later(listed_at)) {
             // A response has overtaken the listing, unless the store was restored at the same time. A read decides.
             self.must_read |= self.watch < watch;
@@ -169,6 +169,13 @@ impl Row {
         }
         self.know(now, version);
         if is_renewal { Learned::Renewed } else { Learned::Changed }
+    }
+
+    /// Returns `true` if the store has lost a known version.
+    ///
+    /// A request of `asked_at` found or wrote only `version`, although a newer version was already known. Zero is no record.
+    pub(super) fn is_lost(&self, version: u64, asked_at: Option<Moment>) -> bool {
+        version < self.newest.0 && asked_at > Some(self.newest.1)
     }
 
     /// Remembers that the store has stored `version` of the record.

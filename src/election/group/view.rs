@@ -75,7 +75,7 @@ impl Group {
     /// `sent_at` is the send time of a write.
     pub fn own_slot_observed(&mut self, now: Moment, slot: usize, sent_at: Option<Moment>, observed: &VersionedRecord) {
         let row = &mut self.slots[slot].row;
-        if observed.version < row.newest.0 && sent_at > Some(row.newest.1) {
+        if row.is_lost(observed.version, sent_at) {
             // The store was restored before the write, and the watch may be silent.
             row.newest = (observed.version, now);
             self.restored(now);
@@ -156,10 +156,10 @@ impl Group {
         let (number, own) = (self.view.number, self.own_slot().map(GroupKey::Slot));
         let learned = self.row(key).learn_absence(now, number);
         self.after(now, key, learned);
-        let newest = &mut self.row(key).newest;
-        if own == Some(key) && newest.0 > 0 && asked_at > newest.1 {
+        let row = self.row(key);
+        if own == Some(key) && row.is_lost(0, Some(asked_at)) {
             // The store may be restored to a time before this process joined.
-            *newest = (0, now);
+            row.newest = (0, now);
             self.restored(now);
         }
     }
