@@ -146,8 +146,9 @@ impl Election {
                     Phase::Leading(term) if is_write && term.attempts == 1 => {
                         let reserve = self.settings.retry_period.max(renew_deadline / 5);
                         // If the server stays too slow for this term, no timeout helps. It may have become fast again.
-                        let slow = Some(self.round_trip.as_slow_as_before()).filter(|slow| *slow <= left);
-                        left.saturating_sub(reserve).max(slow.unwrap_or_default() * 5 / 4)
+                        let slow = self.round_trip.as_slow_as_before();
+                        let needed = if slow <= left { slow * 5 / 4 } else { Duration::ZERO };
+                        left.saturating_sub(reserve).max(needed)
                     }
                     _ => Duration::ZERO,
                 };
