@@ -81,8 +81,8 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Result<u8, Failure
     let (Some(parent), Some(program)) = (parent, arguments.next()) else {
         return Err(format!("{NAME} is internal to leasehold run").into());
     };
-    let told = wait(parent).map_err(|error| format!("cannot start the command: {error}"))?;
-    let Some((begin, stdin)) = told else { return Ok(command::FAILED) };
+    let order = wait(parent).map_err(|error| format!("cannot start the command: {error}"))?;
+    let Some((begin, stdin)) = order else { return Ok(command::FAILED) };
     let mut command = Command::new(&program);
     command.args(arguments).stdin(stdin.map_or_else(Stdio::null, Stdio::from));
     for (name, value) in begin.environment {
