@@ -85,8 +85,13 @@ on_every_server! {
 }
 
 /// Waits until this number of sessions wait for a lock.
+///
+/// InnoDB refreshes its list of transactions only if the last query was more than 100 ms ago.
 fn wait_for_waiters<S: Dialect>(database: &InSql<S>, number: usize) {
-    wait_until("sessions wait for a lock", || database.query(S::WAITS) == number.to_string());
+    wait_until("sessions wait for a lock", || {
+        thread::sleep(Duration::from_millis(150));
+        database.query(S::WAITS) == number.to_string()
+    });
 }
 
 /// Returns a record of the same term with another `renewTime`.
