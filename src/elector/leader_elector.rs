@@ -1,7 +1,7 @@
 //! The elector: a candidate for one lease.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::settings::Settings;
@@ -24,8 +24,8 @@ use crate::store::entry::Entry;
 use crate::util::config_error::random_seed;
 use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::LogFields;
-use crate::util::sync::Arc;
 use crate::util::sync::channel::{self, Sender};
+use crate::util::sync::{Arc, Instant};
 
 /// A candidate for one lease, which runs on its own threads.
 ///
