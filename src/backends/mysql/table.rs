@@ -48,12 +48,15 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const FLUSH: &str = "UPDATE leasehold SET writes = 1 - writes WHERE name = X''";
 const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid, writes) VALUES (X'', X'', 0)";
 
-/// The tables and the condition of a query for the transactions that block a connection, in MariaDB and in MySQL.
+/// The end of a query for the transactions that block a connection, in MariaDB and in MySQL.
+///
+/// The first column is `1` if the server does not identify the transaction. In MariaDB, all transactions that have
+/// written nothing have the ID 0.
 const BLOCKERS: [&str; 2] = [
-    "information_schema.INNODB_LOCK_WAITS AS w JOIN information_schema.INNODB_TRX AS r ON r.trx_id = w.requesting_trx_id \
-     JOIN information_schema.INNODB_TRX AS b ON b.trx_id = w.blocking_trx_id JOIN information_schema.PROCESSLIST AS p \
+    "w.blocking_trx_id = 0, p.DB <=> DATABASE() FROM information_schema.INNODB_LOCK_WAITS AS w JOIN information_schema.INNODB_TRX AS r ON r.trx_id = w.requesting_trx_id \
+     JOIN information_schema.INNODB_TRX AS b ON b.trx_id = w.blocking_trx_id AND b.trx_rows_locked > 0 JOIN information_schema.PROCESSLIST AS p \
      ON p.ID = b.trx_mysql_thread_id WHERE r.trx_mysql_thread_id =",
-    "sys.innodb_lock_waits AS w JOIN information_schema.PROCESSLIST AS p ON p.ID = w.blocking_pid WHERE w.waiting_pid =",
+    "0, 1 FROM sys.innodb_lock_waits AS w JOIN information_schema.PROCESSLIST AS p ON p.ID = w.blocking_pid WHERE w.waiting_pid =",
 ];
 
 /// The table `leasehold` in one database.
@@ -177,8 +180,8 @@ impl MySqlTable {
     /// Returns the transactions that block a connection, or `None` without the right `PROCESS`.
     fn blockers(&self, thread: u32, call: &CallContext) -> Option<String> {
         let brief = CallContext::new(call.remaining() / 2, call.cancel().clone());
-        let query = |tables: &&str| {
-            let sql = format!("SELECT DISTINCT p.ID, p.USER, p.HOST FROM {tables} {thread} LIMIT 3");
+        let query = |end: &&str| {
+            let sql = format!("SELECT DISTINCT p.ID, p.USER, p.HOST, {end} {thread} ORDER BY 5 DESC, 1 LIMIT 3");
             self.client.query(&sql, true, &brief).ok()
         };
         let rows = BLOCKERS.iter().find_map(query)?.rows;
@@ -187,8 +190,10 @@ impl MySqlTable {
                 row.columns().into_iter().map(|column| column.unwrap_or("unknown").to_owned()).collect();
             format!("thread {} (user {}, host {})", columns[0], columns[1], columns[2])
         };
+        let is_one_of = rows.len() > 1 && rows[0].columns()[3] == Some("1");
         let names: Vec<_> = rows.iter().map(name).collect();
-        let blockers = format!("{}; to end a thread, run: KILL THREAD", names.join(", "));
+        let one_of = if is_one_of { "one of " } else { "" };
+        let blockers = format!("{one_of}{}; to end a thread, run: KILL THREAD", names.join(", "));
         (!names.is_empty()).then(|| self.client.config.password.clean(&blockers))
     }
 }
