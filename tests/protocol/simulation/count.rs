@@ -51,9 +51,10 @@ const FAULTS_ON_TWO: [&str; 8] = [
 ];
 
 /// The events that must occur in the suite of groups.
-const FAULTS_OF_GROUPS: [&str; 22] = [
+const FAULTS_OF_GROUPS: [&str; 26] = [
     "answers late",
     "changed records",
+    "closes",
     "crashes",
     "cuts",
     "deletions",
@@ -70,9 +71,12 @@ const FAULTS_OF_GROUPS: [&str; 22] = [
     "requests late",
     "restored stores",
     "returns",
+    "shorter lease durations",
     "watches broken",
     "watches reopened",
     "watches silent",
+    "watches silent after a restore",
+    "workers that hang",
     "workers that return by themselves",
 ];
 

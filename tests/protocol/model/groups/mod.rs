@@ -20,6 +20,7 @@ const NOTHING: Left = Left { opens: 1, ..Left::FAIR };
 const OWNED: GroupScope = GroupScope {
     name: "owned",
     rates: &[SLOW, TRUE],
+    leases: &[3, 3, 3],
     slots: 2,
     shards: 1,
     is_seeded: true,
@@ -126,6 +127,29 @@ fn groups_deleted_slot() {
 fn groups_leaves() {
     let left = Left { opens: 0, leaves: 1, ..NOTHING };
     holds(GroupScope { name: "leaves", left, ..OWNED }, &["Returned", "MayLeave", "DrainTimeout"], 34_000);
+}
+
+/// The worker of a leaving process may never return.
+#[test]
+fn groups_hung_work() {
+    let left = Left { opens: 0, leaves: 1, ..NOTHING };
+    // Without another process, the shard stays without an owner.
+    let none = GroupScope { sample: u64::MAX, ..OWNED };
+    let scope = GroupScope { name: "hung work", rates: &[TRUE], warm: 1, prompt: &[0], ticks: 7, left, ..none };
+    holds(scope, &["MayLeave", "DrainTimeout"], 10_000);
+}
+
+/// The owner has a longer lease duration than the other process.
+#[test]
+fn groups_mixed_durations() {
+    holds(GroupScope { name: "mixed durations", leases: &[3, 2], ..OWNED }, &["started by b", "WatchLost"], 13_000);
+}
+
+#[test]
+fn groups_leaves_and_faults() {
+    let left = Left { opens: 0, leaves: 1, faults: 1, any: 2, ..NOTHING };
+    let scope = GroupScope { name: "leaves and faults", ticks: 2, left, ..OWNED };
+    holds(scope, &["Returned", "MayLeave", "landed late"], 50_000);
 }
 
 #[test]

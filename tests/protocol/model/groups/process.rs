@@ -1,6 +1,7 @@
 //! The processes: real groups, by number. The effect of each input on each group is computed once.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +12,14 @@ use leasehold::election::group::{Group, GroupEffect, GroupKey, GroupResponse, Gr
 use leasehold::util::clock::Moment;
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
-use super::records::{Call, Reply, Stored};
+use super::records::{Call, Holder, Reply, Stored};
+use super::scope::GroupScope;
 use crate::clock::Clock;
 use crate::normal;
 
 pub const SHARDS: usize = 2;
 const LEASE: Duration = Duration::from_secs(3);
-pub const RENEW_DEADLINE: Duration = Duration::from_secs(2);
+const RENEW_DEADLINE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(800);
 const DRAIN: Duration = Duration::from_millis(1_600);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -87,10 +89,17 @@ pub struct Facts {
 struct Process {
     group: Group,
     clock: Clock,
+    lease_duration: Duration,
     request: u64,
+    /// The tick of the last failed request.
+    failed_at: u8,
+    /// The slot of the last failed campaign, and its tick.
+    not_joined: (usize, u8),
     /// The end of the slot's term, or `None` without a valid term.
     until: Option<Moment>,
     work: [Work; SHARDS],
+    /// The times at which the ownership ended, although the workers still run.
+    ended_at: [Option<Moment>; SHARDS],
 }
 
 pub struct Processes {
@@ -107,17 +116,35 @@ impl Processes {
         Self { list: Vec::new(), numbers, outcomes, seen: Default::default() }
     }
 
-    pub fn start(&mut self, name: u8, clock: Clock, slots: usize, shards: usize, tick: u8) -> ProcessId {
+    pub fn start(
+        &mut self,
+        name: u8,
+        clock: Clock,
+        scope: &GroupScope,
+        lease_duration: Duration,
+        tick: u8,
+    ) -> ProcessId {
         let mut group = Group::new(GroupSettings {
-            shards,
-            max_members: slots,
+            shards: scope.shards,
+            max_members: scope.slots,
             identity: format!("p{name}"),
-            lease_duration: LEASE,
+            lease_duration,
             retry_period: RETRY,
             drain_timeout: DRAIN,
         });
         group.join();
-        self.number(Process { group, clock, request: 0, until: None, work: Default::default() }, name, tick)
+        let process = Process {
+            group,
+            clock,
+            lease_duration,
+            request: 0,
+            failed_at: 0,
+            not_joined: (0, 0),
+            until: None,
+            work: Default::default(),
+            ended_at: [None; SHARDS],
+        };
+        self.number(process, name, tick)
     }
 
     pub fn facts(&self, id: ProcessId) -> Facts {
@@ -188,24 +215,28 @@ impl Process {
                 let kind = if asks_for_a_pause { StoreErrorKind::Unavailable } else { StoreErrorKind::Timeout };
                 let error = StoreError::new(kind, "a simulated failure");
                 let error = error.with_retry_after(asks_for_a_pause.then_some(HOUR));
+                self.failed_at = tick;
                 self.group.on_response(now, self.request, Err(error));
             }
             Input::Returned(shard) => {
-                self.work[shard] = Work::None;
+                (self.work[shard], self.ended_at[shard]) = (Work::None, None);
                 self.group.returned(now, shard);
             }
             Input::Leave => self.group.leave(now),
             Input::Joined(slot, stored, sent) => {
-                let until = sent_at(sent) + RENEW_DEADLINE;
+                let until = sent_at(sent) + self.lease_duration * 2 / 3;
                 observe(&mut self.group, now, slot, stored, Some(sent_at(sent)));
                 self.until = Some(until);
                 if !self.group.joined(now, slot, stored.version.into(), Arc::new(Deadline::new(until))) {
                     return Err("a won term has no name");
                 }
             }
-            Input::NotJoined(slot) => self.group.not_joined(now, slot..slot + 1, RETRY),
+            Input::NotJoined(slot) => {
+                self.not_joined = (slot, tick);
+                self.group.not_joined(now, slot..slot + 1, RETRY);
+            }
             Input::Renewed(slot, stored, sent) => {
-                let until = sent_at(sent) + RENEW_DEADLINE;
+                let until = sent_at(sent) + self.lease_duration * 2 / 3;
                 if deadline.extend(now, until) {
                     self.until = self.until.max(Some(until));
                 }
@@ -225,8 +256,17 @@ impl Process {
                 self.carry_out(effect, now, &mut outcome, seen)?;
             }
             if let Step::Send(request) = step {
+                if self.failed_at == tick {
+                    return Err("a request is sent in the pause of a failure");
+                }
                 self.request = request.id;
-                outcome.call = Some(Call::of(request.key, &request.operation));
+                let call = Call::of(request.key, &request.operation);
+                if let Call { key: GroupKey::Shard(shard), write: Some((1.., content)) } = call
+                    && content.holder == Holder::Nobody
+                {
+                    self.may_give_up(shard..shard + 1, now)?;
+                }
+                outcome.call = Some(call);
             } else if !acted {
                 return Ok(outcome);
             }
@@ -254,15 +294,22 @@ impl Process {
                 outcome.started[shard] = token as u8;
             }
             GroupEffect::Wanted(shard) => self.work[shard] = Work::Wanted,
-            GroupEffect::Ended(shard, _) if self.work[shard] != Work::None => self.work[shard] = Work::Ended,
+            GroupEffect::Ended(shard, _) if self.work[shard] != Work::None => {
+                self.work[shard] = Work::Ended;
+                self.ended_at[shard].get_or_insert(now);
+            }
             GroupEffect::Campaign(slot) => {
                 let has_members = (0..MAX_MEMBERS).any(|slot| self.group.member(slot).is_some());
                 if has_members && self.work != [Work::None; SHARDS] {
                     return Err("a process campaigns although workers of its last term run");
                 }
+                if self.not_joined == (slot, self.clock.tick_of(now.as_nanos()) as u8) {
+                    return Err("a campaign starts in the pause of a failed one");
+                }
                 outcome.campaign = Some(slot);
             }
             GroupEffect::MayLeave => {
+                self.may_give_up(0..SHARDS, now)?;
                 self.until = None;
                 self.group.left(now);
                 outcome.left = true;
@@ -272,6 +319,17 @@ impl Process {
             _ => {}
         }
         Ok(())
+    }
+}
+
+impl Process {
+    /// Returns an error if a worker of the shards runs and has not hung for a lease duration.
+    fn may_give_up(&self, mut shards: Range<usize>, now: Moment) -> Result<(), &'static str> {
+        let is_over = |at: Option<Moment>| at.is_some_and(|at| now >= at + self.lease_duration);
+        match shards.any(|shard| self.work[shard] != Work::None && !is_over(self.ended_at[shard])) {
+            true => Err("a shard is given up while its worker runs"),
+            false => Ok(()),
+        }
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Content {
     pub renewed: u8,
     /// `true` if the owner of the shard has announced that it leaves.
     pub is_leaving: bool,
+    /// The lease duration of a slot, or zero for a shard.
+    pub seconds: u8,
 }
 
 /// The newest version of a key, which may be a deletion.
@@ -58,7 +60,8 @@ pub struct Reply {
 }
 
 impl Content {
-    pub const FREE: Self = Self { uid: NEW, holder: Holder::Nobody, acquired: NEW, renewed: NEW, is_leaving: false };
+    pub const FREE: Self =
+        Self { uid: NEW, holder: Holder::Nobody, acquired: NEW, renewed: NEW, is_leaving: false, seconds: 0 };
 
     pub fn of(record: &LeaderElectionRecord) -> Self {
         let number = |text: &str, sign: char| text.strip_prefix(sign).and_then(|it| it.parse().ok()).unwrap_or(NEW);
@@ -76,7 +79,8 @@ impl Content {
         let uid = record.uid.as_ref().map_or(NEW, |uid| number(uid, 'u'));
         let (acquired, renewed) = (time(&record.acquire_time, 't'), time(&record.renew_time, 'r'));
         let is_leaving = record.lease_duration_seconds == Some(LEAVING);
-        Self { uid, holder, acquired, renewed, is_leaving }
+        let seconds = record.lease_duration_seconds.and_then(|seconds| seconds.try_into().ok()).unwrap_or(0);
+        Self { uid, holder, acquired, renewed, is_leaving, seconds }
     }
 
     fn record(self, key: GroupKey) -> LeaderElectionRecord {
@@ -87,7 +91,7 @@ impl Content {
                 Holder::Term { slot, uid, process } => format!("{slot}/u{uid}/p{process}"),
             }),
             lease_duration_seconds: Some(match key {
-                GroupKey::Slot(_) => 3,
+                GroupKey::Slot(_) => self.seconds.into(),
                 GroupKey::Shard(_) if self.is_leaving => LEAVING,
                 GroupKey::Shard(_) => i32::MAX,
             }),
@@ -112,10 +116,9 @@ impl Stored {
         if !is_conflict {
             self.version += 1;
             let number = |number: u8| if number == NEW { self.version } else { number };
-            let Content { uid, holder, acquired, renewed, is_leaving } = content;
-            let uid = self.content.map_or(number(uid), |content| content.uid);
-            self.content =
-                Some(Content { uid, holder, acquired: number(acquired), renewed: number(renewed), is_leaving });
+            let uid = self.content.map_or(number(content.uid), |content| content.uid);
+            let (acquired, renewed) = (number(content.acquired), number(content.renewed));
+            self.content = Some(Content { uid, acquired, renewed, ..content });
         }
         (Reply { is_conflict, stored: *self }, !is_conflict)
     }

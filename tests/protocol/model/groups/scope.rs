@@ -6,6 +6,8 @@ pub struct GroupScope {
     pub name: &'static str,
     /// The local nanoseconds per tick of each process.
     pub rates: &'static [u64],
+    /// The lease duration of each process, in seconds.
+    pub leases: &'static [u64],
     pub slots: usize,
     pub shards: usize,
     /// `true` if each shard has a record without an owner at first.

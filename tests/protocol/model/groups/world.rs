@@ -3,6 +3,8 @@
 //! An elector of this model has one slot, and renews at most once per tick. It only learns that its slot is lost from
 //! the conflict of a renewal.
 
+use std::time::Duration;
+
 use leasehold::election::group::GroupKey;
 
 use super::process::{Facts, Input, Processes, SHARDS, Work};
@@ -53,12 +55,17 @@ impl GroupWorld {
         Clock { rate: self.scope.rates[index] }
     }
 
+    fn lease_duration(&self, index: usize) -> Duration {
+        Duration::from_secs(self.scope.leases[index])
+    }
+
     fn facts(&self, node: &Node) -> Facts {
         self.processes.facts(node.process)
     }
 
     fn start(&mut self, state: &mut GroupState, index: usize, name: u8) {
-        let process = self.processes.start(name, self.clock(index), self.scope.slots, self.scope.shards, state.tick);
+        let process =
+            self.processes.start(name, self.clock(index), &self.scope, self.lease_duration(index), state.tick);
         let is_prompt = self.scope.prompt.contains(&index);
         state.nodes[index] =
             Some(Node { process, name, watch: None, request: None, elector: Elector::Idle, is_prompt });
@@ -97,7 +104,8 @@ impl GroupWorld {
             let base = stored.content.map_or(0, |_| stored.version);
             let is_conflict = stored.content.is_some_and(|content| content.holder != Holder::Nobody);
             let node = state.nodes[index].as_mut().expect("a process");
-            let content = Content { holder: Holder::Process(node.name), ..Content::FREE };
+            let seconds = self.scope.leases[index] as u8;
+            let content = Content { holder: Holder::Process(node.name), seconds, ..Content::FREE };
             let call = Call { key: GroupKey::Slot(slot), write: Some((base, content)) };
             let reply = is_conflict.then_some(Reply { is_conflict, stored });
             node.elector = Elector::Campaign { slot, flight: Flight { call, sent: tick, reply } };
@@ -146,14 +154,14 @@ impl GroupWorld {
     }
 
     fn elector_answer(&mut self, state: &mut GroupState, index: usize) -> Result<(), String> {
-        let (tick, clock) = (state.tick, self.clock(index));
+        let (tick, clock, lease_duration) = (state.tick, self.clock(index), self.lease_duration(index));
         let node = state.nodes[index].as_mut().expect("a process");
         let Some(Flight { sent, reply: Some(Reply { is_conflict, stored }), .. }) = node.flight() else {
             return Ok(());
         };
         match node.elector {
             Elector::Campaign { slot, .. } => {
-                let valid_until = clock.local(sent) + super::process::RENEW_DEADLINE;
+                let valid_until = clock.local(sent) + lease_duration * 2 / 3;
                 let has_won = !is_conflict && clock.local(tick) < valid_until;
                 node.elector = match has_won {
                     true => Elector::Held { slot, known: stored, renewed_at: sent, flight: None },

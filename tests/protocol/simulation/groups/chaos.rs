@@ -27,7 +27,7 @@ impl World {
         if owns != 0 && self.random.bool() {
             // The fault hits a shard of this process.
             key = Some(GroupKey::Shard(owns.trailing_zeros() as usize));
-        } else if let Some((_, sent)) = self.nodes[index].in_flight.filter(|_| self.random.bool()) {
+        } else if let Some((_, sent, _)) = self.nodes[index].in_flight.filter(|_| self.random.bool()) {
             key = Some(sent);
         }
         let kind = self.random.u8(..14);
@@ -54,11 +54,20 @@ impl World {
             }
             7 => self.blind(index, until),
             8 if node.is_alive && node.wants && !node.is_paused(self.truth) => {
+                let (is_close, is_refused) = (self.random.u8(..4) == 0, self.random.u8(..4) == 0);
                 trace!(self, "{} leaves", self.nodes[index].identity);
-                self.count.fault("leaves");
+                self.count.fault(if is_close { "closes" } else { "leaves" });
                 let node = &mut self.nodes[index];
                 node.wants = false;
-                node.group.leave(node.clock.local(self.truth));
+                let now = node.clock.local(self.truth);
+                if is_close {
+                    node.group.close(now);
+                } else {
+                    node.group.leave(now);
+                }
+                if is_refused {
+                    node.cut = Some((Cut::Refused, until));
+                }
                 self.push(until, to, What::Join);
                 self.drive(index)?;
             }
@@ -98,7 +107,13 @@ impl World {
                 Meddling::Restores if self.store.backup.0 == 0 || self.random.bool() => {
                     self.store.backup = (self.store.version, self.store.records.clone());
                 }
-                Meddling::Restores if self.truth + 2 * self.plan.lease < heal_at => self.restore(),
+                Meddling::Restores if self.truth + 2 * self.plan.lease < heal_at => {
+                    self.restore();
+                    if self.random.u8(..4) == 0 {
+                        let again = self.truth + self.random.u64(..self.plan.lease);
+                        self.push(again, None, What::Restore);
+                    }
+                }
                 Meddling::Restores => {}
             },
             _ => {}
@@ -159,7 +174,7 @@ impl World {
     /// Restores the store to its backup.
     ///
     /// The promise covers only processes that know the newest version, so that they observe that the version goes back.
-    fn restore(&mut self) {
+    pub fn restore(&mut self) {
         trace!(self, "the store is restored to {}", self.store.backup.0);
         self.count.fault("restored stores");
         let newest = self.store.version;
@@ -177,6 +192,11 @@ impl World {
                 match self.random.u8(..6) {
                     0 | 1 => node.blind_until = until,
                     2 => (node.blind_until, node.cut) = (until, Some((Cut::Requests, until))),
+                    3 => {
+                        // The watch stays open and reports nothing, so the process must notice the restore otherwise.
+                        self.count.fault("watches silent after a restore");
+                        continue;
+                    }
                     _ => {}
                 }
                 let (serial, at) = (node.stream.serial, self.truth + self.random.u64(..100 * MILLI));

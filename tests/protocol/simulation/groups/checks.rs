@@ -1,7 +1,10 @@
 //! The rules that must hold after every step of a group's world.
 
-use leasehold::election::group::GroupOperation;
+use std::time::Duration;
 
+use leasehold::election::group::{GroupKey, GroupOperation};
+
+use super::process::Worker;
 use super::world::{What, World};
 use crate::clock::Nanos;
 use crate::plan::Violation;
@@ -28,6 +31,10 @@ impl World {
             let owns = node.owns(self.truth);
             twice |= all & owns;
             all |= owns;
+            let valid_until = node.clock.local(node.proven_at) + node.times.0 * 2 / 3;
+            if owns != 0 && node.group.valid_until() > valid_until {
+                return Err(format!("{} relies on a watch that has reported nothing", node.identity).into());
+            }
         }
         if twice != 0 {
             let owners = self.nodes.iter().filter(|node| node.owns(self.truth) & twice != 0);
@@ -54,6 +61,42 @@ impl World {
     pub fn moves(&self, index: usize, shard: usize) -> Result<(), Violation> {
         let name = &self.nodes[index].identity;
         if self.calm.is_settled { Err(format!("{name}: {shard} moves in a settled group").into()) } else { Ok(()) }
+    }
+
+    /// Returns an error if a worker of the shard, or of any shard, runs and has not hung for a lease duration.
+    pub fn may_give_up(&self, index: usize, shard: Option<usize>) -> Result<(), Violation> {
+        let node = &self.nodes[index];
+        let now = node.clock.local(self.truth);
+        let is_over = |worker: &Worker| worker.ended_at.is_some_and(|at| now >= at + node.times.0);
+        let mut workers = node.workers.iter().filter(|(of, _)| shard.is_none_or(|shard| shard == **of));
+        match workers.find(|(_, worker)| !is_over(worker)) {
+            Some((of, _)) => Err(format!("{} gives up {of} while its worker runs", node.identity).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns an error if a request comes in a pause, empties the record of a running worker, or retires a slot early.
+    pub fn sends(&self, index: usize, key: GroupKey, call: &GroupOperation) -> Result<(), Violation> {
+        let node = &self.nodes[index];
+        let (name, now) = (&node.identity, node.clock.local(self.truth));
+        if now < node.quiet_until {
+            return Err(format!("{name} sends a request in its pause: {key:?} {call:?}").into());
+        }
+        let GroupOperation::Update(base, record) = call else { return Ok(()) };
+        match (key, base.record.holder(), record.holder()) {
+            (GroupKey::Shard(shard), _, None) => self.may_give_up(index, Some(shard)),
+            (GroupKey::Slot(_), Some(holder), None) if holder != name && self.restores.0 == 0 => {
+                let is_newest = self.store.records.get(&key).is_some_and(|seen| seen.version == base.version);
+                let Some((_, at)) = self.changed_at.get(&key).filter(|_| is_newest) else { return Ok(()) };
+                let seconds = base.record.lease_duration_seconds.unwrap_or_default();
+                let lease_duration = Duration::from_secs(seconds.max(0) as u64);
+                match now.since(node.clock.local(*at)) < lease_duration {
+                    true => Err(format!("{name} retires {key:?} before its lease has expired").into()),
+                    false => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns an error if the group writes after it has settled.

@@ -3,6 +3,7 @@
 use leasehold::election::candidate::session::{Effect, Input, Session};
 use leasehold::election::group::{GroupEffect, GroupKey, GroupOperation, GroupRequest, GroupResponse, OwnershipEnd};
 use leasehold::election::{Operation, Step, StoreResponse};
+use leasehold::util::backoff::requested_pause;
 use leasehold::{StoreError, StoreErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,9 @@ use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Fate;
 use crate::plan::{Odds, Violation};
 use crate::trace::trace;
+
+/// The most requests of one campaign: a read that is repeated twice, and a write that is repeated once.
+const MOST_REQUESTS: u8 = 5;
 
 /// The most turns of a thread at one time.
 const MOST_TURNS: u32 = 500;
@@ -93,7 +97,10 @@ impl World {
                 });
                 let node = &mut self.nodes[index];
                 node.owned &= !(1 << shard);
-                let may_hang = reason == OwnershipEnd::TermEnded && self.plan.has_bad_workers;
+                let now = node.clock.local(truth);
+                node.workers.get_mut(&shard).into_iter().for_each(|worker| _ = worker.ended_at.get_or_insert(now));
+                let is_safe = !matches!(reason, OwnershipEnd::Returned | OwnershipEnd::RecordChanged);
+                let may_hang = is_safe && self.plan.has_bad_workers;
                 let hangs = may_hang && truth < self.plan.heal_at && self.random.u8(..8) == 0;
                 if let Some(worker) = node.workers.get_mut(&shard).filter(|_| hangs) {
                     self.count.fault("workers that hang");
@@ -106,6 +113,7 @@ impl World {
             }
             GroupEffect::Campaign(slot) => self.campaign(index, slot)?,
             GroupEffect::MayLeave => {
+                self.may_give_up(index, None)?;
                 let is_early = self.random.bool();
                 let node = &mut self.nodes[index];
                 let now = node.clock.local(truth);
@@ -150,7 +158,7 @@ impl World {
             1 => self.random.u64(..drain + lease),
             _ => drain + self.random.u64(..2 * lease),
         };
-        Worker { token, is_wanted: false, delay, is_stubborn: is_bad, hangs: false }
+        Worker { token, is_wanted: false, ended_at: None, delay, is_stubborn: is_bad, hangs: false }
     }
 
     pub fn returns(&mut self, index: usize, shard: usize, token: u64) -> Result<(), Violation> {
@@ -173,14 +181,26 @@ impl World {
         let (serial, seed) = (self.serials, self.random.u64(..));
         let node = &mut self.nodes[index];
         let now = node.clock.local(self.truth);
+        if now < node.campaign_at[slot] {
+            return Err(format!("{} campaigns for slot {slot} in its pause", node.identity).into());
+        }
         if node.elector.is_some() {
-            node.group.not_joined(now, slot..slot + 1, self.plan.times.2);
+            node.not_joined(now, slot..slot + 1, node.times.2);
             return Ok(());
         }
-        let mut session = Session::new(Arc::new(self.plan.slot_settings(&node.identity)), seed);
+        let mut session = Session::new(Arc::new(self.plan.slot_settings(&node.identity, node.times)), seed);
         session.handle(now, Input::Campaign { id: 1, once: true });
-        let (in_flight, is_campaign, is_leaving) = (None, true, false);
-        node.elector = Some(Elector { serial, slot, session, in_flight, wake: 0, is_campaign, is_leaving });
+        node.elector = Some(Elector {
+            serial,
+            slot,
+            session,
+            in_flight: None,
+            wake: 0,
+            is_campaign: true,
+            requests: Some(0),
+            error: None,
+            is_leaving: false,
+        });
         self.drive_slot(index)
     }
 
@@ -202,6 +222,10 @@ impl World {
                         Operation::Update(base, record) => (GroupOperation::Update(base, record), None),
                     };
                     elector.in_flight = Some((request.id, now.local, context));
+                    elector.requests = elector.requests.map(|requests| requests + 1);
+                    if elector.requests > Some(MOST_REQUESTS) {
+                        return Err(format!("{} sends too many requests in one campaign", node.identity).into());
+                    }
                     self.listen(index);
                     self.send(index, sender, request.id, key, call, request.timeout);
                     return Ok(());
@@ -219,9 +243,20 @@ impl World {
                 }
                 Step::Finished => {
                     let (slot, is_campaign, is_leaving) = (elector.slot, elector.is_campaign, elector.is_leaving);
+                    let error = elector.error.take();
                     node.elector = None;
                     if is_campaign {
-                        node.group.not_joined(now.local, slot..slot + 1, self.plan.times.2);
+                        let (lease, _, retry) = node.times;
+                        let (slots, pause) = match error {
+                            None => (slot..slot + 1, retry),
+                            Some(error) if error.kind() == StoreErrorKind::Malformed => (slot..slot + 1, 4 * lease),
+                            // A campaign for another slot would fail, too.
+                            Some(error) => (
+                                0..self.plan.max_members,
+                                requested_pause(error.retry_after(), lease, self.random.f64()).max(retry),
+                            ),
+                        };
+                        node.not_joined(now.local, slots, pause);
                     }
                     if is_leaving {
                         node.deadline = None;
@@ -254,6 +289,9 @@ impl World {
             let Some(effect) = elector.session.effect() else { return has_acted };
             has_acted = true;
             let (serial, slot) = (elector.serial, elector.slot);
+            if let Effect::Offer { .. } | Effect::RoundOver { .. } | Effect::Refuse { .. } = effect {
+                elector.requests = None;
+            }
             trace!(self, "the elector of slot {slot} at {} wants {effect:?}", self.nodes[index].identity);
             let node = &mut self.nodes[index];
             let Some(elector) = &mut node.elector else { return has_acted };
@@ -272,9 +310,11 @@ impl World {
                         elector.session.handle(now, Input::Close);
                     }
                 }
-                Effect::RoundOver { .. } | Effect::Refuse { .. } | Effect::NotFit { .. } => {
+                Effect::RoundOver { error, .. } => {
+                    elector.error = error;
                     elector.session.handle(now, Input::Close);
                 }
+                Effect::Refuse { .. } | Effect::NotFit { .. } => elector.session.handle(now, Input::Close),
                 Effect::CancelAt(id, at, _) => {
                     let failed = Err(StoreError::new(StoreErrorKind::Interrupted, "canceled"));
                     let at = node.clock.when(at);
@@ -290,7 +330,8 @@ impl World {
     fn send_group(&mut self, index: usize, request: GroupRequest) -> Result<(), Violation> {
         let GroupRequest { id, key, operation, timeout } = request;
         self.writes(index, &operation)?;
-        self.nodes[index].in_flight = Some((id, key));
+        self.sends(index, key, &operation)?;
+        self.nodes[index].in_flight = Some((id, key, matches!(operation, GroupOperation::Get(()))));
         self.send(index, Sender::Group, id, key, operation, timeout);
         Ok(())
     }
@@ -327,8 +368,9 @@ impl World {
             node.knows = node.knows.max(seen.version);
         }
         if sender == Sender::Group {
-            if node.in_flight.take_if(|(sent, _)| *sent == id).is_none() {
-                return Ok(());
+            let Some((.., is_read)) = node.in_flight.take_if(|(sent, ..)| *sent == id) else { return Ok(()) };
+            if let Err(error) = &answer {
+                node.failed(now, is_read, error);
             }
             node.group.on_response(now, id, answer);
             return self.drive(index);

@@ -30,6 +30,8 @@ pub struct GroupPlan {
     pub lease: Nanos,
     /// The lease duration, the renew deadline and the retry period.
     pub times: (Duration, Duration, Duration),
+    /// The shorter times of every second process, as in a rolling update.
+    pub short: Option<(Duration, Duration, Duration)>,
     pub drain_timeout: Duration,
     /// Local nanoseconds of the fastest clock per true second.
     pub fastest: u64,
@@ -78,6 +80,13 @@ impl GroupPlan {
         let mut odds = if random.u8(..4) == 0 { Odds::default() } else { Odds::new(random) };
         let kept = if odds.error > 0 && apart.u8(..4) == 0 { odds.with_long_pauses(lease) } else { 0 };
         let started_at = started_at + kept;
+        // After a deletion or a restore, the promise does not cover different durations.
+        let is_mixed = meddling == Meddling::Edits && apart.u8(..4) == 0;
+        let (secs, millis) = (Duration::from_secs, Duration::from_millis);
+        let short = (lease > 3 * SECOND && is_mixed).then_some(match lease > 6 * SECOND {
+            true => (secs(6), secs(4), millis(500)),
+            false => (secs(3), secs(2), millis(500)),
+        });
         let owned_by = started_at + 2 * lease + (2 * shards + 8) as Nanos * SLOWEST_REQUEST;
         let shared_by = returned_at + 14 * lease;
         Self {
@@ -86,6 +95,7 @@ impl GroupPlan {
             max_members: if random.u8(..4) == 0 { random.usize(1..=nodes) } else { 16 },
             lease,
             times,
+            short,
             drain_timeout,
             fastest: if random.bool() { SECOND + SECOND / 1_000 } else { SECOND * 3 / 2 - SECOND / 1_000 },
             odds,
@@ -101,19 +111,19 @@ impl GroupPlan {
         }
     }
 
-    pub fn group_settings(&self, identity: &str) -> GroupSettings {
+    pub fn group_settings(&self, identity: &str, times: (Duration, Duration, Duration)) -> GroupSettings {
         GroupSettings {
             shards: self.shards,
             max_members: self.max_members,
             identity: identity.to_owned(),
-            lease_duration: self.times.0,
-            retry_period: self.times.2,
+            lease_duration: times.0,
+            retry_period: times.2,
             drain_timeout: self.drain_timeout,
         }
     }
 
-    pub fn slot_settings(&self, identity: &str) -> Settings {
-        let (lease, deadline, retry) = self.times;
+    pub fn slot_settings(&self, identity: &str, times: (Duration, Duration, Duration)) -> Settings {
+        let (lease, deadline, retry) = times;
         LeaderElector::builder("simulated")
             .identity(identity)
             .lease_duration(lease)

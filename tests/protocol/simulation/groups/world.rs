@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::election::group::{Group, GroupKey, GroupOperation, GroupResponse};
+use leasehold::election::group::{Group, GroupKey, GroupOperation, GroupResponse, MAX_MEMBERS};
 use leasehold::util::clock::Moment;
-use leasehold::{StoreError, StoreErrorKind, VersionedRecord};
+use leasehold::{LeaderElectionRecord, StoreError, StoreErrorKind, VersionedRecord};
 
 use super::checks::Calm;
 use super::plan::GroupPlan;
@@ -46,9 +46,10 @@ pub enum What {
     Opens(u64, Moment),
     /// The process receives the listing, which ends after this time.
     Opened(u64, Moment, Box<Records>),
-    /// The listing has ended, and contains every change up to this version.
-    Listed(u64, u64),
-    Event(u64, GroupKey, u64, Option<Box<VersionedRecord>>),
+    /// The listing has ended, and contains every change up to this version, which was the newest at this time.
+    Listed(u64, u64, Nanos),
+    /// A change with its version, and its time.
+    Event(u64, GroupKey, u64, Nanos, Option<Box<VersionedRecord>>),
     /// The watch breaks, or a watch that could not be opened is opened again.
     Breaks(u64),
     Open(u64),
@@ -56,6 +57,7 @@ pub enum What {
     Join,
     Start,
     Repair(GroupKey),
+    Restore,
     Chaos,
     Heal,
     MustOwn,
@@ -71,6 +73,8 @@ pub struct World {
     queue: BTreeMap<(Nanos, u64), (Option<To>, What)>,
     pushes: u64,
     pub store: GroupStore,
+    /// The time of the last change of each record, except edits of metadata.
+    pub changed_at: BTreeMap<GroupKey, (LeaderElectionRecord, Nanos)>,
     /// The number of restores, and the time of the last one.
     pub restores: (u64, Nanos),
     pub nodes: Vec<Process>,
@@ -101,6 +105,7 @@ impl World {
             queue: BTreeMap::new(),
             pushes: 0,
             store: GroupStore::default(),
+            changed_at: BTreeMap::new(),
             restores: (0, 0),
             nodes: Vec::new(),
             serials: 0,
@@ -131,11 +136,17 @@ impl World {
         self.serials += 1;
         let identity = format!("node-{index}.{}", self.serials);
         let rate = if self.random.bool() { SECOND } else { self.random.u64(SECOND..=self.plan.fastest) };
-        let mut group = Group::new(self.plan.group_settings(&identity));
+        let is_short = (index + incarnation as usize) % 2 == 1;
+        let times = self.plan.short.filter(|_| is_short).unwrap_or(self.plan.times);
+        if times != self.plan.times {
+            self.count.fault("shorter lease durations");
+        }
+        let mut group = Group::new(self.plan.group_settings(&identity, times));
         group.join();
         Process {
             clock: NodeClock::new(&mut self.random, rate),
             identity,
+            times,
             incarnation,
             is_alive: false,
             paused_until: None,
@@ -149,6 +160,9 @@ impl World {
             deadline: None,
             stream: Stream::default(),
             knows: 0,
+            proven_at: 0,
+            quiet_until: Moment::default(),
+            campaign_at: [Moment::default(); MAX_MEMBERS],
             owned: 0,
             workers: BTreeMap::new(),
         }
@@ -200,7 +214,7 @@ impl World {
             What::Answer(sender, id, answer) => self.answer(index, sender, id, *answer)?,
             What::Opens(serial, sent_at) => self.opens(index, to, serial, sent_at),
             What::Opened(serial, ..)
-            | What::Listed(serial, _)
+            | What::Listed(serial, ..)
             | What::Event(serial, ..)
             | What::Breaks(serial)
             | What::Open(serial)
@@ -214,13 +228,20 @@ impl World {
                 }
                 self.drive(index)?;
             }
-            What::Listed(_, version) => {
-                let now = self.nodes[index].clock.local(self.truth);
-                self.nodes[index].knows = self.nodes[index].knows.max(version);
-                self.nodes[index].group.listed(now);
+            What::Listed(_, version, at) => {
+                let node = &mut self.nodes[index];
+                let now = node.clock.local(self.truth);
+                (node.knows, node.proven_at) = (node.knows.max(version), node.proven_at.max(at));
+                node.group.listed(now);
                 self.drive(index)?;
             }
-            What::Event(_, key, version, seen) => self.watched(index, key, version, seen.map(|seen| *seen))?,
+            What::Event(_, key, version, at, seen) => {
+                let node = &mut self.nodes[index];
+                if matches!(key, GroupKey::Slot(slot) if node.group.own_slot() == Some(slot)) {
+                    node.proven_at = node.proven_at.max(at);
+                }
+                self.watched(index, key, version, seen.map(|seen| *seen))?;
+            }
             What::Breaks(_) => {
                 trace!(self, "the watch of {} breaks", self.nodes[index].identity);
                 self.count.fault("watches broken");
@@ -241,6 +262,7 @@ impl World {
             }
             What::Start => self.start(index)?,
             What::Repair(key) => self.repair(key),
+            What::Restore => self.restore(),
             What::Chaos => self.chaos()?,
             What::Heal => self.heal()?,
             What::MustOwn => self.must_own()?,
@@ -271,7 +293,7 @@ impl World {
     /// Opens the watch of a process, now or after a delay.
     pub fn open(&mut self, index: usize, is_delayed: bool) {
         let is_calm = self.truth >= self.plan.heal_at;
-        let retry = self.plan.times.2.as_nanos() as Nanos;
+        let retry = self.nodes[index].times.2.as_nanos() as Nanos;
         let to = self.to(index);
         let node = &self.nodes[index];
         let is_cut = node.cut.is_some_and(|(_, until)| until > self.truth) || node.blind_until > self.truth;
@@ -309,13 +331,19 @@ impl World {
         node.stream = Stream { serial, is_attached: true, is_silent, last_at, last_of: BTreeMap::new() };
         let records = Box::new(self.store.records.clone());
         self.push(opened_at, to, What::Opened(serial, sent_at, records));
-        let version = self.store.version;
-        self.push(last_at, to, What::Listed(serial, version));
+        let (version, at) = (self.store.version, self.truth);
+        self.push(last_at, to, What::Listed(serial, version, at));
     }
 
     /// Delivers the newest change of a record to all watches.
     pub fn publish(&mut self, key: GroupKey) {
         let (version, seen) = (self.store.version, self.store.records.get(&key).cloned().map(Box::new));
+        let truth = self.truth;
+        match &seen {
+            Some(seen) if self.changed_at.get(&key).is_some_and(|(last, _)| *last == seen.record) => {}
+            Some(seen) => _ = self.changed_at.insert(key, (seen.record.clone(), truth)),
+            None => _ = self.changed_at.remove(&key),
+        }
         for index in 0..self.nodes.len() {
             let (delay, again) = (self.delay(), self.random.u8(..32) == 0);
             let to = self.to(index);
@@ -329,11 +357,11 @@ impl World {
             };
             *last_at = (*last_at).max(self.truth + delay);
             let (at, serial) = (*last_at, stream.serial);
-            self.push(at, to, What::Event(serial, key, version, seen.clone()));
+            self.push(at, to, What::Event(serial, key, version, truth, seen.clone()));
             if again {
                 let at = at + self.random.u64(..SECOND);
                 self.count.fault("events doubled");
-                self.push(at, to, What::Event(serial, key, version, seen.clone()));
+                self.push(at, to, What::Event(serial, key, version, truth, seen.clone()));
             }
         }
     }
