@@ -123,7 +123,7 @@ impl HealthCheck {
     ///
     /// The check fails if the record names this candidate and was not renewed for the lease duration plus
     /// `tolerance`. The check also fails if a term ended without progress, or if the elector's thread has panicked.
-    /// The check does not fail because draining takes too long.
+    /// The check does not fail because draining takes too long, or because the renewals fail after a step-down.
     ///
     /// A term ends at its renew deadline, earlier than this check fails. A failed check therefore means that the guard
     /// still exists, and that the elector has observed no takeover.
@@ -167,8 +167,9 @@ impl HealthCheck {
             let deadline = &term.deadline;
             let over_since = if deadline.was_ended() { now } else { deadline.runs_out_at() };
             let over_since = *state.ended.get_or_insert(over_since);
-            if !deadline.reason().drains() {
-                state.cover_lost.get_or_insert(over_since);
+            // A hanging thread also does not report that the renewals of a drain have ended.
+            if deadline.kept_for(now).is_zero() {
+                state.cover_lost.get_or_insert(if deadline.reason().drains() { now } else { over_since });
             }
             // Work that drains after its term must still make progress.
             let stalled_at = deadline.progress_limit().map(|limit| limit.until()).filter(|until| *until <= now);
@@ -432,5 +433,22 @@ mod tests {
         observations.guard_gone();
         observations.cover_lost();
         assert!(health.check().is_ok());
+    }
+
+    #[test]
+    fn drain_is_healthy_until_its_renewals_end() {
+        let (lease, for_long) = (Duration::from_millis(20), Duration::from_secs(3_600));
+        let (observations, health) = health(lease, for_long);
+        let deadline = Arc::new(Deadline::new(clock::now() + for_long));
+        observations.note(&started(&deadline));
+        deadline.end(clock::now(), StopReason::SteppedDown);
+        observations.note(&Fact::StoppedLeading(StopReason::SteppedDown));
+        std::thread::sleep(3 * lease);
+        assert_eq!(health.check(), Ok(()), "beyond the lease, within the drain timeout");
+        // The elector's thread hangs, so it does not report that the renewals have ended.
+        deadline.keep_no_longer();
+        assert_eq!(health.check(), Ok(()), "the lease duration begins");
+        std::thread::sleep(2 * lease);
+        assert!(matches!(health.check(), Err(Unhealthy::GuardNotDropped { .. })));
     }
 }

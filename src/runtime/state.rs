@@ -47,8 +47,8 @@ pub(crate) struct ElectorState {
     term: Option<Arc<Term>>,
     /// Notifies the caller that waits for the release of the last term.
     releasing: Option<ReleaseSender>,
-    /// `true` if the caller that `releasing` notifies is the drop of the elector.
-    is_awaited_to_close: bool,
+    /// Notify the callers that wait until the closed elector holds no record.
+    closing: Vec<ReleaseSender>,
     /// The records, indexed by side.
     records: Vec<Record>,
     deferred: Deferred,
@@ -106,7 +106,7 @@ impl ElectorState {
             probing,
             term: None,
             releasing: None,
-            is_awaited_to_close: false,
+            closing: Vec::new(),
             records: (0..records).map(|_| Record::default()).collect(),
             deferred: Deferred::default(),
             lines,
@@ -170,7 +170,10 @@ impl ElectorState {
                 self.releasing = ack;
                 self.handle(of_user, Input::GuardGone { at });
             }
-            Command::Close { ack } => self.close(ack),
+            Command::Close { ack } => {
+                self.closing.extend(ack);
+                self.handle(of_user, Input::Close);
+            }
             Command::Watched { side, received_at, change, taken } => {
                 self.shared.observations.heard(side);
                 self.handle(side, Input::Watched { received_at, change });
@@ -187,20 +190,10 @@ impl ElectorState {
         }
     }
 
-    fn close(&mut self, ack: Option<ReleaseSender>) {
-        // If another caller already waits for the release of a guard, the drop of the elector does not wait.
-        let ack = ack.filter(|_| self.releasing.is_none());
-        self.is_awaited_to_close = ack.is_some();
-        self.releasing = ack.or(self.releasing.take());
-        self.handle(Side::Primary, Input::Close);
-    }
-
-    fn tell_released(&mut self) {
-        self.is_awaited_to_close = false;
-        if let Some(ack) = self.releasing.take() {
-            let _ = ack.acks.try_send(ReleaseAck::Released(ack.number));
-            self.lines.push(Item::Released(ack));
-        }
+    /// Notifies a caller that waits for a release.
+    fn tell_released(&self, ack: ReleaseSender) {
+        let _ = ack.acks.try_send(ReleaseAck::Released(ack.number));
+        self.lines.push(Item::Released(ack));
     }
 
     fn watches(&mut self, side: Side, is_watched: bool) {
@@ -246,9 +239,7 @@ impl ElectorState {
                 Effect::Released => {
                     self.term = None;
                     self.shared.observations.released();
-                    if !self.is_awaited_to_close {
-                        self.tell_released();
-                    }
+                    self.releasing.take().into_iter().for_each(|ack| self.tell_released(ack));
                 }
                 Effect::CancelAt(request, at, behind) => self.cancel_at(side, request, at, behind),
                 Effect::Leader(leader) => {
@@ -276,8 +267,8 @@ impl ElectorState {
                 Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), notice),
             }
         }
-        if self.is_awaited_to_close && !self.candidacy.may_hold() {
-            self.tell_released();
+        if !self.closing.is_empty() && !self.candidacy.may_hold() {
+            mem::take(&mut self.closing).into_iter().for_each(|ack| self.tell_released(ack));
         }
         has_acted
     }
@@ -291,11 +282,16 @@ impl ElectorState {
         let in_flight = &mut self.records[side as usize].in_flight;
         let Some(in_flight) = in_flight.as_mut().filter(|in_flight| in_flight.id == request) else { return };
         in_flight.cancel_at = Some(in_flight.cancel_at.map_or(at, |before| before.min(at)));
-        let Some(cancellation) = self.cancellation(side).filter(|_| behind == Behind::Release) else { return };
-        match &self.releasing {
-            Some(ack) => drop(ack.acks.try_send(ReleaseAck::Behind(cancellation))),
+        if behind != Behind::Release {
+            return;
+        }
+        // A caller that has given up accepts nothing.
+        let accepts = |ack: &ReleaseSender| {
+            self.cancellation(side).is_none_or(|it| ack.acks.try_send(ReleaseAck::Behind(it)).is_ok())
+        };
+        if !self.releasing.iter().chain(&self.closing).any(accepts) {
             // No caller waits that could cancel the request later.
-            None => self.deferred.cancel.push(cancellation.cancel),
+            self.deferred.cancel.extend(self.cancellation(side).map(|it| it.cancel));
         }
     }
 

@@ -1,12 +1,13 @@
 //! Electors on two kinds of objects at once, beside electors on one kind, on both servers.
 
 use leasehold::kubernetes::Method;
-use leasehold::{LeaderElector, OwnerReference, ResourceLock, StopReason};
+use leasehold::{LeaderElector, LeaderElectorBuilder, OwnerReference, ResourceLock, StopReason, Store};
 use serde_json::Value;
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, brief, request};
 use crate::support::kind::Kind;
+use crate::support::stores::call;
 use crate::support::{A_WHILE, SOON, lost, wait_until};
 
 on_both_servers! {
@@ -14,6 +15,7 @@ on_both_servers! {
     candidates_on_both_and_on_either_alone_exclude_each_other,
     a_deletion_of_either_object_ends_the_term,
     labels_owners_and_events_are_of_every_kind_that_a_lock_names,
+    address_is_in_both_objects_until_the_release,
 }
 
 /// The pairs of kinds on which one candidate elects at once.
@@ -135,5 +137,25 @@ fn labels_owners_and_events_are_of_every_kind_that_a_lock_names(cluster: &Cluste
             });
         }
         drop(guard);
+    }
+}
+
+fn address_is_in_both_objects_until_the_release(cluster: &Cluster) {
+    let locks = [ResourceLock::ConfigMapsLeases, ResourceLock::EndpointsLeases];
+    for (fleet, lock) in Fleet::of_each_pair(cluster).zip(locks) {
+        let start = |builder: LeaderElectorBuilder| {
+            builder.resource_lock(lock).start_with_client(cluster.client("admin")).expect("an elector")
+        };
+        let builder = |identity| brief(&fleet.name, identity).namespace(NAMESPACE);
+        let (a, standby) = (start(builder("a").advertise("host:1")), start(builder("b")));
+        let address = |kind: Kind| {
+            let record = kind.store(cluster.client("admin")).get(&fleet.name, &call()).expect("an answer");
+            record.expect("a record").notes.term.address.clone()
+        };
+        let guard = a.block_until_leader().expect("a term");
+        assert_eq!(fleet.pair.map(address), ["host:1"; 2].map(|it| Some(it.to_owned())), "{lock:?}");
+        wait_until("it is reported", || standby.status().leader_address.as_deref() == Some("host:1"));
+        guard.release().expect("a release");
+        assert_eq!(fleet.pair.map(address), [None, None], "{lock:?}");
     }
 }

@@ -19,6 +19,7 @@ mod panics;
 mod releases;
 mod shared_identity;
 mod stopping;
+mod wakeups;
 mod watched;
 mod watches;
 mod workers;

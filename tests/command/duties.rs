@@ -230,6 +230,7 @@ fn replica_without_a_leader_is_unready_only_on_request() {
     // A holder that no longer renews leads no longer.
     leader.suspend();
     wait_until("its lease expires", || get(&of_asked, "/readyz").0 == 503);
+    wait_until("no leader", || get(&of_plain, "/leader").1.contains("\"leader\":null"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod duties;
 mod faults;
 mod flags;
 mod groups;
+mod guardian;
 mod leader;
 mod run;
 mod sessions;

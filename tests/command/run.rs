@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socke
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
+use crate::support::cluster::Cluster;
 use crate::support::command::{Arena, LONG, children, is_guardian, leasehold};
 use crate::support::run::{Ended, Run};
 use crate::support::{A_WHILE, wait_until};
@@ -193,4 +194,41 @@ fn signals_are_passed_on_to_the_command() {
     run.signal(Signal::INT);
     assert_eq!(run.end().code, Some(143), "it is told to end by SIGTERM, whatever told us");
     assert_eq!(standby.end().code, Some(0));
+}
+
+#[test]
+fn second_signal_changes_nothing() {
+    let arena = Arena::on_a_file(LONG);
+    let run = arena.work(&["--stop-timeout=2s"], &["stubborn"]);
+    let began = arena.wait_for_work_after(0);
+    run.signal(Signal::TERM);
+    arena.wait_for_sigterm(&began);
+    thread::sleep(Duration::from_millis(500));
+    [Signal::TERM, Signal::INT].into_iter().for_each(|signal| run.signal(signal));
+    let ended = run.ends_with(137);
+    assert_eq!(ended.errors.matches("stopping the command").count(), 1, "{}", ended.errors);
+    assert_eq!(arena.stamps().iter().filter(|stamp| stamp.what == "sigterm").count(), 1);
+}
+
+#[test]
+fn command_and_probe_start_in_the_folder_of_run() {
+    let arena = Arena::on_a_file(LONG);
+    fs::write(arena.path("fit"), "").expect("written");
+    let script = "pwd; cd /; exit 3";
+    let mut command = arena.command(&["--restart", "--probe=test -e fit", "--", "sh", "-c", script]);
+    let run = Run::of(command.current_dir(arena.path("")).stdin(Stdio::null()));
+    wait_until("the command runs again", || run.out().lines().count() >= 2);
+    let folder = fs::canonicalize(arena.path("")).expect("a folder").display().to_string();
+    assert!(run.out().lines().all(|line| line == folder), "{}", run.out());
+    run.terminate();
+}
+
+#[test]
+fn later_campaign_is_limited_by_wait() {
+    let cluster = Cluster::in_memory("later-campaign");
+    let arena = Arena::on(&cluster, LONG);
+    let run = arena.run(&["--wait=4s", "--", "sh", "-c", "echo works; exec sleep 1000"]);
+    run.wait_for_out("works");
+    cluster.edit(|lease| lease["spec"]["holderIdentity"] = "other".into());
+    run.ends_with(75);
 }

@@ -136,6 +136,22 @@ fn cause_of_a_lost_term_is_in_the_log_before_the_end() {
     }
 }
 
+/// The regular checks of the guardian would take more than 30 s.
+#[test]
+fn stopped_guardian_is_killed_soon_after_a_kill_order() {
+    let cluster = Cluster::in_memory("kill-order");
+    let arena = Arena::on(&cluster, &["--lease-duration=60s", "--renew-deadline=40s", "--retry-period=30s"]);
+    let run = arena.work(&["--on-loss=exit"], EVERYTHING);
+    arena.wait_for_work_after(0);
+    kill_process(run.guardian(), Signal::STOP).expect("it runs");
+    let deleted = mono();
+    cluster.delete();
+    run.ends_with(124);
+    let worked = arena.last_stamp() - deleted;
+    assert!(worked < 10.0, "the command ran for {worked} s after the deletion");
+    arena.assert_nothing_is_left();
+}
+
 /// The supervisor is killed right after it has killed its stopped guardian.
 #[test]
 fn supervisor_killed_while_stopping_leaves_nothing() {

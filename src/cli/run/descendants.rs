@@ -8,7 +8,7 @@
 use std::io;
 
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpgid, getpid, kill_process, wait, waitpid};
 
 /// The depth limit of a search.
 ///
@@ -67,11 +67,15 @@ fn walk(roots: &[Pid], depth: usize, visit: &mut impl FnMut(Pid)) {
 
 /// Sends SIGTERM and SIGCONT to `roots` and all their descendants.
 ///
-/// If `are_told` is `true`, the processes have already received a signal to end, so SIGTERM is not sent. SIGCONT is
+/// The processes of `told_group` have already received a signal to end, so SIGTERM is not sent to them. SIGCONT is
 /// needed because a stopped process handles no signal.
-pub fn terminate(roots: &[Pid], are_told: bool) {
-    let signals: &[Signal] = if are_told { &[Signal::CONT] } else { &[Signal::TERM, Signal::CONT] };
-    walk(roots, 0, &mut |pid| signals.iter().for_each(|signal| _ = kill_process(pid, *signal)));
+pub fn terminate(roots: &[Pid], told_group: Option<Pid>) {
+    walk(roots, 0, &mut |pid| {
+        if told_group.is_none() || getpgid(Some(pid)).ok() != told_group {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let _ = kill_process(pid, Signal::CONT);
+    });
 }
 
 /// Kills `roots` and all their descendants, and returns the number of killed processes.

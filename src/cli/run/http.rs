@@ -218,3 +218,31 @@ fn asked(request: &[u8]) -> Result<Option<(bool, String)>, httparse::Error> {
     let is_get = matches!(parsed.method, Some("GET" | "HEAD"));
     Ok(Some((is_get, parsed.path.unwrap_or_default().to_owned())))
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn leader_without_a_kept_lease_is_unavailable() {
+        let store = Arc::new(MemoryStore::new());
+        let elector = Arc::new(LeaderElector::builder("jobs").start_on(Arc::clone(&store)).expect("an elector"));
+        let guard = elector.block_until_leader().expect("a term");
+        let server = StatusServer { elector: Arc::downgrade(&elector), work: Arc::default(), unready_after: None };
+        server.work.lock().begins(guard.leadership());
+        let leader = || {
+            let answer = server.about("/leader");
+            (answer.status, serde_json::from_str::<serde_json::Value>(&answer.body).expect("JSON"))
+        };
+        let (status, body) = leader();
+        assert_eq!((status, &body["is_leader"]), (OK, &true.into()));
+        // The command still runs when the term ends.
+        store.delete("jobs");
+        guard.ended().recv_timeout(Duration::from_secs(60)).expect_err("disconnected");
+        let (status, body) = leader();
+        assert_eq!((status, &body["is_leader"]), (UNAVAILABLE, &false.into()));
+        assert!(body.get("fencing_token").is_none() && body.get("seconds_left").is_none(), "{body}");
+    }
+}

@@ -37,7 +37,7 @@ pub enum OrderKind {
     Ping,
     /// Stops the command by SIGTERM.
     ///
-    /// If `is_told` is `true`, the terminal has already sent a signal to end.
+    /// If `is_told` is `true`, the terminal has already sent a signal to end to the group of `Start`.
     Stop { is_told: bool },
     /// Kills the command at once.
     Kill,

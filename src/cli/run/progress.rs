@@ -203,4 +203,26 @@ mod tests {
         wait_for(&mut watchdog, "WATCHDOG=1", |missed| missed.is_none());
         wait_for(&mut watchdog, "WATCHDOG=trigger", |missed| missed.is_some_and(|it| it.contains("WATCHDOG=trigger")));
     }
+
+    #[test]
+    fn deleted_file_is_no_progress_but_its_return_is() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let [path, away] = ["file", "away"].map(|name| scratch.path().join(name));
+        fs::write(&path, "text").expect("written");
+        let ((told, progress), (stop, stopped)) = (unbounded(), bounded(0));
+        let watched = path.clone();
+        let watcher = thread::spawn(move || {
+            watch_file(&watched, Duration::from_millis(5), &stopped, move |is_made| {
+                told.send(is_made).expect("a test")
+            });
+        });
+        thread::sleep(Duration::from_millis(200));
+        fs::rename(&path, &away).expect("renamed");
+        thread::sleep(Duration::from_secs(1));
+        assert_eq!(progress.try_iter().count(), 0, "a deletion");
+        fs::rename(&away, &path).expect("renamed");
+        assert_eq!(progress.recv_timeout(LONG), Ok(true), "the same file as before");
+        drop(stop);
+        watcher.join().expect("no panic");
+    }
 }

@@ -192,17 +192,7 @@ struct CommandTerm<'a> {
 ///
 /// If [`TermOutcome::is_gone`] is `true`, the caller may release the lease or the shard.
 pub fn lead(right: WorkRight<'_>, means: &mut Means, watchdog: Option<Watchdog>) -> TermOutcome {
-    let mut term = CommandTerm {
-        means,
-        watchdog,
-        right,
-        is_of_group: false,
-        outcome: TermOutcome::default(),
-        drain_ticks: never(),
-        killing_since: None,
-        kill_ordered_at: None,
-        is_stuck: false,
-    };
+    let mut term = CommandTerm::new(right, means, watchdog);
     if let Err(Lost(why)) = term.run() {
         log::error!(target: COMMAND, "guardian lost, killing it and the {}: {why}", term.means.command);
         // Without the guardian, no process ends the command in time, so the term must not be extended.
@@ -217,7 +207,21 @@ pub fn lead(right: WorkRight<'_>, means: &mut Means, watchdog: Option<Watchdog>)
     term.outcome
 }
 
-impl CommandTerm<'_> {
+impl<'a> CommandTerm<'a> {
+    fn new(right: WorkRight<'a>, means: &'a mut Means, watchdog: Option<Watchdog>) -> Self {
+        Self {
+            means,
+            watchdog,
+            right,
+            is_of_group: false,
+            outcome: TermOutcome::default(),
+            drain_ticks: never(),
+            killing_since: None,
+            kill_ordered_at: None,
+            is_stuck: false,
+        }
+    }
+
     fn run(&mut self) -> Result<(), Lost> {
         self.start()?;
         let ticks = tick(between_ticks(self.means.retry_period));
@@ -387,7 +391,16 @@ impl CommandTerm<'_> {
         if let Some(missed) = self.watchdog.as_mut().and_then(Watchdog::missed) {
             self.stop(Why::NoProgress(missed), false)?;
         }
-        self.is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.drain_timeout);
+        let is_overdue = self.killing_since.is_some_and(|since| since.elapsed() > self.means.drain_timeout);
+        // If this process was stopped, the reports of the guardian are still unread.
+        let until = Instant::now() + self.means.times.kill_margin / 10;
+        while is_overdue
+            && !self.outcome.is_gone
+            && let Ok(report) = self.means.guardian.reports.recv_deadline(until)
+        {
+            self.hear(report)?;
+        }
+        self.is_stuck = is_overdue && !self.outcome.is_gone;
         if self.is_stuck {
             log::error!(
                 target: COMMAND,
@@ -425,5 +438,45 @@ impl CommandTerm<'_> {
             return Err(Lost("did not end the command in time".to_owned()));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use crossbeam_channel::unbounded;
+    use leasehold::{LeaderElector, MemoryStore};
+
+    use super::*;
+
+    /// While the supervisor is stopped, the killed command ends and the drain timeout passes.
+    #[test]
+    fn command_whose_end_is_unread_is_not_stuck() {
+        let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new()).expect("an elector");
+        let guard = elector.block_until_leader().expect("a term");
+        let (sender, reports) = unbounded();
+        let process = Command::new("true").spawn().expect("a process");
+        let (guardian, _link) = Guardian::fake(process, reports);
+        let hour = Duration::from_secs(3_600);
+        let mut means = Means {
+            guardian,
+            signals: never(),
+            renewals: never(),
+            last_error: Box::new(String::new),
+            judge: None,
+            times: Times { stop_timeout: hour, loss_grace: hour, kill_margin: Duration::from_secs(1) },
+            command: String::new(),
+            retry_period: hour,
+            drain_timeout: Duration::ZERO,
+        };
+        let mut term = CommandTerm::new(WorkRight::Lease(&guard), &mut means, None);
+        term.killing_since = Some(Instant::now());
+        std::thread::sleep(Duration::from_millis(1));
+        term.look().expect("a guardian");
+        assert!(term.is_stuck, "no report");
+        sender.send(GuardianReport::Gone).expect("a receiver");
+        term.look().expect("a guardian");
+        assert!(!term.is_stuck && term.outcome.is_gone);
     }
 }

@@ -47,6 +47,19 @@ fn tolerance_stepped_down_leader_is_healthy() {
     assert_eq!(store.holder().as_deref(), Some("a"));
 }
 
+/// The work drains within its timeout, but the next leader may work beside it.
+#[test]
+fn drain_beside_another_leader_is_unhealthy_after_a_lease() {
+    let (store, elector, guard) = leading_with(builder("a").drain_timeout(Duration::from_secs(3_600)));
+    guard.step_down();
+    std::thread::sleep(A_WHILE);
+    assert_eq!(elector.health_check().check(), Ok(()), "the lease is renewed");
+    store.give_to("b", 300);
+    wait_until("another leads", || elector.current_leader().as_deref() == Some("b"));
+    std::thread::sleep(LEASE + A_WHILE);
+    assert!(matches!(elector.health_check().check(), Err(Unhealthy::GuardNotDropped { .. })));
+}
+
 #[test]
 fn silent_store_is_missed_contact() {
     let store = Memory::default();

@@ -82,6 +82,13 @@ impl Guardian {
         }
     }
 
+    /// Returns a handle of `process`, which is not a guardian, and the other end of the socket.
+    #[cfg(test)]
+    pub fn fake(process: Child, reports: Receiver<GuardianReport>) -> (Self, std::os::fd::OwnedFd) {
+        let (link, theirs) = GuardianLink::pair().expect("a pair");
+        (Self { process, link: Arc::new(link), reports, last: 0, acknowledged: 0, before: 0, silent: 0 }, theirs)
+    }
+
     pub fn order(&mut self, what: OrderKind) -> Result<(), Lost> {
         self.order_with(what, None)
     }

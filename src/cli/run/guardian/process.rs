@@ -62,6 +62,8 @@ struct GuardianProcess {
 /// A command, from its start until none of its processes is left.
 struct RunningCommand {
     pid: Pid,
+    /// The foreground group of the terminal, if the command has joined the group.
+    group: Option<Pid>,
     schedule: KillSchedule,
     has_ended: bool,
     /// The number of rounds in which the remaining processes were killed.
@@ -175,7 +177,8 @@ impl GuardianProcess {
                 let begin = Begin { deadline: schedule.kill_at(), group, environment };
                 match self.start(&begin, stdin) {
                     Ok(pid) => {
-                        self.running = Some(RunningCommand { pid, schedule, has_ended: false, rounds: 0 });
+                        let group = group.and_then(Pid::from_raw);
+                        self.running = Some(RunningCommand { pid, group, schedule, has_ended: false, rounds: 0 });
                         self.report(&GuardianReport::Started(pid.as_raw_nonzero().get()));
                     }
                     Err(error) => {
@@ -216,7 +219,8 @@ impl GuardianProcess {
     fn stop(&mut self, is_told: bool) {
         let Some(running) = self.running.as_mut().filter(|running| !running.schedule.is_terminated()) else { return };
         running.schedule.terminated(boot_time());
-        descendants::terminate(&descendants::own().unwrap_or_default(), is_told);
+        let told_group = running.group.filter(|_| is_told);
+        descendants::terminate(&descendants::own().unwrap_or_default(), told_group);
     }
 
     fn reap(&mut self) {
@@ -302,4 +306,43 @@ fn ended(status: WaitStatus) -> Option<CommandEnd> {
     let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
     let code = status.exit_status().map(|code| CommandEnd::Code(byte(code)));
     code.or_else(|| status.terminating_signal().map(|signal| CommandEnd::Signal(byte(signal))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::super::super::times::Times;
+    use super::*;
+
+    /// The kernel may have given the ID of a command that was reaped to another process.
+    #[test]
+    fn signal_after_the_end_reaches_no_process() {
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
+        let hour = Duration::from_secs(3_600);
+        let times = Times { stop_timeout: hour, loss_grace: hour, kill_margin: hour };
+        let schedule = KillSchedule::new(times, boot_time() + hour);
+        let [(children, _), (signals, _)] = [(); 2].map(|()| UnixStream::pair().expect("a pair"));
+        let mut guardian = GuardianProcess {
+            arguments: Vec::new(),
+            mask: ParentMask::unblock().expect("a mask"),
+            link: None,
+            timer: timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC).expect("a timer"),
+            children,
+            signals,
+            prepared: None,
+            running: Some(RunningCommand {
+                pid: Pid::from_child(&other),
+                group: None,
+                schedule,
+                has_ended: true,
+                rounds: 0,
+            }),
+            has_asked: false,
+        };
+        guardian.obey(OrderKind::Signal(SIGTERM), None);
+        guardian.running.as_mut().expect("a command").has_ended = false;
+        guardian.obey(OrderKind::Signal(SIGUSR1), None);
+        assert_eq!(other.wait().expect("a child of this test").signal(), Some(SIGUSR1));
+    }
 }

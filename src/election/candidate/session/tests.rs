@@ -120,6 +120,34 @@ impl Scenario {
         Input::Response(create.id, StoreResponse::Written(VersionedRecord::new(record, 7, StoreData::none())))
     }
 
+    /// Answers all requests until `end`. Returns the times of the renewals.
+    fn renews_until(&mut self, end: Moment) -> Vec<Moment> {
+        let (mut renewals, mut stored) = (Vec::new(), None);
+        loop {
+            let (id, response) = match self.step() {
+                Step::Wait(until) if until >= end => {
+                    self.now = end;
+                    return renewals;
+                }
+                Step::Wait(until) => {
+                    self.now = until;
+                    continue;
+                }
+                Step::Send(StoreRequest { id, operation: Operation::Update(base, record), .. }) => {
+                    renewals.push(self.now);
+                    let written = VersionedRecord::new(record, base.version + 1, StoreData::none());
+                    stored = Some(written.clone());
+                    (id, StoreResponse::Written(written))
+                }
+                Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
+                    (id, StoreResponse::Read(context, stored.clone()))
+                }
+                other => panic!("{other:?}"),
+            };
+            self.handle(Input::Response(id, response));
+        }
+    }
+
     /// Delivers an event about a write of another candidate.
     fn hears_of_another(&mut self, version: u64) {
         self.hears_of("other", version);
@@ -565,9 +593,9 @@ fn flapping_probe_is_logged_at_warn_once_a_minute() {
     assert_eq!(warned, 2);
 }
 
-/// Returns a leader whose term a request has just ended. The drain timeout is 60 s.
-fn requested() -> Scenario {
-    let drain_timeout = Some(Duration::from_secs(60));
+/// Returns a leader whose term a request has just ended.
+fn requested(drain_timeout: Option<u64>) -> Scenario {
+    let drain_timeout = drain_timeout.map(Duration::from_secs);
     let mut scenario = Scenario::with(Config { accepts_requests: true, drain_timeout, ..Config::default() });
     scenario.handle(Input::Campaign { id: 5, once: false });
     let Input::Response(id, StoreResponse::Written(mut won)) = scenario.creates() else { panic!("a create") };
@@ -579,7 +607,7 @@ fn requested() -> Scenario {
 
 #[test]
 fn requested_candidate_waits_only_until_another_has_led() {
-    let mut scenario = requested();
+    let mut scenario = requested(Some(60));
     // Another candidate leads and releases during the drain, because the renewals were lost.
     scenario.hears_of_another(20);
     assert_eq!(scenario.count("Fitness { is_fit: true"), 1);
@@ -591,7 +619,7 @@ fn requested_candidate_waits_only_until_another_has_led() {
 
 #[test]
 fn requested_candidate_stays_aside_after_a_long_drain() {
-    let mut scenario = requested();
+    let mut scenario = requested(Some(60));
     let began = scenario.now;
     while scenario.now.since(began) < Duration::from_secs(30) {
         let (id, renewed) = scenario.updates();
@@ -607,4 +635,43 @@ fn requested_candidate_stays_aside_after_a_long_drain() {
     let found = VersionedRecord::new(free, 100, StoreData::none());
     assert!(matches!(scenario.write_on(Some(found)), Operation::Update(..)));
     assert_eq!(scenario.now.since(released_at), Duration::from_secs(15), "a lease duration");
+}
+
+#[test]
+fn requested_term_is_renewed_for_one_renew_deadline() {
+    let seconds = Duration::from_secs;
+    let mut scenario = requested(None);
+    let began = scenario.now;
+    let last = scenario.renews_until(began + seconds(60)).pop().expect("a renewal");
+    assert!(last > began + seconds(7) && last < began + seconds(10), "{:?}", last.since(began));
+    assert_eq!(scenario.count("CoverLost(None)"), 1);
+    scenario.handle(Input::GuardGone { at: scenario.now });
+    scenario.releases();
+}
+
+#[test]
+fn drain_without_limit_outlasts_lease_and_unfitness() {
+    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
+    scenario.handle(Input::Fitness(FitnessSource::Program, true));
+    scenario.handle(Input::Campaign { id: 5, once: false });
+    scenario.wins();
+    scenario.handle(Input::StepDown(DrainLimit::AsSet));
+    scenario.handle(Input::Fitness(FitnessSource::Program, false));
+    let began = scenario.now;
+    let last = scenario.renews_until(began + Duration::from_secs(60)).pop().expect("a renewal");
+    assert!(last > began + Duration::from_secs(55), "{:?}", last.since(began));
+    assert_eq!(scenario.count("CoverLost"), 0);
+    scenario.handle(Input::GuardGone { at: scenario.now });
+    scenario.releases();
+}
+
+#[test]
+fn draining_term_shortens_a_requested_pause() {
+    let mut scenario = requested(Some(60));
+    let began = scenario.now;
+    let (id, _) = scenario.updates();
+    let error = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(Duration::from_secs(60)));
+    scenario.handle(Input::Response(id, StoreResponse::Failed(error)));
+    scenario.updates();
+    assert!(scenario.now < began + Duration::from_secs(10), "{:?}", scenario.now.since(began));
 }
