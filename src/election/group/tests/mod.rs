@@ -9,6 +9,7 @@ use crate::store::record::{LeaderElectionRecord, MicroTime};
 use world::{DRAIN, LEASE, RETRY, STEP, World, started};
 
 mod members;
+mod restores;
 mod world;
 
 #[test]
@@ -130,7 +131,7 @@ fn member_that_takes_nothing_is_passed_over() {
     let mut world = started(2, 4);
     world.add(4);
     world.run(LEASE);
-    world.nodes[1].is_stuck = true;
+    world.nodes[1].failure = Some(|| StoreError::new(StoreErrorKind::Timeout, "stuck"));
     world.nodes[0].is_dead = true;
     world.run(LEASE + RETRY * 4);
     let others: usize = world.nodes[1..].iter().map(|node| node.owned.len()).sum();
