@@ -375,12 +375,15 @@ fn slot_deleted_unseen_keeps_its_shards_for_a_lease_duration() {
 
 #[test]
 fn member_takes_nothing_at_once_after_a_restore_of_its_slot() {
-    let mut world = started(1, 1);
-    world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::StoreRestored);
-    world.run(LEASE / 2);
-    assert!(world.nodes[0].group.own_slot().is_some() && world.nodes[0].owned.is_empty());
-    world.run(LEASE);
-    world.assert_shared(&[0]);
+    // The elector reports a restore to a time before the slot existed as a deletion.
+    for reason in [StopReason::StoreRestored, StopReason::Deleted] {
+        let mut world = started(1, 1);
+        world.nodes[0].deadline.as_ref().unwrap().end(world.now, reason.clone());
+        world.run(LEASE / 2);
+        assert!(world.nodes[0].group.own_slot().is_some() && world.nodes[0].owned.is_empty(), "{reason:?}");
+        world.run(LEASE);
+        world.assert_shared(&[0]);
+    }
 }
 
 #[test]
