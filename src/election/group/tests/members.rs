@@ -286,7 +286,7 @@ fn cut_off_member_is_retired_after_its_own_lease() {
         let renewed_at = world.nodes[0].renewed_at;
         while world.owners(shard) != [1] {
             assert!(world.now.since(renewed_at) < own + RETRY, "{own:?}");
-            // A change of labels is no renewal.
+            // A change of labels is not a renewal.
             world.edit(slot, |_| {});
             world.run(STEP * 10);
         }
