@@ -478,11 +478,17 @@ impl GroupState {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::store::memory::MemoryStore;
+    use std::time::Instant;
 
-    #[test]
-    fn only_names_of_the_group_are_keys() {
+    use super::*;
+    use crate::store::StoreErrorKind;
+    use crate::store::memory::MemoryStore;
+    use crate::util::sync::thread;
+
+    /// Reports the outcome of a request or a campaign to the group.
+    type OutcomeInput = fn(&Arc<GroupCore>, Option<&StoreError>);
+
+    fn core(renew_deadline: Duration) -> Arc<GroupCore> {
         let settings = GroupSettings {
             shards: 1_001,
             max_members: 16,
@@ -491,18 +497,65 @@ mod tests {
             retry_period: Duration::from_secs(2),
             drain_timeout: Duration::from_secs(20),
         };
-        let core = GroupCore::new(
-            "ingest".to_owned(),
-            settings,
-            Duration::from_secs(10),
-            Arc::new(MemoryStore::new()),
-            Vec::new(),
-        );
+        GroupCore::new("ingest".to_owned(), settings, renew_deadline, Arc::new(MemoryStore::new()), Vec::new())
+    }
+
+    #[test]
+    fn only_names_of_the_group_are_keys() {
+        let core = core(Duration::from_secs(10));
         for key in [GroupKey::Slot(0), GroupKey::Slot(63), GroupKey::Shard(7), GroupKey::Shard(1_000)] {
             assert_eq!(core.parse(&core.key(key)), Some(key));
         }
         for key in ["ingest-member-1", "ingest-shard-07", "ingest-shard-+07", "other-shard-007"] {
             assert_eq!(core.parse(key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn only_a_lasting_refusal_without_success_ends_a_group() {
+        let renew_deadline = Duration::from_millis(30);
+        let refused = StoreError::new(StoreErrorKind::Forbidden, "made up");
+        let answers: [OutcomeInput; 4] = [
+            |core, error| core.answered(StoreOperation::Get, Duration::ZERO, error),
+            |core, error| core.answered(StoreOperation::Create, Duration::ZERO, error),
+            |core, error| core.answered(StoreOperation::Update, Duration::ZERO, error),
+            |core, error| core.campaigned(0, error.cloned().map(Error::Store).as_ref()),
+        ];
+        for (case, answer) in answers.into_iter().enumerate() {
+            for has_succeeded in [false, true] {
+                let core = core(renew_deadline);
+                if has_succeeded {
+                    answer(&core, None);
+                }
+                // The store refuses for a moment, again much later, and then for good.
+                for _ in 0..2 {
+                    answer(&core, Some(&refused));
+                    assert!(core.end().is_none(), "{case}, {has_succeeded}");
+                    thread::sleep(renew_deadline * 2);
+                }
+                let limit = if has_succeeded { renew_deadline * 4 } else { Duration::from_secs(30) };
+                let began_at = Instant::now();
+                while core.end().is_none() && began_at.elapsed() < limit {
+                    answer(&core, Some(&refused));
+                    thread::sleep(renew_deadline / 20);
+                }
+                assert_eq!(core.end().is_some(), !has_succeeded, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn leaving_cancels_the_request_under_way() {
+        for is_closed in [false, true] {
+            let core = core(Duration::from_secs(10));
+            let watch = core.watch().unwrap();
+            let (_, request) = core.next();
+            if is_closed {
+                core.close(None)
+            } else {
+                core.leave()
+            }
+            assert_eq!((request.is_cancelled(), watch.is_cancelled()), (true, is_closed));
         }
     }
 }

@@ -227,7 +227,8 @@ impl Shards {
     /// Makes the process leave the group, and blocks until its slot is released.
     ///
     /// All shards become wanted together. Other threads must drop every [`Shard`]. A shard that is not dropped within
-    /// the [drain timeout](crate::LeaseGroupBuilder::drain_timeout) delays the release by one lease duration.
+    /// the [drain timeout](crate::LeaseGroupBuilder::drain_timeout) delays the release by one lease duration. A campaign
+    /// that is under way ends first, after at most three requests of half a renew deadline each.
     ///
     /// # Errors
     ///

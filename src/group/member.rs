@@ -14,6 +14,7 @@ use crate::store::record::{RecordWrite, VersionedRecord};
 use crate::store::{
     CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_descriptions,
 };
+use crate::util::backoff::requested_pause;
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::config_error::ConfigError;
@@ -81,7 +82,8 @@ impl MemberThread {
                 break;
             }
         }
-        drop(held.map(|guard| (guard, elector.take())));
+        // The guard is dropped before its elector. After a failed campaign, the elector alone may owe a release.
+        drop((held, elector));
         core.stop_participating();
         drop(self.left);
     }
@@ -119,7 +121,11 @@ impl MemberThread {
                 (slot..slot + 1, settings.longest_pause())
             }
             // A campaign for another slot would fail, too.
-            Err(_) => (0..settings.max_members, settings.retry_period),
+            Err(error) => {
+                let asked = if let Error::Store(error) = error { error.retry_after() } else { None };
+                let requested = requested_pause(asked, settings.lease_duration, fastrand::f64());
+                (0..settings.max_members, settings.retry_period.max(requested))
+            }
         };
         core.change(|group, now| group.not_joined(now, slots, pause));
         None

@@ -98,7 +98,7 @@ fn watch(core: &Arc<GroupCore>) {
                     return core.close(Some(error));
                 }
             }
-            _ => {}
+            _ => refused_since = None,
         }
         let pause = backoff.pause(retry_period / 8, retry_period * 4).min(Duration::from_secs(60)).max(requested);
         // The last watch of a refused group is due a renew deadline after the first.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -9,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, never};
 use leasehold::kubernetes::Method;
-use leasehold::testing::{ApiServer, ApiServerBuilder, Resource, User, Verb};
+use leasehold::testing::{ApiServer, ApiServerBuilder, Fault, Resource, User, Verb};
 use leasehold::{
     Error, GroupTransition, LeaderElector, LeaderElectorBuilder, LeaseGroup, LeaseGroupBuilder, LeaseStore,
-    MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreError, StoreErrorKind,
+    MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreError, StoreErrorKind, WatchEvent,
 };
 use parking_lot::Mutex;
 
@@ -271,12 +272,14 @@ fn worker_that_ignores_its_end_delays_the_next_owner() {
         let group = place.group("a");
         let shards = group.shards().expect("a member");
         let stubborn = shards.recv_timeout(SOON).expect("a shard");
-        let other = place.start("b");
+        let (other, began) = (place.start("b"), Instant::now());
         let leaving = thread::spawn(move || shards.leave());
         wait_until("the shard is wanted", || stubborn.is_wanted());
         assert!(stubborn.ended().recv_timeout(SOON).is_err());
         assert!(!stubborn.is_owned() && stubborn.remaining().is_zero());
         place.wait_for_shares(&["b"]);
+        // The drain timeout, and a lease duration.
+        assert!(began.elapsed() >= Duration::from_secs(8), "{:?}", began.elapsed());
         leaving.join().expect("no panic").expect("a release");
         drop(stubborn);
         other.stop();
@@ -356,35 +359,77 @@ fn store_without_watches_ends_the_group() {
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Unsupported), "{error}");
 }
 
-#[test]
-fn refused_watch_waits_as_long_as_the_server_requests() {
+/// Starts a group on a store with these watches. Returns the number of watches, and the group.
+fn with_watches(
+    watch: impl Fn(usize, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreErrorKind> + Send + Sync + 'static,
+    pause: Option<Duration>,
+) -> (Arc<AtomicUsize>, LeaseGroup) {
     let watches = Arc::new(AtomicUsize::new(0));
-    let store = Wrapped::watching(Arc::new(MemoryStore::new()), {
-        let watches = Arc::clone(&watches);
-        move |_, _, _| {
-            watches.fetch_add(1, Ordering::Relaxed);
-            let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
-            Err(error.with_retry_after(Some(Duration::from_secs(60))))
+    let counted = Arc::clone(&watches);
+    let store = Wrapped::watching(Arc::new(MemoryStore::new()), move |_, _, on_event| {
+        let result = watch(counted.fetch_add(1, Ordering::Relaxed), on_event);
+        result.map_err(|kind| StoreError::new(kind, "made up").with_retry_after(pause))
+    });
+    (watches, quick("jobs", "a", 1).start_on(store).expect("a group"))
+}
+
+#[test]
+fn watches_that_end_keep_their_pauses() {
+    let began = Instant::now();
+    let refused = |pause| with_watches(|_, _| Err(StoreErrorKind::Unavailable), pause);
+    let (growing, _group) = refused(None);
+    let (requested, _group) = refused(Some(Duration::from_secs(3_600)));
+    let listing = |_, on_event: &mut dyn FnMut(WatchEvent)| {
+        on_event(WatchEvent::Synced);
+        Ok(())
+    };
+    let (listed, _group) = with_watches(listing, None);
+    wait_until("twenty watches list all records", || listed.load(Ordering::Relaxed) >= 20);
+    // The first pause is an eighth of the retry period. Growing pauses would need 18 s.
+    let took = began.elapsed();
+    assert!((Duration::from_micros(19 * 37_500)..Duration::from_secs(10)).contains(&took), "{took:?}");
+    wait_until("a watch opens again", || requested.load(Ordering::Relaxed) > 1);
+    let (count, took) = (growing.load(Ordering::Relaxed), began.elapsed());
+    assert!(took >= Duration::from_secs(3), "the lease duration is the longest pause: {took:?}");
+    // The longest pause is four retry periods.
+    assert!(count as u128 <= took.as_millis() / 1_200 + 7, "{count} in {took:?}");
+}
+
+#[test]
+fn refusals_of_a_watch_far_apart_end_no_group() {
+    let watch = |watch, _: &mut dyn FnMut(WatchEvent)| match watch {
+        0 | 2 => Err(StoreErrorKind::Forbidden),
+        // Longer than a renew deadline, and without a listing.
+        1 => {
+            thread::sleep(Duration::from_millis(2_200));
+            Ok(())
+        }
+        _ => Err(StoreErrorKind::Unavailable),
+    };
+    let (watches, _group) = with_watches(watch, None);
+    wait_until("the group opens a fourth watch", || watches.load(Ordering::Relaxed) > 3);
+}
+
+/// A store whose answers to requests of the group panic once the flag is set.
+fn panicking(place: &Group<'_>) -> (Arc<AtomicBool>, impl Store + 'static) {
+    let panics = Arc::new(AtomicBool::new(false));
+    let store = Wrapped::answering((place.open)(), {
+        let panics = Arc::clone(&panics);
+        move |_| {
+            let is_of_group = thread::current().name() == Some("leasehold-group");
+            if is_of_group && panics.load(Ordering::Relaxed) {
+                // Without a backtrace, which can take longer than a lease duration on a busy machine.
+                resume_unwind(Box::new("made up"));
+            }
         }
     });
-    let _group = LeaseGroup::builder("jobs").start_on(store).expect("a group");
-    wait_until("a watch opens", || watches.load(Ordering::Relaxed) > 0);
-    // Without the server's request, the first pause is an eighth of the retry period of 2 s.
-    thread::sleep(Duration::from_secs(1));
-    assert_eq!(watches.load(Ordering::Relaxed), 1);
+    (panics, store)
 }
 
 #[test]
 fn panic_of_the_store_ends_the_group_and_frees_its_shards() {
     in_memory(4, |place| {
-        let panics = Arc::new(AtomicBool::new(false));
-        let store = Wrapped::answering((place.open)(), {
-            let panics = Arc::clone(&panics);
-            move |_| {
-                let is_of_group = thread::current().name() == Some("leasehold-group");
-                assert!(!(is_of_group && panics.load(Ordering::Relaxed)), "made up");
-            }
-        });
+        let (panics, store) = panicking(place);
         let group = place.builder("a").start_on(store).expect("a group");
         let seen = Arc::clone(&place.seen);
         let first = thread::spawn(move || group.run_until(&never::<()>(), |shard| work("a", &seen, shard)));
@@ -394,6 +439,118 @@ fn panic_of_the_store_ends_the_group_and_frees_its_shards() {
         assert!(matches!(first.join().expect("no panic"), Err(Error::Stopped)));
         place.wait_for_shares(&["b"]);
         other.stop();
+    });
+}
+
+#[test]
+fn ended_group_keeps_its_slot_while_a_worker_hangs() {
+    in_memory(2, |place| {
+        let (panics, store) = panicking(place);
+        let group = place.builder("a").start_on(store).expect("a group");
+        let shards = group.shards().expect("a member");
+        let [first, second] = [(); 2].map(|()| shards.recv_timeout(SOON).expect("a shard"));
+        let other = place.start("b");
+        wait_until("one shard is wanted", || first.is_wanted() || second.is_wanted());
+        let (moves, hangs) = if first.is_wanted() { (first, second) } else { (second, first) };
+        panics.store(true, Ordering::Relaxed);
+        let began = Instant::now();
+        drop(moves);
+        assert!(hangs.ended().recv_timeout(SOON).is_err());
+        assert!(!hangs.is_owned());
+        place.wait_for_shares(&["b"]);
+        assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
+        drop(hangs);
+        other.stop();
+    });
+}
+
+/// Starts a server with a user who may do everything, and a group of one shard on the server.
+fn on_a_server(max_members: usize) -> (ApiServer, LeaseGroup) {
+    let server = ApiServer::builder().user(User::admin()).start().expect("an in-memory server");
+    let builder = quick("jobs", "a", 1).max_members(max_members);
+    let builder = builder.slot(|slot| slot.release_timeout(Duration::from_secs(2)));
+    let group = builder.start_with_client(client_of(&server.kubeconfig("admin"))).expect("a group");
+    (server, group)
+}
+
+#[test]
+fn campaigns_keep_the_pauses_of_a_server() {
+    let refused = |status| Fault::status(status, "", "made up");
+    // The requests for each campaign, and the shortest time between two campaigns. Beside a campaign, the elector repeats
+    // a failed read by itself. The client repeats each request whose connection was closed.
+    let (retry_period, lease_duration) = (Duration::from_millis(300), Duration::from_secs(3));
+    let cases = [
+        ("refuses", refused(503), 2, retry_period),
+        ("asks for a pause", refused(429).retry_after(60), 1, lease_duration),
+        ("hangs", Fault::hang(), 2, Duration::from_secs(1)),
+        ("closes connections", Fault::drop_before(), 4, retry_period),
+    ];
+    thread::scope(|scope| {
+        for (name, fault, requests, pause) in cases {
+            scope.spawn(move || {
+                let (server, group) = on_a_server(16);
+                let fault = [Verb::Get, Verb::Create, Verb::Update].into_iter().fold(fault, Fault::verb);
+                let fault = server.fault(fault);
+                let (began, shards) = (Instant::now(), group.shards().expect("a member"));
+                assert!(fault.wait_for_hits(1, SOON), "{name}");
+                thread::sleep(Duration::from_millis(2_900));
+                let hits = u128::from(fault.hits());
+                let most = requests * (began.elapsed().as_millis() / pause.as_millis() + 1);
+                assert!(hits <= most, "{name}: {hits} requests, at most {most} are due");
+                server.clear_faults();
+                assert!(shards.recv_timeout(SOON).is_ok(), "{name}");
+                shards.leave().expect("a release");
+            });
+        }
+    });
+}
+
+/// Only the elector of the campaign knows the write that won the slot.
+#[test]
+fn leaving_releases_a_slot_that_an_unanswered_write_won() {
+    let (server, group) = on_a_server(1);
+    let unanswered = server.fault(Fault::hang_after().verb(Verb::Create).first(1));
+    // Neither the watch of the slot nor the next read shows the write.
+    let refused = || Fault::status(503, "", "made up");
+    server.fault(refused().verb(Verb::Watch).name("jobs-member-00"));
+    server.fault(refused().verb(Verb::Get).skip(1).first(1));
+    server.fault(Fault::delay(Duration::from_millis(300)).verb(Verb::Update));
+    let shards = group.shards().expect("a member");
+    assert!(unanswered.wait_for_hits(1, SOON));
+    shards.leave().expect("the group has not ended");
+    let slots = server.list(Resource::Leases, "default");
+    let holders: Vec<_> = slots.iter().map(|slot| slot["spec"]["holderIdentity"].as_str()).collect();
+    assert_eq!(holders, [Some("")]);
+}
+
+#[test]
+fn rights_that_are_lost_later_end_no_group() {
+    thread::scope(|scope| {
+        for verb in [Verb::Watch, Verb::List, Verb::Create, Verb::Update] {
+            scope.spawn(move || {
+                let server = ApiServer::builder().user(User::admin()).start().expect("an in-memory server");
+                let client = client_of(&server.kubeconfig("admin"));
+                let open = || Arc::new(LeaseStore::new(client.clone(), NAMESPACE).expect("a store")) as Arc<dyn Store>;
+                on_place("jobs", &open, None, |place| {
+                    let process = place.start("a");
+                    place.wait_for_shares(&["a"]);
+                    // For a moment, and for two renew deadlines.
+                    for time in [300, 4_300].map(Duration::from_millis) {
+                        let token = || place.seen.lock().tokens[&0];
+                        let last = token();
+                        let refused = server.fault(Fault::status(403, "Forbidden", "made up").verb(verb));
+                        server.disconnect_all();
+                        assert!(server.delete(Resource::Leases, NAMESPACE, "jobs-shard-000").is_some());
+                        thread::sleep(time);
+                        assert!(!process.thread.is_finished(), "{verb:?}");
+                        refused.remove();
+                        wait_until("the shard has a new owner", || token() > last);
+                        place.wait_for_shares(&["a"]);
+                    }
+                    process.stop();
+                });
+            });
+        }
     });
 }
 

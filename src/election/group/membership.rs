@@ -78,7 +78,9 @@ impl Group {
         self.end_all(now, OwnershipEnd::TermEnded);
         self.last_term = self.member.as_ref().map(|member| member.name.clone());
         let ended = self.member.take().filter(|member| !member.deadline.is_valid(now));
-        if ended.is_some_and(|member| member.deadline.reason() == StopReason::StoreRestored) {
+        // A restore to a time before the slot existed looks like a deletion.
+        let is_restored = |reason| matches!(reason, StopReason::StoreRestored | StopReason::Deleted);
+        if ended.is_some_and(|member| is_restored(member.deadline.reason())) {
             self.restored(now);
         }
         for row in &mut self.shards {

@@ -22,14 +22,22 @@ fn requested_pause_of_an_hour_ends_after_a_lease_duration() {
 }
 
 impl World {
+    /// Sends a read of a member that is not answered.
+    fn sends_a_read(&mut self, node: usize) {
+        let (id, key, is_read, watch, version, sent_at) = (7, GroupKey::Shard(3), true, 1, 0, self.now);
+        self.nodes[node].group.in_flight = Some(GroupInFlight { id, key, is_read, watch, version, sent_at });
+    }
+
     /// Answers a read of a member with a pause that the store asks for.
     fn asks_for_pause(&mut self, node: usize, pause: Duration) {
-        let (id, key, is_read, watch, version, sent_at) = (7, GroupKey::Shard(3), true, 1, 0, self.now);
-        let group = &mut self.nodes[node].group;
-        group.in_flight = Some(GroupInFlight { id, key, is_read, watch, version, sent_at });
-        let busy = StoreError::new(StoreErrorKind::Unavailable, "busy").with_retry_after(Some(pause));
-        group.on_response(sent_at, id, Err(busy));
+        self.sends_a_read(node);
+        self.nodes[node].group.on_response(self.now, 7, Err(failed(StoreErrorKind::Unavailable, pause)));
     }
+}
+
+/// Returns a failed response.
+fn failed(kind: StoreErrorKind, retry_after: Duration) -> StoreError {
+    StoreError::new(kind, "made up").with_retry_after(Some(retry_after).filter(|pause| !pause.is_zero()))
 }
 
 #[test]
@@ -213,4 +221,145 @@ fn number_of_a_crashed_member_ends_no_newcomer() {
     assert!(world.nodes[1].owned.is_empty(), "the member may still run");
     world.run(RETRY * 2 + LEASE);
     assert_eq!((world.nodes[1].other_shards, world.nodes[1].owned.len()), (None, 6));
+}
+
+#[test]
+fn shard_of_a_hung_worker_moves_a_lease_duration_later() {
+    // The ownership ends at the drain timeout, or with a silent watch.
+    for is_silent in [false, true] {
+        let mut world = started(1 + usize::from(is_silent), 2);
+        world.nodes[0].stubborn.extend([0, 1]);
+        world.nodes[0].is_deaf = is_silent;
+        if !is_silent {
+            world.add(2);
+        }
+        world.run_until(|world| !world.nodes[0].ended.is_empty());
+        if is_silent {
+            world.nodes[0].is_deaf = false;
+            world.open(0);
+        }
+        let key = GroupKey::Shard(world.nodes[0].ended[0].0);
+        let holder = world.records[&key].record.holder_identity.clone();
+        let waited = world.run_until(|world| world.records[&key].record.holder_identity != holder);
+        assert!((LEASE..LEASE + RETRY).contains(&waited), "{is_silent}: {waited:?}");
+    }
+}
+
+#[test]
+fn slot_of_a_hung_worker_is_kept_for_a_lease_duration() {
+    let ends: [fn(&mut World); 3] = [
+        |world| world.nodes[0].group.leave(world.now),
+        |world| world.nodes[0].group.close(world.now),
+        |world| _ = world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::Requested),
+    ];
+    for (case, end) in ends.into_iter().enumerate() {
+        let mut world = started(2, 4);
+        let slot = GroupKey::Slot(world.nodes[0].slot.unwrap());
+        let shard = *world.nodes[0].owned.keys().next().unwrap();
+        world.nodes[0].stubborn.insert(shard);
+        end(&mut world);
+        world.run_until(|world| world.nodes[0].ended.iter().any(|(ended, _)| *ended == shard));
+        let began_at = world.now;
+        while world.owners(shard) != [1] {
+            assert!(world.now.since(began_at) < LEASE + RETRY, "{case}");
+            // The elector also renews a term that drains.
+            let renew_time = Some(MicroTime::from_unix_micros(world.version));
+            if world.nodes[0].slot.is_some() {
+                world.edit(slot, |record| record.renew_time = renew_time);
+            }
+            world.run(STEP * 10);
+        }
+        let waited = world.now.since(began_at);
+        assert!(waited >= LEASE, "{case}: {waited:?}");
+    }
+}
+
+#[test]
+fn cut_off_member_is_retired_after_its_own_lease() {
+    for own in [LEASE * 3, LEASE, LEASE * 4 / 5] {
+        let mut world = World::new(2, 4);
+        world.settings(0).lease_duration = own;
+        world.run_until(|world| world.nodes.iter().all(|node| node.owned.len() == 2));
+        let slot = GroupKey::Slot(world.nodes[0].slot.unwrap());
+        let shard = *world.nodes[0].owned.keys().next().unwrap();
+        world.nodes[0].is_dead = true;
+        let renewed_at = world.nodes[0].renewed_at;
+        while world.owners(shard) != [1] {
+            assert!(world.now.since(renewed_at) < own + RETRY, "{own:?}");
+            // A change of labels is not a renewal.
+            world.edit(slot, |_| {});
+            world.run(STEP * 10);
+        }
+        let waited = world.now.since(renewed_at);
+        assert!(waited >= own, "{own:?}: {waited:?}");
+    }
+}
+
+#[test]
+fn failed_requests_keep_their_pauses() {
+    let cases: [(fn() -> StoreError, _, _); 5] = [
+        (|| failed(StoreErrorKind::Timeout, Duration::ZERO), 29..=31, RETRY),
+        (|| failed(StoreErrorKind::Unavailable, Duration::from_secs(10)), 5..=7, Duration::from_secs(12)),
+        (|| failed(StoreErrorKind::Unavailable, HOUR), 4..=5, PAUSE),
+        (|| failed(StoreErrorKind::Conflict, Duration::ZERO), 230..=242, RETRY / 8),
+        (|| failed(StoreErrorKind::Malformed, Duration::ZERO), 4..=5, LEASE),
+    ];
+    for (failure, expected, pause) in cases {
+        let mut world = started(2, 4);
+        world.nodes[1].failure = Some(failure);
+        let requests = world.nodes[1].requests;
+        let now = world.now;
+        // The other member must read the slot before it takes a shard.
+        world.nodes[0].group.leave(now);
+        world.run(LEASE * 4);
+        let requests = world.nodes[1].requests - requests;
+        assert!(expected.contains(&requests), "{}: {requests}", failure());
+        world.nodes[1].failure = None;
+        let waited = world.run_until(|world| (0..4).all(|shard| world.owners(shard) == [1]));
+        assert!(waited <= pause + STEP * 10, "{}: {waited:?}", failure());
+    }
+}
+
+#[test]
+fn failed_campaigns_keep_a_retry_period() {
+    let mut world = World::new(1, 1);
+    world.nodes[0].failure = Some(|| failed(StoreErrorKind::Timeout, Duration::ZERO));
+    world.run(LEASE * 4);
+    let node = &world.nodes[0];
+    assert!((30..=31).contains(&node.campaigns) && node.requests == 0, "{}, {}", node.campaigns, node.requests);
+}
+
+#[test]
+fn process_that_has_left_sends_nothing() {
+    let mut world = started(2, 4);
+    let now = world.now;
+    world.nodes[0].group.leave(now);
+    world.run(STEP * 5);
+    let sent = |world: &World| (world.nodes[0].requests, world.nodes[0].campaigns);
+    let before = sent(&world);
+    // The slot of the other member expires, and nothing retires the slot.
+    world.nodes[1].is_dead = true;
+    world.run(LEASE * 2);
+    assert_eq!(sent(&world), before);
+}
+
+#[test]
+fn pause_delays_no_release_of_a_slot() {
+    for (is_paused, is_closed) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut world = started(2, 4);
+        let now = world.now;
+        if is_paused {
+            world.asks_for_pause(0, HOUR)
+        } else {
+            world.sends_a_read(0)
+        }
+        let group = &mut world.nodes[0].group;
+        if is_closed {
+            group.close(now)
+        } else {
+            group.leave(now)
+        }
+        world.run(STEP * 5);
+        world.assert_shared(&[1]);
+    }
 }

@@ -9,6 +9,7 @@ use crate::store::record::{LeaderElectionRecord, MicroTime};
 use world::{DRAIN, LEASE, RETRY, STEP, World, started};
 
 mod members;
+mod restores;
 mod world;
 
 #[test]
@@ -130,7 +131,7 @@ fn member_that_takes_nothing_is_passed_over() {
     let mut world = started(2, 4);
     world.add(4);
     world.run(LEASE);
-    world.nodes[1].is_stuck = true;
+    world.nodes[1].failure = Some(|| StoreError::new(StoreErrorKind::Timeout, "stuck"));
     world.nodes[0].is_dead = true;
     world.run(LEASE + RETRY * 4);
     let others: usize = world.nodes[1..].iter().map(|node| node.owned.len()).sum();
@@ -374,12 +375,15 @@ fn slot_deleted_unseen_keeps_its_shards_for_a_lease_duration() {
 
 #[test]
 fn member_takes_nothing_at_once_after_a_restore_of_its_slot() {
-    let mut world = started(1, 1);
-    world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::StoreRestored);
-    world.run(LEASE / 2);
-    assert!(world.nodes[0].group.own_slot().is_some() && world.nodes[0].owned.is_empty());
-    world.run(LEASE);
-    world.assert_shared(&[0]);
+    // The elector reports a restore to a time before the slot existed as a deletion.
+    for reason in [StopReason::StoreRestored, StopReason::Deleted] {
+        let mut world = started(1, 1);
+        world.nodes[0].deadline.as_ref().unwrap().end(world.now, reason.clone());
+        world.run(LEASE / 2);
+        assert!(world.nodes[0].group.own_slot().is_some() && world.nodes[0].owned.is_empty(), "{reason:?}");
+        world.run(LEASE);
+        world.assert_shared(&[0]);
+    }
 }
 
 #[test]

@@ -46,8 +46,11 @@ pub(super) struct Node {
     pub(super) wanted: usize,
     /// `true` while the process gets no events.
     pub(super) is_deaf: bool,
-    /// `true` while no request of the group is answered.
-    pub(super) is_stuck: bool,
+    /// The failure of each request and campaign.
+    pub(super) failure: Option<fn() -> StoreError>,
+    /// The number of requests of the group, and of campaigns.
+    pub(super) requests: usize,
+    pub(super) campaigns: usize,
     /// The pause that the answer to the next request asks for.
     pub(super) retry_after: Option<Duration>,
     pub(super) is_dead: bool,
@@ -95,7 +98,9 @@ impl World {
             other_shards: None,
             wanted: 0,
             is_deaf: false,
-            is_stuck: false,
+            failure: None,
+            requests: 0,
+            campaigns: 0,
             retry_after: None,
             is_dead: false,
             writes: 0,
@@ -158,11 +163,27 @@ impl World {
         while self.now < until {
             for node in 0..self.nodes.len() {
                 self.renew(node);
-                while !self.nodes[node].is_dead && self.drive(node) {}
+                let turns = (0..1_000).take_while(|_| !self.nodes[node].is_dead && self.drive(node)).count();
+                assert!(turns < 1_000, "node {node} acts without an end");
             }
             self.check_exclusion();
             self.now = self.now + STEP;
         }
+    }
+
+    /// Runs all nodes until `holds` returns `true`, and returns the time.
+    pub(super) fn run_until(&mut self, holds: impl Fn(&World) -> bool) -> Duration {
+        let began_at = self.now;
+        while !holds(self) {
+            assert!(self.now.since(began_at) < LEASE * 20, "never");
+            self.run(STEP);
+        }
+        self.now.since(began_at)
+    }
+
+    /// Returns the settings of a node.
+    pub(super) fn settings(&mut self, node: usize) -> &mut GroupSettings {
+        Arc::make_mut(&mut self.nodes[node].group.settings)
     }
 
     /// Renews the slot of a node, as its elector does.
@@ -185,7 +206,7 @@ impl World {
         let stored = self.store(GroupKey::Slot(slot), seen.version, &record).unwrap();
         let node = &mut self.nodes[index];
         node.renewed_at = self.now;
-        deadline.extend(self.now, self.now + LEASE * 2 / 3);
+        deadline.extend(self.now, self.now + node.group.settings.lease_duration * 2 / 3);
         node.group.own_slot_observed(self.now, slot, Some(self.now), &stored);
     }
 
@@ -200,8 +221,9 @@ impl World {
         }
         let node = &mut self.nodes[index];
         let Step::Send(GroupRequest { id, key, operation, .. }) = step else { return acted };
+        node.requests += 1;
         let response = match operation {
-            _ if node.is_stuck => Err(StoreError::new(StoreErrorKind::Timeout, "stuck")),
+            _ if node.failure.is_some() => Err(node.failure.unwrap()()),
             _ if node.retry_after.is_some() => {
                 let busy = StoreError::new(StoreErrorKind::Unavailable, "busy");
                 Err(busy.with_retry_after(node.retry_after.take()))
@@ -231,7 +253,10 @@ impl World {
     fn carry_out(&mut self, index: usize, effect: GroupEffect) {
         let now = self.now;
         match effect {
-            GroupEffect::Campaign(slot) => self.campaign(index, slot),
+            GroupEffect::Campaign(slot) => {
+                self.nodes[index].campaigns += 1;
+                self.campaign(index, slot);
+            }
             GroupEffect::Started(shard, token) => {
                 assert!(self.nodes[index].owned.insert(shard, token).is_none());
             }
@@ -275,6 +300,11 @@ impl World {
     }
 
     fn campaign(&mut self, index: usize, slot: usize) {
+        let GroupSettings { lease_duration, max_members, .. } = *self.nodes[index].group.settings;
+        if self.nodes[index].failure.is_some() {
+            // A campaign for another slot would fail, too.
+            return self.nodes[index].group.not_joined(self.now, 0..max_members, RETRY);
+        }
         let key = GroupKey::Slot(slot);
         let base = self.records.get(&key).cloned();
         let name = self.nodes[index].name.clone();
@@ -284,13 +314,13 @@ impl World {
         let time = Some(MicroTime::from_unix_micros(self.now.as_nanos() / 1_000 + self.version));
         let record = LeaderElectionRecord {
             holder_identity: Some(name),
-            lease_duration_seconds: Some(15),
+            lease_duration_seconds: Some(lease_duration.as_secs() as i32),
             acquire_time: time.clone(),
             renew_time: time,
             ..base.as_ref().map_or_else(Default::default, |it| it.record.clone())
         };
         let stored = self.store(key, base.map_or(0, |it| it.version), &record).unwrap();
-        let deadline = Arc::new(Deadline::new(self.now + LEASE * 2 / 3));
+        let deadline = Arc::new(Deadline::new(self.now + lease_duration * 2 / 3));
         let node = &mut self.nodes[index];
         (node.slot, node.deadline, node.renewed_at) = (Some(slot), Some(Arc::clone(&deadline)), self.now);
         node.group.own_slot_observed(self.now, slot, Some(self.now), &stored);

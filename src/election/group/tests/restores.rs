@@ -1,0 +1,94 @@
+//! A store that was restored to lower versions.
+
+use super::*;
+use crate::election::deadline::Deadline;
+use crate::store::record::StoreData;
+
+/// Returns the record of slot 0 in a term of the first node.
+fn won(acquire_time: &str, version: u64) -> VersionedRecord {
+    let (uid, holder_identity) = (Some("uid".to_owned()), Some("node-0".to_owned()));
+    let acquire_time = Some(MicroTime::from_text(acquire_time));
+    let record = LeaderElectionRecord { uid, holder_identity, acquire_time, ..Default::default() };
+    VersionedRecord::new(record, version, StoreData::none())
+}
+
+#[test]
+fn unfinished_listing_proves_no_own_write() {
+    let mut world = started(2, 4);
+    world.nodes[0].is_deaf = true;
+    world.run(RETRY * 2);
+    let key = GroupKey::Slot(world.nodes[0].slot.unwrap());
+    let (now, seen) = (world.now, world.records[&key].clone());
+    let group = &mut world.nodes[0].group;
+    let valid_until = group.valid_until();
+    group.watch_opened(now, now);
+    group.watched(now, key, seen.version, Some(seen));
+    assert_eq!(group.valid_until(), valid_until);
+}
+
+#[test]
+fn term_after_a_failed_campaign_has_its_own_name() {
+    let mut world = World::new(1, 1);
+    let (now, deadline) = (world.now, Arc::new(Deadline::new(world.now + LEASE)));
+    let group = &mut world.nodes[0].group;
+    group.own_slot_observed(now, 0, Some(now), &won("t1", 7));
+    group.not_joined(now, 0..1, RETRY);
+    // The restored store uses the version again.
+    group.own_slot_observed(now, 0, Some(now), &won("t2", 7));
+    assert!(group.joined(now, 0, 7, deadline));
+    assert_eq!(&*group.member.as_ref().unwrap().name.acquire_time, "t2");
+}
+
+#[test]
+fn restore_between_two_campaigns_delays_the_first_take() {
+    let mut world = started(1, 2);
+    let mut backup = world.records.clone();
+    backup.get_mut(&GroupKey::Shard(0)).unwrap().record.holder_identity = Some(String::new());
+    world.add(2);
+    world.nodes[1].failure = Some(|| StoreError::new(StoreErrorKind::Timeout, "made up"));
+    world.run(LEASE);
+    world.records = backup;
+    world.nodes[0].is_dead = true;
+    world.nodes[1].failure = None;
+    world.open(1);
+    world.run(LEASE - RETRY);
+    assert!(world.nodes[1].slot.is_some() && world.nodes[1].owned.is_empty());
+    world.run_until(|world| (0..2).all(|shard| world.owners(shard) == [1]));
+}
+
+#[test]
+fn failed_campaign_teaches_the_version_of_its_write() {
+    let mut world = World::new(1, 1);
+    let now = world.now;
+    world.nodes[0].group.own_slot_observed(now, 0, Some(now), &won("t1", 61));
+    world.nodes[0].group.not_joined(now, 0..1, RETRY);
+    world.now = now + STEP;
+    world.records.insert(GroupKey::Slot(0), won("t1", 50));
+    world.open(0);
+    assert_eq!(world.nodes[0].group.view.settled_at, world.now + LEASE);
+}
+
+#[test]
+fn read_below_a_known_version_is_a_restore() {
+    let mut world = started(1, 1);
+    let (key, backup, now, wall) = (GroupKey::Shard(0), world.records.clone(), world.now, world.wall());
+    let node = &mut world.nodes[0];
+    (node.is_deaf, node.owned) = (true, Default::default());
+    node.group.returned(now, 0);
+    let step = node.group.next(wall);
+    let Step::Send(GroupRequest { id, operation: GroupOperation::Update(base, record), .. }) = step else {
+        panic!("no release: {step:?}")
+    };
+    let response = world.written(key, base.version, &record);
+    world.records = backup;
+    world.open(0);
+    // The request is older than the watch, so the response teaches only a version.
+    world.nodes[0].group.on_response(now, id, response);
+    world.now = now + STEP;
+    world.nodes[0].failure = Some(|| StoreError::new(StoreErrorKind::Timeout, "made up"));
+    while world.drive(0) {}
+    world.nodes[0].failure = None;
+    world.run(RETRY + STEP * 2);
+    let group = &world.nodes[0].group;
+    assert!(group.view.settled_at > world.now && !group.is_listed());
+}
