@@ -31,6 +31,10 @@ pub(super) enum Act {
     Answer,
     Silence,
     Close,
+    /// Answers, and then closes the connection.
+    AnswerAndClose,
+    /// Answers, and sends bytes that belong to no request.
+    Surplus,
     /// Refuses a login with the text [`REFUSAL`].
     Refuse,
 }
@@ -254,6 +258,26 @@ pub(super) fn read_on_a_closed_connection_is_resent_and_a_write_is_not<S: Script
     assert_eq!(update().unwrap_err(), StoreErrorKind::ConnectionClosed);
     assert_eq!(server.connections(Step::Request), [0, 0]);
     update().unwrap();
+}
+
+/// Checks that an idle connection with unread bytes, or that the server has closed, serves no later call.
+///
+/// The call would take the bytes for its own answer. On a closed connection, a write would be in doubt.
+pub(super) fn idle_connection_that_is_not_quiet_is_not_used<S: Scripted>() {
+    for (first, is_write) in [(Act::Surplus, false), (Act::Surplus, true), (Act::AnswerAndClose, true)] {
+        let is_first = |connection, step, number| (connection, step, number) == (0, Step::Request, 0);
+        let act = move |connection, step, number| if is_first(connection, step, number) { first } else { Act::Answer };
+        let server = S::scripted(None, Box::new(act));
+        let store = server.open(Login::Plain).unwrap();
+        let base = get(&store, &call_within(LONG)).unwrap().unwrap();
+        // The end of the connection arrives after the answer.
+        thread::sleep(Duration::from_millis(500));
+        match is_write {
+            true => drop(store.update("jobs", &base, base.record.as_write(), &call_within(LONG)).unwrap()),
+            false => drop(get(&store, &call_within(LONG)).unwrap()),
+        }
+        assert_eq!(server.connections(Step::Request), [0, 1]);
+    }
 }
 
 pub(super) fn refused_login_asks_the_password_source_again<S: Scripted>() {

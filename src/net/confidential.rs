@@ -113,6 +113,7 @@ fn parse(answer: &[u8]) -> Result<(u16, Vec<u8>), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::TcpListener;
     use std::time::Duration;
 
@@ -134,6 +135,21 @@ mod tests {
         for bad in ["HTTP/1.\r\ncontent-length: 0\r\n\r\n", "x\r\n\r\n", "HTTP/1.1 2é0\r\n\r\n"] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn endless_answer_is_cut_at_64_kib() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = Endpoint::parse(&format!("http://{}", listener.local_addr().unwrap()), "endpoint").unwrap();
+        let server = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            (0..).find(|_| stream.write_all(&[b'x'; 4096]).is_err())
+        });
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let post = Post { endpoint: &endpoint, tls: None, path: "/a", body: b"{}", deadline };
+        let error = post.send(&Dialer::new(System), &Interrupter::default()).unwrap_err();
+        assert_eq!(error.kind, NetErrorKind::BodyTooLarge);
+        assert!(server.join().unwrap() < Some(16_000), "the buffers of the system have some megabytes");
     }
 
     #[test]

@@ -96,3 +96,26 @@ impl Default for Interrupter {
 }
 
 debug_fields!(impl Debug for Interrupter { self => interrupted: self.is_interrupted() });
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    impl Shutdown for AtomicUsize {
+        fn shutdown(&self) {
+            self.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A call may be canceled just before its connection is open.
+    #[test]
+    fn connection_registered_after_an_interrupt_is_refused() {
+        let (interrupter, [early, late]) = (Interrupter::default(), [(); 2].map(|()| Arc::<AtomicUsize>::default()));
+        interrupter.register(&early).unwrap();
+        (0..2).for_each(|_| interrupter.clone().interrupt());
+        assert_eq!(interrupter.register(&late).unwrap_err().kind, NetErrorKind::Interrupted);
+        assert_eq!([early, late].map(|shutdowns| shutdowns.load(Ordering::SeqCst)), [1, 0]);
+    }
+}

@@ -446,6 +446,10 @@ mod tests {
             shared.join(KeyWatch { key: JOBS.into(), wake, contact: channel::bounded(1).0, end }, false).unwrap();
         assert!(reports_current);
         shared.on_event(id, WatchEvent::Opened);
+        // The thread of the watch reports no further event after its first bookmark.
+        while shared.hub.lock().cursor.is_none() {
+            thread::yield_now();
+        }
         shared
     }
 
@@ -495,6 +499,34 @@ mod tests {
         let before = shared.state(JOBS).unwrap();
         shared.read(JOBS, before.as_ref(), call.cancel()).unwrap();
         assert_eq!(version(&shared), Some(1));
+    }
+
+    #[test]
+    fn shared_watch_in_steady_use_is_kept() {
+        let shared = watched();
+        let owe = |since| shared.hub.lock().collection.as_mut().map(|it| std::mem::replace(&mut it.owed_since, since));
+        shared.on_event(1, WatchEvent::Changed { key: JOBS.into(), observed: at(7) });
+        for version in 8..11 {
+            shared.noted(JOBS, at(version));
+            assert!(owe(Instant::now().checked_sub(LATE)).flatten().is_some());
+            shared.on_event(1, WatchEvent::Changed { key: JOBS.into(), observed: at(version) });
+            (0..2).for_each(|_| _ = shared.noted(JOBS, at(version)));
+            assert_eq!(owe(None), Some(None), "the event is late, but arrived before the next read");
+        }
+        owe(Instant::now().checked_sub(LATE));
+        shared.noted(JOBS, at(11));
+        assert_eq!(owe(None), None, "no event has arrived");
+    }
+
+    #[test]
+    fn next_shared_watch_resumes_at_the_newest_bookmark() {
+        let expired = Err(StoreError::new(StoreErrorKind::Expired, "made up"));
+        for (ended, expected) in [(Ok(()), Some(9)), (expired, None)] {
+            let shared = watched();
+            [3_u64, 9].into_iter().for_each(|at| shared.on_event(1, WatchEvent::Bookmark(Cursor::new(at))));
+            shared.end(1, &ended);
+            assert_eq!(shared.hub.lock().cursor.as_ref().and_then(Cursor::get::<u64>).copied(), expected);
+        }
     }
 
     #[test]

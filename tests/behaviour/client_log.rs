@@ -5,20 +5,24 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::panic::resume_unwind;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use leasehold::CancelToken;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use leasehold::kubernetes::{Client, ClientConfig, ClientError, Kubeconfig, Method, Request, Response};
+use leasehold::testing::ApiServer;
+use leasehold::{CallContext, CancelToken, EtcdConfig, EtcdStore, Store};
 use log::{Level, LevelFilter};
-use support::SOON;
+use parking_lot::Mutex;
 use support::cluster::client_of;
 use support::kubeconfig::{self, exec_credential};
 use support::logged::{self, Logged};
+use support::{AT_ONCE, SOON};
 
 // ---- the log of a test ----
 
@@ -26,12 +30,41 @@ use support::logged::{self, Logged};
 ///
 /// The client logs each request on the thread that sends the request.
 fn heard<T>(run: impl FnOnce() -> T) -> (Vec<Logged>, T) {
+    listen();
+    logged::of_this_thread(run)
+}
+
+/// The lines at which the logger hangs once, until the test ends the hang.
+static HANGS: Mutex<BTreeMap<&str, Hang>> = Mutex::new(BTreeMap::new());
+
+type Hang = (Sender<()>, Receiver<()>);
+
+fn listen() {
     logged::collect(LevelFilter::Trace, |logged| {
-        if logged.target.starts_with("leasehold") {
+        let hang = HANGS.lock().remove(&*logged.text);
+        if let Some((reached, hangs)) = hang {
+            let _ = (reached.send(()), hangs.recv_timeout(SOON));
+        }
+        if logged.target.starts_with("leasehold") && !logged.target.contains("testing") {
             resume_unwind(Box::new("a logger that panics must not end a request"));
         }
     });
-    logged::of_this_thread(run)
+}
+
+/// Returns the result of `call` while the logger hangs at `line` in another `call`.
+fn beside_a_hang<T: Send>(line: &'static str, call: impl Fn() -> T + Sync) -> T {
+    listen();
+    let ((reached, is_reached), (hang, hangs)) = (bounded(1), bounded::<()>(0));
+    HANGS.lock().insert(line, (reached, hangs));
+    std::thread::scope(|scope| {
+        scope.spawn(&call);
+        is_reached.recv_timeout(SOON).expect("the logger hangs");
+        let began = Instant::now();
+        let result = call();
+        assert!(began.elapsed() < AT_ONCE, "{line}: {:?}", began.elapsed());
+        drop(hang);
+        result
+    })
 }
 
 fn ours(log: &[Logged], level: Level) -> Vec<&str> {
@@ -251,6 +284,36 @@ fn warnings_without_end_are_cut() {
     assert_eq!(warnings.len(), 65);
     assert!(warnings.iter().all(|warning| warning.len() < 350));
     assert!(warnings[64].contains("further ones are not logged"), "{}", warnings[64]);
+}
+
+// ---- a logger that hangs ----
+
+#[test]
+fn hanging_logger_blocks_no_other_call_of_a_client() {
+    // This gateway of etcd answers logins only.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().map_while(Result::ok) {
+            let mut request = [0; 4096];
+            let length = connection.read(&mut request).expect("a request");
+            if String::from_utf8_lossy(&request[..length]).contains("/v3/auth/authenticate") {
+                let _ = connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n{\"token\":\"t\"}");
+            }
+        }
+    });
+    let etcd = EtcdStore::new(EtcdConfig::new([&url]).expect("a URL").with_user("jobs", "sesame")).expect("a store");
+    let read = || etcd.get("jobs", &CallContext::new(Duration::from_secs(2), CancelToken::new()));
+    beside_a_hang("etcd: connection closed without an answer, logging in again", read).expect_err("no answer");
+
+    let [server, other] = [(); 2].map(|()| ApiServer::builder().tls(true).start().expect("a server"));
+    let ca = tempfile::NamedTempFile::new().expect("a file");
+    let trust = |server: &ApiServer| std::fs::write(ca.path(), server.ca_pem().expect("TLS")).expect("written");
+    trust(&other);
+    let config = ClientConfig::new(&server.url()).and_then(|config| config.with_ca_file(ca.path()));
+    let client = Client::new(config.expect("a URL")).expect("a client");
+    trust(&server);
+    beside_a_hang("tls: reloaded the CA bundle", || get(&client)).expect("the new authority");
 }
 
 // ---- secrets ----

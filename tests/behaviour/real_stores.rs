@@ -9,7 +9,7 @@ use leasehold::{CallContext, CancelToken, LeaderElector, Store, StoreErrorKind};
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{Elects, File, InEtcd, InSql, OnServer, RealStore};
-use crate::support::stores::{at_last, brief, builder, call, held_by};
+use crate::support::stores::{at_last, brief, builder, call, held_by, next_change, watching};
 use crate::support::{AT_ONCE, SOON, wait_until};
 
 macro_rules! on_real_stores {
@@ -26,12 +26,15 @@ macro_rules! on_real_stores {
 }
 
 on_real_stores! {
-    sqlite File: versions_never_repeat_over_deletion_and_a_restart;
+    sqlite File: versions_never_repeat_over_deletion_and_a_restart, watch_outlasts_the_limits_of_its_reads;
     postgres InSql<Postgres>: versions_never_repeat_over_deletion_and_a_restart, term_outlasts_connections_and_server,
+        watch_outlasts_the_limits_of_its_reads, restart_between_two_calls_fails_neither,
         paused_server_ends_calls_in_time_and_the_term, rows_of_one_key_are_numbered_in_the_order_of_their_commits;
     mysql InSql<MariaDb>: versions_never_repeat_over_deletion_and_a_restart, term_outlasts_connections_and_server,
+        watch_outlasts_the_limits_of_its_reads, restart_between_two_calls_fails_neither,
         paused_server_ends_calls_in_time_and_the_term, rows_of_one_key_are_numbered_in_the_order_of_their_commits;
-    etcd InEtcd: versions_never_repeat_over_deletion_and_a_restart, term_outlasts_connections_and_server;
+    etcd InEtcd: versions_never_repeat_over_deletion_and_a_restart, term_outlasts_connections_and_server,
+        watch_outlasts_the_limits_of_its_reads, restart_between_two_calls_fails_neither;
 }
 
 /// The rows are deleted, and then the server that has counted the rows restarts.
@@ -49,6 +52,30 @@ fn versions_never_repeat_over_deletion_and_a_restart(mut place: impl RealStore) 
         drop(store);
         place.delete("jobs");
         place.restart();
+    }
+}
+
+/// A read, or the opening, of a watch may last at most ten seconds.
+fn watch_outlasts_the_limits_of_its_reads(place: impl RealStore) {
+    let store = place.store();
+    watching(&store, |told| {
+        thread::sleep(Duration::from_millis(10_500));
+        place.store().create("jobs", held_by("a").as_write(), &call()).expect("a record");
+        assert_eq!(next_change(told), ("jobs".to_owned(), Some("a".to_owned())));
+    });
+}
+
+/// The idle connections end with the server, which a call must notice before it sends a write.
+fn restart_between_two_calls_fails_neither(mut place: impl OnServer) {
+    let store = place.store();
+    let mut observed = store.create("jobs", held_by("a").as_write(), &call()).expect("a record");
+    for is_paused in [false, true] {
+        if is_paused {
+            place.server().pause();
+            assert_eq!(store.get("jobs", &brief()).expect_err("silence").kind(), StoreErrorKind::Timeout);
+        }
+        place.restart();
+        observed = store.update("jobs", &observed, held_by("b").as_write(), &call()).expect("an update");
     }
 }
 

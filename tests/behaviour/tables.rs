@@ -217,6 +217,7 @@ on_every_database! {
     a_row_put_back_with_another_record_is_no_base,
     watch_reports_writes_of_an_operator,
     a_former_leader_does_not_get_past_the_fence,
+    fence_of_any_key_is_its_own,
     another_table_of_that_name_is_left_alone,
     dropped_table_ends_the_term_until_it_is_created_again,
     keys_that_look_alike_are_apart
@@ -383,6 +384,20 @@ fn a_former_leader_does_not_get_past_the_fence<D: Database>(database: &D) {
     drop(guard);
     let guard = one.block_until_leader().expect("a term");
     assert!(!write(first) && write(guard.fencing_token()), "the same one leads, in another term");
+}
+
+/// The SQL of a fence contains the key as text.
+fn fence_of_any_key_is_its_own(database: &impl Database) {
+    let store = database.store();
+    let is_open = |key: &str, token| {
+        let fence = database.fence_of(key, token);
+        database.query(&format!("SELECT count(*) FROM (SELECT 1) AS one WHERE EXISTS ({fence})")) == "1"
+    };
+    for key in ["it's", "a\\b", "\\' OR 1 = 1 -- ", "x' OR '1'='1", "%", "100%_"] {
+        assert!(!is_open(key, u64::MAX >> 1), "{key}: another key leads");
+        let token = store.create(key, held_by("a").as_write(), &call()).expect(key).version;
+        assert!(is_open(key, token) && !is_open(key, token - 1), "{key}");
+    }
 }
 
 fn watch_reports_writes_of_an_operator(database: &impl Database) {

@@ -98,7 +98,11 @@ pub trait InTable: RealStore {
 
     fn create_table(&self) -> Result<(), StoreError>;
 
-    fn fence(&self, token: u64) -> String;
+    fn fence_of(&self, key: &str, token: u64) -> String;
+
+    fn fence(&self, token: u64) -> String {
+        self.fence_of("jobs", token)
+    }
 }
 
 /// A table in an SQLite file.
@@ -158,8 +162,8 @@ impl InTable for File {
         SqliteStore::open(self.scratch.path().join("election.db"))?.create_table()
     }
 
-    fn fence(&self, token: u64) -> String {
-        SqliteStore::fence_sql("jobs", token)
+    fn fence_of(&self, key: &str, token: u64) -> String {
+        SqliteStore::fence_sql(key, token)
     }
 }
 
@@ -188,7 +192,7 @@ pub trait Elects: SqlServer {
 
     fn create_table(url: &str) -> Result<(), StoreError>;
 
-    fn fence(token: u64) -> String;
+    fn fence(key: &str, token: u64) -> String;
 
     /// Returns the administrator's URL through the socket in `directory`.
     fn socket_url(&self, directory: &str, database: &str) -> String;
@@ -226,8 +230,8 @@ impl Elects for Postgres {
         PostgresStore::new(PostgresConfig::new(url).expect("a URL")).expect("a store").create_table()
     }
 
-    fn fence(token: u64) -> String {
-        PostgresStore::fence_sql("jobs", token)
+    fn fence(key: &str, token: u64) -> String {
+        PostgresStore::fence_sql(key, token)
     }
 
     fn socket_url(&self, directory: &str, database: &str) -> String {
@@ -262,8 +266,8 @@ impl Elects for MariaDb {
         MySqlStore::new(MySqlConfig::new(url).expect("a URL")).expect("a store").create_table()
     }
 
-    fn fence(token: u64) -> String {
-        MySqlStore::fence_sql("jobs", token)
+    fn fence(key: &str, token: u64) -> String {
+        MySqlStore::fence_sql(key, token)
     }
 
     fn socket_url(&self, directory: &str, database: &str) -> String {
@@ -344,8 +348,8 @@ impl<S: Elects> InTable for InSql<S> {
         S::create_table(&self.url())
     }
 
-    fn fence(&self, token: u64) -> String {
-        S::fence(token)
+    fn fence_of(&self, key: &str, token: u64) -> String {
+        S::fence(key, token)
     }
 }
 

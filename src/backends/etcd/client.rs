@@ -156,7 +156,8 @@ impl EtcdClient {
             let handle = self.new_handle(attempt, opening.clone())?;
             let (call, _hidden) = http_request(attempt, token.as_ref())?;
             let call = handle.agent.configure_request(call).timeout_per_read(Some(silence)).build();
-            let answer = self.run(&handle, call, token.as_ref())?;
+            let answer = self.run(&handle, call, token.as_ref());
+            let answer = answer.inspect_err(|error| self.forget_after(error, token.as_ref()))?;
             slot.end_request(true);
             Ok((answer.into_body(), handle, opening, token))
         });
@@ -169,6 +170,15 @@ impl EtcdClient {
     /// Returns `false` if the client has no user, and therefore cannot get another token.
     pub(super) fn forget(&self, token: Option<&Token>) -> bool {
         self.login.as_ref().zip(token).map(|(login, token)| login.forget(token)).is_some()
+    }
+
+    /// Drops a token after a timeout, so that the next call logs in again.
+    ///
+    /// A member that lacks the state to check the token may not answer in time.
+    pub(super) fn forget_after(&self, error: &Error, token: Option<&Token>) {
+        if error.net_kind() == Some(NetErrorKind::Timeout) {
+            self.forget(token);
+        }
     }
 
     /// Calls `ask` for one member after another until a call succeeds, starting with `current`.
@@ -227,11 +237,7 @@ impl EtcdClient {
             Ok(body) => return Ok(EtcdAnswer { body, is_second: false }),
             Err(error) => error,
         };
-        // A member that lacks the state to check the token may not answer in time. The client therefore drops the
-        // token, and the next call logs in again.
-        if error.net_kind() == Some(NetErrorKind::Timeout) {
-            self.forget(token.as_ref());
-        }
+        self.forget_after(&error, token.as_ref());
         if !error.is_of_the_token() || !self.forget(token.as_ref()) {
             return Err(error);
         }

@@ -113,6 +113,8 @@ impl EtcdLogin {
         }
         if std::mem::replace(&mut current.is_unanswered, !is_new) || is_new {
             *current = CurrentToken { dropped_at: Some(Instant::now()), ..CurrentToken::default() };
+            // Releases the lock first, because every call takes the lock, and logging may block.
+            drop(current);
             log_line!(debug, target: CLIENT, "etcd: connection closed without an answer, logging in again");
         }
     }

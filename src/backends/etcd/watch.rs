@@ -45,10 +45,7 @@ impl EtcdClient {
     ///
     /// Returns `None` if etcd refuses the token and may accept another token.
     fn begin(&self, lines: &mut LineStream, opening: &Opening, token: Option<&Token>) -> Result<Option<u64>, Error> {
-        let line = self.next_line(lines, token);
-        if line.as_ref().is_err_and(|error| error.net_kind() == Some(NetErrorKind::Timeout)) {
-            self.forget(token);
-        }
+        let line = self.next_line(lines, token).inspect_err(|error| self.forget_after(error, token));
         opening.finish();
         match line? {
             Some(EtcdWatchLine::Created(revision)) => Ok(Some(revision)),

@@ -11,14 +11,12 @@ use crate::util::sync::Mutex;
 #[derive(Default)]
 pub(super) struct UndurableWrites(Mutex<BTreeMap<Box<str>, Writes>>);
 
-/// The writes to one key.
+/// The writes to one key, each as the version that it replaces.
 #[derive(Default)]
 struct Writes {
-    in_flight: usize,
-    /// The lowest version that an unconfirmed write replaces.
-    ///
-    /// A later successful write also confirms the earlier writes.
-    since: Option<u64>,
+    in_flight: Vec<u64>,
+    /// The writes whose outcome is unknown.
+    unanswered: Vec<u64>,
     /// The greatest version that is known to be on disk.
     proven: u64,
 }
@@ -34,32 +32,47 @@ impl UndurableWrites {
         base: u64,
         write: impl FnOnce() -> Result<Option<u64>, E>,
     ) -> Result<Option<u64>, E> {
-        let is_alone = {
-            let mut keys = self.0.lock();
-            let writes = keys.entry(key.into()).or_default();
-            let is_alone = writes.since.is_none();
-            writes.in_flight += 1;
-            writes.since = Some(writes.since.map_or(base, |since| since.min(base)));
-            is_alone
-        };
+        self.begin(key, base);
         let outcome = write();
+        self.end(key, base, &outcome);
+        outcome
+    }
+
+    fn begin(&self, key: &str, base: u64) {
         let mut keys = self.0.lock();
         let writes = keys.entry(key.into()).or_default();
-        writes.in_flight = writes.in_flight.saturating_sub(1);
-        if let Ok(Some(version)) = outcome {
-            writes.proven = writes.proven.max(version);
+        // A restored store has lower versions, and may give the proven version to another write.
+        if base < writes.proven {
+            writes.proven = 0;
         }
-        let is_over = outcome.as_ref().is_ok_and(|version| version.is_some() || is_alone);
-        if is_over && writes.in_flight == 0 {
-            writes.since = None;
+        writes.in_flight.push(base);
+    }
+
+    /// Notes the end of a write.
+    fn end<E>(&self, key: &str, base: u64, outcome: &Result<Option<u64>, E>) {
+        let mut keys = self.0.lock();
+        let Some(writes) = keys.get_mut(key) else { return };
+        if let Some(at) = writes.in_flight.iter().position(|it| *it == base) {
+            writes.in_flight.swap_remove(at);
         }
-        outcome
+        match outcome {
+            Ok(Some(version)) => {
+                writes.proven = writes.proven.max(*version);
+                // The answer proves that all commits before `version` are on disk. Later writes are still in doubt.
+                writes.unanswered.retain(|it| it >= version);
+            }
+            Ok(None) => {}
+            Err(_) if writes.unanswered.contains(&base) => {}
+            Err(_) => writes.unanswered.push(base),
+        }
     }
 
     /// Returns `true` if `version` may be a write of this process that is not durable.
     pub(super) fn may_be_taken_back(&self, key: &str, version: u64) -> bool {
         let keys = self.0.lock();
-        keys.get(key).is_some_and(|it| version != it.proven && it.since.is_some_and(|since| version > since))
+        keys.get(key).is_some_and(|it| {
+            version != it.proven && it.in_flight.iter().chain(&it.unanswered).any(|base| *base < version)
+        })
     }
 
     /// Marks a version as durable.
@@ -95,5 +108,77 @@ mod tests {
         assert!(!undurable.may_be_taken_back("a", 7) && !undurable.may_be_taken_back("a", 8));
         assert_eq!(track(7, Ok(None)), Ok(None));
         assert!(!undurable.may_be_taken_back("a", 8), "another's");
+    }
+
+    /// Another elector of the process writes too, and its answer is lost.
+    #[test]
+    fn answer_or_refusal_confirms_no_write_beside_it() {
+        for (base, outcome) in [(4, Ok::<_, ()>(None)), (5, Ok(Some(5)))] {
+            let undurable = UndurableWrites::default();
+            let write = || undurable.track("a", base, || Err(())).or(outcome);
+            assert_eq!(undurable.track("a", 4, write), outcome);
+            assert!(undurable.may_be_taken_back("a", base + 1), "{outcome:?}");
+        }
+    }
+
+    /// A write that this process has sent.
+    struct Request {
+        base: u64,
+        /// The result of the server, or an error before the server executes the write.
+        result: Result<Option<u64>, ()>,
+        /// `true` while the client waits for the result.
+        is_open: bool,
+    }
+
+    /// Runs requests of several electors of one process, and writes of another process, in random orders.
+    #[test]
+    fn unconfirmed_write_is_revocable_in_every_order() {
+        for seed in 0..3_000 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let undurable = UndurableWrites::default();
+            let (mut version, mut durable, mut own, mut requests) = (4, 4, Vec::new(), Vec::<Request>::new());
+            for _ in 0..16 {
+                let (step, open) = (random.u8(..9), requests.len());
+                let it = requests.get_mut(random.usize(..open.max(1)));
+                match (step, it) {
+                    (0 | 1, _) if open < 5 => {
+                        requests.push(Request { base: version - random.u64(..2), result: Err(()), is_open: true });
+                        undurable.begin("a", requests[open].base);
+                    }
+                    // The server may also execute a request that the client has given up.
+                    (2 | 3, Some(it)) if it.result.is_err() => {
+                        let is_applied = it.base == version;
+                        version += u64::from(is_applied);
+                        own.extend(is_applied.then_some(version));
+                        it.result = Ok(is_applied.then_some(version));
+                    }
+                    (4 | 5, Some(it)) if it.is_open && (step == 5 || it.result.is_ok()) => {
+                        let answer = it.result.and_then(|result| if step == 4 { Ok(result) } else { Err(()) });
+                        // The server answers a write after the log is on disk.
+                        durable = durable.max(answer.ok().flatten().unwrap_or_default());
+                        undurable.end("a", it.base, &answer);
+                        it.is_open = false;
+                    }
+                    (6, _) => version += 1,
+                    // The server starts on an older copy. The requests of the connections before end with them.
+                    (8, _) if random.u8(..4) == 0 => {
+                        version = random.u64(3..=version);
+                        durable = version;
+                        own.retain(|it| *it <= version);
+                        for it in requests.drain(..).filter(|it| it.is_open) {
+                            undurable.end::<()>("a", it.base, &Err(()));
+                        }
+                    }
+                    // A read.
+                    (7, _) if undurable.may_be_taken_back("a", version) => {
+                        durable = version;
+                        undurable.is_proven("a", version);
+                    }
+                    _ => {}
+                }
+                let is_safe = durable >= version || !own.contains(&version);
+                assert!(is_safe || undurable.may_be_taken_back("a", version), "seed {seed}, version {version}");
+            }
+        }
     }
 }

@@ -10,6 +10,11 @@ impl<C> Pool<C> {
         self.state.lock().idle.iter().map(|it| it.max_idle).collect()
     }
 
+    /// Makes each idle connection older.
+    pub(crate) fn age(&self, by: Duration) {
+        self.state.lock().idle.iter_mut().for_each(|it| it.since -= by);
+    }
+
     fn add_idle(&self, connection: C) {
         self.state.lock().idle.push(Idle { connection, since: Instant::now(), max_idle: LONG });
     }
@@ -117,6 +122,17 @@ fn idle_connections_of_a_burst_close_after_30_s() {
     assert_eq!(close(MAX_IDLE - milliseconds(1)).len(), 0);
     assert_eq!(close(MAX_IDLE).collect::<Vec<_>>(), [0, 1, 2], "the oldest are closed");
     assert_eq!(close(MAX_IDLE * 1000).len(), 0, "two stay open");
+}
+
+#[test]
+fn idle_connection_closes_at_its_own_limit() {
+    let (mut it, short, long) = (Virtual::new(), Duration::from_secs(65), Duration::from_secs(75));
+    let idle = |(number, max_idle)| Idle { connection: Numbered(number), since: it.began, max_idle };
+    it.state.idle = [(1, short), (3, long)].map(idle).into();
+    for (after, closed) in [(short - milliseconds(1), &[][..]), (short, &[1]), (long, &[3])] {
+        let found = it.state.remove_unusable(2, [0, 0], it.began + after);
+        assert_eq!(found.iter().map(|it| it.connection.0).collect::<Vec<_>>(), closed, "{after:?}");
+    }
 }
 
 #[test]

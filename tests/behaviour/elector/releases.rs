@@ -138,11 +138,14 @@ fn hanging_logger_delays_neither_caller_nor_requests() {
     let began = Instant::now();
     guard.step_down();
     is_reached.recv_timeout(SOON).expect("the logger hangs");
+    let (logged, is_logged) = bounded(1);
+    on_line(&format!("{name} a: started leading"), move || _ = logged.send(()));
     assert!(matches!(guard.release(), Ok(())));
     assert_eq!(store.holder(), None);
     drop(elector.block_until_leader().expect("a second term"));
     assert_eq!(store.holder(), None);
     assert!(began.elapsed() < AT_ONCE, "{:?} with a release timeout of 20 s", began.elapsed());
+    assert!(is_logged.recv_timeout(A_WHILE).is_err(), "no other thread logs");
     drop(hang);
 }
 

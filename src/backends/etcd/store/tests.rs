@@ -1,6 +1,7 @@
 //! Tests of the store against a scripted gateway.
 
-use std::io::{BufRead, BufReader, Read, Write as _};
+use std::cell::Cell;
+use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -12,7 +13,8 @@ use super::*;
 use crate::backends::etcd::login::DROP_INTERVAL;
 use crate::backends::tests;
 use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call, test_client};
-use crate::net::error as net;
+use crate::net::calls::CallError;
+use crate::net::error::{self as net, NetErrorKind};
 use crate::net::tests::certificates::{Duplex, accept};
 
 /// A request that the gateway has received.
@@ -25,7 +27,11 @@ struct Asked {
     authorization: Option<String>,
     has_leader: bool,
     body: String,
+    /// A function that serves the rest of the connection instead of the script.
+    rest: Cell<Option<Rest>>,
 }
+
+type Rest = fn(&mut dyn Duplex);
 
 /// A function that returns the status and the body of a response, or `None` for no response.
 type Script = dyn Fn(&Asked) -> Option<(u16, String)> + Send + Sync;
@@ -73,11 +79,17 @@ test_client! { Gateway:
     stale_connections_are_not_reused,
     eight_connections_open_at_a_time,
     refused_login_asks_the_password_source_again,
+    idle_connection_that_is_not_quiet_is_not_used,
 }
 
 impl Asked {
     fn step(&self) -> Step {
         if self.path.ends_with("authenticate") { Step::Login } else { Step::Request }
+    }
+
+    fn rest(&self, rest: Rest) -> Option<(u16, String)> {
+        self.rest.set(Some(rest));
+        None
     }
 }
 
@@ -88,6 +100,11 @@ impl Scripted for Gateway {
             Act::Answer => well(asked),
             Act::Silence => None,
             Act::Close => Some((0, String::new())),
+            Act::AnswerAndClose => asked.rest(|stream| _ = send(stream, &http(200, &found().unwrap().1))),
+            Act::Surplus => asked.rest(|stream| {
+                let _ = send(stream, &(http(200, &found().unwrap().1) + &http(200, "")));
+                hang(stream);
+            }),
             Act::Refuse => refused(3, REFUSAL),
         })
     }
@@ -120,7 +137,8 @@ fn serve(connection: usize, stream: Box<dyn Duplex>, script: &Script, log: &Mute
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         let path = line.split(' ').nth(1)?.to_owned();
-        let mut asked = Asked { connection, number, path, authorization: None, has_leader: false, body: String::new() };
+        let (authorization, has_leader, body, rest) = Default::default();
+        let mut asked = Asked { connection, number, path, authorization, has_leader, body, rest };
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -138,22 +156,50 @@ fn serve(connection: usize, stream: Box<dyn Duplex>, script: &Script, log: &Mute
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
         asked.body = String::from_utf8(body).ok()?;
-        let answer = script(&asked);
+        let (answer, rest) = (script(&asked), asked.rest.get());
         log.lock().push(asked);
+        if let Some(rest) = rest {
+            rest(reader.get_mut());
+            return None;
+        }
         let Some((status, body)) = answer else {
-            // Blocks until the client closes the connection.
-            let _ = reader.read(&mut [0]);
+            hang(reader.get_mut());
             return None;
         };
         // A script returns status 0 to close the connection.
         if status == 0 {
             return None;
         }
-        let length = body.len();
-        write!(reader.get_mut(), "HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
-        reader.get_mut().flush().ok()?;
+        send(reader.get_mut(), &http(status, &body))?;
     }
     None
+}
+
+fn http(status: u16, body: &str) -> String {
+    format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn send(stream: &mut dyn Duplex, text: &str) -> Option<()> {
+    stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).ok()
+}
+
+/// Blocks until the client closes the connection.
+fn hang(stream: &mut dyn Duplex) {
+    let _ = stream.read(&mut [0]);
+}
+
+/// The head of the response to a watch.
+const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// Sends a line of a watch.
+fn line(stream: &mut dyn Duplex, result: &str) {
+    let line = format!("{{\"result\":{{{HEADER}{result}}}}}\n");
+    let _ = send(stream, &format!("{:x}\r\n{line}\r\n", line.len()));
+}
+
+fn begin_watch(stream: &mut dyn Duplex) {
+    let _ = send(stream, CHUNKED);
+    line(stream, r#","created":true"#);
 }
 
 const HEADER: &str = r#""header":{"revision":"9"}"#;
@@ -313,6 +359,52 @@ fn a_token_is_dropped_after_a_time_out() {
     assert!(store.get("jobs", &call()).unwrap().is_some());
     let paths = gateway.paths();
     assert_eq!(paths, ["/v3/auth/authenticate", "/v3/kv/range", "/v3/auth/authenticate", "/v3/kv/range"]);
+}
+
+/// Watches hang, before or after the head of the response, while requests are answered.
+///
+/// A proxy may send the head early.
+#[test]
+fn token_over_which_only_the_watch_hangs_is_dropped() {
+    let after_head: Rest = |stream| {
+        let _ = send(stream, CHUNKED);
+        hang(stream);
+    };
+    for hangs in [hang as Rest, after_head] {
+        let gateway = Gateway::new(move |asked| match asked.path.as_str() {
+            "/v3/auth/authenticate" => Some((200, format!(r#"{{"token":"token-{}"}}"#, asked.connection))),
+            "/v3/watch" if asked.authorization.as_deref() == Some("token-0") => asked.rest(hangs),
+            "/v3/watch" => asked.rest(begin_watch),
+            _ => found(),
+        });
+        let store = with_user(&gateway);
+        let watch = |call: &CallContext| store.client.watch(&serde_json::Value::Null, call, SILENCE).map(drop);
+        assert_eq!(watch(&second()).unwrap_err().net_kind(), Some(NetErrorKind::Timeout));
+        assert!(store.get("jobs", &call()).unwrap().is_some());
+        watch(&call()).unwrap();
+        assert_eq!(gateway.paths().iter().filter(|path| path.ends_with("authenticate")).count(), 2);
+    }
+}
+
+/// The limits of the opening, and of the silence, do not limit a watch with events.
+#[test]
+fn watch_outlasts_the_time_to_open_it() {
+    let gateway = Gateway::new(|asked| {
+        asked.rest(|stream| {
+            begin_watch(stream);
+            for _ in 0..10 {
+                thread::sleep(Duration::from_millis(400));
+                line(stream, "");
+            }
+            let event = format!(r#"{{"kv":{}}}"#, kv("leasehold/jobs"));
+            line(stream, &format!(r#","events":[{}]"#, vec![event; 1000].join(",")));
+            hang(stream);
+        })
+    });
+    let (store, silence) = (store(&[&gateway]), Duration::from_secs(2));
+    let mut watch = store.client.watch(&serde_json::Value::Null, &second(), silence).unwrap();
+    let lines: Vec<_> = (0..11).map(|_| watch.next().unwrap().expect("a line").len()).collect();
+    assert_eq!(lines, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1000]);
 }
 
 /// Returns a gateway that closes the connection if a token is older than `valid_for`, and the times of the logins.

@@ -112,6 +112,11 @@ impl Client {
         idle.far = far;
     }
 
+    #[cfg(test)]
+    pub(super) fn idle(&self) -> &Pool<Arc<AgentHandle>> {
+        &self.shared.idle
+    }
+
     pub(super) fn with_network(config: ClientConfig, network: impl Network) -> Result<Self, ClientError> {
         config.check_secrecy(str::to_owned)?;
         let has_certificate = config.tls.identity.is_some();

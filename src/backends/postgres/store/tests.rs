@@ -1,8 +1,9 @@
 //! Tests of the store against a scripted server.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustls::ServerConfig;
@@ -12,6 +13,7 @@ use crate::backends::password::LONGEST_MESSAGE;
 use crate::backends::tests;
 use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call, cancel_at, test_client};
 use crate::net::error as net;
+use crate::net::interrupt::Interrupter;
 use crate::net::tests::certificates::{Duplex, accept};
 use crate::store::record::LeaderElectionRecord;
 use crate::store::record::StoreData;
@@ -28,6 +30,8 @@ struct Said {
     /// Message 0 is the start-up message or the request for TLS.
     number: usize,
     bytes: Vec<u8>,
+    /// `true` if the server closes the connection after its response.
+    is_last: Cell<bool>,
 }
 
 impl Said {
@@ -86,6 +90,7 @@ test_client! { Server:
     eight_connections_open_at_a_time,
     refused_login_asks_the_password_source_again,
     read_on_a_closed_connection_is_resent_and_a_write_is_not,
+    idle_connection_that_is_not_quiet_is_not_used,
 }
 
 impl Scripted for Server {
@@ -94,6 +99,11 @@ impl Scripted for Server {
             Act::Answer => well(said),
             Act::Silence => None,
             Act::Close => Some(Vec::new()),
+            Act::AnswerAndClose => {
+                said.is_last.set(true);
+                well(said)
+            }
+            Act::Surplus => Some([well(said)?, message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mx\0\0")].concat()),
             Act::Refuse => Some(message(b'E', format!("SFATAL\0C28P01\0M{REFUSAL}\0\0").as_bytes())),
         })
     }
@@ -139,8 +149,8 @@ fn serve(
         let mut bytes = vec![0; 65536];
         let length = stream.read(&mut bytes).ok().filter(|length| *length > 0)?;
         bytes.truncate(length);
-        let said = Said { connection, number, bytes };
-        let answer = script(&said);
+        let said = Said { connection, number, bytes, is_last: Cell::new(false) };
+        let (answer, is_last) = (script(&said), said.is_last.get());
         log.lock().push(said);
         let Some(answer) = answer else {
             // Blocks until the client closes the connection.
@@ -151,6 +161,9 @@ fn serve(
             return None;
         }
         stream.write_all(&answer).ok()?;
+        if is_last {
+            return None;
+        }
     }
     None
 }
@@ -369,6 +382,30 @@ fn foreign_response_is_an_error_in_time() {
     }
 }
 
+/// The client must not wait for the rest of the message.
+#[test]
+fn message_longer_than_1_mib_is_refused_at_its_header() {
+    for (length, at) in [(0x10_0001_u32, 0), (0x10_0001, 1), (0x7fff_ffff, 0), (0x7fff_ffff, 1)] {
+        let header = [&b"D"[..], &length.to_be_bytes()].concat();
+        let server = Server::new(move |said| if said.number == at { Some(header.clone()) } else { logged_in() });
+        let seconds = CallContext::new(Duration::from_secs(5), CancelToken::new());
+        assert_eq!(kind(server.store().get("jobs", &seconds)), StoreErrorKind::Malformed, "{length} {at}");
+    }
+}
+
+/// A statement that waits for a lock must not outlast its call.
+#[test]
+fn statement_ends_on_the_server_with_its_call() {
+    let server = Server::new(well);
+    server.store().get("jobs", &CallContext::new(Duration::from_secs(5), CancelToken::new())).unwrap();
+    let said = server.said.lock();
+    let bytes = &said.iter().find(|said| said.is("statement_timeout")).unwrap().bytes;
+    // The parameter of the settings follows their SQL text.
+    let parameters = String::from_utf8_lossy(bytes).split_once("END, true)").unwrap().1.to_owned();
+    let limit = parameters.split(|c: char| !c.is_ascii_digit()).find_map(|digits| digits.parse().ok());
+    assert!(limit.is_some_and(|milliseconds: u64| (1..=5000).contains(&milliseconds)), "{limit:?}");
+}
+
 #[test]
 fn endless_answers_end() {
     let server = Server::new(|said| match said.number {
@@ -528,6 +565,26 @@ fn silent_watch_polls() {
         }
     });
     assert_eq!((kind(end), changes), (StoreErrorKind::Interrupted, 5));
+}
+
+#[test]
+fn connection_keeps_at_most_1024_notifications() {
+    let server = Server::new(|said| match said.number {
+        0 => logged_in(),
+        _ => {
+            let mut answer = [message(b'1', b""), message(b'2', b""), message(b'C', b"LISTEN\0")].concat();
+            (0..3000)
+                .for_each(|number| answer.extend(message(b'A', format!("pid\0leasehold\0p{number}\0").as_bytes())));
+            Some([answer, ready()].concat())
+        }
+    });
+    let (store, deadline) = (server.store(), Instant::now() + Duration::from_secs(30));
+    let (cancel, interrupter) = (CancelToken::new(), Interrupter::default());
+    let mut connection = store.0.table.client.connect(deadline, &cancel, &interrupter).unwrap();
+    connection.listen(Statement { sql: "LISTEN", parameters: &[] }, deadline).unwrap();
+    let kept = connection.notified(deadline).unwrap();
+    // The empty payload makes a watch read all records.
+    assert!(kept.len() == 1025 && kept.contains(""), "{}", kept.len());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use log::Level;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::client::danger::ServerCertVerifier;
@@ -78,14 +79,9 @@ impl ClientTls {
     ///
     /// Called before a request. The caller must not hold a lock that an interrupt takes.
     pub(crate) fn refresh(&self) -> u64 {
-        let mut files = self.files.lock();
         let now = self.settings.clock.now();
-        if files.authorities.is_due(now) {
-            self.read_again(&mut files, Part::Authorities);
-        }
-        if files.identity.is_due(now) {
-            self.read_again(&mut files, Part::Identity);
-        }
+        self.read_again(Part::Authorities, |files| files.authorities.is_due(now));
+        self.read_again(Part::Identity, |files| files.identity.is_due(now));
         self.version()
     }
 
@@ -148,11 +144,23 @@ impl ClientTls {
     }
 
     fn has_newer(&self, part: Part, used: u64) -> bool {
-        self.read_again(&mut self.files.lock(), part);
+        self.read_again(part, |_| true);
         self.version() > used
     }
 
-    fn read_again(&self, files: &mut WatchedFiles, part: Part) {
+    /// Reads the files of a part if `is_due` returns `true`, and logs the outcome.
+    fn read_again(&self, part: Part, is_due: impl FnOnce(&WatchedFiles) -> bool) {
+        let mut files = self.files.lock();
+        let line = if is_due(&files) { self.reload(&mut files, part) } else { None };
+        // Releases the lock first, because every call takes the lock, and logging may block.
+        drop(files);
+        if let Some((level, line)) = line {
+            log_line!(log, target: TLS, level, "{line}");
+        }
+    }
+
+    /// Returns the log line about a change or a failure.
+    fn reload(&self, files: &mut WatchedFiles, part: Part) -> Option<(Level, String)> {
         let now = self.settings.clock.now();
         let (what, outcome) = match part {
             Part::Authorities => {
@@ -176,21 +184,21 @@ impl ClientTls {
             }
         };
         match outcome {
-            Ok(false) => {}
+            Ok(false) => None,
             Err(why) => {
                 self.refusals.fetch_add(1, Ordering::Relaxed);
-                log_line!(warn, target: TLS, "tls: reload of the {what} failed, keeping the old {what}: {why}");
+                Some((Level::Warn, format!("tls: reload of the {what} failed, keeping the old {what}: {why}")))
             }
             Ok(true) => {
                 match self.settings.client_config(&files.authorities.value, files.identity.value.as_ref()) {
                     Ok(config) => {
-                        log_line!(info, target: TLS, "tls: reloaded the {what}");
                         let authorities = Arc::clone(&files.authorities.value);
                         let mut current = self.current.lock();
                         *current = CurrentTls { authorities, config, version: current.version + 1 };
+                        Some((Level::Info, format!("tls: reloaded the {what}")))
                     }
                     // This failure is unexpected, because each part alone was usable.
-                    Err(e) => log_line!(warn, target: TLS, "tls: new {what} unusable, keeping the old {what}: {e}"),
+                    Err(e) => Some((Level::Warn, format!("tls: new {what} unusable, keeping the old {what}: {e}"))),
                 }
             }
         }

@@ -96,6 +96,16 @@ fn to_cancel_ends_the_one_request_and_nothing_else() {
 }
 
 #[test]
+fn idle_connection_is_closed_after_half_a_minute() {
+    let server = serve(vec![ok("1"), ok("2")]);
+    let client = server.client();
+    for (idle_for, connection) in [(0, 1), (29, 1), (30, 2)] {
+        client.idle().age(Duration::from_secs(idle_for));
+        assert_eq!(get(&client, LONG).unwrap().json::<u8>().unwrap(), connection, "{idle_for} s");
+    }
+}
+
+#[test]
 fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
     for is_cancelled in [true, false] {
         // Each connection answers only after both requests have arrived. Otherwise, one connection could serve both

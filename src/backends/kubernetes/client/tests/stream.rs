@@ -73,6 +73,20 @@ fn the_time_to_open_does_not_count_once_it_is_open() {
 }
 
 #[test]
+fn stream_with_steady_lines_outlasts_its_silence() {
+    let server = serve(vec![script(|c| {
+        c.request();
+        c.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for _ in 0..8 {
+            thread::sleep(Duration::from_millis(400));
+            c.send("2\r\nx\n\r\n");
+        }
+    })]);
+    let mut stream = open(&server.client(), LONG, Duration::from_secs(2), &CancelToken::new()).unwrap();
+    (0..8).for_each(|_| assert_eq!(stream.next_line().unwrap().unwrap(), b"x"));
+}
+
+#[test]
 fn a_line_without_end_is_cut() {
     let server = serve(vec![script(|c| {
         c.request();

@@ -2,6 +2,7 @@
 
 mod server;
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -20,6 +21,7 @@ test_client! { Server:
     eight_connections_open_at_a_time,
     refused_login_asks_the_password_source_again,
     read_on_a_closed_connection_is_resent_and_a_write_is_not,
+    idle_connection_that_is_not_quiet_is_not_used,
 }
 
 fn brief() -> CallContext {
@@ -112,6 +114,30 @@ fn failed_acquisition_leaves_no_transaction_open() {
     assert_eq!(server.connections(), [0, 1], "the transaction may still be open on the first connection");
 }
 
+/// Behind a proxy, only a new connection reaches the new primary.
+#[test]
+fn connection_is_kept_only_after_a_known_refusal() {
+    for (codes, last) in [(&[1290, 1792, 1836, 1053, 1317, 1927][..], 1), (&[1062, 1205, 1213, 1467], 0)] {
+        for code in codes {
+            let server = but("UPDATE leasehold SET", move || error(*code, "no"));
+            let store = server.store();
+            update(&store, &call()).unwrap_err();
+            get(&store, &call()).unwrap();
+            assert_eq!(server.connections().pop(), Some(last), "{code}");
+        }
+    }
+}
+
+#[test]
+fn every_session_gets_its_settings() {
+    let server = Server::new(|asked| {
+        (asked.connection == 0 && asked.what.starts_with("SELECT @@") && asked.repeats == 1).then_some(Say::Close)
+    });
+    let store = server.store();
+    (0..2).for_each(|_| _ = get(&store, &call()).unwrap());
+    assert_eq!((server.connections(), server.count(SET_UP), server.count("SET SESSION TRANS")), (vec![0, 0, 1], 2, 2));
+}
+
 #[test]
 fn rows_are_records_and_a_row_without_one_is_none() {
     let server = Server::well();
@@ -139,6 +165,9 @@ fn no_text_can_end_its_literal() {
     let record = LeaderElectionRecord { holder_identity: Some(quote.to_owned()), ..Default::default() };
     server.store().create("it's", record.as_write(), &call()).unwrap();
     server.store().update("it's", &base(), record.as_write(), &call()).unwrap();
+    let cancel = CancelToken::new();
+    let watched = server.store().watch(WatchScope::Prefix("it's"), None, &cancel, &mut |_| cancel.cancel());
+    watched.unwrap_err();
     for (_, statement) in server.statements() {
         assert!(!statement.contains("DROP") && !statement.contains("it's"), "{statement}");
         let quoted = statement.split('\'').skip(1).step_by(2);
@@ -253,6 +282,68 @@ fn own_unanswered_write_is_read_only_once_durable() {
     let interrupted = cancel_at(|| stalled.count("UPDATE"), |call| update(&store, call));
     assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted);
     assert_eq!(get(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
+}
+
+const FLUSH: &str = "UPDATE leasehold SET writes = 1 - writes WHERE name = X''";
+
+/// Returns the statements that follow a write without an answer.
+fn statements_after(server: &Server, write: &str) -> Vec<String> {
+    let statements = server.statements().into_iter().map(|(_, statement)| statement);
+    statements.skip_while(|statement| !statement.contains(write)).skip(1).collect()
+}
+
+/// A crash can also revert a create, and an acquisition whose commit is not answered.
+#[test]
+fn own_unanswered_write_of_each_kind_is_flushed() {
+    type Write = fn(&MySqlStore, &CallContext) -> Result<VersionedRecord, StoreErrorKind>;
+    let writes: [(Write, _, _); 3] = [
+        (update, "UPDATE leasehold SET holder", "UPDATE leasehold SET holder"),
+        (acquire, "COMMIT", "UPDATE leasehold_fence AS f"),
+        (create, "COMMIT", "UPDATE leasehold_fence SET acquired"),
+    ];
+    thread::scope(|scope| {
+        for ((write, unanswered, last), is_silent) in writes.into_iter().flat_map(|it| [(it, true), (it, false)]) {
+            scope.spawn(move || {
+                let server = Server::new(move |asked| match asked.what.as_str() {
+                    what if what.starts_with(unanswered) => Some(if is_silent { Say::Silence } else { Say::Close }),
+                    what if what.starts_with("SELECT @@") => Some(Say::Packets(found_with(4, Some("5")))),
+                    _ => None,
+                });
+                let store = server.store();
+                let second = CallContext::new(Duration::from_secs(1), CancelToken::new());
+                write(&store, &second).unwrap_err();
+                (0..2).for_each(|_| assert_eq!(get(&store, &call()).unwrap().unwrap().version, (3 << 31) + 5));
+                let after = statements_after(&server, last);
+                assert!(after.len() == 3 && after[1] == FLUSH, "{last}: {after:?}");
+            });
+        }
+    });
+}
+
+/// A flush that changes no row writes nothing to the disk.
+#[test]
+fn missing_row_of_the_flush_is_created_and_flushed() {
+    for (flushed, inserted, expected) in [([0, 1], 0, Some(3)), ([0, 1], 1, Some(2)), ([0, 0], 0, None)] {
+        let server = Server::new(move |asked| match asked.what.as_str() {
+            what if what.contains("holder_identity = ") => Some(Say::Close),
+            what if what.starts_with("SELECT @@") => Some(Say::Packets(found_with(4, Some("5")))),
+            FLUSH => Some(Say::Packets(vec![ok(flushed[asked.repeats.min(1)], 0)])),
+            what if what.starts_with("INSERT IGNORE") => Some(Say::Packets(vec![ok(inserted, 0)])),
+            _ => None,
+        });
+        let store = server.store();
+        update(&store, &call()).unwrap_err();
+        let read = get(&store, &call());
+        let Some(count) = expected else {
+            assert_eq!(read.unwrap_err(), StoreErrorKind::Malformed);
+            continue;
+        };
+        get(&store, &call()).unwrap();
+        let after = statements_after(&server, "holder_identity = ");
+        assert_eq!(after.len(), count + 2, "{after:?}");
+        assert!(after[1] == FLUSH && after[2].starts_with("INSERT IGNORE INTO leasehold "), "{after:?}");
+        assert!(after[3..=count].iter().all(|it| it == FLUSH), "{after:?}");
+    }
 }
 
 /// The store logs the server's error after a deadlock, and the error may quote the password.

@@ -38,6 +38,8 @@ pub(super) enum Say {
     Bytes(Vec<u8>),
     /// The first packets, and then one packet that is repeated forever.
     Endless(Vec<Vec<u8>>, Vec<u8>),
+    /// Packets, after which the server closes the connection.
+    Last(Vec<Vec<u8>>),
     Silence,
     Close,
 }
@@ -126,6 +128,8 @@ impl Scripted for Server {
             Act::Answer => None,
             Act::Silence => Some(Say::Silence),
             Act::Close => Some(Say::Close),
+            Act::AnswerAndClose => Some(Say::Last(well(&asked.what))),
+            Act::Surplus => Some(Say::Bytes([framed(&well(&asked.what), 1), framed(&[ok(0, 0)], 1)].concat())),
             Act::Refuse => Some(error(1045, REFUSAL)),
         })
     }
@@ -182,6 +186,10 @@ fn serve(
                 loop {
                     stream.write_all(&many).ok()?;
                 }
+            }
+            Say::Last(packets) => {
+                stream.write_all(&framed(&packets, sequence)).ok()?;
+                None
             }
             Say::Silence => {
                 // Blocks until the client closes the connection.
