@@ -109,7 +109,7 @@ fn measure<S: Elects>(server: &S, name: &str, work: &str, time: Duration) {
         };
         let electors = ["a", "b"].map(start);
         let mut guard = electors[0].block_until_leader().expect("a term");
-        let (fence, stops) = (Mutex::new(S::fence(guard.fencing_token())), AtomicBool::new(false));
+        let (fence, stops) = (Mutex::new(S::fence("jobs", guard.fencing_token())), AtomicBool::new(false));
         let mut takeovers = Vec::new();
         thread::scope(|scope| {
             for _ in 0..workers {
@@ -134,7 +134,7 @@ fn measure<S: Elects>(server: &S, name: &str, work: &str, time: Duration) {
                 guard.release().expect("a release");
                 guard = campaign.receiver().recv_timeout(10 * SOON).expect("an answer").expect("a term");
                 takeovers.push(began.elapsed());
-                *fence.lock() = S::fence(guard.fencing_token());
+                *fence.lock() = S::fence("jobs", guard.fencing_token());
                 if Instant::now() >= until {
                     break;
                 }
