@@ -89,7 +89,7 @@ impl GroupPlan {
         });
         let owned_by = started_at + 2 * lease + (2 * shards + 8) as Nanos * SLOWEST_REQUEST;
         let shared_by = returned_at + 14 * lease;
-        Self {
+        let mut plan = Self {
             nodes,
             shards,
             max_members: if random.u8(..4) == 0 { random.usize(1..=nodes) } else { 16 },
@@ -108,7 +108,12 @@ impl GroupPlan {
             owned_by,
             shared_by,
             calm: lease * if random.u8(..4) == 0 { 10 } else { 2 },
+        };
+        // A process does not campaign for four lease durations for a slot that it could not read.
+        if plan.max_members <= 2 && plan.odds.error > 0 {
+            plan.owned_by += 4 * lease;
         }
+        plan
     }
 
     pub fn group_settings(&self, identity: &str, times: (Duration, Duration, Duration)) -> GroupSettings {
