@@ -222,11 +222,9 @@ impl World {
                         Operation::Update(base, record) => (GroupOperation::Update(base, record), None),
                     };
                     elector.in_flight = Some((request.id, now.local, context));
-                    elector.requests = elector.requests.map(|requests| requests + 1);
-                    if elector.requests > Some(MOST_REQUESTS) {
-                        return Err(format!("{} sends too many requests in one campaign", node.identity).into());
-                    }
+                    // The same step may have ended the campaign.
                     self.listen(index);
+                    self.count_request(index)?;
                     self.send(index, sender, request.id, key, call, request.timeout);
                     return Ok(());
                 }
@@ -267,6 +265,17 @@ impl World {
             }
         }
         Err(format!("the elector of {} spins", self.nodes[index].identity).into())
+    }
+
+    /// Counts a request of the elector's campaign, if the campaign has not ended.
+    fn count_request(&mut self, index: usize) -> Result<(), Violation> {
+        let node = &mut self.nodes[index];
+        let Some(requests) = node.elector.as_mut().and_then(|elector| elector.requests.as_mut()) else { return Ok(()) };
+        *requests += 1;
+        match *requests > MOST_REQUESTS {
+            true => Err(format!("{} sends too many requests in one campaign", node.identity).into()),
+            false => Ok(()),
+        }
     }
 
     /// Wakes the thread of the group.
