@@ -75,8 +75,9 @@ impl Group {
     /// `sent_at` is the send time of a write.
     pub fn own_slot_observed(&mut self, now: Moment, slot: usize, sent_at: Option<Moment>, observed: &VersionedRecord) {
         let row = &mut self.slots[slot].row;
-        if row.is_lost(observed.version, sent_at) {
-            // The store was restored before the write, and the watch may be silent.
+        if row.is_lost(observed.version.saturating_sub(1), sent_at) {
+            // A write gets a greater version than all versions known before. So the store was restored before the
+            // write, and the watch may be silent.
             row.newest = (observed.version, now);
             self.restored(now);
         }
