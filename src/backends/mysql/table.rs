@@ -50,13 +50,15 @@ const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid, writes) V
 
 /// The end of a query for the transactions that block a connection, in MariaDB and in MySQL.
 ///
-/// The first column is `1` if the server does not identify the transaction. In MariaDB, all transactions that have
-/// written nothing have the ID 0.
+/// The fourth column of a row is `1` if the server does not identify the transaction. In MariaDB, all transactions that
+/// have written nothing have the ID 0. The fifth column is `1` if the session uses the same database.
 const BLOCKERS: [&str; 2] = [
-    "w.blocking_trx_id = 0, p.DB <=> DATABASE() FROM information_schema.INNODB_LOCK_WAITS AS w JOIN information_schema.INNODB_TRX AS r ON r.trx_id = w.requesting_trx_id \
-     JOIN information_schema.INNODB_TRX AS b ON b.trx_id = w.blocking_trx_id AND b.trx_rows_locked > 0 JOIN information_schema.PROCESSLIST AS p \
-     ON p.ID = b.trx_mysql_thread_id WHERE r.trx_mysql_thread_id =",
-    "0, 1 FROM sys.innodb_lock_waits AS w JOIN information_schema.PROCESSLIST AS p ON p.ID = w.blocking_pid WHERE w.waiting_pid =",
+    "w.blocking_trx_id = 0, p.DB <=> DATABASE() FROM information_schema.INNODB_LOCK_WAITS AS w \
+     JOIN information_schema.INNODB_TRX AS r ON r.trx_id = w.requesting_trx_id \
+     JOIN information_schema.INNODB_TRX AS b ON b.trx_id = w.blocking_trx_id AND b.trx_rows_locked > 0 \
+     JOIN information_schema.PROCESSLIST AS p ON p.ID = b.trx_mysql_thread_id WHERE r.trx_mysql_thread_id =",
+    "0, 1 FROM sys.innodb_lock_waits AS w JOIN information_schema.PROCESSLIST AS p ON p.ID = w.blocking_pid \
+     WHERE w.waiting_pid =",
 ];
 
 /// The table `leasehold` in one database.

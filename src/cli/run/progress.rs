@@ -139,10 +139,12 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let in_a_year = SystemTime::now() + Duration::from_secs(31_536_000);
         file.as_file().set_modified(in_a_year).expect("its time");
-        let ((told, progress), (stop, stopped)) = (unbounded(), bounded(0));
+        let ((reports, progress), (stop, stopped)) = (unbounded(), bounded(0));
         let path = file.path().to_owned();
         let watcher = thread::spawn(move || {
-            watch_file(&path, Duration::from_millis(5), &stopped, move |is_made| told.send(is_made).expect("a test"));
+            watch_file(&path, Duration::from_millis(5), &stopped, move |is_made| {
+                reports.send(is_made).expect("a test")
+            });
         });
         thread::sleep(Duration::from_millis(200));
         assert_eq!(progress.try_iter().count(), 0, "no change");
@@ -171,12 +173,12 @@ mod tests {
 
     #[test]
     fn notifications_to_systemd_are_progress() {
-        let ((told, progress), (_stop, stopped)) = (unbounded(), bounded(0));
+        let ((reports, progress), (_stop, stopped)) = (unbounded(), bounded(0));
         let (socket, command) = UnixDatagram::pair().expect("sockets");
         for text in ["STATUS=busy\nWATCHDOG=1", "READY=1", "STATUS=WATCHDOG=1", "WATCHDOG=trigger"] {
             command.send(text.as_bytes()).expect("sent");
         }
-        hear(&socket, &stopped, move |is_made| told.send(is_made).expect("a test"));
+        hear(&socket, &stopped, move |is_made| reports.send(is_made).expect("a test"));
         assert_eq!(progress.iter().collect::<Vec<_>>(), [true, true, false]);
     }
 
@@ -209,11 +211,11 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let [path, away] = ["file", "away"].map(|name| scratch.path().join(name));
         fs::write(&path, "text").expect("written");
-        let ((told, progress), (stop, stopped)) = (unbounded(), bounded(0));
+        let ((reports, progress), (stop, stopped)) = (unbounded(), bounded(0));
         let watched = path.clone();
         let watcher = thread::spawn(move || {
             watch_file(&watched, Duration::from_millis(5), &stopped, move |is_made| {
-                told.send(is_made).expect("a test")
+                reports.send(is_made).expect("a test")
             });
         });
         thread::sleep(Duration::from_millis(200));

@@ -392,13 +392,8 @@ impl<'a> CommandTerm<'a> {
             self.stop(Why::NoProgress(missed), false)?;
         }
         let is_overdue = self.killing_since.is_some_and(|since| since.elapsed() > self.means.drain_timeout);
-        // If this process was stopped, the reports of the guardian are still unread.
-        let until = Instant::now() + self.means.times.kill_margin / 10;
-        while is_overdue
-            && !self.outcome.is_gone
-            && let Ok(report) = self.means.guardian.reports.recv_deadline(until)
-        {
-            self.hear(report)?;
+        if is_overdue {
+            self.read_reports(|term| term.outcome.is_gone)?;
         }
         self.is_stuck = is_overdue && !self.outcome.is_gone;
         if self.is_stuck {
@@ -407,6 +402,19 @@ impl<'a> CommandTerm<'a> {
                 "some processes of the {} cannot be killed: letting the lease expire; do not clear the lease while they run",
                 self.means.command
             );
+        }
+        Ok(())
+    }
+
+    /// Reads the reports of the guardian until `is_enough` returns `true`, or for a tenth of the kill margin.
+    ///
+    /// If this process was stopped, the reports are still unread.
+    fn read_reports(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<(), Lost> {
+        let until = Instant::now() + self.means.times.kill_margin / 10;
+        while !is_enough(self)
+            && let Ok(report) = self.means.guardian.reports.recv_deadline(until)
+        {
+            self.hear(report)?;
         }
         Ok(())
     }
@@ -424,14 +432,7 @@ impl<'a> CommandTerm<'a> {
 
     /// Checks that the guardian has started to kill the command in time.
     fn end_in_time(&mut self) -> Result<(), Lost> {
-        // If this process was stopped, the reports of the guardian are still unread.
-        let until = Instant::now() + self.means.times.kill_margin / 10;
-        while self.killing_since.is_none()
-            && !self.outcome.is_gone
-            && let Ok(report) = self.means.guardian.reports.recv_deadline(until)
-        {
-            self.hear(report)?;
-        }
+        self.read_reports(|term| term.killing_since.is_some() || term.outcome.is_gone)?;
         // A renewal may have extended the term during the wait.
         let is_late = self.kill_ordered_at.is_some() || self.right.kept_for() <= self.means.times.kill_margin / 2;
         if is_late && self.killing_since.is_none() && !self.outcome.is_gone {

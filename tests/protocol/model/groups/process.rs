@@ -320,9 +320,7 @@ impl Process {
         }
         Ok(())
     }
-}
 
-impl Process {
     /// Returns an error if a worker of the shards runs and has not hung for a lease duration.
     fn may_give_up(&self, mut shards: Range<usize>, now: Moment) -> Result<(), &'static str> {
         let is_over = |at: Option<Moment>| at.is_some_and(|at| now >= at + self.lease_duration);
