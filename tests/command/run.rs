@@ -232,3 +232,30 @@ fn later_campaign_is_limited_by_wait() {
     cluster.edit(|lease| lease["spec"]["holderIdentity"] = "other".into());
     run.ends_with(75);
 }
+
+#[test]
+fn unfit_leader_exits_with_124_on_request() {
+    let arena = Arena::on_a_file(LONG);
+    let fit = arena.path("fit");
+    fs::write(&fit, "").expect("written");
+    let run = arena.work(&["--on-loss=exit", &format!("--probe=test -e {}", fit.display())], &[]);
+    arena.wait_for_work_after(0);
+    fs::remove_file(&fit).expect("removed");
+    run.ends_with(124);
+    arena.assert_nothing_is_left();
+}
+
+#[test]
+fn program_deleted_during_the_campaign_is_exit_code_127() {
+    let arena = Arena::on_a_file(LONG);
+    let script = arena.path("script");
+    fs::write(&script, "#!/bin/sh\n").expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let leader = arena.run(&["--", "sh", "-c", "echo works; exec sleep 1000"]);
+    leader.wait_for_out("works");
+    let standby = arena.run(&["--", &script.display().to_string()]);
+    standby.wait_for_error("new leader");
+    fs::remove_file(&script).expect("removed");
+    leader.terminate();
+    standby.ends_with(127);
+}

@@ -227,6 +227,18 @@ mod tests {
     }
 
     #[test]
+    fn probe_that_ends_in_time_kills_no_process() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let file = scratch.path().join("lives");
+        assert!(probe(&format!("sh -c '(sleep 0.2; echo > {}) & true'", file.display())).run());
+        let until = Instant::now() + Duration::from_secs(30);
+        while !file.exists() {
+            assert!(Instant::now() < until, "it was killed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
     fn judge_forgets_a_verdict_when_the_probe_is_gone() {
         let mut judge = Judge { verdicts: never(), timeout: Duration::ZERO, fitness: Fitness::new(), latest: false };
         assert!(judge.hear(Some(true)) && judge.latest);

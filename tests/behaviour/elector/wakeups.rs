@@ -118,3 +118,11 @@ fn dead_holder_is_no_leader_in_status_and_metrics() {
     assert!(status.to_string().contains("no leader; the lease of gone has expired"), "{status}");
     assert!(!metrics.contains("leader=\"gone\""), "{metrics}");
 }
+
+#[test]
+fn drop_wakes_an_idle_elector() {
+    let (_store, elector) = idle(patient());
+    let transitions = elector.transitions();
+    drop(elector);
+    assert_eq!(transitions.recv_timeout(AT_ONCE).err(), Some(RecvTimeoutError::Disconnected));
+}
