@@ -112,7 +112,9 @@ pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&Ca
             thread::yield_now();
         }
         call.cancel().cancel();
-        running.join().unwrap()
+        let (cancelled_at, result) = (Instant::now(), running.join().unwrap());
+        assert!(cancelled_at.elapsed() < Duration::from_secs(30), "the call ends at its timeout");
+        result
     })
 }
 

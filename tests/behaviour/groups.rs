@@ -23,7 +23,7 @@ use crate::support::kind::Kind;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, InEtcd, InSql, RealStore};
-use crate::support::stores::{Wrapped, call};
+use crate::support::stores::{Wrapped, call, held_by};
 use crate::support::{A_WHILE, SOON, wait_until, wait_within};
 
 const SHARDS: usize = 9;
@@ -503,6 +503,28 @@ fn campaigns_keep_the_pauses_of_a_server() {
             });
         }
     });
+}
+
+/// The watch is behind, and still shows a free slot.
+#[test]
+fn campaigns_for_a_held_slot_keep_a_retry_period() {
+    let store = MemoryStore::new();
+    store.create("jobs-member-00", held_by("other").as_write(), &call()).expect("a record");
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reads);
+    let behind = Wrapped::watching(store, |_, cancel, on_event| {
+        on_event(WatchEvent::Synced);
+        while !cancel.is_cancelled() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    });
+    let behind = behind.and_answering(move |_| _ = counted.fetch_add(1, Ordering::Relaxed));
+    let group = quick("jobs", "a", 1).max_members(1).start_on(behind).expect("a group");
+    let (began, _shards) = (Instant::now(), group.shards().expect("no other participation"));
+    thread::sleep(Duration::from_millis(1_400));
+    let (reads, most) = (reads.load(Ordering::Relaxed) as u128, began.elapsed().as_millis() / 300 + 1);
+    assert!((2..=most).contains(&reads), "{reads} reads, at most {most} are due");
 }
 
 /// Only the elector of the campaign knows the write that won the slot.

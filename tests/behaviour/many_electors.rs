@@ -349,6 +349,33 @@ fn event_before_the_end_of_the_watch_is_delivered() {
     }
 }
 
+/// The next watch of all keys starts from scratch, so it does not report the deletion.
+#[test]
+fn deletion_after_a_watch_without_a_position_is_noticed() {
+    let shared = Collection::new();
+    let (memory, first, is_second) = (Arc::clone(&shared.memory), shared.write("jobs"), AtomicBool::new(false));
+    let (end, ended) = bounded::<()>(0);
+    let store = Wrapped::watching(Arc::clone(&shared.memory), move |from, cancel, on_event| {
+        if is_second.swap(true, Ordering::SeqCst) {
+            return memory.watch(WatchScope::All, from, cancel, on_event);
+        }
+        let observed = memory.get("jobs", &call()).expect("an answer").expect("a record");
+        on_event(WatchEvent::Opened);
+        on_event(WatchEvent::Changed { key: "jobs".into(), observed });
+        let _ = ended.recv_timeout(SOON);
+        Err(StoreError::new(StoreErrorKind::Unavailable, "as planned"))
+    });
+    let shared = Collection { store: Arc::new(SharedWatch::new(store)), ..shared };
+    let watch = shared.watch("jobs", None).opened();
+    let cursor = watch.assert_changed(first);
+    drop(end);
+    assert_eq!(watch.ended(), StoreErrorKind::Unavailable);
+    assert!(shared.memory.delete("jobs"));
+    let resumed = shared.watch("jobs", Some(&cursor));
+    wait_until("the end", || resumed.ended.is_finished());
+    assert_eq!(resumed.ended(), StoreErrorKind::Expired);
+}
+
 /// Bookmarks are the only sign of contact if no record changes.
 #[test]
 fn bookmarks_of_the_shared_watch_are_passed_on() {

@@ -92,6 +92,7 @@ mod tests {
         let undurable = UndurableWrites::default();
         let track = |base, outcome: Result<Option<u64>, ()>| undurable.track("a", base, || outcome);
         let in_flight = undurable.track("a", 4, || {
+            assert_eq!(track(4, Ok(None)), Ok(None), "another elector's write is refused");
             assert!(undurable.may_be_taken_back("a", 5), "in flight");
             assert!(!undurable.may_be_taken_back("a", 4), "the version that the write replaces");
             assert!(!undurable.may_be_taken_back("b", 5), "another key");

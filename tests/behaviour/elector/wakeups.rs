@@ -50,17 +50,20 @@ fn release_and_step_down_wake_an_idle_leader() {
 }
 
 #[test]
-fn fitness_wakes_a_waiting_candidate_and_an_idle_leader() {
+fn fitness_wakes_waiting_candidates_and_idle_leaders() {
     let fitness = Fitness::new();
-    let (_store, elector) = idle(patient().fitness(&fitness));
-    let campaign = elector.campaign().unwrap();
+    let electors = [(); 2].map(|()| idle(patient().fitness(&fitness)));
+    let campaigns = electors.each_ref().map(|(_, elector)| elector.campaign().unwrap());
     thread::sleep(A_WHILE);
     fitness.set(true);
-    let guard = campaign.receiver().recv_timeout(AT_ONCE).expect("an answer").expect("a term");
+    let answers = campaigns.map(|campaign| campaign.receiver().recv_timeout(AT_ONCE).expect("an answer"));
+    let guards = answers.map(|answer| answer.expect("a term"));
     thread::sleep(A_WHILE);
     fitness.set(false);
-    assert_eq!(guard.ended().recv_timeout(AT_ONCE), Err(RecvTimeoutError::Disconnected));
-    assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
+    for guard in guards {
+        assert_eq!(guard.ended().recv_timeout(AT_ONCE), Err(RecvTimeoutError::Disconnected));
+        assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
+    }
 }
 
 /// The first result of the probe comes after the first read of the elector.

@@ -153,7 +153,7 @@ impl Scenario {
         self.hears_of("other", version);
     }
 
-    /// Delivers an event about a write of `holder`.
+    /// Delivers an event about a write of `holder`, whose address names the version.
     fn hears_of(&mut self, holder: &str, version: u64) {
         let record = LeaderElectionRecord {
             uid: Some("u".to_owned()),
@@ -162,8 +162,9 @@ impl Scenario {
             lease_transitions: i32::try_from(version).ok(),
             ..LeaderElectionRecord::default()
         };
-        let change = Change::Written(VersionedRecord::new(record, version, StoreData::none()));
-        self.handle(Input::Watched { received_at: self.now, change });
+        let mut observed = VersionedRecord::new(record, version, StoreData::none());
+        observed.notes.term.address = Some(format!("host:{version}"));
+        self.handle(Input::Watched { received_at: self.now, change: Change::Written(observed) });
     }
 
     /// Takes all effects. Returns their texts.
@@ -246,7 +247,8 @@ fn expiry_and_renewal_of_a_lease_are_reported_at_once() {
     scenario.handle(Input::WatchOpened { from_scratch: true });
     for version in 1..=2 {
         scenario.hears_of_another(version);
-        assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(leader))] if leader.identity == "other"));
+        let leader = LeaderInfo { identity: "other".to_owned(), address: Some(format!("host:{version}")) };
+        assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(reported))] if **reported == leader));
         let runs_out = scenario.now + Duration::from_secs(15);
         while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderLeaseExpired)) {
             assert!(scenario.now <= runs_out, "not reported");

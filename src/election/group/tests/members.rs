@@ -296,6 +296,19 @@ fn cut_off_member_is_retired_after_its_own_lease() {
 }
 
 #[test]
+fn member_wakes_when_a_shorter_lease_expires() {
+    let mut world = World::new(2, 4);
+    world.settings(0).lease_duration = LEASE / 3;
+    world.settings(1).lease_duration = LEASE * 4;
+    world.run_until(|world| world.nodes.iter().all(|node| node.owned.len() == 2));
+    world.nodes[0].is_dead = true;
+    let (expires_at, wall) = (world.nodes[0].renewed_at + LEASE / 3, world.wall());
+    while world.drive(1) {}
+    let Step::Wait(until) = world.nodes[1].group.next(wall) else { panic!("a request") };
+    assert!(until <= expires_at, "{:?} late", until.since(expires_at));
+}
+
+#[test]
 fn failed_requests_keep_their_pauses() {
     let cases: [(fn() -> StoreError, _, _); 5] = [
         (|| failed(StoreErrorKind::Timeout, Duration::ZERO), 29..=31, RETRY),

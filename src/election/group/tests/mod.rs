@@ -80,6 +80,17 @@ fn member_without_a_current_watch_loses_its_shards() {
 }
 
 #[test]
+fn member_without_a_watch_empties_the_shards_that_it_has_lost() {
+    let mut world = started(2, 4);
+    let lost: Vec<_> = world.nodes[0].owned.keys().map(|shard| GroupKey::Shard(*shard)).collect();
+    world.nodes[0].is_deaf = true;
+    world.nodes[0].group.watch_ended();
+    world.run(LEASE * 2 / 3 + RETRY);
+    assert_eq!(world.nodes[0].ended.len(), 2);
+    assert!(lost.iter().all(|key| world.records[key].record.holder() != Some("node-0")));
+}
+
+#[test]
 fn member_that_has_lost_its_shards_is_not_idle() {
     let mut world = started(2, 4);
     world.nodes[0].is_deaf = true;
@@ -330,8 +341,10 @@ fn recreated_slot_ends_a_term_one_lease_duration_later() {
     let (key, shard) = (GroupKey::Slot(world.nodes[0].slot.unwrap()), *world.nodes[0].owned.keys().next().unwrap());
     world.delete(key);
     let acquire_time = Some(MicroTime::from_unix_micros(7));
-    let holder_identity = Some("node-9".into());
-    world.store(key, 0, &LeaderElectionRecord { holder_identity, acquire_time, ..Default::default() });
+    // The duration of the new term does not count for the deleted term.
+    let (holder_identity, lease_duration_seconds) = (Some("node-9".into()), Some(1));
+    let record = LeaderElectionRecord { holder_identity, acquire_time, lease_duration_seconds, ..Default::default() };
+    world.store(key, 0, &record);
     world.run(LEASE - RETRY);
     assert!(world.owners(shard).is_empty());
 }
@@ -537,6 +550,19 @@ fn expired_member_is_no_owner_for_an_observer() {
     world.nodes[0].is_dead = true;
     world.run(LEASE + RETRY);
     assert_eq!((&world.nodes[1].owners[&0], world.nodes[1].group.member(world.nodes[0].slot.unwrap())), (&None, None));
+}
+
+#[test]
+fn slot_that_is_renewed_after_its_expiry_owns_again() {
+    let mut world = started(2, 4);
+    let (slot, shard) = (GroupKey::Slot(world.nodes[0].slot.unwrap()), *world.nodes[0].owned.keys().next().unwrap());
+    world.nodes[0].is_dead = true;
+    world.nodes[1].failure = Some(|| StoreError::new(StoreErrorKind::Timeout, "made up"));
+    world.run(LEASE + RETRY);
+    assert_eq!(world.nodes[1].owners[&shard], None);
+    world.edit(slot, |record| record.renew_time = Some(MicroTime::from_unix_micros(7)));
+    world.run(STEP);
+    assert_eq!(world.nodes[1].owners[&shard].as_deref(), Some("node-0"));
 }
 
 #[test]

@@ -92,3 +92,19 @@ fn read_below_a_known_version_is_a_restore() {
     let group = &world.nodes[0].group;
     assert!(group.view.settled_at > world.now && !group.is_listed());
 }
+
+#[test]
+fn read_before_a_restore_confirms_no_take() {
+    let mut world = started(2, 2);
+    let (slot, now) = (world.nodes[0].slot.unwrap(), world.now);
+    let shard = *world.nodes[0].owned.keys().next().unwrap();
+    world.nodes[1].group.shards[shard].paused_until = now + LEASE;
+    world.nodes[0].group.leave(now);
+    world.run(RETRY);
+    let (now, group) = (world.now, &mut world.nodes[1].group);
+    let read = group.slots[slot].read;
+    assert!(read > group.shards[shard].seen_after, "the member has read the slot");
+    group.restored(now);
+    world.run_until(|world| world.owners(shard) == [1]);
+    assert!(world.nodes[1].group.slots[slot].read > read);
+}
