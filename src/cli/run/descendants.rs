@@ -113,3 +113,27 @@ pub fn reap(adopted: &[Pid]) {
         let _ = waitpid(Some(pid), WaitOptions::NOHANG);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn child_of_a_parent_that_ends_at_once_is_visited() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & echo $!; wait"]).stdout(Stdio::piped());
+        let (mut shell, mut child) = (command.spawn().unwrap(), String::new());
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut child).unwrap();
+        let (parent, mut visited) = (Pid::from_child(&shell), Vec::new());
+        walk(&[parent], 0, &mut |pid| {
+            kill_process(pid, Signal::KILL).unwrap();
+            // After this, the parent has no children.
+            drop(shell.wait());
+            visited.push(pid);
+        });
+        assert_eq!(visited, [parent, parse(child.trim()).unwrap()]);
+    }
+}
