@@ -13,7 +13,7 @@ use leasehold::kubernetes::Method;
 use leasehold::testing::{ApiServer, ApiServerBuilder, Fault, Resource, User, Verb};
 use leasehold::{
     Error, GroupTransition, LeaderElector, LeaderElectorBuilder, LeaseGroup, LeaseGroupBuilder, LeaseStore,
-    MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreError, StoreErrorKind, WatchEvent,
+    MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 use parking_lot::Mutex;
 
@@ -446,7 +446,9 @@ fn panic_of_the_store_ends_the_group_and_frees_its_shards() {
 fn ended_group_keeps_its_slot_while_a_worker_hangs() {
     in_memory(2, |place| {
         let (panics, store) = panicking(place);
-        let group = place.builder("a").start_on(store).expect("a group");
+        // The lease duration counts, although it is longer than the drain timeout.
+        let builder = place.builder("a").drain_timeout(Duration::from_millis(500));
+        let group = builder.start_on(store).expect("a group");
         let shards = group.shards().expect("a member");
         let [first, second] = [(); 2].map(|()| shards.recv_timeout(SOON).expect("a shard"));
         let other = place.start("b");
@@ -462,6 +464,35 @@ fn ended_group_keeps_its_slot_while_a_worker_hangs() {
         drop(hangs);
         other.stop();
     });
+}
+
+/// The watch of the group is silent, so only the elector of the slot notices the deletion.
+#[test]
+fn early_end_of_a_slot_ends_its_shards_at_once() {
+    let (memory, is_silent) = (Arc::new(MemoryStore::new()), Arc::new(AtomicBool::new(false)));
+    let (watched, silent) = (Arc::clone(&memory), Arc::clone(&is_silent));
+    let store = Wrapped::watching(Arc::clone(&memory), move |from, cancel, on_event| {
+        if thread::current().name() != Some("leasehold-shards") {
+            return Err(StoreError::new(StoreErrorKind::Unsupported, "no watch"));
+        }
+        let mut pass = |event| {
+            if !silent.load(Ordering::Relaxed) {
+                on_event(event)
+            }
+        };
+        watched.watch(WatchScope::Prefix("jobs-"), from, cancel, &mut pass)
+    });
+    let builder = quick("jobs", "a", 1)
+        .max_members(1)
+        .slot(|slot| slot.lease_duration(Duration::from_secs(12)).renew_deadline(Duration::from_secs(8)));
+    let group = builder.start_on(store).expect("a group");
+    let shards = group.shards().expect("a member");
+    let shard = shards.recv_timeout(SOON).expect("a shard");
+    is_silent.store(true, Ordering::Relaxed);
+    assert!(memory.delete("jobs-member-00"));
+    let began = Instant::now();
+    assert!(shard.ended().recv_timeout(SOON).is_err());
+    assert!(began.elapsed() < Duration::from_millis(2_500), "{:?}", began.elapsed());
 }
 
 /// Starts a server with a user who may do everything, and a group of one shard on the server.

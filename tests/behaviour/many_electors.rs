@@ -93,7 +93,8 @@ struct Collection {
 #[derive(Default)]
 struct Control {
     /// One entry for each watch of all keys: whether the watch resumes.
-    started: Mutex<Vec<bool>>,
+    /// The positions at which the watches of all keys have started.
+    started: Mutex<Vec<Option<u64>>>,
     running: AtomicUsize,
     is_shut: AtomicBool,
     is_silent: AtomicBool,
@@ -174,7 +175,7 @@ impl Control {
     ) -> Result<(), StoreError> {
         let current = CancelToken::new();
         *self.current.lock() = current.clone();
-        self.started.lock().push(from.is_some());
+        self.started.lock().push(from.and_then(Cursor::get).copied());
         self.running.fetch_add(1, Ordering::SeqCst);
         let cancelled = current.clone();
         let hook = cancel.on_cancel(move || cancelled.cancel());
@@ -261,7 +262,7 @@ fn watches_of_keys_share_a_watch_that_ends_with_the_last() {
     assert_eq!(shared.control.running.load(Ordering::SeqCst), 1);
     assert_eq!(of_absent.end(), StoreErrorKind::Interrupted);
     wait_until("the watch of all keys ends", || shared.control.running.load(Ordering::SeqCst) == 0);
-    assert_eq!(*shared.control.started.lock(), [false]);
+    assert_eq!(*shared.control.started.lock(), [None]);
 }
 
 #[test]
@@ -299,7 +300,8 @@ fn failure_ends_all_watches_and_one_restart_serves_them() {
     let all: Vec<_> = keys.iter().zip(&cursors).map(|(key, from)| watch(Some(from), key)).collect();
     all[7].assert_changed(changed);
     assert!(all.iter().all(|it| it.events.is_empty()), "other records have not changed");
-    assert_eq!((shared.reads(), &shared.control.started.lock()[..]), (reads, &[false, true][..]));
+    assert!(matches!(shared.control.started.lock()[..], [None, Some(_)]));
+    assert_eq!(shared.reads(), reads);
 
     // A watch of all keys that cannot resume misses deletions, and a read does not return the version of a deletion.
     shared.fail(StoreErrorKind::Expired);
@@ -310,7 +312,7 @@ fn failure_ends_all_watches_and_one_restart_serves_them() {
     let resumed = shared.watch(&keys[3], Some(&cursors[3]));
     wait_until("the end", || resumed.ended.is_finished());
     assert_eq!(resumed.ended(), StoreErrorKind::Expired);
-    assert_eq!(shared.control.started.lock()[2..], [false]);
+    assert_eq!(shared.control.started.lock()[2..], [None]);
     assert_eq!(other.end(), StoreErrorKind::Interrupted);
     assert_eq!(shared.watch("3", Some(&Cursor::new(7_u64))).ended(), StoreErrorKind::Expired);
 }
@@ -421,10 +423,15 @@ fn silent_watch_is_replaced_after_a_known_change() {
 fn watches_survive_a_normal_end_of_a_lasting_watch() {
     let shared = Collection::new();
     let watch = shared.watch("a", None).opened();
-    watch.assert_changed(shared.write("a"));
-    thread::sleep(Duration::from_millis(1100));
-    shared.end(Ok(()));
-    wait_until("a restart", || *shared.control.started.lock() == [false, true]);
+    // Each watch starts at the end of the one before.
+    for watches in 2..=3 {
+        let last = shared.write("a");
+        watch.assert_changed(last);
+        thread::sleep(Duration::from_millis(1100));
+        shared.end(Ok(()));
+        wait_until("a restart", || shared.control.started.lock().len() == watches);
+        assert_eq!(shared.control.started.lock()[watches - 1], Some(last));
+    }
     watch.assert_changed(shared.write("a"));
     // A watch that lasts less than a second is not resumed at once.
     wait_until("an end", || {

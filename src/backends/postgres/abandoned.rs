@@ -70,3 +70,28 @@ impl CancelTarget {
         socket.read(&mut [0], deadline).map_err(explain).map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::net::dial::System;
+
+    #[test]
+    fn requests_are_limited_and_failed_ones_make_room() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (host, port) = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+        let (address, dialer, under_way) = (Address::Tcp { host, port }, Dialer::new(System), Arc::default());
+        let target = CancelTarget { address, tls: None, dialer, under_way };
+        (0..20).for_each(|_| target.end(BytesMut::from(&[0; 16][..])));
+        assert_eq!(target.under_way.load(Ordering::Acquire), MOST);
+        // The requests fail, because the server resets the connections.
+        drop(listener);
+        let until = Instant::now() + Duration::from_secs(30);
+        while target.under_way.load(Ordering::Acquire) > 0 {
+            assert!(Instant::now() < until, "failed requests still count");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

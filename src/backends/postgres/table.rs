@@ -207,6 +207,7 @@ mod tests {
 
     #[test]
     fn a_text_stays_one_text() {
+        assert_eq!(literal(r"a\b"), r"E'a\\b'");
         assert_eq!(literal(r"it's \' a"), r"E'it''s \\'' a'");
     }
 

@@ -657,11 +657,15 @@ fn drain_without_limit_outlasts_lease_and_unfitness() {
     scenario.handle(Input::Fitness(FitnessSource::Program, true));
     scenario.handle(Input::Campaign { id: 5, once: false });
     scenario.wins();
+    let offered = |effect| if let Effect::Offer { deadline, .. } = effect { Some(deadline) } else { None };
+    let deadline = scenario.wants().into_iter().find_map(offered).expect("a term");
+    deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.handle(Input::StepDown(DrainLimit::AsSet));
     scenario.handle(Input::Fitness(FitnessSource::Program, false));
     let began = scenario.now;
     let last = scenario.renews_until(began + Duration::from_secs(60)).pop().expect("a renewal");
     assert!(last > began + Duration::from_secs(55), "{:?}", last.since(began));
+    assert!(!deadline.kept_for(scenario.now).is_zero(), "a command would be killed");
     assert_eq!(scenario.count("CoverLost"), 0);
     scenario.handle(Input::GuardGone { at: scenario.now });
     scenario.releases();
