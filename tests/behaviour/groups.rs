@@ -24,7 +24,7 @@ use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, InEtcd, InSql, RealStore};
 use crate::support::stores::{Wrapped, call, held_by};
-use crate::support::{A_WHILE, SOON, wait_until, wait_within};
+use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until, wait_within};
 
 const SHARDS: usize = 9;
 
@@ -389,15 +389,28 @@ fn watches_that_end_keep_their_pauses() {
         Ok(())
     };
     let (listed, _group) = with_watches(listing, None);
+    // The first watch has worked, and the later watches are refused for good.
+    let (refused_later, group) = with_watches(
+        move |watch, on_event| match watch {
+            0 => listing(watch, on_event).and(Err(StoreErrorKind::Unavailable)),
+            _ => Err(StoreErrorKind::Forbidden),
+        },
+        None,
+    );
+    let shards = group.shards().expect("no other participation");
     wait_until("twenty watches list all records", || listed.load(Ordering::Relaxed) >= 20);
     // The first pause is an eighth of the retry period. Growing pauses would need 18 s.
     let took = began.elapsed();
     assert!((Duration::from_micros(19 * 37_500)..Duration::from_secs(10)).contains(&took), "{took:?}");
     wait_until("a watch opens again", || requested.load(Ordering::Relaxed) > 1);
-    let (count, took) = (growing.load(Ordering::Relaxed), began.elapsed());
+    let took = began.elapsed();
     assert!(took >= Duration::from_secs(3), "the lease duration is the longest pause: {took:?}");
     // The longest pause is four retry periods.
-    assert!(count as u128 <= took.as_millis() / 1_200 + 7, "{count} in {took:?}");
+    for count in [growing, refused_later].map(|watches| watches.load(Ordering::Relaxed)) {
+        assert!(count as u128 <= took.as_millis() / 1_200 + 7, "{count} in {took:?}");
+    }
+    // The renew deadline of 2 s has passed.
+    assert!(shards.recv_timeout(A_WHILE).is_err_and(|error| error.is_timeout()), "the group has ended");
 }
 
 #[test]
@@ -463,6 +476,7 @@ fn ended_group_keeps_its_slot_while_a_worker_hangs() {
         let began = Instant::now();
         drop(moves);
         assert!(hangs.ended().recv_timeout(SOON).is_err());
+        assert!(hangs.wanted().recv_timeout(AT_ONCE).is_err_and(|error| error.is_disconnected()));
         assert!(!hangs.is_owned());
         place.wait_for_shares(&["b"]);
         assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());

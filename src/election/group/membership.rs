@@ -44,7 +44,7 @@ impl Group {
         self.reopen();
         self.member = Some(Membership { name, deadline, joined_at: now, comparison, may_leave: false });
         self.advance(now);
-        (self.is_dirty, self.is_spare) = (true, false);
+        (self.is_dirty, self.is_spare, self.deserted_since) = (true, false, None);
         true
     }
 
@@ -142,7 +142,6 @@ impl Group {
     fn must_wait_for_workers(&mut self, timer: &mut Timer) -> bool {
         let hung: Vec<_> = (0..self.shards.len()).filter(|shard| self.shards[*shard].work.is_some()).collect();
         if hung.is_empty() {
-            self.deserted_since = None;
             return false;
         }
         if self.deserted_since.is_none() {

@@ -73,18 +73,25 @@ fn member_with_a_shard_to_release_pauses_for_half_of_its_term() {
 }
 
 #[test]
-fn shortened_pause_has_a_minimum_at_the_end_of_a_term() {
-    let mut world = started(1, 4);
-    world.add(4);
-    world.asks_for_pause(0, HOUR);
-    world.run(RETRY);
-    let left = world.nodes[0].deadline.as_ref().unwrap().remaining(world.now);
-    world.now = world.now + (left - Duration::from_millis(1));
-    world.asks_for_pause(0, HOUR);
-    let now = world.wall();
-    let group = &mut world.nodes[0].group;
-    group.next(now);
-    assert_eq!(group.paused_until.since(now.local), RETRY / 8);
+fn shortened_pause_has_a_minimum_and_an_end() {
+    let millis = Duration::from_millis;
+    for (left_then, pause) in [(millis(1), RETRY / 8), (millis(3_000), millis(1_500))] {
+        let mut world = started(1, 4);
+        world.add(4);
+        world.asks_for_pause(0, HOUR);
+        world.run(RETRY);
+        let left = world.nodes[0].deadline.as_ref().unwrap().remaining(world.now);
+        world.now = world.now + (left - left_then);
+        world.asks_for_pause(0, HOUR);
+        let began_at = world.now;
+        for _ in 0..2 {
+            let now = world.wall();
+            let group = &mut world.nodes[0].group;
+            group.next(now);
+            assert_eq!(group.paused_until.since(began_at), pause, "{left_then:?}");
+            world.now = world.now + millis(1);
+        }
+    }
 }
 
 #[test]
@@ -113,12 +120,18 @@ fn process_campaigns_after_its_hung_workers_have_returned() {
 #[test]
 fn group_without_members_waits_for_no_hung_worker() {
     let mut world = started(1, 2);
-    world.nodes[0].stubborn.insert(0);
-    world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::Expired);
-    world.run(LEASE * 2 - RETRY);
-    assert_eq!(world.nodes[0].slot, None);
-    world.run(RETRY * 2);
-    assert_eq!((world.owners(0), world.owners(1)), (vec![], vec![0]));
+    for _ in 0..2 {
+        world.nodes[0].stubborn.insert(0);
+        world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::Expired);
+        world.run(LEASE * 2 - RETRY);
+        assert_eq!(world.nodes[0].slot, None);
+        world.run(RETRY * 2);
+        assert_eq!((world.owners(0), world.owners(1)), (vec![], vec![0]));
+        let now = world.now;
+        world.nodes[0].stubborn.clear();
+        world.nodes[0].group.returned(now, 0);
+        world.run_until(|world| world.owners(0) == [0]);
+    }
 }
 
 #[test]
@@ -246,6 +259,19 @@ fn shard_of_a_hung_worker_moves_a_lease_duration_later() {
 }
 
 #[test]
+fn leaving_does_not_extend_a_drain() {
+    let mut world = started(1, 2);
+    world.nodes[0].stubborn.extend([0, 1]);
+    world.add(2);
+    world.run_until(|world| world.nodes[0].wanted > 0);
+    world.run(DRAIN / 2);
+    let now = world.now;
+    world.nodes[0].group.leave(now);
+    let waited = world.run_until(|world| !world.nodes[0].ended.is_empty());
+    assert!(waited <= DRAIN / 2 + STEP, "{waited:?}");
+}
+
+#[test]
 fn slot_of_a_hung_worker_is_kept_for_a_lease_duration() {
     let ends: [fn(&mut World); 3] = [
         |world| world.nodes[0].group.leave(world.now),
@@ -335,11 +361,25 @@ fn failed_requests_keep_their_pauses() {
 
 #[test]
 fn failed_campaigns_keep_a_retry_period() {
+    for mut world in [World::new(1, 1), started(1, 1)] {
+        let node = &mut world.nodes[0];
+        node.failure = Some(|| failed(StoreErrorKind::Timeout, Duration::ZERO));
+        let (requests, campaigns) = (node.requests, node.campaigns);
+        node.deadline.iter().for_each(|deadline| _ = deadline.end(world.now, StopReason::Expired));
+        world.run(LEASE * 4);
+        let node = &world.nodes[0];
+        let campaigns = node.campaigns - campaigns;
+        assert!((29..=31).contains(&campaigns) && node.requests == requests, "{campaigns}, {}", node.requests);
+    }
+}
+
+#[test]
+fn process_without_a_slot_replaces_a_silent_watch() {
     let mut world = World::new(1, 1);
     world.nodes[0].failure = Some(|| failed(StoreErrorKind::Timeout, Duration::ZERO));
-    world.run(LEASE * 4);
-    let node = &world.nodes[0];
-    assert!((30..=31).contains(&node.campaigns) && node.requests == 0, "{}, {}", node.campaigns, node.requests);
+    world.nodes[0].is_deaf = true;
+    world.run(LEASE + STEP * 2);
+    assert!(!world.nodes[0].group.view.is_open);
 }
 
 #[test]

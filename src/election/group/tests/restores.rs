@@ -108,3 +108,28 @@ fn read_before_a_restore_confirms_no_take() {
     world.run_until(|world| world.owners(shard) == [1]);
     assert!(world.nodes[1].group.slots[slot].read > read);
 }
+
+#[test]
+fn renewal_with_a_known_version_is_a_restore() {
+    let mut world = started(2, 2);
+    let key = GroupKey::Slot(world.nodes[0].slot.unwrap());
+    world.records.get_mut(&key).unwrap().record.renew_time = Some(MicroTime::from_unix_micros(7));
+    world.open(1);
+    assert_eq!(world.nodes[1].group.view.settled_at, world.now + LEASE);
+}
+
+#[test]
+fn new_listing_starts_no_ownership_with_a_lost_token() {
+    let mut world = started(1, 1);
+    let token = world.nodes[0].owned[&0];
+    world.nodes[0].is_deaf = true;
+    world.nodes[0].failure = Some(|| StoreError::new(StoreErrorKind::Timeout, "made up"));
+    world.run_until(|world| !world.nodes[0].ended.is_empty());
+    world.nodes[0].is_deaf = false;
+    world.open(0);
+    world.run(STEP * 2);
+    assert!(world.nodes[0].owned.is_empty(), "the record has the token of the ended ownership");
+    world.nodes[0].failure = None;
+    world.run_until(|world| world.owners(0) == [0]);
+    assert!(world.nodes[0].owned[&0] > token);
+}
