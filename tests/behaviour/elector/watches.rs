@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, bounded, unbounded};
 use leasehold::{Cursor, LeaderElector, LeaderElectorBuilder, StoreError, StoreErrorKind, WatchEvent};
 
+use crate::elector::listener::{listen, on_line};
 use crate::elector::watched::{changed, silence, watched};
 use crate::support::memory::{Connection, Memory};
-use crate::support::{SOON, wait_until};
+use crate::support::stores::Wrapped;
+use crate::support::{AT_ONCE, SOON, wait_until};
 
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -94,6 +96,32 @@ fn watch_resumes_at_its_end_and_restarts_after_an_expiry() {
     wait_until("six watches", || calls.count() == 6);
     let after: Vec<_> = calls.all().iter().map(|call| call.after).collect();
     assert_eq!(after, [None, Some(70), Some(71), None, Some(73), None]);
+}
+
+/// The logger hangs, and the elector polls.
+#[test]
+fn loss_of_a_watch_is_reported_before_it_is_logged() {
+    listen();
+    let ((hang, hangs), (reached, is_reached)) = (bounded::<()>(0), bounded(1));
+    let (store, name) = (Memory::default(), "record of a slow log");
+    on_line(&format!("{name} b: watch failed"), move || _ = (reached.send(()), hangs.recv_timeout(SOON)));
+    let leader = builder("a").start_on(Connection::new(&store)).unwrap();
+    let guard = leader.block_until_leader().unwrap();
+    let watched = Wrapped::watching(Connection::named(&store, name), {
+        let store = store.clone();
+        move |_, _, tell| {
+            tell(WatchEvent::Opened);
+            tell(changed(&store));
+            tell(WatchEvent::Bookmark(Cursor::new(store.version())));
+            Err(StoreError::new(StoreErrorKind::Unavailable, "made up"))
+        }
+    });
+    let standby = builder("b").start_on(watched).unwrap();
+    let campaign = standby.campaign().unwrap();
+    is_reached.recv_timeout(SOON).expect("the logger hangs");
+    drop(guard);
+    drop(campaign.receiver().recv_timeout(AT_ONCE).expect("an answer").expect("a term"));
+    drop(hang);
 }
 
 /// The proxy opens every watch, but passes no later events on.

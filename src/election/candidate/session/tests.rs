@@ -651,8 +651,8 @@ fn requested_term_is_renewed_for_one_renew_deadline() {
     scenario.releases();
 }
 
-#[test]
-fn drain_without_limit_outlasts_lease_and_unfitness() {
+/// Returns a term without a drain timeout that has stepped down, and its deadline.
+fn draining() -> (Scenario, Arc<Deadline>) {
     let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
     scenario.handle(Input::Fitness(FitnessSource::Program, true));
     scenario.handle(Input::Campaign { id: 5, once: false });
@@ -661,6 +661,12 @@ fn drain_without_limit_outlasts_lease_and_unfitness() {
     let deadline = scenario.wants().into_iter().find_map(offered).expect("a term");
     deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.handle(Input::StepDown(DrainLimit::AsSet));
+    (scenario, deadline)
+}
+
+#[test]
+fn drain_without_limit_outlasts_lease_and_unfitness() {
+    let (mut scenario, deadline) = draining();
     scenario.handle(Input::Fitness(FitnessSource::Program, false));
     let began = scenario.now;
     let last = scenario.renews_until(began + Duration::from_secs(60)).pop().expect("a renewal");
@@ -669,6 +675,13 @@ fn drain_without_limit_outlasts_lease_and_unfitness() {
     assert_eq!(scenario.count("CoverLost"), 0);
     scenario.handle(Input::GuardGone { at: scenario.now });
     scenario.releases();
+}
+
+#[test]
+fn drain_whose_record_is_lost_keeps_no_lease() {
+    let (mut scenario, deadline) = draining();
+    scenario.hears_of_another(99);
+    assert!(deadline.kept_for(scenario.now).is_zero(), "a command would run beside another leader");
 }
 
 #[test]

@@ -114,6 +114,16 @@ fn failed_acquisition_leaves_no_transaction_open() {
     assert_eq!(server.connections(), [0, 1], "the transaction may still be open on the first connection");
 }
 
+/// The surplus bytes would be an answer to the next statement of the transaction.
+#[test]
+fn surplus_answer_within_a_transaction_is_refused() {
+    let answers = [vec![ok(0, 0)], rows(1, vec![row(&[Some("5")])])];
+    let both = answers.map(|answer| framed(&in_transaction(answer), 1)).concat();
+    let server = but("START TRANSACTION", move || bytes(&both));
+    assert_eq!(acquire(&server.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
+    assert_eq!(server.count("UPDATE leasehold_fence"), 0);
+}
+
 /// Behind a proxy, only a new connection reaches the new primary.
 #[test]
 fn connection_is_kept_only_after_a_known_refusal() {
