@@ -113,6 +113,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn signals_do_not_extend_a_pause() {
+        let (sender, signals) = crossbeam_channel::unbounded();
+        let orphans = std::thread::spawn(move || {
+            let child_ended = Caught { signal: SIGCHLD, is_of_terminal: false };
+            (0..500)
+                .take_while(|_| sender.send(child_ended).is_ok())
+                .for_each(|_| std::thread::sleep(Duration::from_millis(20)));
+        });
+        assert_eq!(ended_by(&signals, Duration::from_millis(200), || ()), None);
+        drop(signals);
+        orphans.join().expect("no panic");
+    }
+
+    #[test]
     fn ignored_signals_are_read() {
         assert_eq!(ignored("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"), 1 << (SIGHUP - 1) | 1 << 12);
         assert_eq!(ignored(""), 0);

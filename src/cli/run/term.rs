@@ -451,16 +451,9 @@ mod tests {
 
     use super::*;
 
-    /// While the supervisor is stopped, the killed command ends and the drain timeout passes.
-    #[test]
-    fn command_whose_end_is_unread_is_not_stuck() {
-        let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new()).expect("an elector");
-        let guard = elector.block_until_leader().expect("a term");
-        let (sender, reports) = unbounded();
-        let process = Command::new("true").spawn().expect("a process");
-        let (guardian, _link) = Guardian::fake(process, reports);
+    fn means(guardian: Guardian, drain_timeout: Duration) -> Means {
         let hour = Duration::from_secs(3_600);
-        let mut means = Means {
+        Means {
             guardian,
             signals: never(),
             renewals: never(),
@@ -469,8 +462,19 @@ mod tests {
             times: Times { stop_timeout: hour, loss_grace: hour, kill_margin: Duration::from_secs(1) },
             command: String::new(),
             retry_period: hour,
-            drain_timeout: Duration::ZERO,
-        };
+            drain_timeout,
+        }
+    }
+
+    /// While the supervisor is stopped, the killed command ends and the drain timeout passes.
+    #[test]
+    fn command_whose_end_is_unread_is_not_stuck() {
+        let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new()).expect("an elector");
+        let guard = elector.block_until_leader().expect("a term");
+        let (sender, reports) = unbounded();
+        let process = Command::new("true").spawn().expect("a process");
+        let (guardian, _link) = Guardian::fake(process, reports);
+        let mut means = means(guardian, Duration::ZERO);
         let mut term = CommandTerm::new(WorkRight::Lease(&guard), &mut means, None);
         term.killing_since = Some(Instant::now());
         std::thread::sleep(Duration::from_millis(1));
@@ -479,5 +483,18 @@ mod tests {
         sender.send(GuardianReport::Gone).expect("a receiver");
         term.look().expect("a guardian");
         assert!(!term.is_stuck && term.outcome.is_gone);
+    }
+
+    #[test]
+    fn guardian_that_is_silent_during_the_kill_is_lost() {
+        let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new()).expect("an elector");
+        let guard = elector.block_until_leader().expect("a term");
+        let process = Command::new("true").spawn().expect("a process");
+        let (guardian, _link) = Guardian::fake(process, never());
+        let mut means = means(guardian, Duration::from_secs(3_600));
+        let mut term = CommandTerm::new(WorkRight::Lease(&guard), &mut means, None);
+        term.means.guardian.order(OrderKind::Kill).expect("an order");
+        term.killing_since = Some(Instant::now());
+        assert!((0..=TICKS).any(|_| term.look().is_err()));
     }
 }

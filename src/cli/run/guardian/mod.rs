@@ -194,3 +194,21 @@ fn listen(link: &GuardianLink, sender: &Sender<GuardianReport>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::never;
+
+    use super::*;
+
+    #[test]
+    fn guardian_that_answers_each_order_late_is_not_lost() {
+        let process = Command::new("true").spawn().expect("a process");
+        let (mut guardian, _link) = Guardian::fake(process, never());
+        for number in 0..50 {
+            guardian.order(OrderKind::Ping).expect("an order");
+            guardian.tick(4).expect("it answers");
+            guardian.acknowledged(number);
+        }
+    }
+}
