@@ -587,7 +587,8 @@ fn watch_of_all_delivers_all_keys(table: &Table) {
 fn watch_of_prefix_delivers_only_its_keys(table: &Table) {
     let (prefix, sibling) = (format!("{}-1", table.key), format!("{}-2", table.key));
     let create = |key: &str| table.create(key, &held_by("a")).expect("a record");
-    let keys = (0..150).map(|number| format!("{prefix}-{number}"));
+    let beyond_ascii = Some(format!("{prefix}é")).filter(|key| table.store.check_key(key).is_ok());
+    let keys = (0..150).map(|number| format!("{prefix}-{number}")).chain(beyond_ascii);
     let expected: BTreeMap<_, _> = keys.map(|key| (key.clone(), create(&key).version)).collect();
     let base = create(&sibling);
     table.watching(WatchScope::Prefix(&prefix), None, |events| {
