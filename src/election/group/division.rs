@@ -77,7 +77,7 @@ impl Group {
         timer.is_due(since.max(self.slots[slot].took_at) + self.settings.retry_period).then_some(slot)
     }
 
-    fn set_idle(&mut self, now: Moment, slot: usize) {
+    pub(super) fn set_idle(&mut self, now: Moment, slot: usize) {
         let lease_duration = self.settings.lease_duration;
         // In a new group, the waits of two members end at different times, so one idle time is normal.
         let is_second = self.slots[slot].idle.is_some_and(|(_, last)| last == lease_duration);

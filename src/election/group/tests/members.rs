@@ -335,6 +335,18 @@ fn member_wakes_when_a_shorter_lease_expires() {
 }
 
 #[test]
+fn idle_times_of_a_member_grow_to_a_limit() {
+    let mut world = started(1, 1);
+    let now = world.now;
+    let group = &mut world.nodes[0].group;
+    let times = [(); 4].map(|()| {
+        group.set_idle(now, 3);
+        group.slots[3].idle.unwrap().0.since(now)
+    });
+    assert_eq!(times, [LEASE, LEASE * 2, LEASE * 4, LEASE * 4]);
+}
+
+#[test]
 fn failed_requests_keep_their_pauses() {
     let cases: [(fn() -> StoreError, _, _); 5] = [
         (|| failed(StoreErrorKind::Timeout, Duration::ZERO), 29..=31, RETRY),

@@ -525,15 +525,43 @@ fn unreadable_slot_keeps_its_shards_and_is_reported() {
 #[test]
 fn dropped_shard_starts_again_after_a_growing_pause() {
     let mut world = started(1, 1);
-    for pause in [RETRY, RETRY * 2] {
-        world.nodes[0].owned.clear();
+    for (pause, is_asked) in [(RETRY, false), (RETRY * 2, false), (RETRY, true)] {
         let now = world.now;
+        if is_asked {
+            // A worker that returns on request has worked, so the pauses start over.
+            world.nodes[0].group.want(now, 0);
+            world.run(STEP * 3);
+            world.assert_shared(&[0]);
+        }
+        let now = world.now;
+        world.nodes[0].owned.clear();
         world.nodes[0].group.returned(now, 0);
         world.run(pause - STEP);
         assert!(world.nodes[0].owned.is_empty(), "{pause:?}");
         world.run(STEP * 3);
         world.assert_shared(&[0]);
     }
+}
+
+/// The answer to a take arrives after the watch was lost.
+#[test]
+fn late_answer_to_a_take_starts_no_ownership() {
+    let mut world = started(1, 1);
+    let key = GroupKey::Shard(0);
+    world.edit(key, |record| record.holder_identity = Some(String::new()));
+    world.drive(0);
+    world.nodes[0].is_deaf = true;
+    let (wall, valid_until) = (world.wall(), world.nodes[0].group.valid_until());
+    let step = world.nodes[0].group.next(wall);
+    let Step::Send(GroupRequest { id, operation: GroupOperation::Update(base, record), .. }) = step else {
+        panic!("no take: {step:?}")
+    };
+    let response = world.written(key, base.version, &record);
+    world.now = valid_until;
+    let now = world.now;
+    world.nodes[0].group.on_response(now, id, response);
+    while world.drive(0) {}
+    assert!(world.nodes[0].owned.is_empty());
 }
 
 #[test]

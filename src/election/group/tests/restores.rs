@@ -40,6 +40,16 @@ fn term_after_a_failed_campaign_has_its_own_name() {
 }
 
 #[test]
+fn term_without_an_observed_write_is_given_back() {
+    let mut world = World::new(1, 1);
+    let (now, deadline) = (world.now, Arc::new(Deadline::new(world.now + LEASE)));
+    let group = &mut world.nodes[0].group;
+    group.own_slot_observed(now, 0, Some(now), &won("t1", 7));
+    assert!(!group.joined(now, 0, 8, deadline));
+    assert_eq!((group.own_slot(), group.slots[0].campaign_at), (None, now + RETRY));
+}
+
+#[test]
 fn restore_between_two_campaigns_delays_the_first_take() {
     let mut world = started(1, 2);
     let mut backup = world.records.clone();
