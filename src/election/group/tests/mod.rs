@@ -1,6 +1,6 @@
 //! Tests of the rules of `docs/internals/GROUPS.md` on virtual time.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::*;
 use crate::election::stop_reason::StopReason;
@@ -272,13 +272,14 @@ fn record_of_a_restored_store_starts_no_ownership_at_once() {
 }
 
 #[test]
-fn stamp_differs_from_the_time_in_the_record() {
+fn stamp_is_the_time_and_differs_from_the_record() {
     let mut world = started(1, 1);
     let base = world.records[&GroupKey::Shard(0)].clone();
     let group = &mut world.nodes[0].group;
     group.last_stamp -= 1;
-    let now = Now { local: world.now, wall: SystemTime::UNIX_EPOCH };
-    assert_ne!(Some(group.stamp(now, &base)), base.record.renew_time);
+    let at = |seconds| Now { local: world.now, wall: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) };
+    assert_ne!(Some(group.stamp(at(0), &base)), base.record.renew_time);
+    assert_eq!(group.stamp(at(1 << 30), &base), MicroTime::from(at(1 << 30).wall));
 }
 
 #[test]
@@ -345,16 +346,25 @@ fn shard_is_not_taken_before_the_listing_ends() {
 
 #[test]
 fn recreated_slot_ends_a_term_one_lease_duration_later() {
-    let mut world = started(2, 2);
-    let (key, shard) = (GroupKey::Slot(world.nodes[0].slot.unwrap()), *world.nodes[0].owned.keys().next().unwrap());
-    world.delete(key);
-    let acquire_time = Some(MicroTime::from_unix_micros(7));
-    // The duration of the new term does not count for the deleted term.
-    let (holder_identity, lease_duration_seconds) = (Some("node-9".into()), Some(1));
-    let record = LeaderElectionRecord { holder_identity, acquire_time, lease_duration_seconds, ..Default::default() };
-    world.store(key, 0, &record);
-    world.run(LEASE - RETRY);
-    assert!(world.owners(shard).is_empty());
+    for is_deletion_seen in [true, false] {
+        let mut world = started(2, 2);
+        let key = GroupKey::Slot(world.nodes[0].slot.unwrap());
+        let shard = *world.nodes[0].owned.keys().next().unwrap();
+        world.nodes[1].is_deaf = !is_deletion_seen;
+        world.delete(key);
+        let acquire_time = Some(MicroTime::from_unix_micros(7));
+        // The duration of the new term does not count for the deleted term.
+        let (holder_identity, lease_duration_seconds) = (Some("node-9".into()), Some(1));
+        let record =
+            LeaderElectionRecord { holder_identity, acquire_time, lease_duration_seconds, ..Default::default() };
+        world.store(key, 0, &record);
+        if !is_deletion_seen {
+            world.nodes[1].is_deaf = false;
+            world.open(1);
+        }
+        world.run(LEASE - RETRY);
+        assert!(world.owners(shard).is_empty(), "{is_deletion_seen}");
+    }
 }
 
 #[test]
