@@ -447,7 +447,9 @@ mod tests {
         assert!(reports_current);
         shared.on_event(id, WatchEvent::Opened);
         // The thread of the watch reports no further event after its first bookmark.
+        let until = Instant::now() + Duration::from_secs(30);
         while shared.hub.lock().cursor.is_none() {
+            assert!(Instant::now() < until, "no bookmark");
             thread::yield_now();
         }
         shared

@@ -296,7 +296,7 @@ fn hanging_logger_blocks_no_other_call_of_a_client() {
     std::thread::spawn(move || {
         for mut connection in listener.incoming().map_while(Result::ok) {
             let mut request = [0; 4096];
-            let length = connection.read(&mut request).expect("a request");
+            let Ok(length) = connection.read(&mut request) else { continue };
             if String::from_utf8_lossy(&request[..length]).contains("/v3/auth/authenticate") {
                 let _ = connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n{\"token\":\"t\"}");
             }

@@ -403,10 +403,11 @@ fn watches_that_end_keep_their_pauses() {
     let took = began.elapsed();
     assert!((Duration::from_micros(19 * 37_500)..Duration::from_secs(10)).contains(&took), "{took:?}");
     wait_until("a watch opens again", || requested.load(Ordering::Relaxed) > 1);
+    let counts = [growing, refused_later].map(|watches| watches.load(Ordering::Relaxed));
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(3), "the lease duration is the longest pause: {took:?}");
     // The longest pause is four retry periods.
-    for count in [growing, refused_later].map(|watches| watches.load(Ordering::Relaxed)) {
+    for count in counts {
         assert!(count as u128 <= took.as_millis() / 1_200 + 7, "{count} in {took:?}");
     }
     // The renew deadline of 2 s has passed.
@@ -464,7 +465,7 @@ fn panic_of_the_store_ends_the_group_and_frees_its_shards() {
 fn ended_group_keeps_its_slot_while_a_worker_hangs() {
     in_memory(2, |place| {
         let (panics, store) = panicking(place);
-        // The lease duration counts, although it is longer than the drain timeout.
+        // The lease duration counts, although the drain timeout is shorter.
         let builder = place.builder("a").drain_timeout(Duration::from_millis(500));
         let group = builder.start_on(store).expect("a group");
         let shards = group.shards().expect("a member");
@@ -511,7 +512,7 @@ fn early_end_of_a_slot_ends_its_shards_at_once() {
     assert!(memory.delete("jobs-member-00"));
     let began = Instant::now();
     assert!(shard.ended().recv_timeout(SOON).is_err());
-    assert!(began.elapsed() < Duration::from_millis(2_500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(3_000), "{:?}", began.elapsed());
 }
 
 /// Starts a server with a user who may do everything, and a group of one shard on the server.
@@ -573,7 +574,8 @@ fn campaigns_for_a_held_slot_keep_a_retry_period() {
     let group = quick("jobs", "a", 1).max_members(1).start_on(behind).expect("a group");
     let (began, _shards) = (Instant::now(), group.shards().expect("no other participation"));
     thread::sleep(Duration::from_millis(1_400));
-    let (reads, most) = (reads.load(Ordering::Relaxed) as u128, began.elapsed().as_millis() / 300 + 1);
+    // A new elector may read before its campaign, which then reads again.
+    let (reads, most) = (reads.load(Ordering::Relaxed) as u128, 2 * (began.elapsed().as_millis() / 300 + 1));
     assert!((2..=most).contains(&reads), "{reads} reads, at most {most} are due");
 }
 
@@ -609,7 +611,7 @@ fn rights_that_are_lost_later_end_no_group() {
                 on_place("jobs", &open, None, |place| {
                     let process = place.start("a");
                     place.wait_for_shares(&["a"]);
-                    // For a moment, and for the time in which the term ends and new campaigns fail for a renew deadline.
+                    // First, the refusal is short. Then the term ends, and new campaigns fail for a renew deadline.
                     for time in [300, 5_500].map(Duration::from_millis) {
                         let token = || place.seen.lock().tokens[&0];
                         let last = token();

@@ -92,7 +92,6 @@ struct Collection {
 
 #[derive(Default)]
 struct Control {
-    /// One entry for each watch of all keys: whether the watch resumes.
     /// The positions at which the watches of all keys have started.
     started: Mutex<Vec<Option<u64>>>,
     running: AtomicUsize,

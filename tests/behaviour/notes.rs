@@ -258,22 +258,6 @@ fn free_lease_goes_to_the_candidate_without_delay(place: &Place<'_>) {
     }
 }
 
-/// The lease is renewed for a renew deadline of 3 s, and expires 4 s after the last renewal.
-#[test]
-fn request_to_hanging_work_moves_the_lease_in_time() {
-    let store = Arc::new(MemoryStore::new());
-    let place = Place { open: &|| Box::new(Arc::clone(&store)), key: "jobs" };
-    let (a, b) = (place.start(place.builder("a").accept_requests(true)), place.elector("b"));
-    let hanging = a.block_until_leader().expect("a term");
-    let campaign = b.campaign().expect("a campaign");
-    place.request("a");
-    let began = Instant::now();
-    assert_eq!(lost(&hanging, "a step-down was requested"), StopReason::Requested);
-    drop(campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term"));
-    assert!(began.elapsed() >= Duration::from_secs(5), "after {:?}", began.elapsed());
-    wait_until("the work is unhealthy", || a.health_check().check().is_err());
-}
-
 #[test]
 fn store_without_notes_refuses_addresses_and_requests() {
     let builder = || LeaderElector::builder("jobs").identity("pod-7_0123");

@@ -217,7 +217,7 @@ on_every_database! {
     a_row_put_back_with_another_record_is_no_base,
     watch_reports_writes_of_an_operator,
     a_former_leader_does_not_get_past_the_fence,
-    fence_of_any_key_is_its_own,
+    fence_with_special_characters_matches_only_its_key,
     another_table_of_that_name_is_left_alone,
     dropped_table_ends_the_term_until_it_is_created_again,
     keys_that_look_alike_are_apart
@@ -387,7 +387,7 @@ fn a_former_leader_does_not_get_past_the_fence<D: Database>(database: &D) {
 }
 
 /// The SQL of a fence contains the key as text.
-fn fence_of_any_key_is_its_own(database: &impl Database) {
+fn fence_with_special_characters_matches_only_its_key(database: &impl Database) {
     let store = database.store();
     let is_open = |key: &str, token| {
         let fence = database.fence_of(key, token);

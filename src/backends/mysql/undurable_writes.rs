@@ -135,7 +135,7 @@ mod tests {
 
     /// Runs requests of several electors of one process, and writes of another process, in random orders.
     #[test]
-    fn unconfirmed_write_is_revocable_in_every_order() {
+    fn unconfirmed_write_is_revocable_in_random_orders() {
         for seed in 0..3_000 {
             let mut random = fastrand::Rng::with_seed(seed);
             let undurable = UndurableWrites::default();

@@ -245,11 +245,12 @@ mod tests {
         assert_eq!((status, &body["is_leader"]), (UNAVAILABLE, &false.into()));
         assert!(body.get("fencing_token").is_none() && body.get("seconds_left").is_none(), "{body}");
     }
+
     #[test]
-    fn request_whose_bytes_come_slowly_ends_in_time() {
+    fn slow_request_ends_at_its_time_limit() {
         let server = StatusServer { elector: Weak::new(), work: Arc::default(), unready_after: None };
         let address = server.serve(&[([127, 0, 0, 1], 0).into()]).expect("a port");
-        let (mut connection, began) = (TcpStream::connect(address).expect("a connection"), Instant::now());
+        let (began, mut connection) = (Instant::now(), TcpStream::connect(address).expect("a connection"));
         while connection.write_all(b"G").is_ok() {
             assert!(began.elapsed() < PATIENCE * 6, "the connection stays open");
             thread::sleep(PATIENCE / 10);

@@ -444,16 +444,18 @@ impl<'a> CommandTerm<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use crossbeam_channel::unbounded;
     use leasehold::{LeaderElector, MemoryStore};
 
     use super::*;
 
-    fn means(guardian: Guardian, drain_timeout: Duration) -> Means {
+    /// Runs `test` in a term whose command is being killed.
+    fn in_kill(reports: Receiver<GuardianReport>, drain_timeout: Duration, test: impl FnOnce(&mut CommandTerm<'_>)) {
+        let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new()).expect("an elector");
+        let guard = elector.block_until_leader().expect("a term");
+        let (guardian, _link) = Guardian::fake(reports);
         let hour = Duration::from_secs(3_600);
-        Means {
+        let mut means = Means {
             guardian,
             signals: never(),
             renewals: never(),
@@ -463,38 +465,31 @@ mod tests {
             command: String::new(),
             retry_period: hour,
             drain_timeout,
-        }
+        };
+        let mut term = CommandTerm::new(WorkRight::Lease(&guard), &mut means, None);
+        term.killing_since = Some(Instant::now());
+        test(&mut term);
     }
 
     /// While the supervisor is stopped, the killed command ends and the drain timeout passes.
     #[test]
     fn command_whose_end_is_unread_is_not_stuck() {
-        let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new()).expect("an elector");
-        let guard = elector.block_until_leader().expect("a term");
         let (sender, reports) = unbounded();
-        let process = Command::new("true").spawn().expect("a process");
-        let (guardian, _link) = Guardian::fake(process, reports);
-        let mut means = means(guardian, Duration::ZERO);
-        let mut term = CommandTerm::new(WorkRight::Lease(&guard), &mut means, None);
-        term.killing_since = Some(Instant::now());
-        std::thread::sleep(Duration::from_millis(1));
-        term.look().expect("a guardian");
-        assert!(term.is_stuck, "no report");
-        sender.send(GuardianReport::Gone).expect("a receiver");
-        term.look().expect("a guardian");
-        assert!(!term.is_stuck && term.outcome.is_gone);
+        in_kill(reports, Duration::ZERO, |term| {
+            std::thread::sleep(Duration::from_millis(1));
+            term.look().expect("a guardian");
+            assert!(term.is_stuck, "no report");
+            sender.send(GuardianReport::Gone).expect("a receiver");
+            term.look().expect("a guardian");
+            assert!(!term.is_stuck && term.outcome.is_gone);
+        });
     }
 
     #[test]
     fn guardian_that_is_silent_during_the_kill_is_lost() {
-        let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new()).expect("an elector");
-        let guard = elector.block_until_leader().expect("a term");
-        let process = Command::new("true").spawn().expect("a process");
-        let (guardian, _link) = Guardian::fake(process, never());
-        let mut means = means(guardian, Duration::from_secs(3_600));
-        let mut term = CommandTerm::new(WorkRight::Lease(&guard), &mut means, None);
-        term.means.guardian.order(OrderKind::Kill).expect("an order");
-        term.killing_since = Some(Instant::now());
-        assert!((0..=TICKS).any(|_| term.look().is_err()));
+        in_kill(never(), Duration::from_secs(3_600), |term| {
+            term.means.guardian.order(OrderKind::Kill).expect("an order");
+            assert!((0..=TICKS).any(|_| term.look().is_err()));
+        });
     }
 }

@@ -82,9 +82,10 @@ impl Guardian {
         }
     }
 
-    /// Returns a handle of `process`, which is not a guardian, and the other end of the socket.
+    /// Returns a handle of a process that is not a guardian, and the other end of the socket.
     #[cfg(test)]
-    pub fn fake(process: Child, reports: Receiver<GuardianReport>) -> (Self, std::os::fd::OwnedFd) {
+    pub fn fake(reports: Receiver<GuardianReport>) -> (Self, std::os::fd::OwnedFd) {
+        let process = Command::new("true").spawn().expect("a process");
         let (link, theirs) = GuardianLink::pair().expect("a pair");
         (Self { process, link: Arc::new(link), reports, last: 0, acknowledged: 0, before: 0, silent: 0 }, theirs)
     }
@@ -203,8 +204,7 @@ mod tests {
 
     #[test]
     fn guardian_that_answers_each_order_late_is_not_lost() {
-        let process = Command::new("true").spawn().expect("a process");
-        let (mut guardian, _link) = Guardian::fake(process, never());
+        let (mut guardian, _link) = Guardian::fake(never());
         for number in 0..50 {
             guardian.order(OrderKind::Ping).expect("an order");
             guardian.tick(4).expect("it answers");

@@ -13,20 +13,6 @@ fn won(acquire_time: &str, version: u64) -> VersionedRecord {
 }
 
 #[test]
-fn unfinished_listing_proves_no_own_write() {
-    let mut world = started(2, 4);
-    world.nodes[0].is_deaf = true;
-    world.run(RETRY * 2);
-    let key = GroupKey::Slot(world.nodes[0].slot.unwrap());
-    let (now, seen) = (world.now, world.records[&key].clone());
-    let group = &mut world.nodes[0].group;
-    let valid_until = group.valid_until();
-    group.watch_opened(now, now);
-    group.watched(now, key, seen.version, Some(seen));
-    assert_eq!(group.valid_until(), valid_until);
-}
-
-#[test]
 fn term_after_a_failed_campaign_has_its_own_name() {
     let mut world = World::new(1, 1);
     let (now, deadline) = (world.now, Arc::new(Deadline::new(world.now + LEASE)));

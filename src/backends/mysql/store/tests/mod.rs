@@ -320,15 +320,11 @@ fn own_unanswered_write_of_each_kind_is_flushed() {
                     _ => None,
                 });
                 let store = server.store();
-                let second = CallContext::new(Duration::from_secs(1), CancelToken::new());
-                write(&store, &second).unwrap_err();
+                let limit = Duration::from_secs(if is_silent { 3 } else { 30 });
+                write(&store, &CallContext::new(limit, CancelToken::new())).unwrap_err();
                 if is_silent {
-                    let (cancel, is_synced) = (CancelToken::new(), |event| matches!(event, WatchEvent::Synced));
-                    let on_event = &mut |event| {
-                        if is_synced(event) {
-                            cancel.cancel()
-                        }
-                    };
+                    let cancel = CancelToken::new();
+                    let on_event = &mut |event| _ = matches!(event, WatchEvent::Synced).then(|| cancel.cancel());
                     store.watch(WatchScope::All, None, &cancel, on_event).unwrap_err();
                 } else {
                     get(&store, &call()).unwrap();
