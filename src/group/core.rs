@@ -546,15 +546,12 @@ mod tests {
 
     #[test]
     fn leaving_cancels_the_request_under_way() {
-        for is_closed in [false, true] {
+        let ends: [(fn(&Arc<GroupCore>), bool); 2] = [(|core| core.leave(), false), (|core| core.close(None), true)];
+        for (end, is_closed) in ends {
             let core = core(Duration::from_secs(10));
             let watch = core.watch().unwrap();
             let (_, request) = core.next();
-            if is_closed {
-                core.close(None)
-            } else {
-                core.leave()
-            }
+            end(&core);
             assert_eq!((request.is_cancelled(), watch.is_cancelled()), (true, is_closed));
         }
     }

@@ -127,25 +127,28 @@ fn hear(socket: &UnixDatagram, stopped: &Receiver<()>, progress: impl Fn(bool)) 
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::unbounded;
+    use crossbeam_channel::{Sender, unbounded};
 
     use super::*;
 
     /// A time that is longer than every step of a test.
     const LONG: Duration = Duration::from_secs(60);
 
+    /// Watches a file on another thread until the sender is dropped.
+    fn watching(path: PathBuf) -> (Sender<()>, Receiver<bool>) {
+        let ((reports, progress), (stop, stopped)) = (unbounded(), bounded(0));
+        thread::spawn(move || {
+            watch_file(&path, Duration::from_millis(5), &stopped, move |is_made| _ = reports.send(is_made));
+        });
+        (stop, progress)
+    }
+
     #[test]
     fn changing_file_is_progress_at_any_timestamp() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let in_a_year = SystemTime::now() + Duration::from_secs(31_536_000);
         file.as_file().set_modified(in_a_year).expect("its time");
-        let ((reports, progress), (stop, stopped)) = (unbounded(), bounded(0));
-        let path = file.path().to_owned();
-        let watcher = thread::spawn(move || {
-            watch_file(&path, Duration::from_millis(5), &stopped, move |is_made| {
-                reports.send(is_made).expect("a test")
-            });
-        });
+        let (stop, progress) = watching(file.path().to_owned());
         thread::sleep(Duration::from_millis(200));
         assert_eq!(progress.try_iter().count(), 0, "no change");
         let mut text = String::new();
@@ -156,7 +159,7 @@ mod tests {
             }
         }
         drop(stop);
-        watcher.join().expect("no panic");
+        progress.iter().for_each(drop);
     }
 
     #[test]
@@ -211,20 +214,12 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let [path, away] = ["file", "away"].map(|name| scratch.path().join(name));
         fs::write(&path, "text").expect("written");
-        let ((reports, progress), (stop, stopped)) = (unbounded(), bounded(0));
-        let watched = path.clone();
-        let watcher = thread::spawn(move || {
-            watch_file(&watched, Duration::from_millis(5), &stopped, move |is_made| {
-                reports.send(is_made).expect("a test")
-            });
-        });
+        let (_stop, progress) = watching(path.clone());
         thread::sleep(Duration::from_millis(200));
         fs::rename(&path, &away).expect("renamed");
         thread::sleep(Duration::from_secs(1));
         assert_eq!(progress.try_iter().count(), 0, "a deletion");
         fs::rename(&away, &path).expect("renamed");
         assert_eq!(progress.recv_timeout(LONG), Ok(true), "the same file as before");
-        drop(stop);
-        watcher.join().expect("no panic");
     }
 }

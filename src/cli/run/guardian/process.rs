@@ -319,10 +319,11 @@ mod tests {
     #[test]
     fn signal_after_the_end_reaches_no_process() {
         let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
-        let hour = Duration::from_secs(3_600);
+        let (hour, pid) = (Duration::from_secs(3_600), Pid::from_child(&other));
         let times = Times { stop_timeout: hour, loss_grace: hour, kill_margin: hour };
         let schedule = KillSchedule::new(times, boot_time() + hour);
         let [(children, _), (signals, _)] = [(); 2].map(|()| UnixStream::pair().expect("a pair"));
+        let running = Some(RunningCommand { pid, group: None, schedule, has_ended: true, rounds: 0 });
         let mut guardian = GuardianProcess {
             arguments: Vec::new(),
             mask: ParentMask::unblock().expect("a mask"),
@@ -331,13 +332,7 @@ mod tests {
             children,
             signals,
             prepared: None,
-            running: Some(RunningCommand {
-                pid: Pid::from_child(&other),
-                group: None,
-                schedule,
-                has_ended: true,
-                rounds: 0,
-            }),
+            running,
             has_asked: false,
         };
         guardian.obey(OrderKind::Signal(SIGTERM), None);

@@ -116,19 +116,12 @@ impl Processes {
         Self { list: Vec::new(), numbers, outcomes, seen: Default::default() }
     }
 
-    pub fn start(
-        &mut self,
-        name: u8,
-        clock: Clock,
-        scope: &GroupScope,
-        lease_duration: Duration,
-        tick: u8,
-    ) -> ProcessId {
+    pub fn start(&mut self, name: u8, clock: Clock, scope: &GroupScope, lease: Duration, tick: u8) -> ProcessId {
         let mut group = Group::new(GroupSettings {
             shards: scope.shards,
             max_members: scope.slots,
             identity: format!("p{name}"),
-            lease_duration,
+            lease_duration: lease,
             retry_period: RETRY,
             drain_timeout: DRAIN,
         });
@@ -136,7 +129,7 @@ impl Processes {
         let process = Process {
             group,
             clock,
-            lease_duration,
+            lease_duration: lease,
             request: 0,
             failed_at: 0,
             not_joined: (0, 0),
