@@ -546,8 +546,8 @@ mod tests {
 
     #[test]
     fn leaving_cancels_the_request_under_way() {
-        let ends: [(fn(&Arc<GroupCore>), bool); 2] = [(|core| core.leave(), false), (|core| core.close(None), true)];
-        for (end, is_closed) in ends {
+        let leave: fn(&Arc<GroupCore>) = |core| core.leave();
+        for (end, is_closed) in [(leave, false), (|core| core.close(None), true)] {
             let core = core(Duration::from_secs(10));
             let watch = core.watch().unwrap();
             let (_, request) = core.next();
