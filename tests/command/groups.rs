@@ -192,11 +192,11 @@ fn command_of_an_outage_starts_again_after_a_renewal() {
 #[test]
 fn group_exits_by_the_first_of_two_signals() {
     let arena = Arena::on_a_file(&["--shards=1", "--stop-timeout=2s"]).of_a_group();
-    let script = "trap 'echo told' TERM; echo works; while :; do sleep 0.02; done";
+    let script = "trap 'echo stopping' TERM; echo works; while :; do sleep 0.02; done";
     let run = arena.run_with_signals(&["--", "sh", "-c", script]);
     run.wait_for_out("works");
     run.signal(Signal::INT);
-    run.wait_for_out("told");
+    run.wait_for_out("stopping");
     run.signal(Signal::TERM);
     let ended = run.ends_with(130);
     assert_eq!(ended.errors.matches("leaving the group").count(), 1, "{}", ended.errors);

@@ -157,7 +157,7 @@ fn killed_prepared_process_is_forgotten() {
     let first = prepared();
     kill_process(first, Signal::KILL).expect("it waits");
     wait_until("it is reaped", || children(guardian).is_empty());
-    prepared();
+    assert_ne!(prepared(), first);
     drop(guarded.link);
     guarded.run.ends_with(0);
     arena.assert_nothing_is_left();

@@ -107,10 +107,10 @@ mod tests {
         assert!(undurable.may_be_taken_back("a", 6));
         assert_eq!(track(6, Ok(Some(7))), Ok(Some(7)));
         assert!(!undurable.may_be_taken_back("a", 7) && !undurable.may_be_taken_back("a", 8));
+        assert_eq!(track(7, Ok(None)), Ok(None));
+        assert!(!undurable.may_be_taken_back("a", 8), "another's");
         assert_eq!((track(8, Err(())), track(5, Ok(None))), (Err(()), Ok(None)));
         assert!(undurable.may_be_taken_back("a", 9), "a write with an old base settles no other write");
-        assert_eq!(track(9, Ok(Some(10))), Ok(Some(10)));
-        assert!(!undurable.may_be_taken_back("a", 8), "another's");
     }
 
     /// Another elector of the process writes too, and its answer is lost.

@@ -77,6 +77,7 @@ mod tests {
 
     use super::*;
     use crate::net::dial::System;
+    use crate::net::tests::wait_until;
 
     #[test]
     fn requests_are_limited_and_failed_ones_make_room() {
@@ -88,10 +89,6 @@ mod tests {
         assert_eq!(target.under_way.load(Ordering::Acquire), MOST);
         // The requests fail, because the server resets the connections.
         drop(listener);
-        let until = Instant::now() + Duration::from_secs(30);
-        while target.under_way.load(Ordering::Acquire) > 0 {
-            assert!(Instant::now() < until, "failed requests still count");
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("failed requests no longer count", || target.under_way.load(Ordering::Acquire) == 0);
     }
 }

@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn signals_do_not_extend_a_pause() {
-        let (sender, signals) = crossbeam_channel::unbounded();
-        let orphans = std::thread::spawn(move || {
+        let (sender, signals) = unbounded();
+        let orphans = thread::spawn(move || {
             let child_ended = Caught { signal: SIGCHLD, is_of_terminal: false };
             (0..500)
                 .take_while(|_| sender.send(child_ended).is_ok())
-                .for_each(|_| std::thread::sleep(Duration::from_millis(20)));
+                .for_each(|_| thread::sleep(Duration::from_millis(20)));
         });
         assert_eq!(ended_by(&signals, Duration::from_millis(200), || ()), None);
         drop(signals);

@@ -200,6 +200,7 @@ fn listen(link: &GuardianLink, sender: &Sender<GuardianReport>) {
 mod tests {
     use crossbeam_channel::never;
 
+    use super::super::term::TICKS;
     use super::*;
 
     #[test]
@@ -207,7 +208,7 @@ mod tests {
         let (mut guardian, _link) = Guardian::fake(never());
         for number in 0..50 {
             guardian.order(OrderKind::Ping).expect("an order");
-            guardian.tick(4).expect("it answers");
+            guardian.tick(TICKS).expect("it answers");
             guardian.acknowledged(number);
         }
     }

@@ -335,6 +335,7 @@ fn restored_shard_is_not_taken_for_a_lease_duration() {
     world.open(0);
     world.run(LEASE - RETRY);
     assert_eq!(world.records[&shard].record.holder(), None, "another member may still work");
+    assert!(world.owners(0).is_empty());
     world.run(RETRY * 3);
     world.assert_shared(&[0]);
 }
@@ -562,9 +563,9 @@ fn unreadable_slot_keeps_its_shards_and_is_reported() {
 fn dropped_shard_starts_again_after_a_growing_pause() {
     let mut world = started(1, 1);
     for (pause, is_asked) in [(RETRY, false), (RETRY * 2, false), (RETRY, true)] {
-        let now = world.now;
         if is_asked {
             // A worker that returns on request has worked, so the pauses start over.
+            let now = world.now;
             world.nodes[0].group.want(now, 0);
             world.run(STEP * 3);
             world.assert_shared(&[0]);

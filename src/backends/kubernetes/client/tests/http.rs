@@ -99,7 +99,7 @@ fn to_cancel_ends_the_one_request_and_nothing_else() {
 fn idle_connection_is_closed_after_half_a_minute() {
     let server = serve(vec![ok("1"), ok("2")]);
     let client = server.client();
-    for (idle_for, connection) in [(0, 1), (15, 1), (30, 2)] {
+    for (idle_for, connection) in [(0, 1), (25, 1), (30, 2)] {
         client.idle().age(Duration::from_secs(idle_for));
         assert_eq!(get(&client, LONG).unwrap().json::<u8>().unwrap(), connection, "{idle_for} s");
     }
