@@ -99,7 +99,7 @@ fn process_campaigns_after_its_hung_workers_have_returned() {
     let mut world = started(2, 8);
     let hung: Vec<_> = world.nodes[0].owned.keys().copied().collect();
     world.nodes[0].stubborn.extend(&hung);
-    world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::Expired);
+    world.end_term(0, StopReason::Expired);
     world.run(LEASE * 2);
     let wanted = world.nodes[1].wanted;
     world.run(LEASE * 10);
@@ -122,7 +122,7 @@ fn group_without_members_waits_for_no_hung_worker() {
     let mut world = started(1, 2);
     for _ in 0..2 {
         world.nodes[0].stubborn.insert(0);
-        world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::Expired);
+        world.end_term(0, StopReason::Expired);
         world.run(LEASE * 2 - RETRY);
         assert_eq!(world.nodes[0].slot, None);
         world.run(RETRY * 2);
@@ -277,7 +277,7 @@ fn slot_of_a_hung_worker_is_kept_for_a_lease_duration() {
     let ends: [fn(&mut World); 3] = [
         |world| world.nodes[0].group.leave(world.now),
         |world| world.nodes[0].group.close(world.now),
-        |world| _ = world.nodes[0].deadline.as_ref().unwrap().end(world.now, StopReason::Requested),
+        |world| world.end_term(0, StopReason::Requested),
     ];
     for (case, end) in ends.into_iter().enumerate() {
         let mut world = started(2, 4);
@@ -378,7 +378,7 @@ fn failed_campaigns_keep_a_retry_period() {
         let node = &mut world.nodes[0];
         node.failure = Some(|| failed(StoreErrorKind::Timeout, Duration::ZERO));
         let (requests, campaigns) = (node.requests, node.campaigns);
-        node.deadline.iter().for_each(|deadline| _ = deadline.end(world.now, StopReason::Expired));
+        world.end_term(0, StopReason::Expired);
         world.run(LEASE * 4);
         let node = &world.nodes[0];
         let campaigns = node.campaigns - campaigns;

@@ -381,7 +381,8 @@ fn recreated_slot_ends_a_term_one_lease_duration_later() {
         world.delete(key);
         let acquire_time = Some(MicroTime::from_unix_micros(7));
         // The duration of the new term does not count for the deleted term.
-        let (holder_identity, lease_duration_seconds) = (Some("node-9".into()), Some(1));
+        let lease_duration_seconds = Some(if is_deletion_seen { 1 } else { 60 });
+        let holder_identity = Some("node-9".into());
         let record =
             LeaderElectionRecord { holder_identity, acquire_time, lease_duration_seconds, ..Default::default() };
         world.store(key, 0, &record);
@@ -436,7 +437,7 @@ fn member_takes_nothing_at_once_after_a_restore_of_its_slot() {
     // The elector reports a restore to a time before the slot existed as a deletion.
     for reason in [StopReason::StoreRestored, StopReason::Deleted] {
         let mut world = started(1, 1);
-        world.nodes[0].deadline.as_ref().unwrap().end(world.now, reason.clone());
+        world.end_term(0, reason.clone());
         world.run(LEASE / 2);
         assert!(world.nodes[0].group.own_slot().is_some() && world.nodes[0].owned.is_empty(), "{reason:?}");
         world.run(LEASE);

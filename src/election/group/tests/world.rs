@@ -1,6 +1,7 @@
 //! Several members on one store in memory and one virtual clock.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, SystemTime};
 
 use super::super::*;
@@ -25,7 +26,7 @@ pub(super) struct World {
 
 /// One process. Its elector renews the slot, and its workers return when they are asked.
 pub(super) struct Node {
-    pub(super) group: Group,
+    pub(super) group: DrivenGroup,
     pub(super) name: String,
     pub(super) slot: Option<usize>,
     pub(super) deadline: Option<Arc<Deadline>>,
@@ -57,6 +58,29 @@ pub(super) struct Node {
     pub(super) writes: usize,
 }
 
+/// A group whose `next` is called after an input, and at the moments for which the group asked.
+pub(super) struct DrivenGroup {
+    group: Group,
+    has_input: bool,
+    wake: Moment,
+}
+
+impl Deref for DrivenGroup {
+    type Target = Group;
+
+    fn deref(&self) -> &Group {
+        &self.group
+    }
+}
+
+/// Each mutable access counts as an input.
+impl DerefMut for DrivenGroup {
+    fn deref_mut(&mut self) -> &mut Group {
+        self.has_input = true;
+        &mut self.group
+    }
+}
+
 impl World {
     pub(super) fn new(nodes: usize, shards: usize) -> Self {
         let mut world = Self {
@@ -82,6 +106,7 @@ impl World {
         };
         let mut group = Group::new(settings);
         group.join();
+        let group = DrivenGroup { group, has_input: true, wake: self.now };
         self.nodes.push(Node {
             group,
             name,
@@ -186,6 +211,13 @@ impl World {
         Arc::make_mut(&mut self.nodes[node].group.settings)
     }
 
+    /// Ends the term of a node, if the node has one.
+    pub(super) fn end_term(&mut self, node: usize, reason: StopReason) {
+        let node = &mut self.nodes[node];
+        node.deadline.iter().for_each(|deadline| _ = deadline.end(self.now, reason.clone()));
+        node.group.has_input = true;
+    }
+
     /// Renews the slot of a node, as its elector does.
     fn renew(&mut self, index: usize) {
         let node = &self.nodes[index];
@@ -194,14 +226,12 @@ impl World {
             return;
         }
         let Some(seen) = self.records.get(&GroupKey::Slot(slot)).cloned() else {
-            deadline.end(self.now, StopReason::Expired);
-            return;
+            return self.end_term(index, StopReason::Expired);
         };
         let renew_time = Some(MicroTime::from_unix_micros(self.now.as_nanos() / 1_000));
         let record = LeaderElectionRecord { renew_time, ..seen.record.clone() };
         if seen.record.holder() != Some(&*node.name) {
-            deadline.end(self.now, StopReason::Expired);
-            return;
+            return self.end_term(index, StopReason::Expired);
         }
         let stored = self.store(GroupKey::Slot(slot), seen.version, &record).unwrap();
         let node = &mut self.nodes[index];
@@ -213,12 +243,18 @@ impl World {
     /// Performs the effects and the next request of a node. Returns `false` if the node waits.
     pub(super) fn drive(&mut self, index: usize) -> bool {
         let (now, wall) = (self.now, self.wall());
-        let step = self.nodes[index].group.next(wall);
-        let mut acted = false;
-        while let Some(effect) = self.nodes[index].group.effect() {
-            acted = true;
-            self.carry_out(index, effect);
+        let driven = &mut self.nodes[index].group;
+        if !std::mem::take(&mut driven.has_input) && now < driven.wake {
+            return false;
         }
+        let step = driven.group.next(wall);
+        let effects: Vec<_> = std::iter::from_fn(|| driven.group.effect()).collect();
+        driven.has_input = !effects.is_empty();
+        if let Step::Wait(until) = step {
+            driven.wake = until;
+        }
+        let acted = !effects.is_empty();
+        effects.into_iter().for_each(|effect| self.carry_out(index, effect));
         let node = &mut self.nodes[index];
         let Step::Send(GroupRequest { id, key, operation, .. }) = step else { return acted };
         node.requests += 1;
