@@ -5,35 +5,34 @@ use super::*;
 
 #[test]
 fn attempts_and_retries_shrink_with_the_rest_of_a_term() {
-    // The remaining milliseconds of a term of 10 s, the timeouts of the first and of a later attempt, and the longest
-    // retry delay.
-    for (left, first, timeout, retry) in [
-        (10_000, 8_000, 5_000, 2_400),
-        (8_000, 6_000, 4_000, 2_400),
-        (3_000, 1_500, 1_500, 1_500),
-        (600, 500, 500, 500),
-        (300, 300, 300, 500),
-    ] {
+    // The remaining milliseconds of a term of 10 s, the timeout of the first attempt, and the longest retry delay.
+    for (left, timeout, retry) in
+        [(8_000, 6_000, 2_400), (3_000, 1_500, 1_500), (1_100, 550, 550), (600, 500, 500), (501, 500, 500)]
+    {
         let (mut scenario, ..) = Scenario::leading();
         scenario.advance(secs(10) - millis(left));
-        for (attempts, timeout) in [(0, first), (1, timeout)] {
-            if let Phase::Leading(term) = &mut scenario.election.phase {
-                (term.renew_at, term.attempts) = (scenario.now, attempts);
-            }
-            assert_eq!(scenario.write().timeout, millis(timeout), "{left} ms left");
-        }
-        let delay = scenario.election.retry_delay(scenario.now);
+        let first = scenario.write_fails(StoreErrorKind::Unavailable);
+        assert_eq!(first.timeout, millis(timeout), "{left} ms left");
+        let since = scenario.now;
+        let second = scenario.due_write();
+        let delay = scenario.now.since(since);
         assert!(delay <= millis(retry) && delay >= millis(retry.min(2_000)), "{left} ms left: {delay:?}");
+        let left = millis(left) - delay;
+        assert_eq!(second.timeout, (left / 2).max(millis(500)).min(left), "a later attempt, {left:?} left");
     }
     // The remaining milliseconds of a release timeout of 2 s, the timeout of a request, and the longest retry delay.
     for (left, timeout, retry) in
-        [(2_000, 1_750, 500), (1_000, 750, 500), (200, 100, 500), (1, 1, 500), (0, 5_000, 2_400)]
+        [(2_000, 1_750, 500), (1_000, 750, 500), (600, 350, 500), (200, 100, 500), (1, 1, 500), (0, 5_000, 2_400)]
     {
         let (mut scenario, ..) = Scenario::leading();
-        scenario.guard_gone();
+        let gone_at = scenario.now;
         scenario.advance(secs(2) - millis(left));
-        assert_eq!(scenario.write().timeout, millis(timeout), "{left} ms left of a release");
-        let delay = scenario.election.retry_delay(scenario.now);
+        scenario.handle(Input::GuardGone { at: gone_at });
+        let release = scenario.write_fails(StoreErrorKind::Unavailable);
+        assert_eq!(release.timeout, millis(timeout), "{left} ms left of a release");
+        let read = scenario.read();
+        scenario.fails(read.id, StoreErrorKind::Unavailable);
+        let delay = scenario.quiet_for();
         assert!(delay <= millis(retry) && delay >= millis(retry.min(2_000)), "{left} ms left of a release: {delay:?}");
     }
 }
@@ -45,21 +44,23 @@ fn pauses_are_kept_if_they_leave_a_reserve_and_never_shortened() {
     for (is_release, left, asked, kept) in [
         (false, 8_000, 6_000, 6_000),
         (false, 8_000, 6_001, 4_000),
-        (false, 1_000, 100, 100),
         (true, 2_000, 1_750, 1_750),
         (true, 2_000, 1_751, 1_000),
         (true, 200, 50, 50),
     ] {
         let (mut scenario, ..) = Scenario::leading();
-        if is_release {
-            scenario.guard_gone();
-        }
+        let gone_at = scenario.now;
         scenario.advance(if is_release { secs(2) } else { secs(10) } - millis(left));
-        for again in [asked, 0] {
-            scenario.election.pause(scenario.now, Some(millis(again)));
-            let pause = scenario.election.schedule.paused_until.since(scenario.now);
-            assert_eq!(pause, millis(kept), "{asked} of {left} ms, of a release: {is_release}");
+        if is_release {
+            scenario.handle(Input::GuardGone { at: gone_at });
         }
+        let write = scenario.write();
+        for again in [asked, 0] {
+            let busy = StoreError::new(StoreErrorKind::Unavailable, "made up");
+            let busy = busy.with_retry_after(Some(millis(again)));
+            scenario.responds(write.id, StoreResponse::Failed(busy));
+        }
+        assert_eq!(scenario.quiet_for(), millis(kept), "{asked} of {left} ms, of a release: {is_release}");
     }
 }
 
@@ -86,7 +87,7 @@ fn round_trips_rise_slowly_and_fall_fast() {
 #[test]
 fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     let mut record = held_by(OTHER, 15);
     let again = |record: &LeaderElectionRecord| LeaderElectionRecord {
         acquire_time: Some(MicroTime::from_unix_micros(9)),
@@ -108,31 +109,30 @@ fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
         scenario.advance(millis(after));
         record = change(&record);
         scenario.hears(record.clone(), version);
-        let silent_at = scenario.election.silent_at().expect("a held lease");
-        assert_eq!(silent_at.since(scenario.now), millis(silence), "version {version}");
+        assert_eq!(scenario.wait(), millis(silence), "version {version}");
         version += 1;
     }
     // A duplicate event does not restart the silence. A new term of the same holder forgets the gaps of the earlier
     // term.
     scenario.advance(secs(2));
-    let silent_at = scenario.election.silent_at();
     scenario.hears(record.clone(), version - 1);
-    assert_eq!(scenario.election.silent_at(), silent_at);
+    assert_eq!(scenario.wait(), millis(11_500));
     scenario.hears(again(&record), version);
-    assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(5)));
+    assert_eq!(scenario.wait(), secs(5));
     // A resumed watch continues the silence of the previous watch. A read between two watches, or a watch from scratch,
     // restarts the silence.
     scenario.advance(secs(1));
-    scenario.election.watch_lost(scenario.now);
-    scenario.election.watch_opened(scenario.now, false);
-    assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(4)));
-    scenario.election.watch_lost(scenario.now);
+    scenario.watch_ends();
+    scenario.watch_opens(false);
+    assert_eq!(scenario.wait(), secs(4));
+    scenario.watch_ends();
     let read = ReadContext { newest: version, absent: false, sent_at: scenario.now };
     let found = StoreResponse::Read(read, Some(observed(again(&record), version)));
-    scenario.election.on_response(scenario.now, 900, found);
-    scenario.election.watch_opened(scenario.now, false);
-    assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(5)));
+    scenario.responds(900, found);
+    scenario.watch_opens(false);
+    assert_eq!(scenario.wait(), secs(5));
     scenario.advance(secs(1));
-    scenario.election.watch_opened(scenario.now, true);
-    assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(5)));
+    scenario.watch_opens(true);
+    scenario.hears(again(&record), version);
+    assert_eq!(scenario.wait(), secs(5));
 }

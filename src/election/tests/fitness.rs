@@ -20,15 +20,14 @@ fn renews(scenario: &mut Scenario, record: &LeaderElectionRecord, lasting: Durat
 
 impl Scenario {
     fn standing(&self) -> LeaderElectionRecord {
-        let ObservedState::Record(known) = &self.election.observed else { panic!("there is a record") };
-        known.observed.record.clone()
+        self.newest.clone().expect("there is a record").0
     }
 
     /// Returns the reasons of the events that end a term or its renewals.
     fn endings(&mut self) -> Vec<Option<StopReason>> {
         let endings = self.events().into_iter().filter_map(|event| match event {
-            ElectionEvent::TermEnded(reason) => Some(Some(reason)),
-            ElectionEvent::CoverLost(reason) => Some(reason),
+            Effect::TermEnded(reason, _) => Some(Some(reason)),
+            Effect::CoverLost(reason) => Some(reason),
             _ => None,
         });
         endings.collect()
@@ -38,30 +37,30 @@ impl Scenario {
 #[test]
 fn winding_down_ends_to_the_moment_or_with_the_last_renewal() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.election.step_down(scenario.now, Some(millis(500)));
+    scenario.step_down(Some(millis(500)));
     // A candidate that becomes unfit while draining keeps the limit of the drain. The drop of the guard reports no
     // second end.
-    scenario.election.set_fit(scenario.now, false);
-    scenario.election.set_fit(scenario.now, true);
+    scenario.set_fit(false);
+    scenario.set_fit(true);
     assert_eq!(scenario.wait(), millis(500));
     assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown)]);
     scenario.guard_gone();
     assert_eq!(scenario.endings(), []);
     // Without a renewal for a renew deadline, the drain ends as expired.
     let (mut scenario, ..) = Scenario::leading();
-    scenario.election.step_down(scenario.now, None);
+    scenario.step_down(None);
     scenario.advance(secs(10));
     scenario.next();
     assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown), Some(StopReason::Expired)]);
     // The step-down arrives after the term has expired.
     let (mut scenario, ..) = Scenario::leading();
     scenario.advance(secs(10));
-    scenario.election.step_down(scenario.now, None);
+    scenario.step_down(None);
     assert!(matches!(scenario.next(), Step::Send(StoreRequest { operation: Operation::Get(_), .. })), "no renewal");
     assert_eq!(scenario.endings(), [Some(StopReason::Expired)]);
     // Another report that the leader is fit does not end the term.
     let (mut scenario, ..) = Scenario::leading();
-    scenario.election.set_fit(scenario.now, true);
+    scenario.set_fit(true);
     assert_eq!(scenario.endings(), []);
 }
 
@@ -81,7 +80,7 @@ fn progress_missing_ends_a_term_despite_renewals() {
 #[test]
 fn progress_is_noticed_to_the_moment() {
     let (mut scenario, _, record) = Scenario::leading_with(|it| it.progress_timeout = Some(millis(4_999)));
-    scenario.election.watch_opened(scenario.now, false);
+    scenario.watch_opens(false);
     let limit = scenario.now + millis(4_999);
     renews(&mut scenario, &record, millis(4_998));
     assert!(matches!(scenario.next(), Step::Wait(until) if until == limit));
@@ -143,7 +142,7 @@ fn progress_counts_after_a_step_down_too() {
     for is_stamped in [false, true] {
         let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_timeout = Some(secs(5)));
         let began = scenario.now;
-        scenario.election.step_down(began, None);
+        scenario.step_down(None);
         scenario.advance(secs(4));
         if is_stamped {
             assert!(!deadline.progress(scenario.now, scenario.now), "the term is over");
@@ -161,7 +160,7 @@ fn drain_is_renewed_for_the_given_time() {
     for limits in [&[Some(secs(20))][..], &[None, Some(secs(20))], &[Some(secs(20)), None, Some(secs(50))]] {
         let (mut scenario, _, record) = Scenario::leading();
         let began = scenario.now;
-        limits.iter().for_each(|limit| scenario.election.step_down(began, *limit));
+        limits.iter().for_each(|limit| scenario.step_down(*limit));
         let last = renews(&mut scenario, &record, secs(100)).expect("renewals");
         assert!(last < began + secs(20) && last > began + secs(17), "{limits:?}: {:?}", last.since(began));
         assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown), None]);
@@ -170,17 +169,17 @@ fn drain_is_renewed_for_the_given_time() {
         assert_eq!(scenario.write().record.holder(), None);
     }
     let (mut scenario, _, record) = Scenario::leading();
-    scenario.election.step_down(scenario.now, Some(Duration::ZERO));
+    scenario.step_down(Some(Duration::ZERO));
     assert_eq!(renews(&mut scenario, &record, secs(100)), None, "not at all");
 }
 
 #[test]
 fn drain_ends_by_a_forbidding_reason_and_reports_the_first() {
     let (mut scenario, _, record) = Scenario::leading();
-    scenario.election.step_down(scenario.now, None);
-    scenario.election.end_term(scenario.now, StopReason::IdentityConflict);
-    scenario.election.set_fit(scenario.now, false);
-    scenario.election.step_down(scenario.now, None);
+    scenario.step_down(None);
+    scenario.handle(Input::Lost(StopReason::IdentityConflict));
+    scenario.set_fit(false);
+    scenario.step_down(None);
     assert_eq!(renews(&mut scenario, &record, secs(100)), None);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
 }
@@ -189,14 +188,14 @@ fn drain_ends_by_a_forbidding_reason_and_reports_the_first() {
 fn winding_down_after_a_step_down_of_which_the_word_is_late() {
     let (mut scenario, deadline, record) = Scenario::leading();
     deadline.end(scenario.now, StopReason::SteppedDown);
-    scenario.election.set_fit(scenario.now, false);
+    scenario.set_fit(false);
     let is_renewed_to_the_end = |scenario: &mut Scenario, record: &LeaderElectionRecord| {
         renews(scenario, record, secs(60)).is_some_and(|last| scenario.now.since(last) < secs(5))
     };
     assert!(is_renewed_to_the_end(&mut scenario, &record), "for its own time");
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
-    scenario.election.step_down(scenario.now, None);
-    scenario.election.set_fit(scenario.now, false);
+    scenario.step_down(None);
+    scenario.set_fit(false);
     let record = scenario.standing();
     assert!(is_renewed_to_the_end(&mut scenario, &record));
 }
@@ -206,7 +205,7 @@ fn fitness_unfit_leader_drains_and_releases_with_its_guard() {
     for (set, limit) in [(None, 10), (Some(secs(30)), 30)] {
         let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.drain_timeout = set);
         let began = scenario.now;
-        scenario.election.set_fit(began, false);
+        scenario.set_fit(false);
         assert!(!deadline.is_valid(began));
         assert_eq!(scenario.lost(), Some(StopReason::Unfit));
         let last = renews(&mut scenario, &record, secs(100)).expect("renewals").since(began);
@@ -219,8 +218,8 @@ fn fitness_unfit_leader_drains_and_releases_with_its_guard() {
 #[test]
 fn fitness_unfit_candidate_acquires_nothing() {
     let mut scenario = Scenario::new();
-    scenario.election.set_fit(scenario.now, false);
-    scenario.election.campaign(false);
+    scenario.set_fit(false);
+    scenario.campaign(false);
     let until = scenario.now + secs(100);
     let mut reads = 0;
     while let Some(request) = scenario.request_before(until) {
@@ -228,7 +227,7 @@ fn fitness_unfit_candidate_acquires_nothing() {
         assert!(scenario.answers_read(request, None).is_none(), "a write");
     }
     assert!(reads <= 51, "the normal pace of reads: {reads}");
-    scenario.election.set_fit(scenario.now, true);
+    scenario.set_fit(true);
     assert_eq!(scenario.write().record.holder(), Some(ME), "the campaign goes on");
 }
 
@@ -236,14 +235,14 @@ fn fitness_unfit_candidate_acquires_nothing() {
 fn fitness_acquisition_that_lands_while_unfit_is_released() {
     for is_answered in [true, false] {
         let (mut scenario, write) = Scenario::creating();
-        scenario.election.set_fit(scenario.now, false);
+        scenario.set_fit(false);
         let release = scenario.lands_in_vain(&write, 10, is_answered);
         scenario.applied(&release, 11);
         assert!(matches!(
             scenario.next(),
             Step::Wait(_) | Step::Send(StoreRequest { operation: Operation::Get(_), .. })
         ));
-        scenario.election.set_fit(scenario.now, true);
+        scenario.set_fit(true);
         assert_eq!(scenario.wins(12).1, 12);
     }
 }
@@ -251,7 +250,7 @@ fn fitness_acquisition_that_lands_while_unfit_is_released() {
 #[test]
 fn fitness_pending_release_happens_despite_a_new_campaign() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.election.set_fit(scenario.now, false);
+    scenario.set_fit(false);
     scenario.campaigns_again();
     assert!(!scenario.released());
     let release = scenario.write();

@@ -38,11 +38,11 @@ fn hold_back_starts_when_the_lease_expires() {
 #[test]
 fn hold_back_starts_when_the_release_is_received() {
     let mut scenario = held_back_on(held_by(OTHER, 15));
-    scenario.election.watch_opened(scenario.now, false);
+    scenario.watch_opens(false);
     scenario.advance(secs(1));
     let received_at = scenario.now;
     scenario.advance(millis(100));
-    scenario.election.on_change(scenario.now, received_at, Change::Written(observed(held_by("", 1), 11)));
+    scenario.hears_at(received_at, Change::Written(observed(held_by("", 1), 11)));
     assert_eq!(scenario.wait(), millis(200));
     // A changed label does not restart the delay.
     scenario.advance(millis(150));
@@ -54,7 +54,7 @@ fn hold_back_starts_when_the_release_is_received() {
 #[test]
 fn hold_back_leaves_the_lease_to_a_faster_candidate() {
     let mut scenario = held_back_on(held_by("", 1));
-    scenario.election.watch_opened(scenario.now, false);
+    scenario.watch_opens(false);
     scenario.advance(millis(299));
     let other = held_by(OTHER, 15);
     scenario.hears(other.clone(), 11);
@@ -67,9 +67,9 @@ fn hold_back_leaves_the_lease_to_a_faster_candidate() {
 fn hold_back_does_not_apply_to_one_round() {
     for (record, wait) in [(held_by("", 1), Duration::ZERO), (held_by(OTHER, 15), secs(15))] {
         let mut scenario = held_back_on(record.clone());
-        scenario.election.withdraw();
+        scenario.withdraw();
         scenario.advance(wait);
-        scenario.election.campaign(true);
+        scenario.campaign(true);
         scenario.found(record, 10);
         assert_eq!(scenario.write().base, Some(10));
     }
@@ -104,6 +104,6 @@ fn hold_back_applies_after_the_own_release() {
     let (mut scenario, _, _) = Scenario::leading_with(|config| config.hold_back = DELAY);
     scenario.guard_gone();
     scenario.write_succeeds(11);
-    scenario.election.campaign(false);
+    scenario.campaign(false);
     assert_eq!(scenario.quiet_for(), DELAY);
 }

@@ -76,7 +76,7 @@ fn in_doubt_c_late_acquisition_is_taken_over_not_adopted() {
 fn in_doubt_c_withdrawn_acquisition_that_lands_is_released() {
     for is_answered in [true, false] {
         let (mut scenario, write) = Scenario::creating();
-        scenario.election.withdraw();
+        scenario.withdraw();
         scenario.lands_in_vain(&write, 11, is_answered);
     }
 }
@@ -105,12 +105,12 @@ fn in_doubt_d_foreign_record_with_own_identity_ends_the_term() {
         let duplicate = LeaderElectionRecord { acquire_time, uid: Some(uid.into()), ..record };
         scenario.found(duplicate.clone(), 11);
         let events = scenario.events();
-        assert!(events.iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
-        assert!(events.iter().any(|event| matches!(event, ElectionEvent::TermEnded(StopReason::IdentityConflict))));
+        assert!(events.iter().any(|event| matches!(event, Effect::IdentityConflict(_))));
+        assert!(events.iter().any(|event| matches!(event, Effect::TermEnded(StopReason::IdentityConflict, _))));
         assert!(!deadline.is_valid(scenario.now));
         scenario.guard_gone();
         assert!(scenario.released(), "not ours to release");
-        scenario.election.campaign(false);
+        scenario.campaign(false);
         scenario.advance(millis(14_999));
         scenario.found(duplicate, 11);
         assert_eq!(scenario.wait(), millis(1), "waits as for any candidate");
@@ -120,9 +120,9 @@ fn in_doubt_d_foreign_record_with_own_identity_ends_the_term() {
 #[test]
 fn in_doubt_d_record_from_before_the_start_is_a_predecessors() {
     let mut scenario = Scenario::campaigning_on(held_by(ME, 15), 10);
-    let events = scenario.events();
-    assert!(events.iter().any(|event| matches!(event, ElectionEvent::Predecessor)));
-    assert!(!events.iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)), "no process is known to run");
+    let effects = scenario.effects();
+    assert!(effects.iter().any(is_predecessor));
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::IdentityConflict(_))), "no process is known to run");
     scenario.advance(secs(14));
     scenario.found(held_by(ME, 15), 10);
     assert_eq!(scenario.wait(), secs(1), "waits as for any candidate");
@@ -139,7 +139,7 @@ fn in_doubt_d_predecessor_that_renews_is_another_process() {
         scenario.wait_out();
         record = renewed(&record);
         scenario.found(record.clone(), version);
-        conflicts += scenario.events().iter().filter(|event| matches!(event, ElectionEvent::IdentityConflict)).count();
+        conflicts += scenario.events().iter().filter(|event| matches!(event, Effect::IdentityConflict(_))).count();
     }
     assert_eq!(conflicts, 1, "reported once, not with each of its writes");
 }
@@ -212,12 +212,19 @@ fn in_doubt_later_version_resolves_and_late_answers_are_ignored() {
 
 #[test]
 fn in_doubt_writes_are_bounded() {
-    let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
-    for _ in 0..2_500 {
-        let write = scenario.next_write(&held_by("", 1), 10);
-        scenario.fails(write.id, StoreErrorKind::Unavailable);
+    for is_forgotten in [false, true] {
+        let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
+        let mut writes = Vec::new();
+        for _ in 0..500 {
+            let write = scenario.next_write(&held_by("", 1), 10);
+            scenario.fails(write.id, StoreErrorKind::Unavailable);
+            writes.push(write);
+        }
+        let late = &writes[writes.len() - requests::MAX_OPEN_WRITES - usize::from(is_forgotten)];
+        scenario.found(standing(late), 11);
+        let conflict = scenario.events().iter().any(|event| matches!(event, Effect::IdentityConflict(_)));
+        assert_eq!(conflict, is_forgotten);
     }
-    assert_eq!(scenario.election.open.len(), requests::MAX_OPEN_WRITES);
 }
 
 #[test]
@@ -298,7 +305,7 @@ fn in_doubt_create_survives_an_event_from_before_the_absence() {
 fn in_doubt_create_survives_an_event_of_an_unknown_object() {
     for answered in [true, false] {
         let (mut scenario, create) = creating_after_a_deletion();
-        scenario.election.watch_opened(scenario.now, true);
+        scenario.watch_opens(true);
         // The event shows an object that another candidate created and that was deleted later.
         let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
         scenario.hears(unknown, 13);
@@ -309,7 +316,7 @@ fn in_doubt_create_survives_an_event_of_an_unknown_object() {
                 scenario.hears(made_anew(&create), 15);
             }
         }
-        assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
+        assert!(!scenario.events().iter().any(|event| matches!(event, Effect::IdentityConflict(_))));
         let fresh = scenario.write();
         assert_eq!(fresh.base, Some(15), "ours, of an attempt that is over: taken over at once");
         scenario.written(&fresh, fresh.record.clone(), 16);
@@ -343,10 +350,7 @@ fn in_doubt_create_overtaken_by_a_read_is_ours_if_it_lands() {
         // create.
         scenario.found(made_anew(&create), 15);
         assert!(
-            !scenario
-                .events()
-                .iter()
-                .any(|event| matches!(event, ElectionEvent::IdentityConflict | ElectionEvent::Elected { .. }))
+            !scenario.events().iter().any(|event| matches!(event, Effect::IdentityConflict(_) | Effect::Offer { .. }))
         );
         let fresh = scenario.write();
         assert_eq!((fresh.base, fresh.record.holder()), (Some(15), Some(ME)), "taken over at once, as ours");
@@ -367,7 +371,7 @@ fn in_doubt_copy_of_an_answered_create_is_ours_too() {
     scenario.wait_out();
     // The network duplicated the create, and the store has now applied the second copy.
     scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() }, 16);
-    assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
+    assert!(!scenario.events().iter().any(|event| matches!(event, Effect::IdentityConflict(_))));
     let release = scenario.write();
     assert_eq!((release.base, release.record.holder()), (Some(16), None), "no candidate waits for the expiry");
 }
@@ -380,7 +384,7 @@ fn in_doubt_create_survives_a_read_sent_before_it() {
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
     scenario.reads(early, unknown, 12);
     scenario.written(&create, made_anew(&create), 15);
-    assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
+    assert!(!scenario.events().iter().any(|event| matches!(event, Effect::IdentityConflict(_))));
     assert_eq!(scenario.write().base, Some(15), "ours, and taken over at once");
 }
 
@@ -390,7 +394,7 @@ fn in_doubt_create_is_awaited_beside_a_read_sent_before_it() {
     scenario.write_fails(StoreErrorKind::Timeout);
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
     scenario.reads(early, unknown, 12);
-    scenario.election.close();
+    scenario.handle(Input::Close);
     assert!(!matches!(scenario.next(), Step::Finished), "it may land yet");
 }
 
@@ -412,10 +416,10 @@ fn in_doubt_unanswered_create_is_not_awaited_forever() {
     for is_watching in [false, true] {
         let (mut scenario, create) = creating_after_a_deletion();
         if is_watching {
-            scenario.election.watch_opened(scenario.now, true);
+            scenario.watch_opens(true);
         }
         scenario.fails(create.id, StoreErrorKind::Timeout);
-        scenario.election.close();
+        scenario.handle(Input::Close);
         let since = scenario.now;
         let mut reads = 0;
         while let Some(request) = scenario.request_before(since + secs(60)) {
@@ -428,10 +432,10 @@ fn in_doubt_unanswered_create_is_not_awaited_forever() {
     for (waited, is_over) in [(9_999, false), (10_000, true)] {
         let (mut scenario, create) = creating_after_a_deletion();
         scenario.fails(create.id, StoreErrorKind::Timeout);
-        scenario.election.withdraw();
+        scenario.withdraw();
         scenario.advance(millis(waited));
         scenario.found_nothing();
-        scenario.election.close();
+        scenario.handle(Input::Close);
         assert_eq!(matches!(scenario.next(), Step::Finished), is_over, "{waited} ms");
     }
 }
@@ -439,11 +443,11 @@ fn in_doubt_unanswered_create_is_not_awaited_forever() {
 #[test]
 fn in_doubt_beaten_create_does_not_delay_a_close() {
     let (mut scenario, create) = creating_after_a_deletion();
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     scenario.fails(create.id, StoreErrorKind::AlreadyExists);
     let winners = LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) };
     scenario.hears(winners.clone(), 13);
-    scenario.election.close();
+    scenario.handle(Input::Close);
     scenario.wait_out();
     scenario.found(winners, 13);
     assert!(matches!(scenario.next(), Step::Finished));
@@ -458,11 +462,11 @@ fn in_doubt_wait_of_a_closed_election_reports_no_conflict() {
     scenario.found_nothing();
     assert_eq!(scenario.lost(), Some(StopReason::Deleted));
     scenario.guard_gone();
-    scenario.election.close();
+    scenario.handle(Input::Close);
     scenario.wait_out();
     // The process has started another election with the same identity.
     scenario.found(LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by(ME, 15) }, 12);
-    assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
+    assert!(!scenario.events().iter().any(|event| matches!(event, Effect::IdentityConflict(_))));
 }
 
 /// After `NotApplied`, the write is no longer in doubt. An equal record is therefore from another process.
@@ -474,14 +478,14 @@ fn in_doubt_excludes_a_write_known_to_be_unapplied() {
     assert_eq!(scenario.lost(), Some(StopReason::IdentityConflict));
 
     let (mut scenario, _, _) = Scenario::leading();
-    for kind in [StoreErrorKind::Timeout, StoreErrorKind::NotApplied] {
-        scenario.due_write_fails(kind);
-    }
-    assert_eq!(scenario.election.open.len(), 2, "the create, and the renewal without an answer");
+    let unanswered = scenario.due_write_fails(StoreErrorKind::Timeout);
+    scenario.due_write_fails(StoreErrorKind::NotApplied);
+    scenario.found(standing(&unanswered), 11);
+    assert_eq!(scenario.lost(), None, "the renewal without an answer is still in doubt");
 
     let (mut scenario, create) = Scenario::creating();
     scenario.fails(create.id, StoreErrorKind::NotApplied);
-    scenario.election.withdraw();
-    scenario.election.close();
+    scenario.withdraw();
+    scenario.handle(Input::Close);
     assert!(matches!(scenario.next(), Step::Finished), "nothing is left that could land");
 }

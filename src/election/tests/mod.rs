@@ -16,6 +16,11 @@ mod watching;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::*;
+use crate::election::candidate::candidacy::Candidacy;
+use crate::election::candidate::fitness::FitnessSource;
+use crate::election::candidate::session::{Behind, Effect, Input};
+use crate::election::candidate::side::Side;
+use crate::election::drain::DrainLimit;
 use crate::election::settings::Config;
 use crate::store::StoreError;
 use crate::store::notes::RecordNotes;
@@ -32,11 +37,15 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// One election on a virtual clock that the test moves.
+/// One candidate on a virtual clock that the test moves.
 struct Scenario {
-    election: Election,
+    candidacy: Candidacy,
     now: Moment,
     wall: SystemTime,
+    /// The number of the newest campaign.
+    campaign: u64,
+    /// The newest record that the candidate has received, and its version.
+    newest: Option<(LeaderElectionRecord, u64)>,
 }
 
 #[derive(Debug, Clone)]
@@ -71,13 +80,76 @@ impl Scenario {
     }
 
     fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::seeded(1, change)
+    }
+
+    /// Returns a candidate whose random numbers start with `seed`.
+    fn seeded(seed: u64, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config { identity: Some(ME.into()), ..Config::default() };
         change(&mut config);
         Self {
-            election: Election::new(config.validate().expect("a valid configuration"), 1),
+            candidacy: Candidacy::new(config.validate().expect("a valid configuration"), seed, None),
             now: Moment::from_nanos(1_000_000_000_000),
             wall: UNIX_EPOCH + secs(1_700_000_000),
+            campaign: 0,
+            newest: None,
         }
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.candidacy.handle(self.now, Side::Primary, input);
+    }
+
+    /// Starts a campaign, for one round if `once` is `true`.
+    fn campaign(&mut self, once: bool) {
+        self.campaign += 1;
+        self.handle(Input::Campaign { id: self.campaign, once });
+    }
+
+    fn withdraw(&mut self) {
+        self.handle(Input::Withdraw(self.campaign));
+    }
+
+    /// Reports the fitness of the program, for a candidate with `has_fitness`.
+    fn set_fit(&mut self, is_fit: bool) {
+        self.handle(Input::Fitness(FitnessSource::Program, is_fit));
+    }
+
+    fn step_down(&mut self, within: Option<Duration>) {
+        self.handle(Input::StepDown(within.map_or(DrainLimit::AsSet, DrainLimit::Within)));
+    }
+
+    fn watch_opens(&mut self, from_scratch: bool) {
+        self.handle(Input::WatchOpened { from_scratch });
+    }
+
+    fn watch_ends(&mut self) {
+        self.handle(Input::WatchEnded);
+    }
+
+    /// Delivers an event of the watch, which was received at `received_at`.
+    fn hears_at(&mut self, received_at: Moment, change: Change) {
+        if let Change::Written(observed) = &change {
+            self.learned(observed);
+        }
+        self.handle(Input::Watched { received_at, change });
+    }
+
+    fn responds(&mut self, id: u64, response: StoreResponse) {
+        if let StoreResponse::Read(_, Some(observed)) | StoreResponse::Written(observed) = &response {
+            self.learned(observed);
+        }
+        self.handle(Input::Response(id, response));
+    }
+
+    fn learned(&mut self, observed: &VersionedRecord) {
+        if observed.version >= self.newest_version() {
+            self.newest = Some((observed.record.clone(), observed.version));
+        }
+    }
+
+    fn newest_version(&self) -> u64 {
+        self.newest.as_ref().map_or(0, |(_, version)| *version)
     }
 
     /// Returns an observer that has found `record` at `version`.
@@ -94,7 +166,7 @@ impl Scenario {
 
     fn campaigning_with(change: impl FnOnce(&mut Config)) -> Self {
         let mut scenario = Self::with(change);
-        scenario.election.campaign(false);
+        scenario.campaign(false);
         scenario
     }
 
@@ -120,7 +192,7 @@ impl Scenario {
     /// Returns a candidate that campaigns for one round.
     fn trying_once() -> Self {
         let mut scenario = Self::new();
-        scenario.election.campaign(true);
+        scenario.campaign(true);
         scenario
     }
 
@@ -154,7 +226,7 @@ impl Scenario {
         let mut scenario = Self::campaigning();
         let read = scenario.read();
         scenario.advance(far * 3);
-        scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, None));
+        scenario.responds(read.id, StoreResponse::Read(read.context, None));
         let create = scenario.write();
         scenario.advance(far);
         scenario.wins_by(&create, 10);
@@ -167,7 +239,7 @@ impl Scenario {
     }
 
     fn next(&mut self) -> Step {
-        self.election.next(Now { local: self.now, wall: self.wall })
+        self.candidacy.next(Now { local: self.now, wall: self.wall }, Side::Primary)
     }
 
     fn read(&mut self) -> Read {
@@ -247,7 +319,7 @@ impl Scenario {
     fn answers_read(&mut self, request: StoreRequest, standing: Option<(&LeaderElectionRecord, u64)>) -> Option<Write> {
         let Operation::Get(context) = request.operation else { return Some(Write::of(request)) };
         let answer = standing.map(|(record, version)| observed(record.clone(), version));
-        self.election.on_response(self.now, request.id, StoreResponse::Read(context, answer));
+        self.responds(request.id, StoreResponse::Read(context, answer));
         None
     }
 
@@ -277,7 +349,7 @@ impl Scenario {
         let record = standing(write);
         let mut observed = observed(record.clone(), version);
         *observed.notes = write.notes.clone();
-        self.election.on_response(self.now, write.id, StoreResponse::Written(observed));
+        self.responds(write.id, StoreResponse::Written(observed));
         record
     }
 
@@ -298,16 +370,16 @@ impl Scenario {
     }
 
     fn written(&mut self, write: &Write, record: LeaderElectionRecord, version: u64) {
-        self.election.on_response(self.now, write.id, StoreResponse::Written(observed(record, version)));
+        self.responds(write.id, StoreResponse::Written(observed(record, version)));
     }
 
     fn fails(&mut self, id: u64, kind: StoreErrorKind) {
-        self.election.on_response(self.now, id, StoreResponse::Failed(StoreError::new(kind, "made up")));
+        self.responds(id, StoreResponse::Failed(StoreError::new(kind, "made up")));
     }
 
     fn reads(&mut self, read: Read, record: LeaderElectionRecord, version: u64) {
         let found = Some(observed(record, version));
-        self.election.on_response(self.now, read.id, StoreResponse::Read(read.context, found));
+        self.responds(read.id, StoreResponse::Read(read.context, found));
     }
 
     fn found(&mut self, record: LeaderElectionRecord, version: u64) {
@@ -317,37 +389,60 @@ impl Scenario {
 
     fn found_nothing(&mut self) {
         let read = self.read();
-        self.election.on_response(self.now, read.id, StoreResponse::Read(read.context, None));
+        self.responds(read.id, StoreResponse::Read(read.context, None));
     }
 
     /// Opens a watch from scratch, which delivers a record.
     fn watches(&mut self, record: LeaderElectionRecord, version: u64) {
-        self.election.watch_opened(self.now, true);
+        self.watch_opens(true);
         self.hears(record, version);
     }
 
     /// Delivers a record by the watch.
     fn hears(&mut self, record: LeaderElectionRecord, version: u64) {
-        self.election.on_change(self.now, self.now, Change::Written(observed(record, version)));
+        self.hears_at(self.now, Change::Written(observed(record, version)));
     }
 
     fn hears_deletion(&mut self, version: u64) {
-        self.election.on_change(self.now, self.now, Change::Deleted { version });
+        self.hears_at(self.now, Change::Deleted { version });
     }
 
     fn guard_gone(&mut self) {
-        self.election.guard_gone(self.now, self.now);
+        self.handle(Input::GuardGone { at: self.now });
     }
 
-    fn events(&mut self) -> Vec<ElectionEvent> {
-        std::iter::from_fn(|| self.election.event()).collect()
+    /// Takes all effects.
+    fn effects(&mut self) -> Vec<Effect> {
+        std::iter::from_fn(|| self.candidacy.effect().map(|(_, effect)| effect)).collect()
+    }
+
+    /// Takes all effects. Returns the effects without log lines and cancellations.
+    fn events(&mut self) -> Vec<Effect> {
+        let mut events = self.effects();
+        events.retain(|effect| !matches!(effect, Effect::Log(_) | Effect::CancelAt(..)));
+        events
+    }
+
+    /// Takes all effects. Returns the number of log lines that contain `text`.
+    fn lines(&mut self, text: &str) -> usize {
+        let is_line = |effect: &Effect| matches!(effect, Effect::Log(notice) if format!("{notice:?}").contains(text));
+        self.effects().iter().filter(|effect| is_line(effect)).count()
+    }
+
+    /// Takes all effects. Returns the time from now until the request under way is canceled.
+    fn cancelled_after(&mut self, behind: Behind) -> Duration {
+        let cancelled_at = self.effects().into_iter().find_map(|effect| match effect {
+            Effect::CancelAt(_, at, why) if why == behind => Some(at),
+            _ => None,
+        });
+        cancelled_at.expect("a cancellation").since(self.now)
     }
 
     fn elected(&mut self) -> (Arc<Deadline>, u64) {
         self.events()
             .into_iter()
             .find_map(|event| match event {
-                ElectionEvent::Elected { deadline, fencing_token } => Some((deadline, fencing_token)),
+                Effect::Offer { deadline, fencing_token, .. } => Some((deadline, fencing_token)),
                 _ => None,
             })
             .expect("a term")
@@ -368,28 +463,28 @@ impl Scenario {
     /// Drops the guard and starts another campaign.
     fn campaigns_again(&mut self) {
         self.guard_gone();
-        self.election.campaign(false);
+        self.campaign(false);
     }
 
     /// Takes all events. Returns the reported leaders.
     fn leaders(&mut self) -> Vec<Option<LeaderInfo>> {
         let leader = |event| match event {
-            ElectionEvent::Leader(leader) => Some(leader.map(|leader| *leader)),
+            Effect::Leader(leader) => Some(leader.map(|leader| *leader)),
             _ => None,
         };
         self.events().into_iter().filter_map(leader).collect()
     }
 
     fn round_over(&mut self) -> bool {
-        self.events().iter().any(|event| matches!(event, ElectionEvent::RoundOver))
+        self.events().iter().any(|event| matches!(event, Effect::RoundOver { .. }))
     }
 
     fn stale(&mut self) -> bool {
-        self.events().iter().any(|event| matches!(event, ElectionEvent::WatchStale))
+        self.events().iter().any(|event| matches!(event, Effect::RestartWatch))
     }
 
     fn not_elected(&mut self) {
-        assert!(!self.events().iter().any(|event| matches!(event, ElectionEvent::Elected { .. })), "no term");
+        assert!(!self.events().iter().any(|event| matches!(event, Effect::Offer { .. })), "no term");
     }
 
     fn lost(&mut self) -> Option<StopReason> {
@@ -397,7 +492,7 @@ impl Scenario {
             .events()
             .into_iter()
             .filter_map(|event| match event {
-                ElectionEvent::TermEnded(reason) => Some(reason),
+                Effect::TermEnded(reason, _) => Some(reason),
                 _ => None,
             })
             .collect();
@@ -406,8 +501,13 @@ impl Scenario {
     }
 
     fn released(&mut self) -> bool {
-        self.events().iter().any(|event| matches!(event, ElectionEvent::Released))
+        self.events().iter().any(|event| matches!(event, Effect::Released))
     }
+}
+
+/// Returns `true` for the log line about an earlier process with this identity.
+fn is_predecessor(effect: &Effect) -> bool {
+    matches!(effect, Effect::Log(notice) if format!("{notice:?}").contains("held by an earlier process"))
 }
 
 fn info(identity: &str, address: Option<&str>) -> Option<LeaderInfo> {

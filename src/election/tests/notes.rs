@@ -11,7 +11,7 @@ fn noted(record: LeaderElectionRecord, version: u64, change: impl FnOnce(&mut Re
 
 impl Scenario {
     fn hears_noted(&mut self, observed: VersionedRecord) {
-        self.election.on_change(self.now, self.now, Change::Written(observed));
+        self.hears_at(self.now, Change::Written(observed));
     }
 
     /// Delivers the own record with a request to step down that names `identity`.
@@ -40,7 +40,7 @@ fn write_without_an_address_removes_the_earlier_address() {
     let mut scenario = Scenario::campaigning();
     let read = scenario.read();
     let earlier = noted(held_by("", 1), 10, |notes| notes.term.address = Some("host:1".to_owned()));
-    scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, Some(earlier)));
+    scenario.responds(read.id, StoreResponse::Read(read.context, Some(earlier)));
     assert_eq!(scenario.write().notes.term.address, None);
 }
 
@@ -53,7 +53,7 @@ fn changed_address_is_reported_without_a_new_record() {
     scenario.hears_noted(noted(held_by(OTHER, 15), 11, address));
     scenario.hears_noted(noted(held_by(OTHER, 15), 12, address));
     assert_eq!(scenario.leaders(), [info(OTHER, Some("host:1"))]);
-    let until = scenario.election.leader_until().expect("a holder");
+    let until = scenario.candidacy.leader_until().expect("a holder");
     assert_eq!(until.since(scenario.now), secs(10), "the wait does not start again");
 }
 
@@ -72,7 +72,7 @@ fn every_write_keeps_the_notes_of_the_record() {
     let earlier = noted(held_by("", 1), 10, history);
     let mut kept = RecordNotes::default();
     history(&mut kept);
-    scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, Some(earlier)));
+    scenario.responds(read.id, StoreResponse::Read(read.context, Some(earlier)));
     let acquisition = scenario.write();
     assert_eq!(acquisition.notes.released(), kept);
     let record = scenario.applied(&acquisition, 11);
@@ -101,9 +101,8 @@ fn acceptance_of_requests_is_published() {
     scenario.guard_gone();
     let released = scenario.write_succeeds(12);
     assert_eq!(released.notes.term, TermNotes::default());
-    scenario.advance(secs(2));
-    scenario.election.campaign(false);
-    let acquisition = scenario.write();
+    scenario.campaign(false);
+    let acquisition = scenario.acquires_after(&released, 12);
     let published = acquisition.notes.term.accepts_requests;
     assert_eq!(published, Some(RequestAcceptance::After(secs(15))));
     scenario.advance(millis(700));
@@ -124,7 +123,7 @@ fn read_of_the_known_version_replaces_its_notes() {
     scenario.fails(renewal.id, StoreErrorKind::NotApplied);
     let read = scenario.read();
     let found = noted(record, 10, history);
-    scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, Some(found)));
+    scenario.responds(read.id, StoreResponse::Read(read.context, Some(found)));
     assert!(deadline.is_valid(scenario.now), "the record has not changed");
     assert_eq!(scenario.write().notes.job.as_ref().and_then(|job| job.attempts), Some(3));
 }
@@ -136,7 +135,7 @@ fn request_ends_the_term_and_the_lease_is_renewed() {
     assert!(!deadline.is_valid(scenario.now));
     let events = scenario.events();
     assert!(
-        matches!(events[..], [ElectionEvent::TermEnded(StopReason::Requested), ElectionEvent::StepDownRequested]),
+        matches!(events[..], [Effect::TermEnded(StopReason::Requested, _), Effect::Fitness { is_fit: false, .. }]),
         "{events:?}"
     );
     let renewal = scenario.due_write();
@@ -147,7 +146,7 @@ fn request_ends_the_term_and_the_lease_is_renewed() {
     scenario.advance(secs(9));
     scenario.next();
     let events = scenario.events();
-    assert!(events.iter().any(|event| matches!(event, ElectionEvent::CoverLost(_))), "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, Effect::CoverLost(_))), "{events:?}");
 }
 
 #[test]
@@ -157,8 +156,8 @@ fn request_is_removed_by_the_next_acquisition() {
     scenario.guard_gone();
     let release = scenario.write_succeeds(12);
     assert_eq!(release.notes.step_down.as_deref(), Some(ME));
-    scenario.election.campaign(false);
-    assert_eq!(scenario.write().notes.step_down, None);
+    scenario.campaign(false);
+    assert_eq!(scenario.acquires_after(&release, 12).notes.step_down, None);
 }
 
 #[test]
@@ -179,7 +178,7 @@ fn request_to_a_standby_is_ignored() {
     scenario.requested_of(ME, &held_by(OTHER, 15), 11);
     scenario.requested_of(OTHER, &held_by(OTHER, 15), 12);
     let events = scenario.events();
-    assert!(!events.iter().any(|event| matches!(event, ElectionEvent::StepDownRequested)), "{events:?}");
+    assert!(!events.iter().any(|event| matches!(event, Effect::Fitness { .. })), "{events:?}");
 }
 
 #[test]
@@ -188,23 +187,19 @@ fn request_without_acceptance_is_reported_once() {
     for version in 11..14 {
         scenario.requested_of(ME, &record, version);
     }
-    let events = scenario.events();
-    assert!(matches!(events[..], [ElectionEvent::StepDownIgnored]), "{events:?}");
+    assert_eq!(scenario.lines("request to step down ignored"), 1);
     assert!(deadline.is_valid(scenario.now));
 }
 
 impl Scenario {
     /// Repeats the request until the term ends. Returns the time until then, and the number of reports of a deferral.
     fn requested_until_the_end(&mut self, deadline: &Deadline, mut record: LeaderElectionRecord) -> (Duration, usize) {
-        let (since, mut version) = (self.now, self.election.newest);
+        let (since, mut version) = (self.now, self.newest_version());
         loop {
             version += 1;
             self.requested_of(ME, &record, version);
             if !deadline.is_valid(self.now) {
-                let events = self.events();
-                assert!(events.iter().any(|it| matches!(it, ElectionEvent::StepDownRequested)), "{events:?}");
-                let deferred = events.iter().filter(|it| matches!(it, ElectionEvent::StepDownDeferred(_)));
-                return (self.now.since(since), deferred.count());
+                return (self.now.since(since), self.lines("request to step down deferred"));
             }
             self.wait_out();
             if let Step::Send(request) = self.next() {
@@ -215,13 +210,26 @@ impl Scenario {
         }
     }
 
+    /// Returns the acquisition of a candidate that was asked to step down, after the time for which it is unfit.
+    fn acquires_after(&mut self, release: &Write, version: u64) -> Write {
+        loop {
+            match self.request() {
+                StoreRequest { id, operation: Operation::Get(context), .. } => {
+                    let found = noted(standing(release), version, |notes| *notes = release.notes.clone());
+                    self.responds(id, StoreResponse::Read(context, Some(found)));
+                }
+                request => return Write::of(request),
+            }
+        }
+    }
+
     /// Drops the guard, releases the lease, and wins the next term.
     fn leads_again(&mut self) -> (Arc<Deadline>, LeaderElectionRecord) {
         self.guard_gone();
-        self.write_succeeds(self.election.newest + 1);
-        self.election.campaign(false);
-        let acquired = self.write();
-        let record = self.applied(&acquired, self.election.newest + 1);
+        let release = self.write_succeeds(self.newest_version() + 1);
+        self.campaign(false);
+        let acquired = self.acquires_after(&release, self.newest_version());
+        let record = self.applied(&acquired, self.newest_version() + 1);
         (self.elected().0, record)
     }
 }
@@ -239,13 +247,13 @@ fn restored_request_is_deferred_longer_each_time() {
         (deadline, record) = scenario.leads_again();
     }
     // After another candidate has led, a request has its effect at once.
-    scenario.hears(held_by(OTHER, 15), scenario.election.newest + 1);
+    scenario.hears(held_by(OTHER, 15), scenario.newest_version() + 1);
     scenario.guard_gone();
     scenario.advance(secs(900));
-    scenario.hears(held_by("", 1), scenario.election.newest + 1);
-    scenario.election.campaign(false);
-    let acquired = scenario.next_write(&held_by("", 1), scenario.election.newest);
-    let record = scenario.applied(&acquired, scenario.election.newest + 1);
+    scenario.hears(held_by("", 1), scenario.newest_version() + 1);
+    scenario.campaign(false);
+    let acquired = scenario.next_write(&held_by("", 1), scenario.newest_version());
+    let record = scenario.applied(&acquired, scenario.newest_version() + 1);
     let (deadline, _) = scenario.elected();
     assert_eq!(scenario.requested_until_the_end(&deadline, record), (Duration::ZERO, 0));
 }
@@ -257,14 +265,14 @@ fn request_to_an_expired_term_has_no_effect() {
     scenario.requested_of(ME, &record, 11);
     scenario.next();
     let events = scenario.events();
-    assert!(matches!(events[..], [ElectionEvent::TermEnded(StopReason::Expired)]), "{events:?}");
+    assert!(matches!(events[..], [Effect::TermEnded(StopReason::Expired, _)]), "{events:?}");
 }
 
 /// If a client edits the object before each renewal arrives, no renewal succeeds.
 #[test]
 fn second_conflict_of_a_renewal_is_not_repeated_at_once() {
     let (mut scenario, deadline, record) = Scenario::leading_with(accepting);
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     let (mut version, mut writes, since) = (11, 0, scenario.now);
     scenario.requested_of(OTHER, &record, version);
     while deadline.is_valid(scenario.now) {
@@ -287,7 +295,7 @@ fn second_conflict_of_a_renewal_is_not_repeated_at_once() {
 #[test]
 fn frequent_edits_of_notes_cause_no_additional_writes() {
     let (mut scenario, deadline, mut record) = Scenario::leading_with(accepting);
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     let (mut version, mut writes, since) = (10, 0, scenario.now);
     while scenario.now.since(since) < secs(60) {
         // An edit changes the version before each write arrives, unless the write is the first after a renewal.

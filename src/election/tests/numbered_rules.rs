@@ -12,8 +12,7 @@ fn rule_1_nothing_there_is_created_and_created_is_elected() {
     assert_eq!(write.record.uid, None);
     scenario.applied(&write, 10);
     let events = scenario.events();
-    let [ElectionEvent::Leader(Some(leader)), ElectionEvent::Elected { deadline, fencing_token: 10 }] = &events[..]
-    else {
+    let [Effect::Leader(Some(leader)), Effect::Offer { deadline, fencing_token: 10, .. }] = &events[..] else {
         panic!("{events:?}")
     };
     assert!(leader.identity == ME && deadline.is_valid(scenario.now));
@@ -206,7 +205,7 @@ fn lingers_for(scenario: &mut Scenario) -> Duration {
 fn closed_over_a_take_over() -> (Scenario, Write) {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let hanging = scenario.write_fails(StoreErrorKind::Timeout);
-    scenario.election.close();
+    scenario.handle(Input::Close);
     (scenario, hanging)
 }
 
@@ -214,7 +213,7 @@ fn closed_over_a_take_over() -> (Scenario, Write) {
 fn rule_6_close_waits_for_in_doubt_writes_up_to_renew_deadline() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Timeout);
-    scenario.election.close();
+    scenario.handle(Input::Close);
     scenario.guard_gone();
     assert_eq!(lingers_for(&mut scenario), secs(10));
 
@@ -253,7 +252,7 @@ fn rule_6_close_ends_when_in_doubt_writes_are_resolved() {
 #[test]
 fn rule_6_close_without_in_doubt_writes_finishes_at_once() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.election.close();
+    scenario.handle(Input::Close);
     assert!(matches!(scenario.next(), Step::Wait(_)), "the guard keeps it");
     scenario.guard_gone();
     scenario.write_succeeds(11);

@@ -8,8 +8,8 @@ fn order_version_not_above_the_newest_is_ignored() {
     // Two reads from before version 10 are answered late. One read found an older record, and the other read found no
     // record.
     let early = ReadContext { newest: 0, absent: false, sent_at: scenario.now };
-    scenario.election.on_response(scenario.now, 900, StoreResponse::Read(early, Some(observed(held_by(OTHER, 15), 9))));
-    scenario.election.on_response(scenario.now, 901, StoreResponse::Read(early, None));
+    scenario.responds(900, StoreResponse::Read(early, Some(observed(held_by(OTHER, 15), 9))));
+    scenario.responds(901, StoreResponse::Read(early, None));
     assert_eq!(scenario.lost(), None);
     assert!(deadline.is_valid(scenario.now));
 }
@@ -46,7 +46,7 @@ fn order_record_at_a_version_seen_absent_proves_a_restore() {
         let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
         scenario.wait_out();
         let early = scenario.read();
-        scenario.election.on_response(scenario.now, early.id, StoreResponse::Read(early.context, None));
+        scenario.responds(early.id, StoreResponse::Read(early.context, None));
         // A read that was sent before the absence was known proves nothing.
         let record = LeaderElectionRecord { uid: Some(uid.into()), ..held_by(OTHER, 15) };
         scenario.reads(early, record.clone(), 10);
@@ -82,13 +82,13 @@ fn order_a_read_from_another_absence_proves_no_restored_store() {
     scenario.fails(early.id, StoreErrorKind::Timeout);
     // Before the read is answered, the watch delivers the found record, its renewal and its deletion.
     let winners = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by("third", 15) };
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     for event in [
         Change::Written(observed(winners.clone(), 12)),
         Change::Written(observed(renewed(&winners), 13)),
         Change::Deleted { version: 14 },
     ] {
-        scenario.election.on_change(scenario.now, scenario.now, event);
+        scenario.hears_at(scenario.now, event);
     }
     scenario.events();
     scenario.reads(early, winners, 12);
@@ -109,7 +109,7 @@ fn order_a_late_read_of_an_object_that_is_gone_is_no_news() {
 #[test]
 fn order_own_earlier_write_behind_a_term_proves_a_restore() {
     let (mut scenario, create) = Scenario::creating();
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     let first = standing(&create);
     // The watch delivers each write, and no write is answered.
     let echo = |scenario: &mut Scenario, write: &Write, version| {
@@ -121,7 +121,7 @@ fn order_own_earlier_write_behind_a_term_proves_a_restore() {
     scenario.guard_gone();
     let release = scenario.write();
     echo(&mut scenario, &release, 11);
-    scenario.election.campaign(false);
+    scenario.campaign(false);
     let again = scenario.write();
     echo(&mut scenario, &again, 12);
     scenario.elected();
@@ -155,10 +155,10 @@ fn after_a_restore() -> Scenario {
 fn order_after_a_restore_an_event_only_triggers_a_read() {
     let mut scenario = after_a_restore();
     scenario.advance(secs(3));
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     let renewed = renewed(&held_by("new", 15));
     scenario.hears(renewed.clone(), 501);
-    assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::Leader(_))));
+    assert!(!scenario.events().iter().any(|event| matches!(event, Effect::Leader(_))));
     scenario.found(renewed.clone(), 501);
     // The read has confirmed the event, so later events are trusted.
     scenario.hears(held_by("third", 15), 502);
@@ -168,7 +168,7 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
 #[test]
 fn order_api_server_older_than_its_restored_store_is_ignored() {
     let mut scenario = after_a_restore();
-    scenario.election.campaign(false);
+    scenario.campaign(false);
     let since = scenario.now;
     let (mut opens_at, mut opened, mut reads) = (scenario.now, 0, 0);
     while scenario.now.since(since) < secs(20) {
@@ -217,11 +217,11 @@ fn order_restored_an_old_event_makes_no_watch_trusted() {
     scenario.events();
     // The watch resumes after version 500 on a server that was not restarted. This server delivers events of the old
     // state.
-    scenario.election.watch_opened(scenario.now, false);
+    scenario.watch_opens(false);
     for (record, version) in [(held_by("old", 15), 505), (renewed(&held_by("old", 15)), 600)] {
         scenario.hears(record, version);
     }
-    assert!(scenario.events().is_empty(), "{:?}", scenario.election);
+    assert!(scenario.events().is_empty());
     scenario.found(renewed(&held_by("new", 15)), 510);
     assert!(scenario.stale());
 }
@@ -230,13 +230,13 @@ fn order_restored_an_old_event_makes_no_watch_trusted() {
 fn order_restored_a_leader_keeps_its_term_despite_old_events() {
     let mut scenario = Scenario::observing(held_by("old", 15), 1_000);
     scenario.wait_out();
-    scenario.election.campaign(false);
+    scenario.campaign(false);
     scenario.found(held_by("", 1), 500);
     scenario.wins(501);
     for version in 502..505 {
         scenario.due_write_succeeds(version);
     }
-    scenario.election.watch_opened(scenario.now, false);
+    scenario.watch_opens(false);
     for (record, version) in [(held_by("old", 15), 502), (renewed(&held_by("old", 15)), 900)] {
         scenario.hears(record, version);
     }
@@ -246,10 +246,10 @@ fn order_restored_a_leader_keeps_its_term_despite_old_events() {
 #[test]
 fn order_restored_an_own_write_ties_a_watch_to_the_store() {
     let mut scenario = after_a_restore();
-    scenario.election.campaign(false);
+    scenario.campaign(false);
     let write = scenario.next_write(&held_by("new", 15), 500);
     scenario.wins_by(&write, 501);
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     let renewal = scenario.next_write(&standing(&write), 501);
     // The event of the renewal arrives first. The answer then confirms the event.
     scenario.hears(standing(&renewal), 502);
@@ -261,7 +261,7 @@ fn order_restored_an_own_write_ties_a_watch_to_the_store() {
 #[test]
 fn order_restored_a_read_that_confirms_a_watch_ends_polling() {
     let mut scenario = after_a_restore();
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     let renewed = renewed(&held_by("new", 15));
     scenario.hears(renewed.clone(), 501);
     scenario.found(renewed, 501);
@@ -273,67 +273,81 @@ fn order_restored_a_reused_version_confirms_nothing() {
     let other = |version| Change::Written(observed(held_by("old", 15), version));
     // A read contradicts the event.
     let mut scenario = after_a_restore();
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.election.on_change(scenario.now, scenario.now, other(501));
+    scenario.watch_opens(true);
+    scenario.hears_at(scenario.now, other(501));
     scenario.found(renewed(&held_by("new", 15)), 501);
-    scenario.election.on_change(scenario.now, scenario.now, other(502));
+    scenario.hears_at(scenario.now, other(502));
     let events = scenario.events();
-    assert!(events.iter().any(|event| matches!(event, ElectionEvent::WatchStale)), "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, Effect::RestartWatch)), "{events:?}");
     assert!(
-        !events.iter().any(|event| matches!(event, ElectionEvent::Leader(Some(leader)) if leader.identity == "old")),
+        !events.iter().any(|event| matches!(event, Effect::Leader(Some(leader)) if leader.identity == "old")),
         "{events:?}"
     );
     // The answer to an own write contradicts the event.
     let mut scenario = after_a_restore();
-    scenario.election.campaign(false);
+    scenario.campaign(false);
     let write = scenario.next_write(&held_by("new", 15), 500);
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.election.on_change(scenario.now, scenario.now, other(501));
+    scenario.watch_opens(true);
+    scenario.hears_at(scenario.now, other(501));
     scenario.applied(&write, 501);
-    assert!(!scenario.election.watch.is_open(), "the watch is given up");
-    scenario.elected();
-    scenario.election.on_change(scenario.now, scenario.now, other(502));
+    let events = scenario.events();
+    assert!(events.iter().any(|event| matches!(event, Effect::RestartWatch)), "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, Effect::Offer { .. })), "{events:?}");
+    scenario.hears_at(scenario.now, other(502));
     assert_eq!(scenario.lost(), None);
     // The event contradicts the record that is already known at its version.
     let mut scenario = after_a_restore();
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.election.on_change(scenario.now, scenario.now, other(500));
+    scenario.watch_opens(true);
+    scenario.hears_at(scenario.now, other(500));
     assert!(scenario.stale());
 }
 
 #[test]
 fn order_after_a_restore_reads_confirm_or_refute_an_event() {
     let told = renewed(&held_by("new", 15));
-    // Each case has the send time of the read (after the event or not), the answer, and the expected state of the
-    // watch. The state is `None` for a closed watch. Otherwise, it is whether an event is to confirm, and whether the
-    // watch is verified.
-    for (is_later, found, state) in [
-        (false, Some((501, &told)), Some((true, false))),
-        (false, None, Some((true, false))),
-        (true, None, Some((false, false))),
+    // Each case has the send time of the read (after the event or not), the answer, and whether the candidate believes the
+    // next event: at once, and after another read that finds the record of the first event. Both are `None` if the watch
+    // is restarted.
+    for (is_later, found, believes) in [
+        (false, Some((501, &told)), Some([false, true])),
+        // The record was absent, so the second read proves another restore.
+        (false, None, Some([false, false])),
+        (true, None, Some([false, false])),
         (true, Some((500, &held_by("new", 15))), None),
-        (true, Some((501, &told)), Some((false, true))),
+        (true, Some((501, &told)), Some([true, true])),
         (true, Some((501, &held_by(OTHER, 15))), None),
-        (true, Some((502, &renewed(&told))), Some((false, false))),
+        (true, Some((502, &renewed(&told))), Some([false, false])),
     ] {
-        let mut scenario = after_a_restore();
-        scenario.election.watch_opened(scenario.now, true);
-        let early = scenario.now;
-        scenario.advance(millis(1));
-        scenario.hears(told.clone(), 501);
-        let sent_at = if is_later { scenario.now } else { early };
-        let context = ReadContext { newest: 500, absent: false, sent_at };
-        let answer = found.map(|(version, record)| observed(record.clone(), version));
-        scenario.election.on_response(scenario.now, 900, StoreResponse::Read(context, answer));
-        let open = scenario.election.watch.open.as_ref();
-        assert_eq!(open.map(|open| (open.to_confirm.is_some(), open.verified)), state, "{is_later} {found:?}");
+        for reads_again in [false, true] {
+            let mut scenario = after_a_restore();
+            scenario.watch_opens(true);
+            let early = scenario.now;
+            scenario.advance(millis(1));
+            scenario.hears(told.clone(), 501);
+            let sent_at = if is_later { scenario.now } else { early };
+            let context = ReadContext { newest: 500, absent: false, sent_at };
+            let answer = found.map(|(version, record)| observed(record.clone(), version));
+            scenario.responds(900, StoreResponse::Read(context, answer));
+            assert_eq!(scenario.stale(), believes.is_none(), "{is_later} {found:?}");
+            let Some(believes) = believes else { continue };
+            if reads_again {
+                scenario.advance(millis(1));
+                let newest = found.map_or(500, |(version, _)| version);
+                let context = ReadContext { newest, absent: found.is_none(), sent_at: scenario.now };
+                scenario.responds(901, StoreResponse::Read(context, Some(observed(told.clone(), 501))));
+            }
+            scenario.events();
+            scenario.hears(held_by("third", 15), 510);
+            let is_believed = scenario.leaders().contains(&info("third", None));
+            assert_eq!(is_believed, believes[usize::from(reads_again)], "{is_later} {found:?} {reads_again}");
+        }
     }
 }
 
 #[test]
 fn order_restored_state_common_to_both_lives_confirms_nothing() {
     let mut scenario = after_a_restore();
-    scenario.election.watch_opened(scenario.now, false);
+    scenario.watch_opens(false);
     // Both states contain version 500. An edit of a label may have produced the same version 501 before and after the
     // restore.
     for version in [500, 501] {
@@ -351,9 +365,7 @@ fn order_restored_an_old_own_record_is_no_predecessors() {
     let (mut scenario, _, _) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(held_by(ME, 15), 4);
-    let events = scenario.events();
-    assert!(
-        !events.iter().any(|event| matches!(event, ElectionEvent::Predecessor | ElectionEvent::IdentityConflict)),
-        "{events:?}"
-    );
+    let effects = scenario.effects();
+    let is_conflict = |effect: &Effect| matches!(effect, Effect::IdentityConflict(_)) || is_predecessor(effect);
+    assert!(!effects.iter().any(is_conflict), "{effects:?}");
 }

@@ -43,13 +43,13 @@ fn requested_pause_of_a_candidate_is_limited() {
         let jittered = pause..=pause.mul_f64(1.2);
         let mut scenario = Scenario::campaigning();
         let read = scenario.read();
-        scenario.election.on_response(scenario.now, read.id, busy(asked));
+        scenario.responds(read.id, busy(asked));
         let paused = scenario.quiet_for();
         assert!(jittered.contains(&paused), "{asked:?}: {paused:?}");
 
         let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
         let write = scenario.write();
-        scenario.election.on_response(scenario.now, write.id, busy(asked));
+        scenario.responds(write.id, busy(asked));
         // Events about other candidates do not shorten the pause.
         scenario.advance(secs(5));
         scenario.hears(held_by("", 2), 11);
@@ -66,7 +66,7 @@ fn requested_pause_after_the_release_timeout_is_limited() {
     scenario.write_fails(StoreErrorKind::Unavailable);
     scenario.advance(secs(3));
     let id = scenario.request().id;
-    scenario.election.on_response(scenario.now, id, busy(secs(3_600)));
+    scenario.responds(id, busy(secs(3_600)));
     let paused = scenario.quiet_for();
     assert!((secs(15)..=secs(18)).contains(&paused), "{paused:?}");
 }
@@ -82,9 +82,9 @@ fn requested_pause_of_a_long_release_timeout_is_limited() {
     });
     scenario.guard_gone();
     let release = scenario.write();
-    scenario.election.on_response(scenario.now, release.id, busy(secs(3_600)));
+    scenario.responds(release.id, busy(secs(3_600)));
     scenario.watches(standing(&release), 11);
-    scenario.election.watch_lost(scenario.now);
+    scenario.watch_ends();
     let paused = scenario.quiet_for();
     assert!((secs(3)..=millis(3_600)).contains(&paused), "{paused:?}");
 }
@@ -95,7 +95,7 @@ fn distant_release_keeps_a_pause_that_leaves_time_for_another() {
         let (mut scenario, _) = Scenario::leading_from_afar(far);
         scenario.guard_gone();
         let release = scenario.write();
-        scenario.election.on_response(scenario.now, release.id, busy(millis(1_500)));
+        scenario.responds(release.id, busy(millis(1_500)));
         assert_eq!(scenario.wait(), kept, "{far:?}");
     }
 }
@@ -104,7 +104,7 @@ fn distant_release_keeps_a_pause_that_leaves_time_for_another() {
 fn a_pause_from_before_does_not_hold_up_a_release() {
     let (mut scenario, ..) = Scenario::leading();
     let renewal = scenario.due_write();
-    scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
+    scenario.responds(renewal.id, busy(secs(6)));
     scenario.guard_gone();
     assert_eq!(scenario.wait(), secs(1));
 }
@@ -114,18 +114,17 @@ fn a_pause_from_before_does_not_hold_up_a_release() {
 fn shortened_pause_of_an_ended_term_keeps_its_end() {
     let (mut scenario, ..) = Scenario::leading();
     let renewal = scenario.due_write();
-    scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
-    let paused_until = scenario.election.schedule.paused_until;
+    scenario.responds(renewal.id, busy(secs(6)));
     scenario.hears_deletion(11);
     scenario.guard_gone();
-    assert_eq!(scenario.election.schedule.paused_until, paused_until);
+    assert_eq!(scenario.quiet_for(), secs(6));
 }
 
 #[test]
 fn requested_pause_does_not_end_the_term_just_won() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
-    scenario.election.on_response(scenario.now, write.id, busy(secs(60)));
+    scenario.responds(write.id, busy(secs(60)));
     // The store applied the write, although the answer was a failure.
     scenario.hears(standing(&write), 11);
     scenario.elected();
@@ -156,10 +155,11 @@ fn release_up_to_500_ms_away_lets_a_renewal_finish_in_time() {
             }
             let renewal = scenario.due_write();
             let gone_at = scenario.now;
-            assert!(scenario.election.interrupt_after().release > millis(far), "{far} ms, {renewals} renewals");
             scenario.advance(millis(far));
-            // The election handles the drop of the guard before the answer to the renewal.
-            scenario.election.guard_gone(scenario.now, gone_at);
+            // The elector handles the drop of the guard before the answer to the renewal.
+            scenario.handle(Input::GuardGone { at: gone_at });
+            let cancelled_after = scenario.cancelled_after(Behind::Release);
+            assert!(cancelled_after > millis(far), "{far} ms, {renewals} renewals");
             scenario.applied(&renewal, version + 1);
             let release = scenario.write();
             assert_eq!(release.base, Some(version + 1), "{far} ms");
@@ -178,8 +178,9 @@ fn release_up_to_400_ms_away_outlasts_a_hanging_renewal() {
         let (mut scenario, _) = Scenario::leading_from_afar(millis(far));
         let renewal = scenario.due_write();
         let gone_at = scenario.now;
-        scenario.advance(scenario.election.interrupt_after().release);
-        scenario.election.guard_gone(scenario.now, gone_at);
+        scenario.guard_gone();
+        let cancelled_after = scenario.cancelled_after(Behind::Release);
+        scenario.advance(cancelled_after);
         scenario.fails(renewal.id, StoreErrorKind::Interrupted);
         let release = scenario.write();
         assert!(release.timeout >= millis(far) * 3, "{far} ms: {:?}", release.timeout);
@@ -194,7 +195,7 @@ fn a_release_counts_from_when_the_guard_went() {
     let gone_at = scenario.now;
     // The elector's thread was busy, and handles the drop of the guard one second later.
     scenario.advance(secs(1));
-    scenario.election.guard_gone(scenario.now, gone_at);
+    scenario.handle(Input::GuardGone { at: gone_at });
     assert_eq!(scenario.write().timeout, millis(750));
 }
 
@@ -212,25 +213,35 @@ fn a_release_is_urgent_only_until_its_timeout() {
     assert!(after <= 60, "{after} requests in the 58 s after the release timeout: {requests:?}");
 }
 
+impl Scenario {
+    /// Returns how long the request under way may last after news of another candidate, and after the drop of the guard.
+    fn interrupted_after(&mut self) -> [Duration; 2] {
+        // An event with a known version changes nothing else.
+        self.hears(held_by(OTHER, 15), 1);
+        let news = self.cancelled_after(Behind::News);
+        self.guard_gone();
+        [news, self.cancelled_after(Behind::Release)]
+    }
+}
+
 #[test]
 fn request_timeout_follows_response_times() {
     let (mut scenario, ..) = Scenario::leading();
-    let near = scenario.election.interrupt_after();
-    assert_eq!((near.release, near.news), (millis(50), millis(250)));
+    scenario.due_write();
+    assert_eq!(scenario.interrupted_after(), [millis(250), millis(50)]);
+    let (mut scenario, ..) = Scenario::leading();
     for version in 11..40 {
         let renewal = scenario.due_write();
         scenario.advance(millis(400));
         scenario.applied(&renewal, version);
     }
-    let far = scenario.election.interrupt_after();
-    assert_eq!((far.release, far.news), (millis(600), millis(600)));
     // An answer to an earlier request does not change the measured times.
     let read = ReadContext { newest: 0, absent: false, sent_at: scenario.now };
     scenario.wait_out();
     scenario.write();
     scenario.advance(secs(5));
-    scenario.election.on_response(scenario.now, 1, StoreResponse::Read(read, None));
-    assert_eq!(scenario.election.interrupt_after(), far);
+    scenario.responds(1, StoreResponse::Read(read, None));
+    assert_eq!(scenario.interrupted_after(), [millis(600); 2]);
 }
 
 #[test]
@@ -298,7 +309,7 @@ fn try_once_reads_writes_at_most_once_and_ends() {
 fn try_once_reads_from_scratch_even_when_a_read_is_not_due() {
     let mut scenario = Scenario::observing(held_by(OTHER, 15), 10);
     assert!(scenario.wait() > Duration::ZERO);
-    scenario.election.campaign(true);
+    scenario.campaign(true);
     scenario.found(held_by("", 1), 11);
     assert_eq!(scenario.write().base, Some(11));
 }
@@ -311,7 +322,7 @@ fn leaders_are_reported_once_each() {
         scenario.advance(secs(3));
         scenario.found(held_by(holder, version as i32), version);
         reported.extend(scenario.events().into_iter().map(|event| match event {
-            ElectionEvent::Leader(leader) => leader.map(|leader| leader.identity),
+            Effect::Leader(leader) => leader.map(|leader| leader.identity),
             other => panic!("{other:?}"),
         }));
     }
@@ -322,14 +333,14 @@ fn leaders_are_reported_once_each() {
 fn a_lease_that_is_gone_has_no_leader() {
     for reported in [false, true] {
         let mut scenario = Scenario::observing(held_by(OTHER, 15), 10);
-        assert!(matches!(&scenario.events()[..], [ElectionEvent::Leader(Some(leader))] if leader.identity == OTHER));
+        assert!(matches!(&scenario.events()[..], [Effect::Leader(Some(leader))] if leader.identity == OTHER));
         if reported {
             scenario.hears_deletion(11);
         } else {
             scenario.wait_out();
             scenario.found_nothing();
         }
-        assert!(matches!(scenario.events()[..], [ElectionEvent::Leader(None)]), "reported: {reported}");
+        assert!(matches!(scenario.events()[..], [Effect::Leader(None)]), "reported: {reported}");
     }
 }
 
@@ -384,7 +395,7 @@ fn first_attempt_after_few_slow_answers_leaves_time() {
     let mut scenario = Scenario::campaigning();
     let read = scenario.read();
     scenario.advance(secs(3));
-    scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, None));
+    scenario.responds(read.id, StoreResponse::Read(read.context, None));
     let create = scenario.write();
     scenario.advance(millis(3_200));
     scenario.wins_by(&create, 10);
@@ -410,7 +421,7 @@ fn read_beside_a_silent_watch_delays_no_renewal() {
             config.renew_deadline = Some(secs(20));
             config.renew_interval = Some(secs(10));
         });
-        scenario.election.watch_opened(scenario.now, true);
+        scenario.watch_opens(true);
         let (mut version, mut reads) = (10, 0);
         let mut renewed_at = scenario.now;
         while version < 20 {
@@ -465,7 +476,7 @@ fn renewals_are_paced_from_their_sending() {
 fn campaign_replaces_an_abandoned_one() {
     let mut scenario = Scenario::trying_once();
     let read = scenario.read();
-    scenario.election.campaign(false);
+    scenario.campaign(false);
     scenario.reads(read, held_by(OTHER, 15), 10);
     assert!(scenario.wait() > Duration::ZERO);
     assert!(!scenario.round_over(), "the round is no more");
@@ -478,7 +489,7 @@ fn campaign_replaces_an_abandoned_one() {
 fn try_once_is_not_ended_by_a_request_from_before_it() {
     let mut scenario = Scenario::new();
     let before = scenario.read();
-    scenario.election.campaign(true);
+    scenario.campaign(true);
     scenario.fails(before.id, StoreErrorKind::Timeout);
     assert!(!scenario.round_over(), "it has not even has_read");
     scenario.found_nothing();
@@ -499,8 +510,8 @@ fn try_once_looks_again_when_its_look_was_interrupted() {
 fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     scenario.write_fails(StoreErrorKind::Unavailable);
-    scenario.election.withdraw();
-    scenario.election.campaign(true);
+    scenario.withdraw();
+    scenario.campaign(true);
     scenario.found(held_by("", 1), 10);
     scenario.wins(11);
 }
@@ -509,7 +520,7 @@ fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
 fn pause_requested_by_a_store_holds_after_a_term_too() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
-    scenario.election.on_response(scenario.now, write.id, busy(secs(14)));
+    scenario.responds(write.id, busy(secs(14)));
     let asked_at = scenario.now;
     // The store applied the write, and the lease is deleted right after the start of the term.
     scenario.watches(standing(&write), 11);
@@ -524,24 +535,24 @@ fn pause_requested_by_a_store_holds_after_a_term_too() {
 fn rounds_leave_a_store_alone_that_asked_for_it() {
     let mut scenario = Scenario::trying_once();
     let read = scenario.read();
-    scenario.election.on_response(scenario.now, read.id, busy(secs(3_600)));
+    scenario.responds(read.id, busy(secs(3_600)));
     assert!(scenario.round_over());
     for _ in 0..3 {
         scenario.advance(millis(4_900));
-        scenario.election.campaign(true);
+        scenario.campaign(true);
         assert!(matches!(scenario.next(), Step::Wait(_)));
         assert!(scenario.round_over(), "without a request");
     }
     scenario.advance(secs(4));
-    scenario.election.campaign(true);
+    scenario.campaign(true);
     scenario.read();
 }
 
 #[test]
 fn a_round_whose_look_is_interrupted_again_and_again_ends() {
     let mut scenario = Scenario::new();
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.election.campaign(true);
+    scenario.watch_opens(true);
+    scenario.campaign(true);
     let mut record = held_by(OTHER, 15);
     for version in 10..12 {
         let read = scenario.read();
@@ -622,7 +633,7 @@ fn slow_acquisition_on_an_idle_connection_wins() {
 fn round_on_an_idle_connection_is_soon_repeated() {
     let mut scenario = Scenario::observing(held_by("", 1), 10);
     scenario.advance(secs(60));
-    scenario.election.campaign(true);
+    scenario.campaign(true);
     let request = scenario.request();
     assert_eq!(request.timeout, secs(1));
     scenario.fails(request.id, StoreErrorKind::Timeout);

@@ -38,8 +38,8 @@ fn loss_is_final_and_nothing_is_written_while_the_guard_exists() {
     scenario.found(record.clone(), 10);
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
     for _ in 0..20 {
-        scenario.wait_out();
-        scenario.found(record.clone(), 10);
+        let request = scenario.request();
+        assert!(scenario.answers_read(request, Some((&record, 10))).is_none(), "a write");
     }
     scenario.guard_gone();
     assert_eq!(scenario.lost(), None, "it was lost before");
@@ -50,7 +50,7 @@ fn loss_is_final_and_nothing_is_written_while_the_guard_exists() {
 fn loss_is_final_and_a_step_down_renews_until_the_guard_drops() {
     let (mut scenario, deadline, _) = Scenario::leading();
     deadline.end(scenario.now, StopReason::SteppedDown);
-    scenario.election.step_down(scenario.now, None);
+    scenario.step_down(None);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
     for version in 11..20 {
         let renewal = scenario.due_write();
@@ -58,7 +58,7 @@ fn loss_is_final_and_a_step_down_renews_until_the_guard_drops() {
         scenario.applied(&renewal, version);
         assert!(!deadline.is_valid(scenario.now));
         // Another step-down changes nothing.
-        scenario.election.step_down(scenario.now, None);
+        scenario.step_down(None);
     }
     scenario.guard_gone();
     assert_eq!(scenario.lost(), None);
@@ -84,10 +84,10 @@ fn loss_is_final_and_has_the_reason_that_was_there_first() {
     scenario.guard_gone();
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
     // If no caller has noticed the expiry, a step-down or a drop still ends the term as expired.
-    for end in [|it: &mut Election, now| it.step_down(now, None), |it: &mut Election, now| it.guard_gone(now, now)] {
+    for end in [|it: &mut Scenario| it.step_down(None), Scenario::guard_gone] {
         let (mut scenario, ..) = Scenario::leading();
         scenario.advance(secs(10));
-        end(&mut scenario.election, scenario.now);
+        end(&mut scenario);
         assert_eq!(scenario.lost(), Some(StopReason::Expired));
     }
     // A takeover after the expiry does not change the reason.
@@ -147,17 +147,17 @@ fn renew_time_unchanged_at_the_base_version_is_no_renewal() {
     let before = deadline.remaining(scenario.now);
     scenario.written(&renewal, record, 10);
     assert_eq!(deadline.remaining(scenario.now), before);
-    assert!(scenario.election.open.iter().all(|write| write.base == 0), "the renewal is not open any longer");
-    scenario.wait_out();
-    assert_eq!(scenario.write().base, Some(10), "tried again");
+    let again = scenario.due_write_fails(StoreErrorKind::Conflict);
+    assert_eq!(again.base, Some(10), "tried again");
+    scenario.found(standing(&renewal), 11);
+    assert_eq!(scenario.lost(), Some(StopReason::IdentityConflict), "the answered renewal is no longer in doubt");
 }
 
 #[test]
 fn renew_time_acquire_digits_are_random_for_each_term() {
     let digits = |seed| {
-        let mut scenario = Scenario::new();
-        scenario.election = Election::new(scenario.election.settings.clone(), seed);
-        scenario.election.campaign(false);
+        let mut scenario = Scenario::seeded(seed, |_| {});
+        scenario.campaign(false);
         scenario.found_nothing();
         let time = scenario.write().record.acquire_time.unwrap();
         time.as_str()[20..26].to_owned()
@@ -184,7 +184,7 @@ fn the_fencing_token_grows_over_deletion_and_re_creation() {
     scenario.found_nothing();
     scenario.guard_gone();
     scenario.events();
-    scenario.election.campaign(false);
+    scenario.campaign(false);
     let create = scenario.write();
     assert_eq!((create.base, create.record.lease_transitions), (None, Some(0)), "transitions start again");
     let anew = LeaderElectionRecord { uid: Some("uid-2".into()), ..create.record.clone() };

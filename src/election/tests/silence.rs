@@ -9,9 +9,9 @@ fn silence_is_counted_over_resumed_watches() {
     let since = scenario.now;
     // Each watch ends without an error, and the next watch continues at once.
     while scenario.request_before(scenario.now + secs(3)).is_none() {
-        scenario.election.watch_lost(scenario.now);
+        scenario.watch_ends();
         scenario.advance(millis(5));
-        scenario.election.watch_opened(scenario.now, false);
+        scenario.watch_opens(false);
     }
     assert!(scenario.now.since(since) <= secs(6), "a third of the lease: {:?}", scenario.now.since(since));
 }
@@ -19,7 +19,7 @@ fn silence_is_counted_over_resumed_watches() {
 #[test]
 fn old_events_do_not_keep_a_watch_fresh() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 100);
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     let since = scenario.now;
     let mut record = held_by(OTHER, 15);
     for version in 80..100 {
@@ -49,7 +49,7 @@ fn mention_of_an_old_version_does_not_count() {
 #[test]
 fn read_makes_up_for_a_missing_mention() {
     let mut scenario = Scenario::observing(held_by(OTHER, 3_600), 20);
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     scenario.wait_out();
     scenario.found_nothing();
     assert!(scenario.request_before(scenario.now + secs(600)).is_none(), "that it is gone is known");
@@ -59,8 +59,8 @@ fn read_makes_up_for_a_missing_mention() {
 fn quiet_watch_owes_nothing_for_an_absent_lease() {
     let mut scenario = Scenario::new();
     scenario.found_nothing();
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.election.campaign(true);
+    scenario.watch_opens(true);
+    scenario.campaign(true);
     scenario.found_nothing();
     scenario.advance(secs(60));
     scenario.next();
@@ -70,7 +70,7 @@ fn quiet_watch_owes_nothing_for_an_absent_lease() {
 #[test]
 fn a_watch_that_goes_on_owes_nothing_that_was_known_before_it() {
     let mut scenario = Scenario::observing(held_by(OTHER, 15), 20);
-    scenario.election.watch_opened(scenario.now, false);
+    scenario.watch_opens(false);
     scenario.wait_out();
     scenario.found(held_by(OTHER, 15), 20);
     scenario.advance(secs(8));

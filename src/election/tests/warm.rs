@@ -8,11 +8,11 @@ const IDLE: Duration = secs(65);
 fn candidate(campaigns: bool, took: Duration) -> Scenario {
     let mut scenario = Scenario::new();
     if campaigns {
-        scenario.election.campaign(false);
+        scenario.campaign(false);
     }
     let read = scenario.read();
     scenario.advance(took);
-    scenario.election.cools(scenario.now, Some(IDLE));
+    scenario.handle(Input::Cools(Some(IDLE)));
     scenario.reads(read, held_by(OTHER, 15), 10);
     scenario.watches(held_by(OTHER, 15), 10);
     scenario
@@ -26,7 +26,7 @@ fn reads_in_ten_minutes(mut scenario: Scenario, round_trip: Duration) -> usize {
         while let Some(request) = scenario.request_before(renewed_at) {
             count += 1;
             scenario.advance(round_trip);
-            scenario.election.cools(scenario.now, Some(IDLE));
+            scenario.handle(Input::Cools(Some(IDLE)));
             assert!(scenario.answers_read(request, Some((&record, version))).is_none(), "a write");
         }
         (record, version) = (renewed(&record), version + 1);
@@ -43,8 +43,8 @@ fn distant_standby_reads_once_in_each_idle_time() {
 #[test]
 fn standby_of_a_near_server_does_not_read() {
     let mut near = candidate(true, millis(150));
-    near.election.cools(near.now, None);
-    assert!(near.election.schedule.cools.is_none());
+    near.handle(Input::Cools(None));
+    assert_eq!(reads_in_ten_minutes(near, millis(50)), 0);
     // The connection opened slowly although the server is near. The first round trip shows the truth.
     assert_eq!(reads_in_ten_minutes(candidate(true, millis(20)), millis(2)), 1);
     assert_eq!(reads_in_ten_minutes(candidate(true, millis(5)), millis(2)), 0);
@@ -65,7 +65,7 @@ fn requests_until_takeover(round_trip: Duration, idle: Duration) -> Vec<Duration
     let record = renewed(&held_by(OTHER, 60));
     scenario.hears(record.clone(), 12);
     let since = scenario.now;
-    scenario.election.cools(since, Some(idle));
+    scenario.handle(Input::Cools(Some(idle)));
     let mut times = Vec::new();
     loop {
         let request = scenario.request();
@@ -93,8 +93,9 @@ fn failed_read_is_repeated_at_once_and_after_another_idle_time() {
     scenario.hears(renewed(&held_by(OTHER, 3_600)), 11);
     // The connection may be dropped, so the first read is repeated at once on a new connection.
     for quiet in [IDLE, Duration::ZERO, IDLE] {
-        assert_eq!(scenario.quiet_for(), quiet);
-        let id = scenario.election.in_flight.expect("a read").0;
+        let since = scenario.now;
+        let id = scenario.request().id;
+        assert_eq!(scenario.now.since(since), quiet);
         scenario.fails(id, StoreErrorKind::Timeout);
     }
 }

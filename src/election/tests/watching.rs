@@ -39,7 +39,7 @@ fn expired_lease_is_taken_over_at_expiry_since_receipt() {
     scenario.advance(secs(3));
     let change = Change::Written(observed(renewed(&held_by(OTHER, 15)), 11));
     // The event was received two seconds before the election handled the event.
-    scenario.election.on_change(scenario.now, received_at, change);
+    scenario.hears_at(received_at, change);
     let write = scenario.next_write(&renewed(&held_by(OTHER, 15)), 11);
     assert_eq!(write.base, Some(11));
     assert_eq!(scenario.now.since(received_at), secs(15));
@@ -61,7 +61,7 @@ fn the_losers_of_a_herd_resolve_by_the_event() {
 #[test]
 fn beaten_create_waits_for_no_event_that_came_before() {
     let mut scenario = Scenario::campaigning();
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     scenario.found_nothing();
     let create = scenario.write();
     scenario.hears(held_by("", 1), 11);
@@ -110,8 +110,8 @@ fn echo_before_the_answer_is_adopted_with_its_send_time() {
 #[test]
 fn echo_before_the_answer_to_a_create_costs_no_write() {
     let mut scenario = Scenario::new();
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.election.campaign(false);
+    scenario.watch_opens(true);
+    scenario.campaign(false);
     scenario.found_nothing();
     let create = scenario.write();
     scenario.advance(millis(20));
@@ -127,8 +127,8 @@ fn distant_leader_does_not_read_ahead_of_its_watch() {
     let mut scenario = Scenario::campaigning();
     let read = scenario.read();
     scenario.advance(millis(2_400));
-    scenario.election.watch_opened(scenario.now, true);
-    scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, None));
+    scenario.watch_opens(true);
+    scenario.responds(read.id, StoreResponse::Read(read.context, None));
     let create = scenario.write();
     scenario.advance(millis(800));
     scenario.wins_by(&create, 10);
@@ -203,7 +203,7 @@ fn a_failed_write_of_a_watcher_is_resolved_by_a_read_at_once() {
 fn lost_watch_is_replaced_by_polling_within_a_retry_period() {
     let mut scenario = Scenario::standing_by();
     scenario.advance(secs(1));
-    scenario.election.watch_lost(scenario.now);
+    scenario.watch_ends();
     assert!(scenario.wait() <= secs(2));
     for _ in 0..3 {
         scenario.wait_out();
@@ -216,11 +216,10 @@ fn lost_watch_is_replaced_by_polling_within_a_retry_period() {
 fn candidates_that_lose_a_watch_together_read_apart() {
     let mut waits = std::collections::HashSet::new();
     for seed in 0..50 {
-        let mut scenario = Scenario::new();
-        scenario.election = Election::new(scenario.election.settings.clone(), seed);
+        let mut scenario = Scenario::seeded(seed, |_| {});
         scenario.found(held_by(OTHER, 15), 10);
         scenario.watches(held_by(OTHER, 15), 10);
-        scenario.election.watch_lost(scenario.now);
+        scenario.watch_ends();
         waits.insert(scenario.wait());
     }
     assert!(waits.len() > 40, "{waits:?}");
@@ -246,13 +245,13 @@ fn watch_that_missed_a_read_result_is_polled_beside_and_dropped() {
     assert!(scenario.wait() <= millis(2_400), "but it is not waited for");
     scenario.wait_out();
     scenario.next();
-    assert!(scenario.stale() && !scenario.election.watch.is_open());
+    assert!(scenario.stale());
     // A read that was sent before the watch opened does not make the watch stale.
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.wait_out();
     let read = scenario.read();
     scenario.advance(millis(1));
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     scenario.reads(read, renewed(&held_by(OTHER, 15)), 11);
     scenario.advance(secs(3));
     scenario.next();
@@ -301,7 +300,7 @@ fn conflict_without_an_event_makes_a_watch_stale() {
 #[test]
 fn deletion_without_an_event_makes_a_watch_stale() {
     let mut scenario = Scenario::standing_by();
-    scenario.election.withdraw();
+    scenario.withdraw();
     scenario.wait_out();
     scenario.found_nothing();
     assert!(scenario.wait() <= millis(2_400));
@@ -317,11 +316,11 @@ fn open_but_silent_watch_is_polled_beside() {
     let (mut version, mut renewed_at) = (10, scenario.now);
     let mut read_at = scenario.now;
     let began = scenario.now;
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     // A proxy may buffer all events. Every new watch then opens and delivers no event.
     while scenario.now.since(began) < secs(300) {
         if scenario.stale() {
-            scenario.election.watch_opened(scenario.now, true);
+            scenario.watch_opens(true);
         }
         let Some(request) = scenario.request_before(renewed_at + secs(2)) else {
             (record, version, renewed_at) = (renewed(&record), version + 1, scenario.now);
@@ -338,9 +337,9 @@ fn open_but_silent_watch_is_polled_beside() {
 fn a_gap_is_counted_only_within_one_watch() {
     let mut scenario = Scenario::standing_by();
     let mut record = held_by(OTHER, 15);
-    scenario.election.watch_lost(scenario.now);
+    scenario.watch_ends();
     scenario.advance(secs(12));
-    scenario.election.watch_opened(scenario.now, false);
+    scenario.watch_opens(false);
     for version in 11..14 {
         record = renewed(&record);
         scenario.hears(record.clone(), version);
@@ -379,7 +378,7 @@ fn expired_lease_does_not_make_its_watch_stale() {
 #[test]
 fn unheld_lease_makes_no_watch_stale() {
     let mut scenario = Scenario::observing(held_by("", 1), 10);
-    scenario.election.watch_opened(scenario.now, false);
+    scenario.watch_opens(false);
     scenario.hears(held_by("", 1), 11);
     scenario.advance(secs(3600));
     assert!(matches!(scenario.next(), Step::Wait(_)));
@@ -389,9 +388,9 @@ fn unheld_lease_makes_no_watch_stale() {
 #[test]
 fn deletion_between_watches_is_found_by_a_read() {
     let mut scenario = Scenario::standing_by();
-    scenario.election.watch_lost(scenario.now);
+    scenario.watch_ends();
     // The new watch starts from scratch and delivers no event, because the record was deleted.
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     assert!(scenario.wait() <= millis(2400));
     scenario.wait_out();
     scenario.found_nothing();
@@ -401,10 +400,10 @@ fn deletion_between_watches_is_found_by_a_read() {
 #[test]
 fn read_sent_before_the_watch_opened_does_not_confirm_it() {
     let mut scenario = Scenario::standing_by();
-    scenario.election.watch_lost(scenario.now);
+    scenario.watch_ends();
     scenario.wait_out();
     let read = scenario.read();
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     scenario.reads(read, held_by(OTHER, 15), 10);
     scenario.wait_out();
     scenario.read();
@@ -413,10 +412,10 @@ fn read_sent_before_the_watch_opened_does_not_confirm_it() {
 #[test]
 fn a_restored_store_makes_the_watch_stale() {
     let mut scenario = Scenario::standing_by();
-    scenario.election.watch_lost(scenario.now);
+    scenario.watch_ends();
     scenario.wait_out();
     let read = scenario.read();
-    scenario.election.watch_opened(scenario.now, false);
+    scenario.watch_opens(false);
     scenario.reads(read, held_by(OTHER, 15), 3);
     assert!(scenario.stale(), "it waits for versions that are long to come");
     assert!(scenario.wait() <= millis(2400));
@@ -426,7 +425,7 @@ fn a_restored_store_makes_the_watch_stale() {
 fn leader_reads_if_a_fresh_watch_does_not_mention_its_lease() {
     let (mut scenario, _, _) = Scenario::leading_with(|config| config.renew_interval = Some(secs(5)));
     // The lease was deleted before the watch started.
-    scenario.election.watch_opened(scenario.now, true);
+    scenario.watch_opens(true);
     assert!(scenario.wait() <= secs(1));
     scenario.wait_out();
     scenario.found_nothing();
@@ -449,9 +448,9 @@ fn end_of_a_watch_does_not_delay_a_due_read() {
     scenario.due_write_fails(StoreErrorKind::Conflict);
     let due = scenario.wait();
     for _ in 0..10 {
-        scenario.election.watch_lost(scenario.now);
+        scenario.watch_ends();
         assert!(scenario.wait() <= due, "the loss of a watch");
-        scenario.election.watch_opened(scenario.now, true);
+        scenario.watch_opens(true);
         assert!(scenario.wait() <= due, "a watch that begins from scratch");
     }
 }
@@ -460,7 +459,7 @@ fn end_of_a_watch_does_not_delay_a_due_read() {
 #[test]
 fn release_beside_a_campaign_is_as_urgent_as_without() {
     let (mut scenario, ..) = Scenario::leading_and_watching();
-    scenario.election.set_fit(scenario.now, false);
+    scenario.set_fit(false);
     scenario.campaigns_again();
     let Step::Send(release) = scenario.next() else { panic!("expected a release") };
     assert!(release.timeout <= secs(2), "{:?} is longer than the release timeout", release.timeout);
