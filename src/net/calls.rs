@@ -192,7 +192,7 @@ mod tests {
             self.1
         }
 
-        fn is_quiet(&self) -> bool {
+        fn is_quiet(&mut self) -> bool {
             true
         }
 

@@ -158,7 +158,7 @@ impl CallConnection for Arc<AgentHandle> {
     /// Returns `true` if the socket of the agent is quiet.
     ///
     /// ureq makes the same test, but then opens a connection by itself, against the rules of the pool.
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         self.call.lock().stream.upgrade().is_some_and(|stream| stream.is_quiet())
     }
 
@@ -316,7 +316,7 @@ impl Transport for HttpTransport {
     }
 
     fn is_open(&mut self) -> bool {
-        self.socket.has_nothing_to_read()
+        self.socket.is_quiet()
     }
 
     fn is_tls(&self) -> bool {

@@ -115,9 +115,10 @@ impl Socket {
         self.until(deadline).read(buffer)
     }
 
-    /// Returns `true` if no unread byte has arrived on the socket or within a TLS session.
-    #[cfg(feature = "_http")]
-    pub(crate) fn has_nothing_to_read(&mut self) -> bool {
+    /// Returns `true` if neither an unread byte nor the end of the stream has arrived, also within a TLS session.
+    ///
+    /// If either arrives between two calls, the connection must not be used again.
+    pub(crate) fn is_quiet(&mut self) -> bool {
         // A session may hold bytes that the server sent after its answer. The next request would read these bytes as
         // its own answer.
         let is_empty = |session: &mut ClientConnection| {
@@ -125,18 +126,12 @@ impl Socket {
                 .process_new_packets()
                 .is_ok_and(|state| state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed())
         };
-        self.sessions.iter_mut().all(is_empty) && self.is_quiet()
-    }
-
-    /// Returns `true` if neither a byte nor the end of the stream has arrived.
-    ///
-    /// If either arrives between two calls, the connection must not be used again.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.stream.is_quiet()
+        self.sessions.iter_mut().all(is_empty) && self.stream.is_quiet()
     }
 }
 
 impl SocketStream {
+    /// Returns `true` if neither a byte nor the end of the stream has arrived.
     pub(crate) fn is_quiet(&self) -> bool {
         let stream = &self.0;
         let probe = || -> io::Result<bool> {

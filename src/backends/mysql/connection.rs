@@ -217,7 +217,7 @@ impl CallConnection for MySqlConnection {
         [0, self.files]
     }
 
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         self.received.is_empty() && self.socket.is_quiet()
     }
 

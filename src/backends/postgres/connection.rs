@@ -199,7 +199,7 @@ impl CallConnection for PostgresConnection {
         [0, self.files]
     }
 
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         self.wire.is_quiet()
     }
 

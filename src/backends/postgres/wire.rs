@@ -44,7 +44,7 @@ impl Wire {
     }
 
     /// Returns `true` if the connection is open and no data has arrived since the last response.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&mut self) -> bool {
         self.input.is_empty() && self.socket.is_quiet()
     }
 

@@ -83,7 +83,7 @@ pub(crate) trait CallConnection {
     fn versions(&self) -> Versions;
 
     /// Returns `true` if the connection is open and no byte has arrived since the last answer.
-    fn is_quiet(&self) -> bool;
+    fn is_quiet(&mut self) -> bool;
 
     /// Returns the time in which the connection opened, or zero if the time is unknown.
     fn opened_in(&self) -> Duration {
@@ -197,7 +197,7 @@ impl<C: CallConnection> Pool<C> {
                 (state.claim(demand, rank, began, now), closed)
             };
             let until = match claim {
-                Claim::Idle(connection) => {
+                Claim::Idle(mut connection) => {
                     let slot = PoolSlot { pool: self, dial: None };
                     if connection.is_quiet() {
                         return Ok((slot, Some(connection)));

@@ -29,7 +29,7 @@ impl CallConnection for Numbered {
         [0, 0]
     }
 
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         self.0 % 2 == 1
     }
 

@@ -68,7 +68,7 @@ impl Proxy {
             Protocol::Http => connect::connect(&mut connection, &target.host_and_port(), self.login.as_ref()),
             Protocol::Socks5 => socks::connect(&mut connection, target, self.login.as_ref()),
         };
-        let opened = opened.and_then(|()| match socket.has_nothing_to_read() {
+        let opened = opened.and_then(|()| match socket.is_quiet() {
             true => Ok(()),
             false => Err(failure::early_bytes()),
         });
