@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use crate::backends::mysql::acquisition::Acquisition;
 use crate::backends::mysql::client::{self, MySqlClient};
 use crate::backends::mysql::config::MySqlConfig;
-use crate::backends::mysql::connection::{MySqlConnection, StatementResult};
+use crate::backends::mysql::connection::{LOCK_WAIT, MySqlConnection, StatementResult};
 use crate::backends::mysql::error::{Error, MySqlRefusal};
 use crate::backends::mysql::packet::malformed;
-use crate::backends::mysql::session::{CREATE_TABLES, FENCE, NAME, READ_ONLY, check_writable};
+use crate::backends::mysql::session::{CREATE_TABLES, FENCE, NAME, READ_ONLY, check_writable, prepare_write};
 use crate::backends::sql;
 use crate::backends::sql::blockers::Blockers;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
@@ -85,35 +85,44 @@ impl MySqlTable {
              r.acquire_time, r.renew_time, r.lease_transitions, r.notes FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
         );
         let not_ours = || Error::from(malformed("a row was not written by this library"));
-        let read = || -> Result<Records, Error> {
-            let StatementResult { rows, .. } = self.client.query(&select, true, call)?;
+        // One connection runs the check, the read and the flush. A proxy may lead another connection to another server, or
+        // to the same server after a crash that has reverted the writes.
+        let read = |connection: &mut MySqlConnection, deadline| -> Result<Records, Error> {
+            let StatementResult { rows, .. } = connection.query(&select, deadline).map_err(Error::sent)?;
             if rows.is_empty() {
                 return Err(not_ours());
             }
             let mut records = sql::read_rows(&rows, scope, not_ours, |row| check_writable(row).map(|()| &row[2..]))?;
             // The row of the flush is not a record.
             records.remove("");
-            self.prove(&records, call)?;
+            self.prove(&records, connection, call, deadline)?;
             Ok(records)
         };
-        read().map_err(|error| self.explain(operation, &self.describe(scope), &error))
+        self.client.run(true, call, read).map_err(|error| self.explain(operation, &self.describe(scope), &error))
     }
 
     /// Makes the records durable if they may be writes of this process that a crash could revert.
     ///
     /// Otherwise this process could lead with a version that a crash reverts and that another candidate then gets
     /// again.
-    fn prove(&self, records: &Records, call: &CallContext) -> Result<(), Error> {
+    fn prove(
+        &self,
+        records: &Records,
+        connection: &mut MySqlConnection,
+        call: &CallContext,
+        deadline: Instant,
+    ) -> Result<(), Error> {
         let in_doubt = records.iter().map(|(key, observed)| (&**key, observed.version));
         let in_doubt: Vec<_> =
             in_doubt.filter(|(key, version)| self.undurable.may_be_taken_back(key, *version)).collect();
         if in_doubt.is_empty() {
             return Ok(());
         }
+        prepare_write(connection, LOCK_WAIT, deadline)?;
         // If the row is missing, the first flush changes nothing, and the insert serves as the flush. If another client
         // has inserted the row in the meantime, the second flush is needed.
         for sql in [FLUSH, MAKE_FLUSHABLE, FLUSH] {
-            let flush = || self.client.query(sql, false, call);
+            let flush = || client::write(connection, sql, deadline);
             if self.repeat("flush", NAME, call, flush)?.affected > 0 {
                 in_doubt.iter().for_each(|(key, version)| self.undurable.is_proven(key, *version));
                 return Ok(());
@@ -138,7 +147,7 @@ impl MySqlTable {
         operation: &str,
         key: &str,
         call: &CallContext,
-        write: impl Fn() -> Result<T, Error>,
+        mut write: impl FnMut() -> Result<T, Error>,
     ) -> Result<T, Error> {
         for _ in 0..MOST_DEADLOCKS {
             match write() {

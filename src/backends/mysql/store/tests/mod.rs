@@ -294,6 +294,21 @@ fn own_unanswered_write_is_read_only_once_durable() {
     assert_eq!(get(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
 }
 
+/// The server crashes between the read and its flush, and starts without the last write.
+#[test]
+fn flush_on_another_connection_proves_no_read() {
+    let server = Server::new(|asked| match asked.what.as_str() {
+        what if what.contains("holder_identity = ") => Some(Say::Silence),
+        what if what.starts_with("SELECT @@") && asked.connection == 1 => Some(Say::Last(found_with(4, Some("5")))),
+        _ => None,
+    });
+    let store = server.store();
+    let interrupted = cancel_at(|| server.count("UPDATE"), |call| update(&store, call));
+    assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted);
+    let before = get(&Server::well().store(), &call()).unwrap().unwrap().version;
+    assert_eq!(get(&store, &call()).unwrap().unwrap().version, before);
+}
+
 const FLUSH: &str = "UPDATE leasehold SET writes = 1 - writes WHERE name = X''";
 
 /// Returns the statements that follow a write without an answer.
@@ -399,13 +414,17 @@ fn read_only_server_is_not_used_for_reads() {
     for at in [0, 1] {
         for value in [Some("OFF"), Some("1"), Some("ON"), Some("NO_LOCK"), None] {
             let server = but("SELECT @@", move || Say::Packets(found_with(at, value)));
-            match server.store().get("jobs", &call()) {
+            let store = server.store();
+            match store.get("jobs", &call()) {
                 Ok(found) => assert!(value == Some("OFF") && found.is_some()),
                 Err(error) => {
                     let is_about_it = error.to_string().contains("primary");
                     assert!(error.kind() == StoreErrorKind::Unavailable && is_about_it, "{value:?}: {error}");
                 }
             }
+            // A proxy may lead the next connection to the primary.
+            _ = store.get("jobs", &call());
+            assert_eq!(server.connections(), [0, usize::from(value != Some("OFF"))], "{value:?}");
         }
     }
 }
