@@ -258,3 +258,41 @@ fn fitness_pending_release_happens_despite_a_new_campaign() {
     scenario.applied(&release, 11);
     assert!(scenario.released());
 }
+
+#[test]
+fn fitness_unfit_and_fit_at_once_starts_another_attempt() {
+    for is_answered in [true, false] {
+        let mut scenario = Scenario::with(|it| it.has_fitness = true);
+        scenario.set_fit(true);
+        scenario.campaign(false);
+        scenario.found_nothing();
+        let write = scenario.write();
+        scenario.set_fit(false);
+        scenario.set_fit(true);
+        let since = scenario.now;
+        let release = scenario.lands_in_vain(&write, 10, is_answered);
+        let released = scenario.applied(&release, 11);
+        let again = scenario.next_write(&released, 11);
+        assert_eq!(scenario.now.since(since), secs(2));
+        assert_ne!(again.record.acquire_time, write.record.acquire_time);
+    }
+}
+
+#[test]
+fn progress_late_acquisition_of_a_round_ends_the_round() {
+    let mut scenario = Scenario::with(|it| it.progress_timeout = Some(secs(3)));
+    scenario.campaign(true);
+    scenario.found_nothing();
+    let late = scenario.write();
+    scenario.advance(secs(3));
+    scenario.applied(&late, 10);
+    let release = scenario.write();
+    assert_eq!((release.base, release.record.holder()), (Some(10), None));
+    let events = scenario.events();
+    assert!(matches!(events[..], [Effect::Leader(_), Effect::RoundOver { .. }]), "{events:?}");
+    let released = scenario.applied(&release, 11);
+    // The caller of the next round sets the pace.
+    scenario.campaign(true);
+    scenario.found(released, 11);
+    scenario.wins(12);
+}

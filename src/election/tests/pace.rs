@@ -507,6 +507,24 @@ fn try_once_looks_again_when_its_look_was_interrupted() {
 }
 
 #[test]
+fn permanent_refusal_of_a_round_is_its_only_end() {
+    let mut scenario = Scenario::new();
+    for second in 0..=10 {
+        scenario.campaign(true);
+        let read = scenario.read();
+        scenario.fails(read.id, StoreErrorKind::Forbidden);
+        scenario.next();
+        let events = scenario.events();
+        let is_expected = match second {
+            10 => matches!(events[..], [Effect::Refuse { .. }]),
+            _ => matches!(events[..], [Effect::RoundOver { .. }]),
+        };
+        assert!(is_expected, "{second} s: {events:?}");
+        scenario.advance(secs(1));
+    }
+}
+
+#[test]
 fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     scenario.write_fails(StoreErrorKind::Unavailable);
