@@ -1,6 +1,7 @@
 //! Members that must pause, whose workers hang, or that leave.
 
 use super::*;
+use crate::store::record::StoreData;
 
 /// The longest pause, with all of its jitter.
 const PAUSE: Duration = Duration::from_secs(18);
@@ -323,6 +324,32 @@ fn cut_off_member_is_retired_after_its_own_lease() {
 }
 
 #[test]
+fn slot_found_by_a_slow_read_expires_after_the_answer() {
+    let mut slot = row::SlotRow::default();
+    let record = LeaderElectionRecord {
+        holder_identity: Some("node-0".into()),
+        lease_duration_seconds: Some(6),
+        ..Default::default()
+    };
+    let (asked_at, now) = (Moment::from_nanos(1), Moment::from_nanos(5_000_000_000));
+    let found = VersionedRecord::new(record, 7, StoreData::none());
+    slot.row.learn(now, 1, (7, Some(found)), Some(asked_at), None);
+    assert_eq!(slot.expires_at(LEASE), Some(now + Duration::from_secs(6)));
+}
+
+/// Two processes of an update have one identity.
+#[test]
+fn member_retires_no_slot_of_a_process_with_its_identity() {
+    let mut world = started(1, 2);
+    world.add(2);
+    world.nodes[1].name = world.nodes[0].name.clone();
+    world.settings(1).identity = "node-0".to_owned();
+    world.run(LEASE);
+    world.assert_shared(&[0, 1]);
+    assert!(world.nodes[0].ended.iter().all(|(_, reason)| *reason == OwnershipEnd::Returned));
+}
+
+#[test]
 fn member_wakes_when_a_shorter_lease_expires() {
     let mut world = World::new(2, 4);
     world.settings(0).lease_duration = LEASE / 3;
@@ -349,8 +376,9 @@ fn idle_times_of_a_member_grow_to_a_limit() {
 
 #[test]
 fn failed_requests_keep_their_pauses() {
-    let cases: [(fn() -> StoreError, _, _); 5] = [
+    let cases: [(fn() -> StoreError, _, _); 6] = [
         (|| failed(StoreErrorKind::Timeout, Duration::ZERO), 29..=31, RETRY),
+        (|| failed(StoreErrorKind::Forbidden, Duration::ZERO), 29..=31, RETRY),
         (|| failed(StoreErrorKind::Unavailable, Duration::from_secs(10)), 5..=7, Duration::from_secs(12)),
         (|| failed(StoreErrorKind::Unavailable, HOUR), 4..=5, PAUSE),
         (|| failed(StoreErrorKind::Conflict, Duration::ZERO), 230..=242, RETRY / 8),

@@ -52,6 +52,43 @@ fn restore_between_two_campaigns_delays_the_first_take() {
     world.run_until(|world| (0..2).all(|shard| world.owners(shard) == [1]));
 }
 
+/// The process has no slot, so its watch may be silent for a lease duration.
+#[test]
+fn wait_after_a_restore_begins_with_its_discovery() {
+    let mut world = started(1, 1);
+    let (backup, slot) = (world.records.clone(), GroupKey::Slot(world.nodes[0].slot.unwrap()));
+    world.end_term(0, StopReason::Expired);
+    world.nodes[0].failure = Some(|| StoreError::new(StoreErrorKind::Timeout, "made up"));
+    world.run(RETRY);
+    world.nodes[0].is_deaf = true;
+    world.run(LEASE - RETRY);
+    (world.records, world.version) = (backup, 0);
+    world.edit(slot, |record| record.holder_identity = Some(String::new()));
+    world.edit(GroupKey::Shard(0), |record| record.holder_identity = Some(String::new()));
+    (world.nodes[0].is_deaf, world.nodes[0].failure) = (false, None);
+    world.run_until(|world| world.nodes[0].slot.is_some());
+    world.run(LEASE - RETRY);
+    assert!(world.nodes[0].owned.is_empty());
+    world.run(RETRY * 2);
+    world.assert_shared(&[0]);
+}
+
+#[test]
+fn listing_of_a_restored_store_is_not_repeated_for_each_record() {
+    let mut world = started(1, 8);
+    let mut backup = world.records.clone();
+    for shard in 0..8 {
+        world.edit(GroupKey::Shard(shard), |_| {});
+    }
+    world.run(STEP);
+    backup.values_mut().for_each(|seen| seen.version /= 2);
+    world.records = backup;
+    let opens = world.nodes[0].opens;
+    world.open(0);
+    world.run(LEASE / 3);
+    assert!(world.nodes[0].opens - opens <= 3);
+}
+
 #[test]
 fn failed_campaign_teaches_the_version_of_its_write() {
     let mut world = World::new(1, 1);

@@ -56,6 +56,8 @@ pub(super) struct Node {
     pub(super) retry_after: Option<Duration>,
     pub(super) is_dead: bool,
     pub(super) writes: usize,
+    /// The number of watches that were opened.
+    pub(super) opens: usize,
 }
 
 /// A group whose `next` is called after an input, and at the moments for which the group asked.
@@ -129,12 +131,14 @@ impl World {
             retry_after: None,
             is_dead: false,
             writes: 0,
+            opens: 0,
         });
         self.open(self.nodes.len() - 1);
     }
 
     /// Opens the watch of a node, and lists all records.
     pub(super) fn open(&mut self, node: usize) {
+        self.nodes[node].opens += 1;
         let group = &mut self.nodes[node].group;
         group.watch_opened(self.now, self.now);
         let shards = group.shards.len();
