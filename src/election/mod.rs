@@ -33,6 +33,7 @@ pub(crate) mod settings;
 pub(crate) mod stop_reason;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod warm;
 mod watch;
 mod watching;

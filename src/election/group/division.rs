@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::assign::{ShardPlace, assign};
 use super::row::ShardWork;
 use super::term_name::ShardOwner;
-use super::{Group, GroupEffect, OwnershipEnd, Timer};
+use super::{Group, GroupEffect, OwnershipEnd};
+use crate::election::timer::Timer;
 use crate::util::clock::Moment;
 
 impl Group {
@@ -31,7 +32,7 @@ impl Group {
         for shard in 0..self.shards.len() {
             let wanted_at = self.shards[shard].work.filter(|work| work.ended_at.is_none()).and_then(|it| it.wanted_at);
             if wanted_at.is_some_and(|at| timer.is_due(at + self.settings.drain_timeout)) {
-                self.end(timer.now, shard, OwnershipEnd::DrainTimeout);
+                self.end(timer.now(), shard, OwnershipEnd::DrainTimeout);
             }
         }
     }
@@ -44,7 +45,7 @@ impl Group {
         if !self.view.is_listed || !(self.is_dirty || timer.is_due(self.assign_at)) {
             return;
         }
-        let mut at = Timer { now: timer.now, wake: timer.now + self.settings.lease_duration };
+        let mut at = Timer::new(timer.now(), timer.now() + self.settings.lease_duration);
         loop {
             let members: Vec<_> =
                 (0..self.slots.len()).filter(|slot| self.slots[*slot].is_divided(self.shards.len())).collect();
@@ -55,13 +56,13 @@ impl Group {
             self.targets = assign(if busy.is_empty() { &members } else { &busy }, &places, moves);
             let became_idle = (0..self.shards.len()).filter_map(|shard| self.offer(&mut at, shard, &places)).next();
             match became_idle {
-                Some(slot) if !busy.is_empty() => self.set_idle(timer.now, slot),
+                Some(slot) if !busy.is_empty() => self.set_idle(timer.now(), slot),
                 _ => break,
             }
         }
         self.is_dirty = false;
-        self.assign_at = at.wake;
-        timer.is_due(at.wake);
+        self.assign_at = at.wake();
+        timer.is_due(at.wake());
     }
 
     /// Updates the offer of a shard. Returns the member that has not taken the shard in time.
@@ -73,7 +74,7 @@ impl Group {
             row.offer = None;
             return None;
         };
-        let (_, since) = *row.offer.insert(row.offer.filter(|offer| offer.0 == slot).unwrap_or((slot, timer.now)));
+        let (_, since) = *row.offer.insert(row.offer.filter(|offer| offer.0 == slot).unwrap_or((slot, timer.now())));
         timer.is_due(since.max(self.slots[slot].took_at) + self.settings.retry_period).then_some(slot)
     }
 
@@ -108,7 +109,7 @@ impl Group {
 
     /// Starts the ownership of shards whose records name this member, and asks workers of surplus shards to return.
     pub(super) fn start_and_move(&mut self, timer: &mut Timer) {
-        if !self.may_own(timer.now) {
+        if !self.may_own(timer.now()) {
             return;
         }
         let own = self.own_slot();
@@ -133,7 +134,7 @@ impl Group {
         }
         // At most one eighth of the shards moves at a time.
         for shard in surplus.into_iter().take((owned / 8).max(1).saturating_sub(moving)) {
-            self.want(timer.now, shard);
+            self.want(timer.now(), shard);
         }
     }
 

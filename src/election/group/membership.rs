@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::assign::weight;
-use super::{Comparison, Group, GroupEffect, Membership, OwnershipEnd, Timer};
+use super::{Comparison, Group, GroupEffect, Membership, OwnershipEnd};
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
+use crate::election::timer::Timer;
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
@@ -105,8 +106,8 @@ impl Group {
     /// Ends all ownership if the term of this process has ended.
     pub(super) fn check_term(&mut self, timer: &mut Timer) {
         let Some(member) = &self.member else { return };
-        if timer.is_due(timer.now + member.deadline.remaining(timer.now)) {
-            self.end_all(timer.now, OwnershipEnd::TermEnded);
+        if timer.is_due(timer.now() + member.deadline.remaining(timer.now())) {
+            self.end_all(timer.now(), OwnershipEnd::TermEnded);
         }
     }
 
@@ -148,7 +149,7 @@ impl Group {
             self.effects.push_back(GroupEffect::Blocked(hung));
         }
         let has_members = (0..self.slots.len()).any(|slot| self.member(slot).is_some());
-        let deserted_since = self.deserted_since.filter(|_| !has_members).unwrap_or(timer.now);
+        let deserted_since = self.deserted_since.filter(|_| !has_members).unwrap_or(timer.now());
         self.deserted_since = Some(deserted_since);
         !timer.is_due(deserted_since + self.settings.lease_duration)
     }
@@ -166,7 +167,7 @@ impl Group {
     /// A worker that ignores the end of its ownership delays the release by at most one lease duration.
     fn allow_leaving(&mut self, timer: &mut Timer) {
         let Some(member) = self.member.as_ref().filter(|member| !member.may_leave) else { return };
-        if self.leaving_since.is_none() && member.deadline.is_valid(timer.now) {
+        if self.leaving_since.is_none() && member.deadline.is_valid(timer.now()) {
             return;
         }
         let lease_duration = self.settings.lease_duration;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::election::deadline::Deadline;
+use crate::election::timer::Timer;
 use crate::election::{Operation, Step};
 use crate::store::StoreError;
 use crate::store::record::VersionedRecord;
@@ -218,21 +219,6 @@ struct GroupInFlight {
     sent_at: Moment,
 }
 
-/// The current time, and the earliest later moment at which the state may change.
-struct Timer {
-    now: Moment,
-    wake: Moment,
-}
-
-impl Timer {
-    fn is_due(&mut self, at: Moment) -> bool {
-        if at > self.now {
-            self.wake = self.wake.min(at);
-        }
-        at <= self.now
-    }
-}
-
 impl Group {
     /// Creates a group without observations, which only observes.
     pub fn new(settings: impl Into<Arc<GroupSettings>>) -> Self {
@@ -255,7 +241,7 @@ impl Group {
 
     /// Returns the next step. The driver carries out the effects before the step.
     pub fn next(&mut self, now: Now) -> Step<GroupRequest> {
-        let mut timer = Timer { now: now.local, wake: now.local + self.settings.lease_duration };
+        let mut timer = Timer::new(now.local, now.local + self.settings.lease_duration);
         self.check_slots(&mut timer);
         self.check_term(&mut timer);
         self.check_view(&mut timer);
@@ -266,7 +252,7 @@ impl Group {
         self.join_or_leave(&mut timer);
         match self.request(&mut timer, now) {
             Some(request) => Step::Send(request),
-            None => Step::Wait(timer.wake),
+            None => Step::Wait(timer.wake()),
         }
     }
 

@@ -7,8 +7,9 @@ use super::row::Row;
 use super::term_name::ShardOwner;
 use super::{
     Group, GroupEffect, GroupInFlight, GroupKey, GroupOperation, GroupRequest, GroupResponse, LEAVING_SECONDS,
-    SHARD_SECONDS, Timer,
+    SHARD_SECONDS,
 };
+use crate::election::timer::Timer;
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::util::backoff::requested_pause;
@@ -72,12 +73,12 @@ impl Group {
     /// Shortens the pause of a member that must empty a shard, if another attempt would not fit into its term.
     fn shorten_pause(&mut self, timer: &mut Timer) {
         let Some(member) = &self.member else { return };
-        let left = member.deadline.remaining(timer.now);
-        let does_fit = self.paused_until.since(timer.now) + self.request_timeout() <= left;
+        let left = member.deadline.remaining(timer.now());
+        let does_fit = self.paused_until.since(timer.now()) + self.request_timeout() <= left;
         if !does_fit && (0..self.shards.len()).any(|shard| self.must_empty(timer, shard)) {
             // Without a minimum, the pauses would shrink towards zero as the term ends.
             let pause = (left / 2).max(self.settings.retry_period / 8);
-            self.paused_until = self.paused_until.min(timer.now + pause);
+            self.paused_until = self.paused_until.min(timer.now() + pause);
         }
     }
 
@@ -120,7 +121,7 @@ impl Group {
         let is_early = self.leaving_since.is_some_and(|at| !timer.is_due(at + self.settings.retry_period));
         let mut has_passed = |at| timer.is_due(at + self.settings.lease_duration);
         let has_returned = row.work.is_none_or(|work| work.ended_at.is_some_and(&mut has_passed));
-        row.is_spent && has_returned && !is_early && self.is_valid(timer.now) && self.is_ours(shard)
+        row.is_spent && has_returned && !is_early && self.is_valid(timer.now()) && self.is_ours(shard)
     }
 
     /// Announces in a shard that this member leaves, so that the other members offer no shards to this member.
@@ -131,7 +132,7 @@ impl Group {
         let announced = self.slots[name.slot].leaving.as_ref();
         let has_announced = announced.is_some_and(|time| time.as_str() == &*name.acquire_time);
         let is_due = self.leaving_since.is_some_and(|at| timer.is_due(at + self.settings.retry_period));
-        if has_announced || !is_due || !self.is_valid(timer.now) {
+        if has_announced || !is_due || !self.is_valid(timer.now()) {
             return None;
         }
         let shard = (0..self.shards.len())
@@ -141,7 +142,7 @@ impl Group {
 
     /// Takes a free shard that belongs to this member.
     fn take(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
-        if !self.may_own(timer.now) {
+        if !self.may_own(timer.now()) {
             return None;
         }
         let name = self.member.as_ref()?.name.clone();
@@ -208,7 +209,7 @@ impl Group {
     /// A creation cannot compare with an earlier record. If a creation named an owner and arrived late, the shard could
     /// have two owners.
     fn create(&mut self, timer: &mut Timer, now: Now) -> Option<(GroupKey, GroupOperation)> {
-        if !self.may_own(timer.now) {
+        if !self.may_own(timer.now()) {
             return None;
         }
         let shard = (0..self.shards.len()).find(|shard| {

@@ -2,7 +2,8 @@
 
 use super::row::{Learned, View};
 use super::term_name::{ShardOwner, TermName};
-use super::{FOREIGN, Group, GroupEffect, GroupKey, LEAVING_SECONDS, OwnWrite, OwnershipEnd, Timer};
+use super::{FOREIGN, Group, GroupEffect, GroupKey, LEAVING_SECONDS, OwnWrite, OwnershipEnd};
+use crate::election::timer::Timer;
 use crate::store::record::VersionedRecord;
 use crate::util::clock::Moment;
 
@@ -124,7 +125,7 @@ impl Group {
     pub(super) fn check_view(&mut self, timer: &mut Timer) {
         let lease_duration = self.settings.lease_duration;
         if self.member.is_some() && timer.is_due(self.valid_until()) {
-            self.end_outdated(timer.now);
+            self.end_outdated(timer.now());
         }
         if !self.view.is_open {
             return;
