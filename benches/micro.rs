@@ -5,7 +5,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use leasehold::election::{Election, ElectionEvent, Operation, Step, StoreRequest, StoreResponse};
+use leasehold::election::candidate::candidacy::Candidacy;
+use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::candidate::side::Side;
+use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
 use leasehold::util::clock::{Moment, Now};
@@ -135,24 +138,24 @@ fn progress(name: &str, handles: usize) {
 /// Measures the decision to renew and the handling of the response.
 fn one_renewal_of_the_core(name: &str) {
     let settings = LeaderElector::builder("bench").identity("me").validate().expect("good settings");
-    let mut election = Election::new(settings, 1);
+    let mut candidacy = Candidacy::new(settings, 1, None);
     let mut clock =
         Clock { local: Moment::from_nanos(1_000_000_000_000), wall: UNIX_EPOCH + Duration::from_secs(1_700_000_000) };
     let mut version = 0;
-    election.campaign(false);
-    while !std::iter::from_fn(|| election.event()).any(|event| matches!(event, ElectionEvent::Elected { .. })) {
-        clock.step(&mut election, &mut version);
+    candidacy.handle(clock.local, Side::Primary, Input::Campaign { id: 1, once: false });
+    while !std::iter::from_fn(|| candidacy.effect()).any(|(_, effect)| matches!(effect, Effect::Offer { .. })) {
+        clock.step(&mut candidacy, &mut version);
     }
     measure(name, 1, || {
         let renewed = version + 1;
         while version < renewed {
-            clock.step(&mut election, &mut version);
+            clock.step(&mut candidacy, &mut version);
         }
-        while election.event().is_some() {}
+        while candidacy.effect().is_some() {}
     });
 }
 
-/// A simulated clock, which only advances when the election waits.
+/// A simulated clock, which only advances when the candidate waits.
 ///
 /// `step` also simulates a store.
 struct Clock {
@@ -161,8 +164,8 @@ struct Clock {
 }
 
 impl Clock {
-    fn step(&mut self, election: &mut Election, version: &mut u64) {
-        match election.next(Now { local: self.local, wall: self.wall }) {
+    fn step(&mut self, candidacy: &mut Candidacy, version: &mut u64) {
+        match candidacy.next(Now { local: self.local, wall: self.wall }, Side::Primary) {
             Step::Wait(until) => {
                 self.wall += until.since(self.local);
                 self.local = until;
@@ -175,9 +178,9 @@ impl Clock {
                         StoreResponse::Written(VersionedRecord::new(record, *version, StoreData::none()))
                     }
                 };
-                election.on_response(self.local, id, answer);
+                candidacy.handle(self.local, Side::Primary, Input::Response(id, answer));
             }
-            Step::Finished => unreachable!("the election is open"),
+            Step::Finished => unreachable!("the candidacy is open"),
         }
     }
 }

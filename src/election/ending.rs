@@ -6,25 +6,12 @@ use std::time::Duration;
 
 use super::messages::ElectionEvent;
 use super::progress::ProgressLimit;
-use super::{CurrentTerm, Election, Phase, TermPhase};
+use super::{Election, Phase, TermPhase};
 use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
+use crate::election::timer::Timer;
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
-
-impl CurrentTerm {
-    /// Returns the moments at which the election must check the term.
-    ///
-    /// These moments are the end of the renewed validity, the progress limit and the drain limit.
-    pub(super) fn noticed_at(&self) -> [Option<Moment>; 3] {
-        let wound_down = match self.phase {
-            TermPhase::Valid => None,
-            TermPhase::Draining(until) => until,
-            TermPhase::Lost => return [None; 3],
-        };
-        [Some(self.covered_until), self.progress.as_ref().map(|limit| limit.until()), wound_down]
-    }
-}
 
 impl Election {
     /// Ends the term because its holder steps down.
@@ -54,21 +41,25 @@ impl Election {
         }
     }
 
-    pub(super) fn notice_expiry(&mut self, now: Moment) {
+    pub(super) fn notice_expiry(&mut self, timer: &mut Timer) {
         let Phase::Leading(term) = &mut self.phase else { return };
-        let is_stalled = term.progress.as_ref().is_some_and(|limit| limit.until() <= now);
+        if term.phase == TermPhase::Lost {
+            return;
+        }
+        let now = timer.now();
+        let is_uncovered = timer.is_due(term.covered_until);
+        let is_stalled = term.progress.as_ref().is_some_and(|limit| timer.is_due(limit.until()));
+        let is_drained = matches!(term.phase, TermPhase::Draining(Some(until)) if timer.is_due(until));
         match term.phase {
             TermPhase::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
                 self.end_term(now, StopReason::Expired);
             }
             // No renewal succeeded within the renew deadline, so the renewals end. If the phase is still `Valid`, the
             // holder has ended the term and the step-down is queued.
-            TermPhase::Valid | TermPhase::Draining(_) if now >= term.covered_until => {
-                self.end_term(now, StopReason::Expired);
-            }
+            _ if is_uncovered => self.end_term(now, StopReason::Expired),
             // The progress limit also applies while the term drains.
-            TermPhase::Valid | TermPhase::Draining(_) if is_stalled => self.end_term(now, StopReason::NoProgress),
-            TermPhase::Draining(Some(until)) if now >= until => {
+            _ if is_stalled => self.end_term(now, StopReason::NoProgress),
+            _ if is_drained => {
                 term.phase = TermPhase::Lost;
                 self.events.push_back(ElectionEvent::CoverLost(None));
             }
@@ -120,8 +111,8 @@ impl Election {
     }
 
     /// Returns `true` if a closed election has waited for `renew_deadline`.
-    pub(super) fn close_deadline_passed(&mut self, now: Moment) -> bool {
-        let renew_deadline = self.settings.renew_deadline;
-        self.closing && now >= *self.close_deadline.get_or_insert(now + renew_deadline)
+    pub(super) fn close_deadline_passed(&mut self, timer: &mut Timer) -> bool {
+        let latest = timer.now() + self.settings.renew_deadline;
+        self.closing && timer.is_due(*self.close_deadline.get_or_insert(latest))
     }
 }

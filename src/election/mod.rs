@@ -11,6 +11,7 @@ use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
+use crate::election::timer::Timer;
 use crate::store::StoreErrorKind;
 use crate::store::record::{LeaderElectionRecord, MicroTime};
 use crate::util::clock::{Moment, Now};
@@ -33,7 +34,7 @@ pub(crate) mod settings;
 pub(crate) mod stop_reason;
 #[cfg(test)]
 mod tests;
-mod timer;
+pub mod timer;
 mod warm;
 mod watch;
 mod watching;
@@ -291,33 +292,43 @@ impl Election {
         self.closing = true;
     }
 
-    /// Returns the next step.
-    pub fn next(&mut self, now: Now) -> Step {
-        self.notice_expiry(now.local);
-        if self.owed_by().is_some_and(|by| now.local >= by) {
+    /// Returns the next request, if one is due.
+    ///
+    /// Registers the moments at which the result may change.
+    pub fn next(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
+        self.notice_expiry(timer);
+        if self.overdue_at().is_some_and(|at| timer.is_due(at)) {
             self.give_up_watch(now.local);
         }
         match &self.phase {
             Phase::Leading(term) => {
                 let renew_at = term.renew_at.max(self.schedule.paused_until);
                 match term.phase {
-                    TermPhase::Lost => self.observe(now.local),
-                    _ if self.schedule.must_read => self.read_when_due(now.local, renew_at),
-                    _ if now.local >= renew_at => self.renew(now),
+                    TermPhase::Lost => self.read_when_due(timer),
+                    _ if self.schedule.must_read => self.read_when_due(timer),
+                    _ if timer.is_due(renew_at) => self.renew(now, timer),
                     // With an open watch, the election also reads if an event may be missing. Without a watch, or if
                     // the read would delay the renewal, the answers to renewals are enough.
                     _ if self.watch.is_open() && now.local + self.round_trip.smoothed <= renew_at => {
-                        self.read_when_due(now.local, renew_at)
+                        self.read_when_due(timer)
                     }
-                    _ => self.wait(now.local, renew_at),
+                    _ => None,
                 }
             }
-            Phase::Campaigning(_) if !self.stands_aside() => self.drive_campaign(now),
-            Phase::Campaigning(CampaignPhase { round: Some(_), .. }) => self.end_round(now),
-            Phase::Observing | Phase::Campaigning(_) if self.owes_release() => self.release(now),
-            Phase::Observing if self.closing => self.finish(now.local),
-            Phase::Observing | Phase::Campaigning(_) => self.observe(now.local),
+            Phase::Campaigning(_) if !self.stands_aside() => self.drive_campaign(now, timer),
+            Phase::Campaigning(CampaignPhase { round: Some(_), .. }) => self.end_round(now, timer),
+            Phase::Observing | Phase::Campaigning(_) if self.owes_release() => self.release(now, timer),
+            Phase::Observing | Phase::Campaigning(_) => self.read_when_due(timer),
         }
+    }
+
+    /// Returns `true` if the election is closed and no work is left.
+    ///
+    /// A closed election waits for its release and for in-doubt writes, at most until the close deadline.
+    pub fn is_finished(&mut self, timer: &mut Timer) -> bool {
+        let is_idle = self.closing && matches!(self.phase, Phase::Observing);
+        let is_settled = self.open.iter().all(|write| write.progress != WriteProgress::Open);
+        is_idle && ((!self.owes_release() && is_settled) || self.close_deadline_passed(timer))
     }
 
     /// Handles the response to the request `id`, even if the driver has abandoned the request.
@@ -401,15 +412,15 @@ impl Election {
 
     // ---- deciding ----
 
-    /// Returns the next step of a campaign.
-    fn drive_campaign(&mut self, now: Now) -> Step {
+    /// Returns the next request of a campaign.
+    fn drive_campaign(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
         if let Phase::Campaigning(CampaignPhase { round: Some(round), .. }) = &mut self.phase {
             if round.wrote || now.local < self.schedule.paused_until {
-                return self.end_round(now);
+                return self.end_round(now, timer);
             }
             if !round.has_read {
                 round.has_read = true;
-                return self.read(now.local);
+                return Some(self.read(now.local));
             }
         }
         let is_round = matches!(&self.phase, Phase::Campaigning(CampaignPhase { round: Some(_), .. }));
@@ -437,16 +448,16 @@ impl Election {
         let not_before = self.schedule.write_at.max(self.schedule.paused_until);
         let takeover_at = takeover_at.map(|at| if is_round { at } else { at.max(not_before) });
         match takeover_at {
-            Some(at) if at <= now.local => self.acquire(now),
-            _ if is_round => self.end_round(now),
-            at => self.stand_by(now.local, at.unwrap_or(now.local + self.settings.renew_deadline)),
+            _ if is_round && takeover_at.is_none_or(|at| at > now.local) => self.end_round(now, timer),
+            Some(at) if timer.is_due(at) => self.acquire(now, timer),
+            at => self.stand_by(timer, at),
         }
     }
 
     /// Acquires the lease by one write on the observed version (rules 1, 2, 3 and 5).
-    fn acquire(&mut self, now: Now) -> Step {
-        let Some((stamp, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
-        let Phase::Campaigning(candidacy) = &mut self.phase else { return self.observe(now.local) };
+    fn acquire(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
+        let (stamp, renew_time) = self.stamp(now, timer)?;
+        let Phase::Campaigning(candidacy) = &mut self.phase else { return None };
         let (acquisition, acquire_time) = candidacy.attempt.get_or_insert_with(|| {
             self.last_acquisition += 1;
             // The fraction digits are random, so that two processes with the same identity do not write the same
@@ -467,15 +478,15 @@ impl Election {
         let transitions =
             base.as_ref().map_or(0, |base| base.record.lease_transitions.unwrap_or(0).max(0).saturating_add(1));
         let record = self.held(base.as_ref(), acquire_time, renew_time, transitions);
-        self.write(now.local, base, record, acquisition)
+        Some(self.write(now.local, base, record, acquisition))
     }
 
     /// Renews the lease by one update of the last own version (rule 4).
-    fn renew(&mut self, now: Now) -> Step {
-        let Some((_, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
+    fn renew(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
+        let (_, renew_time) = self.stamp(now, timer)?;
         let third_at = now.local + self.retry_delay(now.local).min(self.settings.renew_interval);
         let (Phase::Leading(term), ObservedState::Record(known)) = (&mut self.phase, &self.observed) else {
-            return self.observe(now.local);
+            return None;
         };
         // After a conflict with an edit of other fields, the second attempt follows at once, and a third attempt waits.
         term.attempts += 1;
@@ -485,20 +496,17 @@ impl Election {
         let (base, acquisition) = (known.observed.clone(), term.acquisition);
         let (acquire_time, transitions) = (term.acquire_time.clone(), term.transitions);
         let record = self.held(Some(&base), acquire_time, renew_time, transitions);
-        self.write(now.local, Some(base), record, acquisition)
+        Some(self.write(now.local, Some(base), record, acquisition))
     }
 
     /// Releases the lease by one write on the newest known version (rule 6).
-    fn release(&mut self, now: Now) -> Step {
-        if self.close_deadline_passed(now.local) {
-            return Step::Finished;
-        }
+    fn release(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
         let not_before = self.schedule.write_at.max(self.schedule.paused_until);
-        if self.schedule.must_read || now.local < not_before {
-            return self.read_when_due(now.local, not_before);
+        if self.schedule.must_read || !timer.is_due(not_before) {
+            return self.read_when_due(timer);
         }
-        let Some((_, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
-        let ObservedState::Record(known) = &self.observed else { return self.observe(now.local) };
+        let (_, renew_time) = self.stamp(now, timer)?;
+        let ObservedState::Record(known) = &self.observed else { return None };
         let base = known.observed.clone();
         let record = LeaderElectionRecord {
             holder_identity: Some(String::new()),
@@ -509,55 +517,21 @@ impl Election {
             renew_time: Some(renew_time),
             ..base.record.clone()
         };
-        self.write(now.local, Some(base), record, 0)
+        Some(self.write(now.local, Some(base), record, 0))
     }
 
-    /// Observes the record without a campaign, a term or a release.
-    fn observe(&mut self, now: Moment) -> Step {
-        self.read_when_due(now, now + self.settings.renew_deadline)
-    }
-
-    /// Finishes a closed election.
-    ///
-    /// Waits for in-doubt writes, at most until the close deadline.
-    fn finish(&mut self, now: Moment) -> Step {
-        if self.open.iter().all(|write| write.progress != WriteProgress::Open) || self.close_deadline_passed(now) {
-            return Step::Finished;
-        }
-        self.observe(now)
-    }
-
-    /// Reads the record if a read is due. Otherwise waits until a read is due or until `until`.
+    /// Returns a read of the record if a read is due.
     ///
     /// While a watch delivers all changes, a read is due only before a write, to repeat a failed read, or to settle a
     /// create.
-    fn read_when_due(&mut self, now: Moment, until: Moment) -> Step {
+    fn read_when_due(&mut self, timer: &mut Timer) -> Option<StoreRequest> {
         let repeats = self.schedule.read_failed && matches!(self.phase, Phase::Observing);
         // Watch events do not settle an in-doubt create, so a closed election must read.
-        let untold = !self.watch_tells(now) || self.closing && self.open.iter().any(InDoubtWrite::is_open_create);
-        let wanted = self.schedule.must_read || repeats || untold;
-        let due = self.schedule.read_at.max(self.schedule.paused_until);
-        match wanted {
-            false => self.wait(now, until),
-            true if now >= due => self.read(now),
-            true if self.schedule.must_read => self.wait(now, due),
-            true => self.wait(now, until.min(due)),
-        }
-    }
-
-    /// Waits until `until`, or until an earlier moment that must be noticed in time.
-    ///
-    /// Such moments are the end of a term, the silence of a watch, an overdue watch event, and the end of a closed
-    /// election.
-    fn wait(&self, now: Moment, until: Moment) -> Step {
-        let [covered_until, progress_until, wound_down] = match &self.phase {
-            Phase::Leading(term) => term.noticed_at(),
-            _ => [None; 3],
-        };
-        // A watch that is already silent needs no wakeup, because the election polls.
-        let silent_at = self.silent_at().filter(|at| now < *at);
-        let noticed_at = [covered_until, progress_until, wound_down, silent_at, self.owed_by(), self.close_deadline];
-        Step::Wait(noticed_at.into_iter().flatten().fold(until, Moment::min))
+        let settles = self.closing && self.open.iter().any(InDoubtWrite::is_open_create);
+        let delivers_all = self.watch_delivers_all(|at| timer.is_due(at));
+        let is_wanted = self.schedule.must_read || repeats || settles || !delivers_all;
+        let is_due = is_wanted && timer.is_due(self.schedule.read_at.max(self.schedule.paused_until));
+        is_due.then(|| self.read(timer.now()))
     }
 
     /// Returns `true` if a campaign must not acquire the lease now.
@@ -584,9 +558,9 @@ impl Election {
         }
     }
 
-    fn end_round(&mut self, now: Now) -> Step {
+    fn end_round(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
         self.end_round_if(|_| true);
-        self.next(now)
+        self.next(now, timer)
     }
 
     fn end_round_if(&mut self, over: impl FnOnce(&Round) -> bool) {

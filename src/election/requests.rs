@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::in_doubt::{InDoubtWrite, WriteProgress};
-use super::messages::{Operation, ReadContext, Step, StoreRequest};
+use super::messages::{Operation, ReadContext, StoreRequest};
 use super::{Election, ObservedState, Phase, TermPhase};
 use crate::election::settings::JITTER_FACTOR;
+use crate::election::timer::Timer;
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::util::backoff::requested_pause;
@@ -41,7 +42,7 @@ enum Urgency {
 }
 
 impl Election {
-    pub(super) fn read(&mut self, now: Moment) -> Step {
+    pub(super) fn read(&mut self, now: Moment) -> StoreRequest {
         self.schedule.read_at = now + self.retry_delay(now);
         let absent = matches!(self.observed, ObservedState::Absent { .. });
         let context = ReadContext { newest: self.newest, absent, sent_at: now };
@@ -54,7 +55,7 @@ impl Election {
         base: Option<VersionedRecord>,
         record: LeaderElectionRecord,
         acquisition: u64,
-    ) -> Step {
+    ) -> StoreRequest {
         self.schedule.write_at = now + self.retry_delay(now);
         self.open.push(InDoubtWrite {
             id: self.last_request + 1,
@@ -79,14 +80,14 @@ impl Election {
         Some(StoreError::new(StoreErrorKind::Timeout, text))
     }
 
-    fn send(&mut self, now: Moment, operation: Operation) -> Step {
+    fn send(&mut self, now: Moment, operation: Operation) -> StoreRequest {
         self.last_request += 1;
         self.in_flight = Some((self.last_request, now));
         let notes = self.notes(now, &operation);
         let within = self.answer_on_an_idle_connection_within(now);
         self.schedule.may_be_dropped = within.is_some();
         let timeout = self.attempt_timeout(now, &operation).min(within.unwrap_or(Duration::MAX));
-        Step::Send(StoreRequest { id: self.last_request, operation, notes, timeout })
+        StoreRequest { id: self.last_request, operation, notes, timeout }
     }
 
     /// Returns a record that names this candidate as the holder.
@@ -111,9 +112,11 @@ impl Election {
     ///
     /// `renewTime` grows with every write, even if the wall clock goes back, because standbys detect a renewal by a
     /// changed record.
-    pub(super) fn stamp(&mut self, now: Now) -> Option<(u64, MicroTime)> {
+    pub(super) fn stamp(&mut self, now: Now, timer: &mut Timer) -> Option<(u64, MicroTime)> {
         if self.open.len() >= MAX_OPEN_WRITES {
-            if self.may_be_adopted(&self.open[0], now.local) {
+            let oldest = &self.open[0];
+            if self.may_be_adopted(oldest, now.local) {
+                timer.is_due(oldest.sent_at + self.settings.renew_deadline);
                 return None;
             }
             self.open.remove(0);
@@ -128,10 +131,6 @@ impl Election {
         };
         self.last_stamp = Some((micros, now.local));
         Some((micros, MicroTime::from_unix_micros(micros)))
-    }
-
-    pub(super) fn wait_for_room(&self, now: Moment) -> Step {
-        self.wait(now, self.open.first().map_or(now, |oldest| oldest.sent_at + self.settings.renew_deadline))
     }
 
     /// Returns the timeout of a request, which usually leaves time for another request.

@@ -353,7 +353,7 @@ impl Election {
             // An open watch delivers the conflicting record, so losing candidates do not all read. A release reads at
             // once.
             self.schedule.read_at = match self.phase {
-                _ if !moved || !self.watch_tells(now) => now,
+                _ if !moved || !self.watch_delivers_all(|at| at <= now) => now,
                 Phase::Observing => now,
                 Phase::Campaigning(_) if self.owes_release() => now,
                 Phase::Leading(_) => now + self.retry_delay(now).min(TOLD_WITHIN),

@@ -6,23 +6,23 @@ use crate::util::clock::Moment;
 ///
 /// Code that runs for `next` asks the timer, which also registers the wakeup. Code that judges an input compares moments,
 /// because `next` follows each input.
-pub(crate) struct Timer {
+pub struct Timer {
     now: Moment,
     wake: Moment,
 }
 
 impl Timer {
     /// Creates a timer whose wakeup is `latest`, unless an earlier moment is registered.
-    pub(crate) fn new(now: Moment, latest: Moment) -> Self {
+    pub fn new(now: Moment, latest: Moment) -> Self {
         Self { now, wake: latest }
     }
 
-    pub(crate) fn now(&self) -> Moment {
+    pub fn now(&self) -> Moment {
         self.now
     }
 
     /// Returns `true` from `at` on. Before `at`, registers a wakeup for `at`.
-    pub(crate) fn is_due(&mut self, at: Moment) -> bool {
+    pub fn is_due(&mut self, at: Moment) -> bool {
         if at > self.now {
             self.wake = self.wake.min(at);
         }
@@ -30,7 +30,7 @@ impl Timer {
     }
 
     /// Returns the earliest registered moment.
-    pub(crate) fn wake(&self) -> Moment {
+    pub fn wake(&self) -> Moment {
         self.wake
     }
 }

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use super::{Election, Step};
+use super::{Election, StoreRequest};
+use crate::election::timer::Timer;
 use crate::util::clock::Moment;
 
 /// The time before a takeover in which no read starts, because the takeover would wait for the answer.
@@ -21,19 +22,22 @@ impl Election {
         self.schedule.cools = after.map(|after| (after, now + after));
     }
 
-    /// Waits in a campaign until `until`, and meanwhile reads when a read is due or keeps the connection open.
-    pub(super) fn stand_by(&mut self, now: Moment, until: Moment) -> Step {
+    /// Returns a read of a waiting candidate if a read is due, or if a read must keep the connection open.
+    ///
+    /// `takeover_at` is the time of the next write, if it is known.
+    pub(super) fn stand_by(&mut self, timer: &mut Timer, takeover_at: Option<Moment>) -> Option<StoreRequest> {
         let clearance = CLEARANCE.max(self.round_trip.answered_by());
-        let not_before = now.max(self.schedule.read_at).max(self.schedule.paused_until);
-        let warms = self.schedule.cools.filter(|_| self.round_trip.smoothed > NEAR);
-        let warms = warms.map(|(after, at)| (after, at.max(not_before))).filter(|(_, at)| *at + clearance < until);
-        match warms {
-            Some((after, at)) if at <= now => {
-                // A failed read is not repeated before its time.
-                self.schedule.cools = Some((after, now + after));
-                self.read(now)
-            }
-            _ => self.read_when_due(now, warms.map_or(until, |(_, at)| at)),
+        let until = takeover_at.unwrap_or(timer.now() + self.settings.renew_deadline);
+        let not_before = timer.now().max(self.schedule.read_at).max(self.schedule.paused_until);
+        let cools = self.schedule.cools.filter(|_| self.round_trip.smoothed > NEAR);
+        if let Some((after, at)) = cools
+            && at.max(not_before) + clearance < until
+            && timer.is_due(at.max(not_before))
+        {
+            // A failed read is not repeated before its time.
+            self.schedule.cools = Some((after, timer.now() + after));
+            return Some(self.read(timer.now()));
         }
+        self.read_when_due(timer)
     }
 }

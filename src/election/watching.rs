@@ -84,10 +84,10 @@ impl Election {
     }
 
     /// Returns `true` if the watch delivers every change, so that no polling is needed.
-    pub(super) fn watch_tells(&self, now: Moment) -> bool {
+    pub(super) fn watch_delivers_all(&self, is_due: impl FnOnce(Moment) -> bool) -> bool {
         let Some(open) = &self.watch.open else { return false };
         let knows = self.watch.synced || matches!(self.observed, ObservedState::Absent { .. });
-        knows && open.owed.is_none() && open.to_confirm.is_none() && self.silent_at().is_none_or(|at| now < at)
+        knows && open.owed.is_none() && open.to_confirm.is_none() && !self.silent_at().is_some_and(is_due)
     }
 
     pub(super) fn give_up_watch(&mut self, now: Moment) {
@@ -95,7 +95,8 @@ impl Election {
         self.events.push_back(ElectionEvent::WatchStale);
     }
 
-    pub(super) fn owed_by(&self) -> Option<Moment> {
+    /// Returns the latest time for the event of a version that a read found.
+    pub(super) fn overdue_at(&self) -> Option<Moment> {
         self.watch.open.as_ref()?.owed.map(|(_, by)| by)
     }
 

@@ -12,6 +12,7 @@ use crate::election::candidate::pair::Pair;
 use crate::election::candidate::session::{Effect, Input, Session};
 use crate::election::candidate::side::Side;
 use crate::election::settings::Settings;
+use crate::election::timer::Timer;
 use crate::store::StoreErrorKind;
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
@@ -23,6 +24,7 @@ use crate::util::sync::Arc;
 /// The candidacy decides whether the candidate is fit, and limits the log lines about fitness.
 #[derive(Debug)]
 pub struct Candidacy {
+    settings: Arc<Settings>,
     records: Sessions,
     fitness: FitnessPolicy,
     /// The log of changes of fitness.
@@ -44,15 +46,15 @@ impl Candidacy {
         let settings = settings.into();
         let fitness = FitnessPolicy::new(&settings);
         let mut records = match second {
-            None => Sessions::One(Box::new(Session::new(settings, seed))),
-            Some(second) => Sessions::Both(Box::new(Pair::new(settings, [seed, second]))),
+            None => Sessions::One(Box::new(Session::new(Arc::clone(&settings), seed))),
+            Some(second) => Sessions::Both(Box::new(Pair::new(Arc::clone(&settings), [seed, second]))),
         };
         if !fitness.may_acquire() {
             let line = "fitness unknown: not acquiring the lease until the probe or this process reports fit";
             records.push(Effect::Log(Notice::new(Level::Debug, line)));
             records.push(Effect::Fitness { is_fit: false, pause: Duration::ZERO });
         }
-        Self { records, fitness, flaps: FailureLog::default() }
+        Self { settings, records, fitness, flaps: FailureLog::default() }
     }
 
     /// Handles an input at any time, even while a request is under way.
@@ -63,12 +65,14 @@ impl Candidacy {
         if let Input::GuardGone { .. } | Input::NotTaken = input {
             self.fitness.guard_gone(now);
         }
+        // The call of `next` after the input registers the wakeups.
+        let timer = &mut Timer::new(now, now);
         // The probe timeout may have passed before this event.
-        self.judge_fitness(now);
+        self.judge_fitness(timer);
         match input {
             Input::Fitness(source, is_fit) => {
                 self.fitness.said(now, source, is_fit);
-                self.judge_fitness(now);
+                self.judge_fitness(timer);
             }
             Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
                 self.records.push(Effect::NotFit { campaign: id });
@@ -82,7 +86,7 @@ impl Candidacy {
             } else if session.other_holder().is_some() {
                 self.fitness.another_leads();
             }
-            self.judge_fitness(now);
+            self.judge_fitness(timer);
         }
     }
 
@@ -98,14 +102,16 @@ impl Candidacy {
     ///
     /// The driver calls this function when no request of the side is under way.
     pub fn next(&mut self, now: Now, side: Side) -> Step {
-        self.judge_fitness(now.local);
-        let step = match &mut self.records {
-            Sessions::One(session) => session.next(now),
-            Sessions::Both(pair) => pair.next(now, side),
-        };
-        match step {
-            Step::Wait(until) => Step::Wait(self.fitness.changes_at().map_or(until, |at| until.min(at))),
-            step => step,
+        let mut timer = Timer::new(now.local, now.local + self.settings.lease_duration);
+        self.judge_fitness(&mut timer);
+        match &mut self.records {
+            Sessions::One(session) => {
+                if session.is_finished(&mut timer) {
+                    return Step::Finished;
+                }
+                session.next(now, &mut timer).map_or_else(|| Step::Wait(timer.wake()), Step::Send)
+            }
+            Sessions::Both(pair) => pair.next(now, &mut timer, side),
         }
     }
 
@@ -160,8 +166,9 @@ impl Candidacy {
     }
 
     /// Adds the effects of each change of fitness, and passes each change to the sessions.
-    fn judge_fitness(&mut self, now: Moment) {
-        while let Some(change) = self.fitness.change(now) {
+    fn judge_fitness(&mut self, timer: &mut Timer) {
+        let now = timer.now();
+        while let Some(change) = self.fitness.change(timer) {
             let round = self.ask(Session::round, Pair::round).filter(|_| matches!(change, FitnessChange::Unfit(_)));
             round.into_iter().for_each(|campaign| self.records.push(Effect::NotFit { campaign }));
             fitness_effects(change, &mut self.flaps, now).for_each(|effect| self.records.push(effect));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::election::settings::Settings;
+use crate::election::timer::Timer;
 use crate::util::backoff::Backoff;
 use crate::util::clock::Moment;
 
@@ -112,12 +113,14 @@ impl FitnessPolicy {
         self.aside_until = None;
     }
 
-    /// Returns the next change up to now, if there is one.
-    pub(crate) fn change(&mut self, now: Moment) -> Option<FitnessChange> {
+    /// Returns the next change up to now, if there is one. Otherwise registers the time of the next change.
+    pub(crate) fn change(&mut self, timer: &mut Timer) -> Option<FitnessChange> {
+        let now = timer.now();
         let judged_since = *self.judged_since.get_or_insert(now);
-        let is_fit = self.program != Some(false) && self.silent_at().is_none_or(|at| at.is_some_and(|at| now < at));
+        let is_fit =
+            self.program != Some(false) && self.silent_at().is_none_or(|at| at.is_some_and(|at| !timer.is_due(at)));
         self.is_aside &= is_fit;
-        self.aside_until.take_if(|until| *until <= now);
+        self.aside_until.take_if(|until| timer.is_due(*until));
         match (self.is_fit, is_fit && self.aside_until.is_none()) {
             (true, false) if is_fit => {
                 (self.is_fit, self.waits_until, self.is_explained, self.is_aside) = (false, None, true, true);
@@ -145,7 +148,9 @@ impl FitnessPolicy {
                 self.waits_until = (!self.pause.is_zero()).then_some(now + self.pause);
                 Some(FitnessChange::Fit(self.pause))
             }
-            (false, false) if !self.is_explained && (self.said_no || now >= judged_since + self.probe_timeout) => {
+            (false, false)
+                if !self.is_explained && (self.said_no || timer.is_due(judged_since + self.probe_timeout)) =>
+            {
                 self.is_explained = true;
                 Some(FitnessChange::NotYet(match self.probe {
                     _ if self.program == Some(false) => "this process has not reported that it is fit",
@@ -153,19 +158,11 @@ impl FitnessPolicy {
                     _ => "the probe has not returned yet",
                 }))
             }
-            (true, true) if self.waits_until.take_if(|until| *until <= now).is_some() => {
+            (true, true) if self.waits_until.take_if(|until| timer.is_due(*until)).is_some() => {
                 Some(FitnessChange::MayAcquire)
             }
             _ => None,
         }
-    }
-
-    /// Returns the time of the next change if no source reports before that time.
-    pub(crate) fn changes_at(&self) -> Option<Moment> {
-        let silent_at = self.silent_at().flatten().filter(|_| self.is_fit);
-        let explained_at = self.judged_since.filter(|_| !self.is_fit && !self.is_explained);
-        let explained_at = explained_at.map(|since| since + self.probe_timeout);
-        [silent_at, explained_at, self.waits_until, self.aside_until].into_iter().flatten().min()
     }
 
     pub(crate) fn may_acquire(&self) -> bool {
@@ -190,6 +187,19 @@ mod tests {
         Moment::from_nanos((1_000 + seconds) * 1_000_000_000)
     }
 
+    impl FitnessPolicy {
+        fn changed(&mut self, now: Moment) -> Option<FitnessChange> {
+            self.change(&mut Timer::new(now, now))
+        }
+
+        /// Returns the time of the next change without another report.
+        fn wakes(&mut self, now: Moment) -> Option<Moment> {
+            let mut timer = Timer::new(now, AFTER_THE_DRAIN);
+            assert_eq!(self.change(&mut timer), None);
+            Some(timer.wake()).filter(|at| *at != AFTER_THE_DRAIN)
+        }
+    }
+
     /// Returns a policy for the defaults.
     ///
     /// The lease duration is 15 s, the renew deadline 10 s, and the retry period 2 s.
@@ -206,16 +216,16 @@ mod tests {
     fn candidate_without_probe_is_fit() {
         let mut fitness = fitness(false, false);
         assert!(fitness.may_acquire());
-        assert_eq!((fitness.change(at(0)), fitness.changes_at()), (None, None));
+        assert_eq!((fitness.changed(at(0)), fitness.wakes(at(0))), (None, None));
     }
 
     #[test]
     fn unknown_fitness_is_unfit_and_the_first_yes_counts_at_once() {
         let mut fitness = fitness(true, false);
-        assert_eq!(fitness.change(at(5)), None, "unfit from the beginning");
+        assert_eq!(fitness.changed(at(5)), None, "unfit from the beginning");
         assert!(!fitness.may_acquire());
         fitness.said(at(6), FitnessSource::Probe, true);
-        assert_eq!(fitness.change(at(6)), fit_after(0));
+        assert_eq!(fitness.changed(at(6)), fit_after(0));
         assert!(fitness.may_acquire());
     }
 
@@ -223,48 +233,49 @@ mod tests {
     fn silence_is_a_no() {
         let mut fitness = fitness(true, false);
         fitness.said(at(0), FitnessSource::Probe, true);
-        fitness.change(at(0));
+        fitness.changed(at(0));
         fitness.said(at(2), FitnessSource::Probe, true);
-        assert_eq!((fitness.change(at(11)), fitness.changes_at()), (None, Some(at(12))));
+        assert_eq!((fitness.changed(at(11)), fitness.wakes(at(11))), (None, Some(at(12))));
         assert_eq!(
-            fitness.change(at(12)),
+            fitness.changed(at(12)),
             Some(FitnessChange::Unfit("the probe did not return true within the probe timeout"))
         );
-        assert_eq!((fitness.change(at(13)), fitness.changes_at()), (None, None));
+        assert_eq!((fitness.changed(at(13)), fitness.wakes(at(13))), (None, None));
     }
 
     #[test]
     fn every_fitness_source_must_agree() {
         let mut fitness = fitness(true, true);
         fitness.said(at(0), FitnessSource::Probe, true);
-        assert_eq!(fitness.change(at(0)), None);
+        assert_eq!(fitness.changed(at(0)), None);
         fitness.said(at(1), FitnessSource::Program, true);
-        assert_eq!(fitness.change(at(1)), fit_after(0));
+        assert_eq!(fitness.changed(at(1)), fit_after(0));
         fitness.said(at(2), FitnessSource::Program, false);
-        assert_eq!(fitness.change(at(2)), Some(FitnessChange::Unfit("this process reported that it is unfit")));
+        assert_eq!(fitness.changed(at(2)), Some(FitnessChange::Unfit("this process reported that it is unfit")));
         fitness.said(at(3), FitnessSource::Program, true);
         fitness.said(at(3), FitnessSource::Probe, false);
-        assert_eq!(fitness.change(at(3)), None);
+        assert_eq!(fitness.changed(at(3)), None);
     }
 
     #[test]
     fn flapping_candidate_waits_longer_until_it_stays_fit() {
         let mut fitness = fitness(false, true);
         fitness.said(at(0), FitnessSource::Program, true);
-        assert_eq!(fitness.change(at(0)), fit_after(0));
+        assert_eq!(fitness.changed(at(0)), fit_after(0));
         let mut seconds = 10;
         // The candidate is unfit for a second, waits for the delay, and stays fit for `fit_for` seconds after the
         // delay.
         let mut recovers = |fit_for: fn(u64) -> u64| {
             fitness.said(at(seconds), FitnessSource::Program, false);
-            fitness.change(at(seconds));
+            fitness.changed(at(seconds));
             seconds += 1;
             fitness.said(at(seconds), FitnessSource::Program, true);
-            let Some(FitnessChange::Fit(pause)) = fitness.change(at(seconds)) else { panic!("{fitness:?}") };
+            let Some(FitnessChange::Fit(pause)) = fitness.changed(at(seconds)) else { panic!("{fitness:?}") };
             assert!(!fitness.may_acquire());
+            let fit_at = at(seconds);
             seconds += pause.as_secs();
-            assert_eq!(fitness.changes_at(), Some(at(seconds)));
-            assert_eq!(fitness.change(at(seconds)), Some(FitnessChange::MayAcquire));
+            assert_eq!(fitness.wakes(fit_at), Some(at(seconds)));
+            assert_eq!(fitness.changed(at(seconds)), Some(FitnessChange::MayAcquire));
             assert!(fitness.may_acquire());
             seconds += fit_for(pause.as_secs());
             pause.as_secs()
@@ -280,16 +291,16 @@ mod tests {
         let mut asked = fitness(false, false);
         for another_leads in [false, true, false] {
             asked.step_aside();
-            assert_eq!(asked.change(at(0)), Some(FitnessChange::Aside(Duration::from_secs(15))));
+            assert_eq!(asked.changed(at(0)), Some(FitnessChange::Aside(Duration::from_secs(15))));
             asked.guard_gone(at(0));
-            assert_eq!((asked.change(at(14)), asked.may_acquire()), (None, false));
-            assert_eq!(asked.changes_at(), Some(at(15)));
+            assert_eq!((asked.changed(at(14)), asked.may_acquire()), (None, false));
+            assert_eq!(asked.wakes(at(14)), Some(at(15)));
             if another_leads {
                 asked.another_leads();
             }
             let returns_at = at(if another_leads { 14 } else { 15 });
-            assert_eq!(asked.change(returns_at), fit_after(0));
-            assert_eq!((asked.change(returns_at), asked.may_acquire()), (None, true));
+            assert_eq!(asked.changed(returns_at), fit_after(0));
+            assert_eq!((asked.changed(returns_at), asked.may_acquire()), (None, true));
         }
     }
 
@@ -297,39 +308,39 @@ mod tests {
     fn requested_candidate_that_becomes_unfit_has_to_recover() {
         let mut asked = fitness(false, true);
         asked.said(at(0), FitnessSource::Program, true);
-        asked.change(at(0));
+        asked.changed(at(0));
         asked.step_aside();
         asked.guard_gone(at(1));
-        assert_eq!(asked.change(at(1)), Some(FitnessChange::Aside(Duration::from_secs(15))));
+        assert_eq!(asked.changed(at(1)), Some(FitnessChange::Aside(Duration::from_secs(15))));
         asked.said(at(2), FitnessSource::Program, false);
-        assert_eq!(asked.change(at(2)), None, "already unfit");
+        assert_eq!(asked.changed(at(2)), None, "already unfit");
         asked.said(at(3), FitnessSource::Program, true);
-        assert_eq!((asked.change(at(3)), asked.may_acquire()), (None, false), "the request still applies");
-        assert_eq!((asked.change(at(16)), asked.may_acquire()), (fit_after(2), false));
+        assert_eq!((asked.changed(at(3)), asked.may_acquire()), (None, false), "the request still applies");
+        assert_eq!((asked.changed(at(16)), asked.may_acquire()), (fit_after(2), false));
     }
 
     #[test]
     fn reason_for_initial_unfitness_is_logged_once() {
         let why = |why| Some(FitnessChange::NotYet(why));
         let mut silent = fitness(true, false);
-        assert_eq!((silent.change(at(0)), silent.changes_at()), (None, Some(at(10))));
-        assert_eq!(silent.change(at(10)), why("the probe has not returned yet"));
-        assert_eq!((silent.change(at(11)), silent.changes_at()), (None, None));
+        assert_eq!((silent.changed(at(0)), silent.wakes(at(0))), (None, Some(at(10))));
+        assert_eq!(silent.changed(at(10)), why("the probe has not returned yet"));
+        assert_eq!((silent.changed(at(11)), silent.wakes(at(11))), (None, None));
 
         let mut refused = fitness(true, false);
-        refused.change(at(0));
+        refused.changed(at(0));
         for second in 1..20 {
             refused.said(at(second), FitnessSource::Probe, false);
             assert_eq!(
-                refused.change(at(second)),
+                refused.changed(at(second)),
                 if second == 1 { why("the probe returned false or panicked") } else { None }
             );
         }
 
         let mut forgotten = fitness(false, true);
         forgotten.said(at(0), FitnessSource::Program, false);
-        assert_eq!(forgotten.change(at(0)), None);
-        assert_eq!(forgotten.change(at(10)), why("this process has not reported that it is fit"));
+        assert_eq!(forgotten.changed(at(0)), None);
+        assert_eq!(forgotten.changed(at(10)), why("this process has not reported that it is fit"));
     }
 
     #[test]
@@ -337,10 +348,10 @@ mod tests {
         let mut fitness = fitness(false, true);
         for (second, is_fit) in [(0, true), (1, false), (2, true), (3, false)] {
             fitness.said(at(second), FitnessSource::Program, is_fit);
-            fitness.change(at(second));
+            fitness.changed(at(second));
         }
-        assert_eq!(fitness.changes_at(), None);
+        assert_eq!(fitness.wakes(at(3)), None);
         fitness.said(at(4), FitnessSource::Program, true);
-        assert_eq!((fitness.change(at(4)), fitness.changes_at()), (fit_after(4), Some(at(8))));
+        assert_eq!((fitness.changed(at(4)), fitness.wakes(at(4))), (fit_after(4), Some(at(8))));
     }
 }

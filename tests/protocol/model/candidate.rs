@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::deadline::Deadline;
-use leasehold::election::{Change, Election, ElectionEvent, Operation, Step, StoreRequest, StoreResponse};
+use leasehold::election::timer::Timer;
+use leasehold::election::{Change, Election, ElectionEvent, Operation, StoreRequest, StoreResponse};
 use leasehold::util::clock::Moment;
 use leasehold::{
     LeaderElectionRecord, MicroTime, RecordNotes, StopReason, StoreData, StoreError, StoreErrorKind, VersionedRecord,
@@ -230,7 +231,8 @@ impl Candidate {
                 self.election.withdraw();
             }
             Input::Next => {
-                if let Step::Send(request) = self.election.next(self.clock.now(tick)) {
+                let mut timer = Timer::new(now, now);
+                if let Some(request) = self.election.next(self.clock.now(tick), &mut timer) {
                     // The election may have found that the term is over before it returned the request.
                     self.listen(input, before, now)?;
                     return self.send(tick, request, records);

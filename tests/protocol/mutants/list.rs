@@ -69,6 +69,11 @@ pub fn mutants() -> &'static [Mutant] {
     })
 }
 
+/// Returns the number of mutants that are not tried, because the sources no longer contain their text.
+pub fn parked() -> usize {
+    include_str!("parked.txt").matches("\nmutant ").count()
+}
+
 fn mutant(text: &'static str) -> Option<Mutant> {
     let (head, changes) = text.split_once("\nin ")?;
     let (name, why) = head.strip_prefix("mutant ")?.split_once("\nwhy ")?;

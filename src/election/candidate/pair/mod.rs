@@ -16,6 +16,7 @@ use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
+use crate::election::timer::Timer;
 use crate::election::{LeaderInfo, Step};
 use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::{Moment, Now};
@@ -172,7 +173,7 @@ impl Pair {
     /// Returns the next step of a side.
     ///
     /// The driver calls this function when no request of the side is under way.
-    pub fn next(&mut self, now: Now, side: Side) -> Step {
+    pub fn next(&mut self, now: Now, timer: &mut Timer, side: Side) -> Step {
         let release_at = |pair: &Self| pair.release.as_ref().and_then(|release| release.primary_at);
         if release_at(self).is_some_and(|at| now.local >= at) {
             self.release_primary(now.local);
@@ -180,25 +181,29 @@ impl Pair {
         self.hear(now.local);
         loop {
             self.touched[side as usize] = false;
-            let step = self.session_mut(side).next(now);
+            let session = self.session_mut(side);
+            let is_finished = session.is_finished(timer);
+            let request = if is_finished { None } else { session.next(now, timer) };
             self.hear(now.local);
-            return match step {
+            if let Some(request) = request {
+                return Step::Send(request);
+            }
+            if self.touched[side as usize] {
                 // The step had effects that changed the next step of this side, so the wait is outdated.
-                Step::Wait(_) | Step::Finished if self.touched[side as usize] => continue,
-                Step::Wait(until) => {
-                    let noticed_at = match &self.stage {
-                        Stage::Waiting(_, at) => Some(*at),
-                        // Both threads notice the expiry, because one may hang in a request.
-                        Stage::Leading(term) if !term.over => Some(now.local + term.both.remaining(now.local)),
-                        _ => None,
-                    };
-                    // If the holder has ended the term, no validity remains. The queued step-down or drop then reports
-                    // the end.
-                    let noticed_at = noticed_at.filter(|at| now.local < *at);
-                    Step::Wait([release_at(self), noticed_at].into_iter().flatten().fold(until, Moment::min))
-                }
-                step => step,
-            };
+                continue;
+            }
+            if is_finished {
+                return Step::Finished;
+            }
+            match &self.stage {
+                Stage::Waiting(_, at) => _ = timer.is_due(*at),
+                // Both threads notice the expiry, because one may hang in a request. If the holder has ended the term,
+                // no validity remains. The queued step-down or drop then reports the end.
+                Stage::Leading(term) if !term.over => _ = timer.is_due(now.local + term.both.remaining(now.local)),
+                _ => {}
+            }
+            release_at(self).into_iter().for_each(|at| _ = timer.is_due(at));
+            return Step::Wait(timer.wake());
         }
     }
 

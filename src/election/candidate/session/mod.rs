@@ -17,7 +17,8 @@ use crate::election::drain::DrainLimit;
 use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
-use crate::election::{Change, Election, ElectionEvent, LeaderInfo, Step, StoreResponse};
+use crate::election::timer::Timer;
+use crate::election::{Change, Election, ElectionEvent, LeaderInfo, StoreRequest, StoreResponse};
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
@@ -264,22 +265,23 @@ impl Session {
         self.effects.pop_front()
     }
 
-    /// Returns the next step.
+    /// Returns the next request, if one is due.
     ///
     /// The driver calls this function when no request is under way.
-    pub fn next(&mut self, now: Now) -> Step {
+    pub(super) fn next(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
         self.election.set_read_failed(self.failures.of(StoreOperation::Get).is_some());
-        let mut step = self.election.next(now);
-        match &mut step {
-            Step::Send(request) => self.in_flight = Some((request.id, request.operation.kind())),
-            Step::Wait(until) => {
-                let runs_out = self.leader_until().filter(|_| !self.lease_expired).map(|at| at.max(now.local));
-                *until = runs_out.map_or(*until, |at| at.min(*until));
-            }
-            Step::Finished => {}
+        let request = self.election.next(now, timer);
+        if let Some(request) = &request {
+            self.in_flight = Some((request.id, request.operation.kind()));
         }
         self.hear(now.local);
-        step
+        self.leader_until().filter(|_| !self.lease_expired).into_iter().for_each(|at| _ = timer.is_due(at));
+        request
+    }
+
+    /// Returns `true` if the session is closed and no work is left.
+    pub(super) fn is_finished(&mut self, timer: &mut Timer) -> bool {
+        self.election.is_finished(timer)
     }
 
     pub(super) fn push(&mut self, effect: Effect) {

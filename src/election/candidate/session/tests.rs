@@ -4,7 +4,7 @@ use super::*;
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::side::Side;
 use crate::election::settings::Config;
-use crate::election::{Operation, StoreRequest};
+use crate::election::{Operation, Step, StoreRequest};
 use crate::store::StoreErrorKind;
 use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 
@@ -250,9 +250,13 @@ fn expiry_and_renewal_of_a_lease_are_reported_at_once() {
         let leader = LeaderInfo { identity: "other".to_owned(), address: Some(format!("host:{version}")) };
         assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(reported))] if **reported == leader));
         let runs_out = scenario.now + Duration::from_secs(15);
-        while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderLeaseExpired)) {
+        loop {
             assert!(scenario.now <= runs_out, "not reported");
-            match scenario.step() {
+            let step = scenario.step();
+            if scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderLeaseExpired)) {
+                break;
+            }
+            match step {
                 Step::Wait(until) => scenario.now = until,
                 Step::Send(request) => scenario.answer_fails(request.id, StoreErrorKind::Unavailable),
                 Step::Finished => panic!("not closed"),

@@ -1,6 +1,8 @@
 //! The simulated threads of a process: the driver of the group, the elector of the slot, and the workers.
 
-use leasehold::election::candidate::session::{Effect, Input, Session};
+use leasehold::election::candidate::candidacy::Candidacy;
+use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::candidate::side::Side;
 use leasehold::election::group::{GroupEffect, GroupKey, GroupOperation, GroupRequest, GroupResponse, OwnershipEnd};
 use leasehold::election::{Operation, Step, StoreResponse};
 use leasehold::util::backoff::requested_pause;
@@ -120,8 +122,8 @@ impl World {
                 let Some(elector) = &mut node.elector else {
                     return Err(format!("{} leaves without a slot", node.identity).into());
                 };
-                elector.session.handle(now, Input::GuardGone { at: now });
-                elector.session.handle(now, Input::Close);
+                elector.candidacy.handle(now, Side::Primary, Input::GuardGone { at: now });
+                elector.candidacy.handle(now, Side::Primary, Input::Close);
                 elector.is_leaving = !is_early;
                 if is_early {
                     node.deadline = None;
@@ -188,12 +190,12 @@ impl World {
             node.not_joined(now, slot..slot + 1, node.times.2);
             return Ok(());
         }
-        let mut session = Session::new(Arc::new(self.plan.slot_settings(&node.identity, node.times)), seed);
-        session.handle(now, Input::Campaign { id: 1, once: true });
+        let mut candidacy = Candidacy::new(self.plan.slot_settings(&node.identity, node.times), seed, None);
+        candidacy.handle(now, Side::Primary, Input::Campaign { id: 1, once: true });
         node.elector = Some(Elector {
             serial,
             slot,
-            session,
+            candidacy,
             in_flight: None,
             wake: 0,
             is_campaign: true,
@@ -213,7 +215,7 @@ impl World {
             let Some(elector) = node.elector.as_mut().filter(|elector| elector.in_flight.is_none()) else {
                 return Ok(());
             };
-            match elector.session.next(now) {
+            match elector.candidacy.next(now, Side::Primary) {
                 Step::Send(request) => {
                     let (sender, key) = (Sender::Slot(elector.serial), GroupKey::Slot(elector.slot));
                     let (call, context) = match request.operation {
@@ -287,7 +289,7 @@ impl World {
         Ok(())
     }
 
-    /// Carries out the effects of the slot's session, and returns `true` if there were any.
+    /// Carries out the effects of the slot's candidacy, and returns `true` if there were any.
     fn listen(&mut self, index: usize) -> bool {
         let mut has_acted = false;
         let (truth, to) = (self.truth, self.to(index));
@@ -295,7 +297,7 @@ impl World {
             let node = &mut self.nodes[index];
             let now = node.clock.local(truth);
             let Some(elector) = &mut node.elector else { return has_acted };
-            let Some(effect) = elector.session.effect() else { return has_acted };
+            let Some((_, effect)) = elector.candidacy.effect() else { return has_acted };
             has_acted = true;
             let (serial, slot) = (elector.serial, elector.slot);
             if let Effect::Offer { .. } | Effect::RoundOver { .. } | Effect::Refuse { .. } = effect {
@@ -315,15 +317,17 @@ impl World {
                             self.end_hangs(index);
                         }
                     } else {
-                        elector.session.handle(now, Input::NotTaken);
-                        elector.session.handle(now, Input::Close);
+                        elector.candidacy.handle(now, Side::Primary, Input::NotTaken);
+                        elector.candidacy.handle(now, Side::Primary, Input::Close);
                     }
                 }
                 Effect::RoundOver { error, .. } => {
                     elector.error = error;
-                    elector.session.handle(now, Input::Close);
+                    elector.candidacy.handle(now, Side::Primary, Input::Close);
                 }
-                Effect::Refuse { .. } | Effect::NotFit { .. } => elector.session.handle(now, Input::Close),
+                Effect::Refuse { .. } | Effect::NotFit { .. } => {
+                    elector.candidacy.handle(now, Side::Primary, Input::Close)
+                }
                 Effect::CancelAt(id, at, _) => {
                     let failed = Err(StoreError::new(StoreErrorKind::Interrupted, "canceled"));
                     let at = node.clock.when(at);
@@ -401,7 +405,7 @@ impl World {
             }
             (Err(error), _) => StoreResponse::Failed(error),
         };
-        elector.session.handle(now, Input::Response(id, response));
+        elector.candidacy.handle(now, Side::Primary, Input::Response(id, response));
         self.drive_slot(index)?;
         self.drive(index)
     }
