@@ -2,7 +2,7 @@
 
 use crate::util::clock::Moment;
 
-/// The time of one call of `next`, and the earliest later moment at which the result of `next` may change.
+/// The time of one call of `next`, and the wakeup for the next change of its result.
 ///
 /// Code that runs for `next` asks the timer, which also registers the wakeup. Code that judges an input compares moments,
 /// because `next` follows each input.
