@@ -39,7 +39,7 @@ mod warm;
 mod watch;
 mod watching;
 
-use in_doubt::{InDoubtWrite, WriteProgress};
+use in_doubt::{FailedWrite, InDoubt, Outcome};
 #[cfg(any(test, feature = "_internals"))]
 pub use messages::ReadContext;
 pub use messages::{Change, ElectionEvent, LeaderInfo, Operation, Step, StoreRequest, StoreResponse};
@@ -56,7 +56,7 @@ pub struct Election {
     /// The newest known version of the record. The election ignores observations up to this version.
     newest: u64,
     observed: ObservedState,
-    open: Vec<InDoubtWrite>,
+    in_doubt: InDoubt,
     phase: Phase,
     schedule: RequestSchedule,
     watch: WatchState,
@@ -170,12 +170,13 @@ impl Election {
     ///
     /// `seed` feeds the jitter and the random digits of `acquireTime`.
     pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
+        let settings = settings.into();
         Self {
-            settings: settings.into(),
+            in_doubt: InDoubt::new(&settings),
+            settings,
             random: fastrand::Rng::with_seed(seed),
             newest: 0,
             observed: ObservedState::Nothing,
-            open: Vec::new(),
             phase: Phase::Observing,
             schedule: RequestSchedule::default(),
             watch: WatchState::default(),
@@ -259,11 +260,8 @@ impl Election {
     /// An acquiring write counts while the write is `under_way`, or until a read follows the write. Later, the write
     /// does not count, because such a write may stay in doubt forever.
     pub fn may_hold(&self, under_way: Option<u64>) -> bool {
-        let may_land = |write: &InDoubtWrite| {
-            let is_unread = self.schedule.must_read || Some(write.id) == under_way;
-            is_unread && write.acquisition != 0 && write.progress == WriteProgress::Open
-        };
-        !matches!(self.phase, Phase::Leading(_)) && (self.owes_release() || self.open.iter().any(may_land))
+        let may_hold = self.owes_release() || self.in_doubt.may_hold(under_way, self.schedule.must_read);
+        may_hold && !matches!(self.phase, Phase::Leading(_))
     }
 
     /// Sets whether the last read failed.
@@ -327,8 +325,8 @@ impl Election {
     /// A closed election waits for its release and for in-doubt writes, at most until the close deadline.
     pub fn is_finished(&mut self, timer: &mut Timer) -> bool {
         let is_idle = self.closing && matches!(self.phase, Phase::Observing);
-        let is_settled = self.open.iter().all(|write| write.progress != WriteProgress::Open);
-        is_idle && ((!self.owes_release() && is_settled) || self.close_deadline_passed(timer))
+        let is_settled = !self.owes_release() && self.in_doubt.is_settled();
+        is_idle && (is_settled || self.close_deadline_passed(timer))
     }
 
     /// Handles the response to the request `id`, even if the driver has abandoned the request.
@@ -347,11 +345,7 @@ impl Election {
                 if context.newest == self.newest {
                     self.learn_absence(now);
                 }
-                // If the read was sent a renew deadline after a create and finds no record, the create can no longer
-                // win a term. A closed election then no longer waits for the create.
-                let renew_deadline = self.settings.renew_deadline;
-                let old = self.open.iter_mut().filter(|write| context.sent_at >= write.sent_at + renew_deadline);
-                old.filter(|write| write.is_open_create()).for_each(|write| write.progress = WriteProgress::Overdue);
+                self.in_doubt.absent(context.sent_at);
                 self.schedule.must_read = false;
                 self.compare_watch(now, context, None);
             }
@@ -361,14 +355,13 @@ impl Election {
                 }
                 // The answer to a forgotten write has no effect. Either a watch event has settled the write, or the
                 // election forgot the write after a restore of the store.
-                let progress = self.open.iter().find(|write| write.id == id).map(|write| write.progress);
-                if let Some(progress) = progress
+                if let Some(outcome) = self.in_doubt.outcome(id)
                     && !self.learn_answer(now, id, observed)
-                    && progress == WriteProgress::Open
+                    && outcome == Outcome::InDoubt
                 {
                     self.write_failed(now, false);
                 }
-                self.open.retain(|write| write.id != id || write.base == 0);
+                self.in_doubt.answered(id);
             }
             StoreResponse::Failed(error)
                 if !self.schedule.repeated
@@ -379,19 +372,15 @@ impl Election {
             }
             StoreResponse::Failed(error) => {
                 let moved = error.kind().is_beaten();
-                let write = self.open.iter().find(|write| write.id == id && write.progress == WriteProgress::Open);
+                let write = self.in_doubt.failed(id, error.kind());
                 // A release may interrupt a renewal. The failure of the renewal must not delay the release, which
                 // settles both writes.
-                let given_up = |write: &InDoubtWrite| !moved && write.acquisition != 0 && self.owes_release();
+                let given_up = |write: FailedWrite| !moved && !write.is_release && self.owes_release();
                 // If the watch has already delivered the record that made the create fail, no read is needed.
-                let explained = |write: &InDoubtWrite| {
-                    moved && write.base == 0 && matches!(self.observed, ObservedState::Record(_))
-                };
+                let explained =
+                    |write: FailedWrite| moved && write.is_create && matches!(self.observed, ObservedState::Record(_));
                 if write.is_some_and(|write| !given_up(write) && !explained(write)) {
                     self.write_failed(now, moved);
-                }
-                if error.kind() == StoreErrorKind::NotApplied {
-                    self.open.retain(|write| write.id != id);
                 }
                 self.pause(now, error.retry_after());
                 match (&mut self.phase, error.kind()) {
@@ -478,7 +467,7 @@ impl Election {
         let transitions =
             base.as_ref().map_or(0, |base| base.record.lease_transitions.unwrap_or(0).max(0).saturating_add(1));
         let record = self.held(base.as_ref(), acquire_time, renew_time, transitions);
-        Some(self.write(now.local, base, record, acquisition))
+        Some(self.write(now.local, base, record, Some(acquisition)))
     }
 
     /// Renews the lease by one update of the last own version (rule 4).
@@ -496,7 +485,7 @@ impl Election {
         let (base, acquisition) = (known.observed.clone(), term.acquisition);
         let (acquire_time, transitions) = (term.acquire_time.clone(), term.transitions);
         let record = self.held(Some(&base), acquire_time, renew_time, transitions);
-        Some(self.write(now.local, Some(base), record, acquisition))
+        Some(self.write(now.local, Some(base), record, Some(acquisition)))
     }
 
     /// Releases the lease by one write on the newest known version (rule 6).
@@ -517,7 +506,7 @@ impl Election {
             renew_time: Some(renew_time),
             ..base.record.clone()
         };
-        Some(self.write(now.local, Some(base), record, 0))
+        Some(self.write(now.local, Some(base), record, None))
     }
 
     /// Returns a read of the record if a read is due.
@@ -527,7 +516,7 @@ impl Election {
     fn read_when_due(&mut self, timer: &mut Timer) -> Option<StoreRequest> {
         let repeats = self.schedule.read_failed && matches!(self.phase, Phase::Observing);
         // Watch events do not settle an in-doubt create, so a closed election must read.
-        let settles = self.closing && self.open.iter().any(InDoubtWrite::is_open_create);
+        let settles = self.closing && self.in_doubt.has_in_doubt_create();
         let delivers_all = self.watch_delivers_all(|at| timer.is_due(at));
         let is_wanted = self.schedule.must_read || repeats || settles || !delivers_all;
         let is_due = is_wanted && timer.is_due(self.schedule.read_at.max(self.schedule.paused_until));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::in_doubt::{InDoubtWrite, WriteProgress};
+use super::in_doubt::{Base, InDoubtWrite, Outcome};
 use super::messages::{Operation, ReadContext, StoreRequest};
 use super::{Election, ObservedState, Phase, TermPhase};
 use crate::election::settings::JITTER_FACTOR;
@@ -11,13 +11,6 @@ use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, uni
 use crate::store::{StoreError, StoreErrorKind};
 use crate::util::backoff::requested_pause;
 use crate::util::clock::{Moment, Now};
-
-/// The largest number of in-doubt writes.
-///
-/// The limit is reached only if many writes in a row get no answer. The election then waits until the oldest write can
-/// no longer start or extend a term, and forgets the oldest write. If the store applies the forgotten write later, the
-/// election attributes the write to another process.
-pub(super) const MAX_OPEN_WRITES: usize = 64;
 
 /// The shortest timeout of a release request. With a timeout of zero, a store would not send the request.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(1);
@@ -54,16 +47,16 @@ impl Election {
         now: Moment,
         base: Option<VersionedRecord>,
         record: LeaderElectionRecord,
-        acquisition: u64,
+        acquisition: Option<u64>,
     ) -> StoreRequest {
         self.schedule.write_at = now + self.retry_delay(now);
-        self.open.push(InDoubtWrite {
+        self.in_doubt.send(InDoubtWrite {
             id: self.last_request + 1,
-            base: base.as_ref().map_or(0, |base| base.version),
+            base: base.as_ref().map_or(Base::Absent, |base| Base::Version(base.version)),
             record: record.clone(),
             sent_at: now,
             acquisition,
-            progress: WriteProgress::Open,
+            outcome: Outcome::InDoubt,
         });
         let operation = match base {
             Some(base) => Operation::Update(base, record),
@@ -113,13 +106,9 @@ impl Election {
     /// `renewTime` grows with every write, even if the wall clock goes back, because standbys detect a renewal by a
     /// changed record.
     pub(super) fn stamp(&mut self, now: Now, timer: &mut Timer) -> Option<(u64, MicroTime)> {
-        if self.open.len() >= MAX_OPEN_WRITES {
-            let oldest = &self.open[0];
-            if self.may_be_adopted(oldest, now.local) {
-                timer.is_due(oldest.sent_at + self.settings.renew_deadline);
-                return None;
-            }
-            self.open.remove(0);
+        let adopts = self.adopts();
+        if !self.in_doubt.makes_room(timer, adopts) {
+            return None;
         }
         let wall = unix_micros(now.wall);
         let micros = match self.last_stamp {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::in_doubt::{InDoubtWrite, WriteProgress};
+use super::in_doubt::{Adopts, Verdict};
 use super::messages::{ElectionEvent, ReadContext, StoreResponse};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
 use super::{CampaignPhase, CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
@@ -87,12 +87,7 @@ impl Election {
             self.notice_request(now);
         }
         let is_news = self.learn(now, now, observed);
-        // An earlier create did not produce the object in the answer, unless `learn` has marked the create as `Landed`.
-        for create in self.open.iter_mut().filter(|write| write.base == 0 && write.id < id) {
-            if create.progress != WriteProgress::Landed {
-                create.progress = WriteProgress::Overtaken;
-            }
-        }
+        self.in_doubt.overtaken_by(id);
         is_news
     }
 
@@ -114,71 +109,53 @@ impl Election {
         }
         self.newest = observed.version;
 
-        let record = &observed.record;
-        let same_record = matches!(&self.observed, ObservedState::Record(known) if known.observed.record == *record);
-        let ours = self.open.iter().filter(|write| write.is(record)).min_by_key(|write| write.sent_at);
-        // If an own write appears in an object with another uid, the write has re-created a deleted record. A term does
-        // not continue in another object.
-        let is_another = match (&self.phase, &self.observed) {
-            (Phase::Leading(_), ObservedState::Record(known)) => known.observed.record.uid != record.uid,
-            _ => ours.is_none(),
-        };
-        let recreated = is_another && self.open.iter().any(|write| write.record.same_fields(record));
-        let adopted = ours
-            .filter(|write| !recreated && self.may_be_adopted(write, now))
-            .map(|write| (write.acquisition, write.sent_at));
-        let is_ours = ours.is_some() || recreated;
-        let too_late = ours.filter(|write| !recreated && self.is_too_late_for_progress(write, now));
-        let too_late = too_late.map(|write| now.since(write.sent_at));
-        let has_our_identity = record.holder() == Some(&self.settings.identity);
-
-        // An observed create has landed, and its uid is now known. A delayed copy of the create would make an object
-        // with another uid.
-        for create in self.open.iter_mut().filter(|write| write.base == 0 && write.is(record)) {
-            create.record.uid.clone_from(&record.uid);
-            create.progress = WriteProgress::Landed;
-        }
-
+        let known = self.observed.known().map(|known| &known.observed.record);
+        let verdict = self.in_doubt.evaluate(now, &observed, known, self.adopts(), &self.settings.identity);
         self.schedule.must_read = false;
         self.schedule.write_at = now;
-        self.open.retain(|write| write.base == 0 || write.base >= observed.version);
-
-        if let Some((acquisition, sent_at)) = adopted {
-            self.see(observed, received_at, Holder::Ourselves);
-            self.adopt(now, acquisition, sent_at);
-        } else if same_record {
-            if let ObservedState::Record(known) = &mut self.observed {
-                known.observed = observed;
+        match verdict {
+            Verdict::Own { acquisition, sent_at } => {
+                self.see(observed, received_at, Holder::Ourselves);
+                self.adopt(now, acquisition, sent_at);
             }
-        } else if is_ours && has_our_identity {
-            self.see(observed, received_at, Holder::Ourselves);
-            self.gives_back |= too_late.is_some();
-            self.events.extend(too_late.map(ElectionEvent::TooLateForProgress));
-            // If the term has expired, the first reason stays. In a valid term, an older own write reappears only after
-            // a restore of the store.
-            self.end_term(now, if recreated { StopReason::Deleted } else { StopReason::StoreRestored });
-        } else if has_our_identity && matches!(self.observed, ObservedState::Nothing) {
-            self.see(observed, received_at, Holder::Predecessor);
-            // After a restore of the store, the record may be an older record of this candidate, so no predecessor is
-            // reported.
-            if !self.watch.is_doubtful() {
-                self.events.push_back(ElectionEvent::Predecessor);
+            Verdict::Unchanged => {
+                if let ObservedState::Record(known) = &mut self.observed {
+                    known.observed = observed;
+                }
             }
-        } else if has_our_identity {
-            let is_known =
-                matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::DuplicateIdentity);
-            // After the drop of an elector, its process may start another elector with this identity.
-            let is_over = self.closing && matches!(self.phase, Phase::Observing);
-            if !is_known && !is_over {
-                self.events.push_back(ElectionEvent::IdentityConflict);
-                self.schedule.reclaim_at = now + self.jittered_retry();
+            Verdict::LateOwn { is_recreated, too_late } => {
+                self.see(observed, received_at, Holder::Ourselves);
+                self.gives_back |= too_late.is_some();
+                self.events.extend(too_late.map(ElectionEvent::TooLateForProgress));
+                // If the term has expired, the first reason stays. In a valid term, an older own write reappears only
+                // after a restore of the store.
+                self.end_term(now, if is_recreated { StopReason::Deleted } else { StopReason::StoreRestored });
             }
-            self.see(observed, received_at, Holder::DuplicateIdentity);
-            self.end_term(now, StopReason::IdentityConflict);
-        } else {
-            let by = record.holder().map(str::to_owned);
-            self.see(observed, received_at, if by.is_some() { Holder::Other } else { Holder::Nobody });
-            self.end_term(now, StopReason::Superseded { by });
+            Verdict::SharedIdentity if matches!(self.observed, ObservedState::Nothing) => {
+                self.see(observed, received_at, Holder::Predecessor);
+                // After a restore of the store, the record may be an older record of this candidate, so no predecessor is
+                // reported.
+                if !self.watch.is_doubtful() {
+                    self.events.push_back(ElectionEvent::Predecessor);
+                }
+            }
+            Verdict::SharedIdentity => {
+                let is_known =
+                    matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::DuplicateIdentity);
+                // After the drop of an elector, its process may start another elector with this identity.
+                let is_over = self.closing && matches!(self.phase, Phase::Observing);
+                if !is_known && !is_over {
+                    self.events.push_back(ElectionEvent::IdentityConflict);
+                    self.schedule.reclaim_at = now + self.jittered_retry();
+                }
+                self.see(observed, received_at, Holder::DuplicateIdentity);
+                self.end_term(now, StopReason::IdentityConflict);
+            }
+            Verdict::Other => {
+                let by = observed.record.holder().map(str::to_owned);
+                self.see(observed, received_at, if by.is_some() { Holder::Other } else { Holder::Nobody });
+                self.end_term(now, StopReason::Superseded { by });
+            }
         }
         self.report_leader();
         self.notice_request(now);
@@ -298,7 +275,7 @@ impl Election {
             self.newest = version;
             // The deletion settles older updates. A create stays in doubt, because the store may still apply the create
             // as a new object.
-            self.open.retain(|write| write.base == 0 || write.base >= version);
+            self.in_doubt.settle_updates_below(version);
             self.schedule.write_at = now;
             self.schedule.must_read = false;
             self.learn_absence(now);
@@ -331,7 +308,7 @@ impl Election {
     pub(super) fn reset(&mut self, now: Moment, restored: LeaderElectionRecord) {
         self.newest = 0;
         self.observed = ObservedState::Nothing;
-        self.open.clear();
+        self.in_doubt.forget();
         self.abandon_attempt();
         self.end_term(now, StopReason::StoreRestored);
         // The watch waits for versions above the lost state, or delivers events from before the restore.
@@ -362,28 +339,12 @@ impl Election {
         }
     }
 
-    /// Returns `true` if an acquisition took longer than the progress timeout.
-    ///
-    /// The term of such an acquisition would end at once.
-    fn is_too_late_for_progress(&self, write: &InDoubtWrite, now: Moment) -> bool {
-        let Phase::Campaigning(CampaignPhase { attempt: Some((acquisition, _)), .. }) = &self.phase else {
-            return false;
-        };
-        let is_late = self.settings.progress_timeout.is_some_and(|within| now >= write.sent_at + within);
-        let would_win = now < write.sent_at + self.settings.renew_deadline;
-        is_late && would_win && *acquisition == write.acquisition && write.progress != WriteProgress::Landed
-    }
-
-    /// Returns `true` if the write can still start or extend a term.
-    pub(super) fn may_be_adopted(&self, write: &InDoubtWrite, now: Moment) -> bool {
-        let current = match &self.phase {
-            Phase::Observing => return false,
-            Phase::Campaigning(_) if self.is_too_late_for_progress(write, now) => return false,
-            Phase::Campaigning(candidacy) => candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition),
-            Phase::Leading(term) => (term.phase != TermPhase::Lost).then_some(term.acquisition),
-        };
-        current == Some(write.acquisition)
-            && write.progress != WriteProgress::Landed
-            && now < write.sent_at + self.settings.renew_deadline
+    /// Returns the writes that may start or extend a term.
+    pub(super) fn adopts(&self) -> Adopts {
+        match &self.phase {
+            Phase::Observing => Adopts::Nothing,
+            Phase::Campaigning(campaign) => Adopts::Attempt(campaign.attempt.as_ref().map(|(attempt, _)| *attempt)),
+            Phase::Leading(term) => Adopts::Term((term.phase != TermPhase::Lost).then_some(term.acquisition)),
+        }
     }
 }
