@@ -67,7 +67,7 @@ pub(super) enum Adopts {
     Term(Option<u64>),
 }
 
-/// What a new record is, by the first matching row of the table 'In-doubt writes'.
+/// The first row of the table 'In-doubt writes' that a new record matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Row a: a write of the current attempt or term, which was sent at `sent_at`.
