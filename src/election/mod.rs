@@ -26,6 +26,7 @@ mod in_doubt;
 mod messages;
 mod notes;
 mod observed;
+mod pace;
 pub mod progress;
 mod requests;
 mod responses;
@@ -35,7 +36,6 @@ pub(crate) mod stop_reason;
 #[cfg(test)]
 mod tests;
 pub mod timer;
-mod warm;
 mod watch;
 mod watching;
 
@@ -44,27 +44,29 @@ use in_doubt::{FailedWrite, InDoubt, Outcome};
 pub use messages::ReadContext;
 pub use messages::{Change, ElectionEvent, LeaderInfo, Operation, Step, StoreRequest, StoreResponse};
 use observed::{Holder, ObservedRecord, ObservedState};
+use pace::Pace;
 pub use round_trip::InterruptAfter;
-use round_trip::RoundTrip;
 use watch::WatchState;
 
 /// The election on one record, as seen by one candidate.
 #[derive(Debug)]
 pub struct Election {
     settings: Arc<Settings>,
-    random: fastrand::Rng,
     /// The newest known version of the record. The election ignores observations up to this version.
     newest: u64,
     observed: ObservedState,
     in_doubt: InDoubt,
     phase: Phase,
-    schedule: RequestSchedule,
+    pace: Pace,
+    /// The earliest time to reclaim the record of another process with the same identity.
+    reclaim_at: Moment,
+    /// `true` if the last read failed.
+    read_failed: bool,
     watch: WatchState,
     last_stamp: Option<(u64, Moment)>,
     last_request: u64,
     /// The number and the send time of the latest request, until the request is answered.
     in_flight: Option<(u64, Moment)>,
-    round_trip: RoundTrip,
     last_acquisition: u64,
     reported_leader: Option<Box<LeaderInfo>>,
     /// The end of the release timeout. Until then, a caller waits for the release.
@@ -137,34 +139,6 @@ enum TermPhase {
     Lost,
 }
 
-/// The earliest times of the next requests.
-#[derive(Debug, Default)]
-struct RequestSchedule {
-    read_at: Moment,
-    write_at: Moment,
-    /// `true` after a failed or in-doubt write, if a read must precede the next write.
-    must_read: bool,
-    /// The end of the pause that the store requested.
-    asked_until: Moment,
-    /// The end of the pause that the election keeps. The pause is shorter than requested if a term or a release is
-    /// urgent.
-    paused_until: Moment,
-    /// The earliest time to reclaim the record of another process with the same identity.
-    reclaim_at: Moment,
-    /// `true` after a request was repeated because its connection was closed.
-    ///
-    /// Reset when the store answers a request.
-    repeated: bool,
-    /// The time of the last answer, since which the connection is idle.
-    answered_at: Option<Moment>,
-    /// `true` if a middlebox may have dropped the connection of the last request before the request.
-    may_be_dropped: bool,
-    /// `true` if the last read failed.
-    read_failed: bool,
-    /// The idle time after which the connection must be used again to stay open, and its end.
-    cools: Option<(Duration, Moment)>,
-}
-
 impl Election {
     /// Creates an election without observations.
     ///
@@ -173,17 +147,17 @@ impl Election {
         let settings = settings.into();
         Self {
             in_doubt: InDoubt::new(&settings),
+            pace: Pace::new(Arc::clone(&settings), seed),
             settings,
-            random: fastrand::Rng::with_seed(seed),
             newest: 0,
             observed: ObservedState::Nothing,
             phase: Phase::Observing,
-            schedule: RequestSchedule::default(),
+            reclaim_at: Moment::default(),
+            read_failed: false,
             watch: WatchState::default(),
             last_stamp: None,
             last_request: 0,
             in_flight: None,
-            round_trip: RoundTrip::default(),
             last_acquisition: 0,
             reported_leader: None,
             release_deadline: None,
@@ -211,7 +185,7 @@ impl Election {
         if let Phase::Observing | Phase::Campaigning(_) = self.phase {
             self.phase = Phase::Campaigning(CampaignPhase { attempt: None, round: once.then(Round::default) });
             // A term or a release may have shortened the requested pause. A campaign keeps the full pause.
-            self.schedule.paused_until = self.schedule.asked_until;
+            self.pace.keep_full_pause();
             // The campaign takes over a record that is not released yet. The pending release therefore counts as done.
             self.confirm_release();
         }
@@ -234,12 +208,7 @@ impl Election {
         if let Phase::Leading(_) = self.phase {
             self.phase = Phase::Observing;
             self.release_deadline = Some(gone_at + self.settings.release_timeout);
-            self.schedule.write_at = now;
-            if self.schedule.must_read {
-                // The release may interrupt a read, so the read is repeated at once.
-                self.schedule.read_at = now;
-            }
-            self.shorten_pause(now);
+            self.pace.start_release(now, self.urgency(now));
             self.confirm_release();
         }
     }
@@ -260,7 +229,7 @@ impl Election {
     /// An acquiring write counts while the write is `under_way`, or until a read follows the write. Later, the write
     /// does not count, because such a write may stay in doubt forever.
     pub fn may_hold(&self, under_way: Option<u64>) -> bool {
-        let may_hold = self.owes_release() || self.in_doubt.may_hold(under_way, self.schedule.must_read);
+        let may_hold = self.owes_release() || self.in_doubt.may_hold(under_way, self.pace.must_read());
         may_hold && !matches!(self.phase, Phase::Leading(_))
     }
 
@@ -268,17 +237,22 @@ impl Election {
     ///
     /// An observing election repeats a failed read even if a watch is open.
     pub fn set_read_failed(&mut self, has_failed: bool) {
-        self.schedule.read_failed = has_failed;
+        self.read_failed = has_failed;
     }
 
     /// Returns `true` if the store asked for a pause that has not ended.
     pub fn is_paused(&self, now: Moment) -> bool {
-        now < self.schedule.paused_until
+        self.pace.is_paused(now)
+    }
+
+    /// Notes the idle time after which the connection must be used again to stay open.
+    pub fn cools(&mut self, now: Moment, after: Option<Duration>) {
+        self.pace.cools(now, after);
     }
 
     /// Returns the times after which a waiting release or watch event interrupts a request.
     pub fn interrupt_after(&self) -> InterruptAfter {
-        self.round_trip.interrupt_after(self.settings.release_timeout, self.settings.renew_deadline)
+        self.pace.interrupt_after()
     }
 
     /// Closes the election, which gets no more campaigns.
@@ -300,14 +274,14 @@ impl Election {
         }
         match &self.phase {
             Phase::Leading(term) => {
-                let renew_at = term.renew_at.max(self.schedule.paused_until);
+                let renew_at = self.pace.may_renew_at(term.renew_at);
                 match term.phase {
                     TermPhase::Lost => self.read_when_due(timer),
-                    _ if self.schedule.must_read => self.read_when_due(timer),
+                    _ if self.pace.must_read() => self.read_when_due(timer),
                     _ if timer.is_due(renew_at) => self.renew(now, timer),
                     // With an open watch, the election also reads if an event may be missing. Without a watch, or if
                     // the read would delay the renewal, the answers to renewals are enough.
-                    _ if self.watch.is_open() && now.local + self.round_trip.smoothed <= renew_at => {
+                    _ if self.watch.is_open() && self.pace.leaves_time_for_a_read(now.local, renew_at) => {
                         self.read_when_due(timer)
                     }
                     _ => None,
@@ -338,7 +312,7 @@ impl Election {
                     self.reset(now, observed.record.clone());
                 }
                 self.learn_answer(now, id, observed.clone());
-                self.schedule.must_read = false;
+                self.pace.has_read();
                 self.compare_watch(now, context, Some(&observed));
             }
             StoreResponse::Read(context, None) => {
@@ -346,7 +320,7 @@ impl Election {
                     self.learn_absence(now);
                 }
                 self.in_doubt.absent(context.sent_at);
-                self.schedule.must_read = false;
+                self.pace.has_read();
                 self.compare_watch(now, context, None);
             }
             StoreResponse::Written(observed) => {
@@ -363,13 +337,7 @@ impl Election {
                 }
                 self.in_doubt.answered(id);
             }
-            StoreResponse::Failed(error)
-                if !self.schedule.repeated
-                    && (error.kind() == StoreErrorKind::ConnectionClosed
-                        || error.kind() == StoreErrorKind::Timeout && self.schedule.may_be_dropped) =>
-            {
-                self.repeat(now);
-            }
+            StoreResponse::Failed(error) if self.pace.repeats(now, error.kind()) => self.repeat(now),
             StoreResponse::Failed(error) => {
                 let moved = error.kind().is_beaten();
                 let write = self.in_doubt.failed(id, error.kind());
@@ -382,7 +350,7 @@ impl Election {
                 if write.is_some_and(|write| !given_up(write) && !explained(write)) {
                     self.write_failed(now, moved);
                 }
-                self.pause(now, error.retry_after());
+                self.pace.pause(now, error.retry_after(), self.urgency(now));
                 match (&mut self.phase, error.kind()) {
                     // A watch event interrupted the read of a round. The round repeats the read once.
                     (Phase::Campaigning(CampaignPhase { round: Some(round), .. }), StoreErrorKind::Interrupted)
@@ -404,7 +372,7 @@ impl Election {
     /// Returns the next request of a campaign.
     fn drive_campaign(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
         if let Phase::Campaigning(CampaignPhase { round: Some(round), .. }) = &mut self.phase {
-            if round.wrote || now.local < self.schedule.paused_until {
+            if round.wrote || self.pace.is_paused(now.local) {
                 return self.end_round(now, timer);
             }
             if !round.has_read {
@@ -417,7 +385,7 @@ impl Election {
         // than the delay.
         let hold_back = if is_round { Duration::ZERO } else { self.settings.hold_back };
         let takeover_at = match &self.observed {
-            _ if self.schedule.must_read => None,
+            _ if self.pace.must_read() => None,
             ObservedState::Nothing => None,
             ObservedState::Absent { .. } => Some(now.local),
             ObservedState::Record(known) => Some(match known.holder {
@@ -425,7 +393,7 @@ impl Election {
                 Holder::Predecessor if self.settings.reclaim_own_identity => now.local,
                 // Another running process with this identity would reclaim the lease, too. The delay limits how often
                 // both processes alternate.
-                Holder::DuplicateIdentity if self.settings.reclaim_own_identity => self.schedule.reclaim_at,
+                Holder::DuplicateIdentity if self.settings.reclaim_own_identity => self.reclaim_at,
                 Holder::Nobody => known.changed_at + hold_back,
                 Holder::Predecessor | Holder::DuplicateIdentity | Holder::Other => {
                     known.runs_out_at(&self.settings) + hold_back
@@ -434,12 +402,13 @@ impl Election {
         };
         // A round sends only one write, so its caller sets the pace. A requested pause has already ended the round
         // above.
-        let not_before = self.schedule.write_at.max(self.schedule.paused_until);
+        let not_before = self.pace.may_write_at();
         let takeover_at = takeover_at.map(|at| if is_round { at } else { at.max(not_before) });
         match takeover_at {
             _ if is_round && takeover_at.is_none_or(|at| at > now.local) => self.end_round(now, timer),
             Some(at) if timer.is_due(at) => self.acquire(now, timer),
-            at => self.stand_by(timer, at),
+            at if self.pace.keeps_alive(timer, at) => Some(self.read(now.local)),
+            _ => self.read_when_due(timer),
         }
     }
 
@@ -451,7 +420,7 @@ impl Election {
             self.last_acquisition += 1;
             // The fraction digits are random, so that two processes with the same identity do not write the same
             // record.
-            let mut drawn = || MicroTime::from_unix_micros(stamp - stamp % 1_000_000 + self.random.u64(..1_000_000));
+            let mut drawn = || MicroTime::from_unix_micros(stamp - stamp % 1_000_000 + self.pace.random(1_000_000));
             let taken = self.observed.known().and_then(|known| known.observed.record.acquire_time.clone());
             let mut acquire_time = drawn();
             while taken.as_ref() == Some(&acquire_time) {
@@ -473,7 +442,8 @@ impl Election {
     /// Renews the lease by one update of the last own version (rule 4).
     fn renew(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
         let (_, renew_time) = self.stamp(now, timer)?;
-        let third_at = now.local + self.retry_delay(now.local).min(self.settings.renew_interval);
+        let delay = self.pace.retry_delay(now.local, self.urgency(now.local));
+        let third_at = now.local + delay.min(self.settings.renew_interval);
         let (Phase::Leading(term), ObservedState::Record(known)) = (&mut self.phase, &self.observed) else {
             return None;
         };
@@ -490,8 +460,8 @@ impl Election {
 
     /// Releases the lease by one write on the newest known version (rule 6).
     fn release(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
-        let not_before = self.schedule.write_at.max(self.schedule.paused_until);
-        if self.schedule.must_read || !timer.is_due(not_before) {
+        let not_before = self.pace.may_write_at();
+        if self.pace.must_read() || !timer.is_due(not_before) {
             return self.read_when_due(timer);
         }
         let (_, renew_time) = self.stamp(now, timer)?;
@@ -514,12 +484,12 @@ impl Election {
     /// While a watch delivers all changes, a read is due only before a write, to repeat a failed read, or to settle a
     /// create.
     fn read_when_due(&mut self, timer: &mut Timer) -> Option<StoreRequest> {
-        let repeats = self.schedule.read_failed && matches!(self.phase, Phase::Observing);
+        let repeats = self.read_failed && matches!(self.phase, Phase::Observing);
         // Watch events do not settle an in-doubt create, so a closed election must read.
         let settles = self.closing && self.in_doubt.has_in_doubt_create();
         let delivers_all = self.watch_delivers_all(|at| timer.is_due(at));
-        let is_wanted = self.schedule.must_read || repeats || settles || !delivers_all;
-        let is_due = is_wanted && timer.is_due(self.schedule.read_at.max(self.schedule.paused_until));
+        let is_wanted = self.pace.must_read() || repeats || settles || !delivers_all;
+        let is_due = is_wanted && timer.is_due(self.pace.may_read_at());
         is_due.then(|| self.read(timer.now()))
     }
 

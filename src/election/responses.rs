@@ -37,15 +37,9 @@ impl Election {
             StoreResponse::Read(..) | StoreResponse::Written(_) => true,
             StoreResponse::Failed(error) => error.kind().is_beaten(),
         };
+        let sent = self.in_flight.take_if(|(in_flight, _)| *in_flight == id);
         if is_answer {
-            self.schedule.repeated = false;
-        }
-        if let Some((_, sent_at)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id)
-            && is_answer
-        {
-            self.round_trip.note(now.since(sent_at));
-            // An answer to an abandoned request came on another connection.
-            self.schedule.answered_at = Some(now);
+            self.pace.answered(now, sent.map(|(_, sent_at)| now.since(sent_at)));
         }
     }
 
@@ -54,11 +48,6 @@ impl Election {
     /// Servers and load balancers may close or drop idle connections at any time. The new attempt is a new request, because the
     /// store may have applied the old request.
     pub(super) fn repeat(&mut self, now: Moment) {
-        self.schedule.repeated = true;
-        self.schedule.write_at = now;
-        self.schedule.read_at = now;
-        // A read that keeps the connection open is repeated, too.
-        self.schedule.cools = self.schedule.cools.map(|(after, _)| (after, now));
         match &mut self.phase {
             // The repetition has the time of a first attempt, because the attempt on the closed connection took none.
             Phase::Leading(term) if term.phase != TermPhase::Lost => (term.renew_at, term.attempts) = (now, 0),
@@ -111,8 +100,7 @@ impl Election {
 
         let known = self.observed.known().map(|known| &known.observed.record);
         let verdict = self.in_doubt.evaluate(now, &observed, known, self.adopts(), &self.settings.identity);
-        self.schedule.must_read = false;
-        self.schedule.write_at = now;
+        self.pace.learned(now);
         match verdict {
             Verdict::Own { acquisition, sent_at } => {
                 self.see(observed, received_at, Holder::Ourselves);
@@ -146,7 +134,7 @@ impl Election {
                 let is_over = self.closing && matches!(self.phase, Phase::Observing);
                 if !is_known && !is_over {
                     self.events.push_back(ElectionEvent::IdentityConflict);
-                    self.schedule.reclaim_at = now + self.jittered_retry();
+                    self.reclaim_at = now + self.pace.jittered_retry();
                 }
                 self.see(observed, received_at, Holder::DuplicateIdentity);
                 self.end_term(now, StopReason::IdentityConflict);
@@ -179,7 +167,7 @@ impl Election {
     /// An immediate acquisition would probably also take longer than the progress timeout.
     fn given_back(&mut self, now: Moment) {
         if std::mem::take(&mut self.gives_back) {
-            self.schedule.write_at = now + self.jittered_retry();
+            self.pace.delay_write(now);
         }
     }
 
@@ -236,10 +224,10 @@ impl Election {
                 });
                 // With a distant store, the watch event of the winning write may arrive after the answer. The next read
                 // therefore waits.
-                let pause = self.retry_delay(now).min(MENTIONED_WITHIN);
+                let pause = self.pace.retry_delay(now, self.urgency(now)).min(MENTIONED_WITHIN);
                 self.read_within(now, pause);
                 // A candidate keeps a requested pause in full, but the new term may not last as long.
-                self.shorten_pause(now);
+                self.pace.shorten_pause(now, self.urgency(now));
                 self.report_leader();
                 self.events.push_back(ElectionEvent::Elected { deadline, fencing_token });
             }
@@ -263,7 +251,7 @@ impl Election {
 
     /// Compares the result of a read with the events of the watch.
     pub(super) fn compare_watch(&mut self, now: Moment, context: ReadContext, found: Option<&VersionedRecord>) {
-        let told_by = now + self.retry_delay(now);
+        let told_by = now + self.pace.retry_delay(now, self.urgency(now));
         if !self.watch.agrees_with_read(context, found, told_by) {
             self.give_up_watch(now);
         }
@@ -276,8 +264,7 @@ impl Election {
             // The deletion settles older updates. A create stays in doubt, because the store may still apply the create
             // as a new object.
             self.in_doubt.settle_updates_below(version);
-            self.schedule.write_at = now;
-            self.schedule.must_read = false;
+            self.pace.learned(now);
             self.learn_absence(now);
         }
     }
@@ -320,23 +307,27 @@ impl Election {
     ///
     /// `moved` is `true` if another write came first.
     pub(super) fn write_failed(&mut self, now: Moment, moved: bool) {
-        match &mut self.phase {
+        let is_renewal = match &mut self.phase {
             // A leader needs no read after an in-doubt renewal, because the next renewal also settles the in-doubt
             // renewal.
-            Phase::Leading(term) if term.phase != TermPhase::Lost && !moved => term.renew_at = self.schedule.write_at,
-            _ => self.schedule.must_read = true,
+            Phase::Leading(term) if term.phase != TermPhase::Lost && !moved => {
+                term.renew_at = self.pace.retry_write_at();
+                true
+            }
+            _ => false,
+        };
+        if is_renewal && !self.pace.must_read() {
+            return;
         }
-        if self.schedule.must_read {
-            // An open watch delivers the conflicting record, so losing candidates do not all read. A release reads at
-            // once.
-            self.schedule.read_at = match self.phase {
-                _ if !moved || !self.watch_delivers_all(|at| at <= now) => now,
-                Phase::Observing => now,
-                Phase::Campaigning(_) if self.owes_release() => now,
-                Phase::Leading(_) => now + self.retry_delay(now).min(TOLD_WITHIN),
-                Phase::Campaigning(_) => now + self.retry_delay(now),
-            };
-        }
+        // An open watch delivers the conflicting record, so losing candidates do not all read. A release reads at once.
+        let pause = match self.phase {
+            _ if !moved || !self.watch_delivers_all(|at| at <= now) => Duration::ZERO,
+            Phase::Observing => Duration::ZERO,
+            Phase::Campaigning(_) if self.owes_release() => Duration::ZERO,
+            Phase::Leading(_) => self.pace.retry_delay(now, self.urgency(now)).min(TOLD_WITHIN),
+            Phase::Campaigning(_) => self.pace.retry_delay(now, self.urgency(now)),
+        };
+        self.pace.must_read_at(now + pause);
     }
 
     /// Returns the writes that may start or extend a term.

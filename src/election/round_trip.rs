@@ -139,4 +139,24 @@ mod tests {
         round_trips.extend([5; 20]);
         assert_eq!(after(&round_trips), InterruptAfter { release: millis(50), news: millis(250) });
     }
+
+    #[test]
+    fn round_trips_rise_slowly_and_fall_fast() {
+        let mut round_trip = RoundTrip::default();
+        // The time of each answer, and the time by which the next answer is expected afterwards, in microseconds.
+        for (took, answered_by) in [
+            (100_000, 300_000),
+            (200_000, 112_500 + 4 * 62_500),
+            (100_000, 106_250 + 4 * 50_000),
+            (50_000, 50_000 + 4 * 6_250),
+            (25_000, 37_500 + 4 * 10_937),
+            (10_000, 10_000 + 4 * 1_250),
+        ] {
+            round_trip.note(Duration::from_micros(took));
+            let expected = Duration::from_micros(answered_by);
+            let off = round_trip.answered_by().abs_diff(expected);
+            assert!(off < Duration::from_micros(4), "{took}: {:?}", round_trip.answered_by());
+        }
+        assert_eq!(round_trip.answered_anew_by(), millis(30));
+    }
 }

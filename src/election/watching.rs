@@ -60,7 +60,7 @@ impl Election {
             self.watch.heard_at = Some(now);
             self.watch.synced = false;
             if let ObservedState::Record(_) = self.observed {
-                let pause = self.retry_delay(now).min(MENTIONED_WITHIN);
+                let pause = self.pace.retry_delay(now, self.urgency(now)).min(MENTIONED_WITHIN);
                 self.read_within(now, pause);
             }
         }
@@ -72,15 +72,12 @@ impl Election {
     pub fn watch_lost(&mut self, now: Moment) {
         self.watch.open = None;
         // The pause is random, because many candidates may lose their watches at the same time.
-        let pause = self.settings.retry_period.mul_f64(self.random.f64());
+        let pause = self.pace.part_of_a_retry();
         self.read_within(now, pause);
     }
 
     pub(super) fn read_within(&mut self, now: Moment, pause: Duration) {
-        // A read that is already needed is not delayed.
-        let owed = (self.schedule.must_read || matches!(self.observed, ObservedState::Nothing))
-            .then_some(self.schedule.read_at);
-        self.schedule.read_at = owed.map_or(now + pause, |owed| owed.min(now + pause));
+        self.pace.read_by(now + pause, matches!(self.observed, ObservedState::Nothing));
     }
 
     /// Returns `true` if the watch delivers every change, so that no polling is needed.

@@ -4,13 +4,14 @@ mod figures;
 mod fitness;
 mod hold_back;
 mod in_doubt_writes;
+mod keep_alive;
 mod notes;
 mod numbered_rules;
 mod order;
 mod pace;
 mod safety_rules;
 mod silence;
-mod warm;
+
 mod watching;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -37,7 +37,10 @@ pub fn normalise(text: &str, clock: Clock, tick: u8, pending: Option<u64>) -> St
             normal.push_str(&if kept { "kept".into() } else { at.to_string() });
         } else if before.ends_with(" id: ") {
             normal.push_str(if Some(value) == pending { "pending" } else { "gone" });
-        } else if [" acquisition: ", " acquisition: Some(", "attempt: Some(("].iter().any(|counted| before.ends_with(counted)) {
+        } else if [" acquisition: ", " acquisition: Some(", "attempt: Some(("]
+            .iter()
+            .any(|counted| before.ends_with(counted))
+        {
             normal.push_str(match value {
                 0 => "none",
                 _ if value == latest => "latest",
