@@ -477,7 +477,7 @@ impl GroupState {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Instant;
 
     use super::*;
@@ -488,7 +488,8 @@ mod tests {
     /// Reports the outcome of a request or a campaign to the group.
     type OutcomeInput = fn(&Arc<GroupCore>, Option<&StoreError>);
 
-    fn core(renew_deadline: Duration) -> Arc<GroupCore> {
+    /// Returns a group on a store in memory, without threads.
+    pub(in crate::group) fn core(renew_deadline: Duration) -> Arc<GroupCore> {
         let settings = GroupSettings {
             shards: 1_001,
             max_members: 16,

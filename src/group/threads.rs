@@ -130,3 +130,29 @@ fn watched(core: &Arc<GroupCore>, event: WatchEvent) {
         core.change(|group, now| group.watched(now, parsed, version, seen));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::core::tests::core;
+    use crate::store::record::LeaderElectionRecord;
+
+    /// The newer version may be a renewal of the member whose slot seemed to have expired.
+    #[test]
+    fn conflict_is_not_repeated_on_the_newer_version() {
+        let core = core(Duration::from_secs(10));
+        let key = core.key(GroupKey::Slot(0));
+        let call = CallContext::new(Duration::from_secs(10), CancelToken::new());
+        let held = |seconds| LeaderElectionRecord {
+            holder_identity: Some("b".to_owned()),
+            lease_duration_seconds: Some(seconds),
+            ..LeaderElectionRecord::default()
+        };
+        let base = core.store.create(&key, held(1).as_write(), &call).unwrap();
+        let renewed = core.store.update(&key, &base, held(2).as_write(), &call).unwrap();
+        let operation = GroupOperation::Update(base, LeaderElectionRecord::default());
+        let request = GroupRequest { id: 1, key: GroupKey::Slot(0), operation, timeout: Duration::from_secs(10) };
+        send(&core, request, CancelToken::new());
+        assert_eq!(core.store.get(&key, &call).unwrap().unwrap().version, renewed.version);
+    }
+}

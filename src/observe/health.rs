@@ -308,9 +308,12 @@ mod tests {
     use crate::observe::observer::Fact;
 
     /// Creates a health check of one record, and its observations.
-    fn health(lease_duration: Duration, drain_timeout: Duration) -> (Arc<Observations>, HealthCheck) {
+    fn health(
+        lease_duration: Duration,
+        drain_timeout: impl Into<Option<Duration>>,
+    ) -> (Arc<Observations>, HealthCheck) {
         let settings = Config::default().validate().unwrap();
-        let settings = Settings { lease_duration, drain_timeout: Some(drain_timeout), ..settings };
+        let settings = Settings { lease_duration, drain_timeout: drain_timeout.into(), ..settings };
         let observations = Arc::new(Observations::new(&settings, 1));
         (Arc::clone(&observations), HealthCheck::new(observations, &settings))
     }
@@ -439,12 +442,14 @@ mod tests {
     fn drain_is_healthy_until_its_renewals_end() {
         let (lease, for_long) = (Duration::from_millis(20), Duration::from_secs(3_600));
         let (observations, health) = health(lease, for_long);
+        let without_limit = HealthCheck { drain_limit: self::health(lease, None).1.drain_limit, ..health.clone() };
         let deadline = Arc::new(Deadline::new(clock::now() + for_long));
         observations.note(&started(&deadline));
         deadline.end(clock::now(), StopReason::SteppedDown);
         observations.note(&Fact::StoppedLeading(StopReason::SteppedDown));
         std::thread::sleep(3 * lease);
         assert_eq!(health.check(), Ok(()), "beyond the lease, within the drain timeout");
+        assert!(matches!(without_limit.check(), Err(Unhealthy::GuardNotDropped { .. })));
         // The elector's thread hangs, so it does not report that the renewals have ended.
         deadline.keep_no_longer();
         assert_eq!(health.check(), Ok(()), "the lease duration begins");

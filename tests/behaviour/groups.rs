@@ -12,7 +12,7 @@ use crossbeam_channel::{Sender, bounded, never};
 use leasehold::kubernetes::Method;
 use leasehold::testing::{ApiServer, ApiServerBuilder, Fault, Resource, User, Verb};
 use leasehold::{
-    Error, GroupTransition, LeaderElector, LeaderElectorBuilder, LeaseGroup, LeaseGroupBuilder, LeaseStore,
+    Error, Fitness, GroupTransition, LeaderElector, LeaderElectorBuilder, LeaseGroup, LeaseGroupBuilder, LeaseStore,
     MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 use parking_lot::Mutex;
@@ -389,6 +389,10 @@ fn watches_that_end_keep_their_pauses() {
         Ok(())
     };
     let (listed, _group) = with_watches(listing, None);
+    let overloaded = move |watch, on_event: &mut dyn FnMut(WatchEvent)| {
+        listing(watch, on_event).and(Err(StoreErrorKind::Unavailable))
+    };
+    let (requested_later, _group) = with_watches(overloaded, Some(Duration::from_secs(3_600)));
     // The first watch has worked, and the later watches are refused for good.
     let (refused_later, group) = with_watches(
         move |watch, on_event| match watch {
@@ -403,6 +407,8 @@ fn watches_that_end_keep_their_pauses() {
     let took = began.elapsed();
     assert!((Duration::from_micros(19 * 37_500)..Duration::from_secs(10)).contains(&took), "{took:?}");
     wait_until("a watch opens again", || requested.load(Ordering::Relaxed) > 1);
+    let requested_later = requested_later.load(Ordering::Relaxed) as u128;
+    assert!(requested_later <= 1 + began.elapsed().as_millis() / 3_000, "{requested_later}");
     let counts = [growing, refused_later].map(|watches| watches.load(Ordering::Relaxed));
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(3), "the lease duration is the longest pause: {took:?}");
@@ -462,28 +468,47 @@ fn panic_of_the_store_ends_the_group_and_frees_its_shards() {
 }
 
 #[test]
-fn ended_group_keeps_its_slot_while_a_worker_hangs() {
+fn slot_of_an_ended_group_or_term_is_kept_while_a_worker_hangs() {
+    let ends: [fn(&AtomicBool, &Fitness); 2] =
+        [|panics, _| panics.store(true, Ordering::Relaxed), |_, fitness| fitness.set(false)];
+    thread::scope(|scope| {
+        for (end, hangs) in ends.into_iter().flat_map(|end| [(end, true), (end, false)]) {
+            scope.spawn(move || assert_eq!(slot_is_kept_after(end, hangs), hangs, "a worker hangs: {hangs}"));
+        }
+    });
+}
+
+/// Ends the group or the term of a member by `end` while a worker still runs, which returns unless it `hangs`.
+///
+/// Returns `true` if the other member waits for a lease duration.
+fn slot_is_kept_after(end: fn(&AtomicBool, &Fitness), hangs: bool) -> bool {
+    let (is_kept, lease_duration) = (AtomicBool::new(false), Duration::from_secs(6));
     in_memory(2, |place| {
         let (panics, store) = panicking(place);
+        let fitness = Fitness::new();
+        fitness.set(true);
         // The lease duration counts, although the drain timeout is shorter.
         let builder = place.builder("a").drain_timeout(Duration::from_millis(500));
+        let builder = builder.slot(|slot| slot.fitness(&fitness).lease_duration(lease_duration));
         let group = builder.start_on(store).expect("a group");
         let shards = group.shards().expect("a member");
         let [first, second] = [(); 2].map(|()| shards.recv_timeout(SOON).expect("a shard"));
         let other = place.start("b");
         wait_until("one shard is wanted", || first.is_wanted() || second.is_wanted());
-        let (moves, hangs) = if first.is_wanted() { (first, second) } else { (second, first) };
-        panics.store(true, Ordering::Relaxed);
+        let (moves, stays) = if first.is_wanted() { (first, second) } else { (second, first) };
         let began = Instant::now();
+        end(&panics, &fitness);
         drop(moves);
-        assert!(hangs.ended().recv_timeout(SOON).is_err());
-        assert!(hangs.wanted().recv_timeout(AT_ONCE).is_err_and(|error| error.is_disconnected()));
-        assert!(!hangs.is_owned());
+        assert!(stays.ended().recv_timeout(SOON).is_err());
+        assert!(stays.wanted().recv_timeout(AT_ONCE).is_err_and(|error| error.is_disconnected()));
+        assert!(!stays.is_owned());
+        let stays = Some(stays).filter(|_| hangs);
         place.wait_for_shares(&["b"]);
-        assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
-        drop(hangs);
+        is_kept.store(began.elapsed() >= lease_duration, Ordering::Relaxed);
+        drop(stays);
         other.stop();
     });
+    is_kept.into_inner()
 }
 
 /// The watch of the group is silent, so only the elector of the slot notices the deletion.

@@ -170,6 +170,23 @@ fn unclaimed_term_is_released_despite_a_hanging_renewal() {
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
 }
 
+/// The process may end after the last drop.
+#[test]
+fn last_drop_of_a_campaign_waits_for_the_release_of_its_term() {
+    let (store, elector) = alone();
+    let campaign = elector.campaign().unwrap();
+    wait_until("it leads", || store.holder().is_some());
+    drop(elector);
+    store.on_update(|record| {
+        if record.holder().is_none() {
+            thread::sleep(A_WHILE);
+        }
+        Ok(())
+    });
+    drop(campaign);
+    assert_eq!(store.holder(), None);
+}
+
 #[test]
 fn failed_release_is_logged_on_another_thread() {
     listen();

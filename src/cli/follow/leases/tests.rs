@@ -177,6 +177,7 @@ fn lease_expires_once_by_the_local_clock_until_it_changes() {
     assert_eq!((expired[0].at, expired[0].lease.remaining(at(29).local)), (at(25), Some(Duration::ZERO)));
     assert_eq!((said(&leases.expire(at(99))), leases.next_expiry()), (vec![], None));
     assert_eq!(said(&leases.apply(changed(held("a", 0, 1), 7), at(99))), []);
+    assert_eq!(leases.next_expiry(), None, "the holder is still dead");
     let renewed = leases.apply(changed(held("a", 0, 2), 8), at(100));
     assert_eq!(said(&renewed), [(Renewed, None, Some("a"))]);
     assert!(!renewed[0].lease.has_expired && leases.next_expiry() == Some(at(115).local));

@@ -95,6 +95,21 @@ fn shortened_pause_has_a_minimum_and_an_end() {
     }
 }
 
+/// The shard can be emptied only a lease duration after the end of its ownership.
+#[test]
+fn hung_worker_shortens_no_requested_pause() {
+    let mut world = started(1, 4);
+    world.nodes[0].stubborn.extend(0..4);
+    world.add(4);
+    world.run_until(|world| !world.nodes[0].ended.is_empty());
+    world.asks_for_pause(0, HOUR);
+    let wall = world.wall();
+    let group = &mut world.nodes[0].group;
+    let paused_until = group.paused_until;
+    group.next(wall);
+    assert_eq!(group.paused_until, paused_until);
+}
+
 #[test]
 fn process_campaigns_after_its_hung_workers_have_returned() {
     let mut world = started(2, 8);

@@ -56,17 +56,22 @@ fn restore_between_two_campaigns_delays_the_first_take() {
 #[test]
 fn wait_after_a_restore_begins_with_its_discovery() {
     let mut world = started(1, 1);
-    let (backup, slot) = (world.records.clone(), GroupKey::Slot(world.nodes[0].slot.unwrap()));
-    world.end_term(0, StopReason::Expired);
+    let slot = world.nodes[0].slot.unwrap();
     world.nodes[0].failure = Some(|| StoreError::new(StoreErrorKind::Timeout, "made up"));
+    world.end_term(0, StopReason::Expired);
+    for key in [GroupKey::Slot(slot), GroupKey::Shard(0)] {
+        world.edit(key, |record| record.holder_identity = Some(String::new()));
+    }
     world.run(RETRY);
+    // The store loses a campaign's write, and its watch is silent.
     world.nodes[0].is_deaf = true;
-    world.run(LEASE - RETRY);
-    (world.records, world.version) = (backup, 0);
-    world.edit(slot, |record| record.holder_identity = Some(String::new()));
-    world.edit(GroupKey::Shard(0), |record| record.holder_identity = Some(String::new()));
-    (world.nodes[0].is_deaf, world.nodes[0].failure) = (false, None);
+    let (now, lost) = (world.now, won("t1", world.version + 50));
+    world.nodes[0].group.own_slot_observed(now, slot, Some(now), &lost);
+    world.run(LEASE * 2 / 3);
+    world.nodes[0].failure = None;
     world.run_until(|world| world.nodes[0].slot.is_some());
+    world.nodes[0].is_deaf = false;
+    world.open(0);
     world.run(LEASE - RETRY);
     assert!(world.nodes[0].owned.is_empty());
     world.run(RETRY * 2);

@@ -143,7 +143,10 @@ impl World {
         group.watch_opened(self.now, self.now);
         let shards = group.shards.len();
         for (key, seen) in self.records.iter().filter(|(key, _)| is_known(shards, **key)) {
-            group.watched(self.now, *key, seen.version, Some(seen.clone()));
+            // A canceled watch delivers no other event.
+            if group.view.is_open {
+                group.watched(self.now, *key, seen.version, Some(seen.clone()));
+            }
         }
         group.listed(self.now);
     }

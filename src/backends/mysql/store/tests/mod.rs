@@ -597,7 +597,13 @@ fn a_password_is_never_sent_as_it_is_without_tls() {
         assert_eq!(has_remedy, method != "mysql_clear_password", "{error}");
         assert!(!server.was_asked("answer"), "nothing was sent: {method}");
     }
+    // The client uses no TLS, although the server offers it.
     let server = Server::new(|asked| match asked.what.as_str() {
+        GREETING => {
+            let mut packet = greeting("caching_sha2_password");
+            offer_tls(&mut packet);
+            Some(Say::Packets(vec![packet]))
+        }
         LOGIN => Some(switch("caching_sha2_password")),
         what if what.starts_with("answer") => Some(Say::Packets(vec![vec![1, 4]])),
         _ => None,

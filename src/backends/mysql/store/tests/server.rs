@@ -245,7 +245,7 @@ pub(super) fn greeting(method: &str) -> Vec<u8> {
 }
 
 /// Sets the bit for TLS in the lower half of the capabilities.
-fn offer_tls(greeting: &mut [u8]) {
+pub(super) fn offer_tls(greeting: &mut [u8]) {
     let capabilities = greeting.iter().position(|byte| *byte == 0).unwrap() + 1 + 4 + 8 + 1;
     greeting[capabilities + 1] |= 0x08;
 }
