@@ -43,7 +43,7 @@ use in_doubt::{FailedWrite, InDoubt, Outcome};
 #[cfg(any(test, feature = "_internals"))]
 pub use messages::ReadContext;
 pub use messages::{Change, ElectionEvent, LeaderInfo, Operation, Step, StoreRequest, StoreResponse};
-use observed::{Holder, ObservedRecord, ObservedState};
+use observed::{Holder, Observed};
 use pace::Pace;
 pub use round_trip::InterruptAfter;
 use watch::WatchState;
@@ -52,14 +52,10 @@ use watch::WatchState;
 #[derive(Debug)]
 pub struct Election {
     settings: Arc<Settings>,
-    /// The newest known version of the record. The election ignores observations up to this version.
-    newest: u64,
-    observed: ObservedState,
+    observed: Observed,
     in_doubt: InDoubt,
     phase: Phase,
     pace: Pace,
-    /// The earliest time to reclaim the record of another process with the same identity.
-    reclaim_at: Moment,
     /// `true` if the last read failed.
     read_failed: bool,
     watch: WatchState,
@@ -68,7 +64,6 @@ pub struct Election {
     /// The number and the send time of the latest request, until the request is answered.
     in_flight: Option<(u64, Moment)>,
     last_acquisition: u64,
-    reported_leader: Option<Box<LeaderInfo>>,
     /// The end of the release timeout. Until then, a caller waits for the release.
     release_deadline: Option<Moment>,
     closing: bool,
@@ -149,17 +144,14 @@ impl Election {
             in_doubt: InDoubt::new(&settings),
             pace: Pace::new(Arc::clone(&settings), seed),
             settings,
-            newest: 0,
-            observed: ObservedState::Nothing,
+            observed: Observed::nothing(),
             phase: Phase::Observing,
-            reclaim_at: Moment::default(),
             read_failed: false,
             watch: WatchState::default(),
             last_stamp: None,
             last_request: 0,
             in_flight: None,
             last_acquisition: 0,
-            reported_leader: None,
             release_deadline: None,
             closing: false,
             close_deadline: None,
@@ -215,13 +207,12 @@ impl Election {
 
     /// Returns `true` if another process wrote the record with the identity of this candidate.
     pub fn has_twin(&self) -> bool {
-        let ObservedState::Record(known) = &self.observed else { return false };
-        matches!(known.holder, Holder::Predecessor | Holder::DuplicateIdentity)
+        self.observed.has_twin()
     }
 
     /// Returns `true` if the election has observed the record or its absence.
     pub fn has_observed(&self) -> bool {
-        !matches!(self.observed, ObservedState::Nothing)
+        !self.observed.is_unknown()
     }
 
     /// Returns `true` if this candidate may hold the record without a guard.
@@ -308,7 +299,7 @@ impl Election {
         self.note_round_trip(now, id, &answer);
         match answer {
             StoreResponse::Read(context, Some(observed)) => {
-                if self.store_was_restored(context, &observed) {
+                if self.observed.proves_restore(context, &observed) {
                     self.reset(now, observed.record.clone());
                 }
                 self.learn_answer(now, id, observed.clone());
@@ -316,7 +307,7 @@ impl Election {
                 self.compare_watch(now, context, Some(&observed));
             }
             StoreResponse::Read(context, None) => {
-                if context.newest == self.newest {
+                if context.newest == self.observed.newest() {
                     self.learn_absence(now);
                 }
                 self.in_doubt.absent(context.sent_at);
@@ -345,8 +336,7 @@ impl Election {
                 // settles both writes.
                 let given_up = |write: FailedWrite| !moved && !write.is_release && self.owes_release();
                 // If the watch has already delivered the record that made the create fail, no read is needed.
-                let explained =
-                    |write: FailedWrite| moved && write.is_create && matches!(self.observed, ObservedState::Record(_));
+                let explained = |write: FailedWrite| moved && write.is_create && self.observed.record().is_some();
                 if write.is_some_and(|write| !given_up(write) && !explained(write)) {
                     self.write_failed(now, moved);
                 }
@@ -384,22 +374,9 @@ impl Election {
         // The caller of a round sets the pace, and a held-back round would not acquire a lease that is free for less
         // than the delay.
         let hold_back = if is_round { Duration::ZERO } else { self.settings.hold_back };
-        let takeover_at = match &self.observed {
-            _ if self.pace.must_read() => None,
-            ObservedState::Nothing => None,
-            ObservedState::Absent { .. } => Some(now.local),
-            ObservedState::Record(known) => Some(match known.holder {
-                Holder::Ourselves => now.local,
-                Holder::Predecessor if self.settings.reclaim_own_identity => now.local,
-                // Another running process with this identity would reclaim the lease, too. The delay limits how often
-                // both processes alternate.
-                Holder::DuplicateIdentity if self.settings.reclaim_own_identity => self.reclaim_at,
-                Holder::Nobody => known.changed_at + hold_back,
-                Holder::Predecessor | Holder::DuplicateIdentity | Holder::Other => {
-                    known.runs_out_at(&self.settings) + hold_back
-                }
-            }),
-        };
+        let Settings { reclaim_own_identity, lease_duration, .. } = *self.settings;
+        let takeover_at = self.observed.acquirable_at(now.local, hold_back, reclaim_own_identity, lease_duration);
+        let takeover_at = takeover_at.filter(|_| !self.pace.must_read());
         // A round sends only one write, so its caller sets the pace. A requested pause has already ended the round
         // above.
         let not_before = self.pace.may_write_at();
@@ -421,7 +398,7 @@ impl Election {
             // The fraction digits are random, so that two processes with the same identity do not write the same
             // record.
             let mut drawn = || MicroTime::from_unix_micros(stamp - stamp % 1_000_000 + self.pace.random(1_000_000));
-            let taken = self.observed.known().and_then(|known| known.observed.record.acquire_time.clone());
+            let taken = self.observed.record().and_then(|known| known.record.acquire_time.clone());
             let mut acquire_time = drawn();
             while taken.as_ref() == Some(&acquire_time) {
                 acquire_time = drawn();
@@ -432,7 +409,7 @@ impl Election {
         if let Some(round) = &mut candidacy.round {
             round.wrote = true;
         }
-        let base = self.observed.known().map(|known| known.observed.clone());
+        let base = self.observed.record().cloned();
         let transitions =
             base.as_ref().map_or(0, |base| base.record.lease_transitions.unwrap_or(0).max(0).saturating_add(1));
         let record = self.held(base.as_ref(), acquire_time, renew_time, transitions);
@@ -444,7 +421,7 @@ impl Election {
         let (_, renew_time) = self.stamp(now, timer)?;
         let delay = self.pace.retry_delay(now.local, self.urgency(now.local));
         let third_at = now.local + delay.min(self.settings.renew_interval);
-        let (Phase::Leading(term), ObservedState::Record(known)) = (&mut self.phase, &self.observed) else {
+        let (Phase::Leading(term), Some(base)) = (&mut self.phase, self.observed.record().cloned()) else {
             return None;
         };
         // After a conflict with an edit of other fields, the second attempt follows at once, and a third attempt waits.
@@ -452,8 +429,7 @@ impl Election {
         if term.attempts > 1 {
             term.renew_at = third_at;
         }
-        let (base, acquisition) = (known.observed.clone(), term.acquisition);
-        let (acquire_time, transitions) = (term.acquire_time.clone(), term.transitions);
+        let (acquisition, acquire_time, transitions) = (term.acquisition, term.acquire_time.clone(), term.transitions);
         let record = self.held(Some(&base), acquire_time, renew_time, transitions);
         Some(self.write(now.local, Some(base), record, Some(acquisition)))
     }
@@ -465,8 +441,7 @@ impl Election {
             return self.read_when_due(timer);
         }
         let (_, renew_time) = self.stamp(now, timer)?;
-        let ObservedState::Record(known) = &self.observed else { return None };
-        let base = known.observed.clone();
+        let base = self.observed.record().cloned()?;
         let record = LeaderElectionRecord {
             holder_identity: Some(String::new()),
             lease_duration_seconds: match self.settings.release_keeps_duration {
@@ -507,7 +482,7 @@ impl Election {
             Phase::Campaigning(_) => !self.stands_aside(),
             Phase::Leading(_) => true,
         };
-        !is_wanted && matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::Ourselves)
+        !is_wanted && self.observed.is_ours()
     }
 
     fn confirm_release(&mut self) {

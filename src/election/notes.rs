@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::messages::{ElectionEvent, LeaderInfo, Operation};
-use super::{Election, Holder, Phase};
+use super::messages::{ElectionEvent, Operation};
+use super::{Election, Phase};
 use crate::election::drain::DrainLimit;
 use crate::election::settings::whole_seconds;
 use crate::election::stop_reason::StopReason;
@@ -49,20 +49,7 @@ impl Election {
 
     /// Reports a change of the holder or of its address.
     pub(super) fn report_leader(&mut self) {
-        // Most records renew the lease of the reported leader, and need no copy of the texts.
-        let leader = self
-            .observed
-            .known()
-            .and_then(|known| Some((known.observed.record.holder()?, known.observed.notes.term.address.as_deref())));
-        let reported = self.reported_leader.as_ref().map(|it| (it.identity.as_str(), it.address.as_deref()));
-        if reported != leader {
-            let info = |(identity, address): (&str, Option<&str>)| {
-                Box::new(LeaderInfo { identity: identity.to_owned(), address: address.map(str::to_owned) })
-            };
-            let leader = leader.map(info);
-            self.reported_leader.clone_from(&leader);
-            self.events.push_back(ElectionEvent::Leader(leader));
-        }
+        self.events.extend(self.observed.new_leader().map(ElectionEvent::Leader));
     }
 
     /// Ends the term if a request names this candidate.
@@ -71,8 +58,8 @@ impl Election {
     /// requests, and longer each time. A client that repeats the request therefore cannot keep the lease without a
     /// leader.
     pub(super) fn notice_request(&mut self, now: Moment) {
-        let Some(known) = self.observed.known().filter(|known| known.holder == Holder::Ourselves) else { return };
-        if known.observed.notes.step_down.as_ref() != Some(&self.settings.identity) {
+        let Some(record) = self.observed.record().filter(|_| self.observed.is_ours()) else { return };
+        if record.notes.step_down.as_ref() != Some(&self.settings.identity) {
             return;
         }
         let is_valid = matches!(&self.phase, Phase::Leading(term) if term.deadline.is_valid(now));

@@ -1,9 +1,9 @@
 //! The content, the times and the timeouts of requests.
 
 use super::in_doubt::{Base, InDoubtWrite, Outcome};
-use super::messages::{Operation, ReadContext, StoreRequest};
+use super::messages::{Operation, StoreRequest};
 use super::pace::{Purpose, Urgency};
-use super::{Election, ObservedState, Phase, TermPhase};
+use super::{Election, Phase, TermPhase};
 use crate::election::timer::Timer;
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
 use crate::store::{StoreError, StoreErrorKind};
@@ -12,9 +12,7 @@ use crate::util::clock::{Moment, Now};
 impl Election {
     pub(super) fn read(&mut self, now: Moment) -> StoreRequest {
         self.pace.read_sent(now, self.urgency(now));
-        let absent = matches!(self.observed, ObservedState::Absent { .. });
-        let context = ReadContext { newest: self.newest, absent, sent_at: now };
-        self.send(now, Operation::Get(context))
+        self.send(now, Operation::Get(self.observed.context(now)))
     }
 
     pub(super) fn write(

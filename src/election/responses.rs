@@ -5,28 +5,19 @@ use std::time::Duration;
 use super::in_doubt::{Adopts, Verdict};
 use super::messages::{ElectionEvent, ReadContext, StoreResponse};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
-use super::{CampaignPhase, CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
+use super::{CampaignPhase, CurrentTerm, Election, Holder, Phase, TermPhase};
 use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
-use crate::election::settings::Settings;
 use crate::election::settings::whole_seconds;
 use crate::election::stop_reason::StopReason;
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
-impl ObservedRecord {
-    /// Returns the time at which the lease expires, unless the record changes before.
-    pub(super) fn runs_out_at(&self, settings: &Settings) -> Moment {
-        self.changed_at + self.observed.record.lease_duration_or(settings.lease_duration)
-    }
-}
-
 impl Election {
     /// Returns the time at which the holder's lease expires without another renewal.
     pub fn leader_until(&self) -> Option<Moment> {
-        let known = self.observed.known().filter(|known| known.observed.record.holder().is_some())?;
-        Some(known.runs_out_at(&self.settings))
+        self.observed.expires_at(self.settings.lease_duration)
     }
 
     /// Notes the round-trip time of an answered request.
@@ -63,15 +54,12 @@ impl Election {
     /// Returns `false` if the record is not new.
     pub(super) fn learn_answer(&mut self, now: Moment, id: u64, observed: VersionedRecord) -> bool {
         // The answer shows an object whose deletion was already observed, so the answer is outdated.
-        if self.is_gone(&observed.record) {
+        if self.observed.is_gone(&observed.record) {
             return false;
         }
         // A store that has lost history may have other notes at the same version.
-        if let ObservedState::Record(known) = &mut self.observed
-            && known.observed.version == observed.version
-            && known.observed.record == observed.record
-        {
-            known.observed = observed.clone();
+        let is_known = self.observed.record().is_some_and(|known| known.version == observed.version);
+        if is_known && self.observed.see_again(observed.clone()) {
             self.report_leader();
             self.notice_request(now);
         }
@@ -83,7 +71,7 @@ impl Election {
     /// Evaluates the record in an event of the watch.
     pub(super) fn learn_told(&mut self, now: Moment, received_at: Moment, observed: VersionedRecord) {
         // A lagging server may deliver events from before the observed deletion of the object.
-        if !self.is_gone(&observed.record) {
+        if !self.observed.is_gone(&observed.record) {
             // Unlike an answer, an event does not settle a create, because a late event may show an older object.
             self.learn(now, received_at, observed);
         }
@@ -93,12 +81,10 @@ impl Election {
     ///
     /// Returns `false` if the record is not new.
     fn learn(&mut self, now: Moment, received_at: Moment, observed: VersionedRecord) -> bool {
-        if observed.version <= self.newest {
+        if !self.observed.learn_version(observed.version) {
             return false;
         }
-        self.newest = observed.version;
-
-        let known = self.observed.known().map(|known| &known.observed.record);
+        let known = self.observed.record().map(|known| &known.record);
         let verdict = self.in_doubt.evaluate(now, &observed, known, self.adopts(), &self.settings.identity);
         self.pace.learned(now);
         match verdict {
@@ -106,11 +92,7 @@ impl Election {
                 self.see(observed, received_at, Holder::Ourselves);
                 self.adopt(now, acquisition, sent_at);
             }
-            Verdict::Unchanged => {
-                if let ObservedState::Record(known) = &mut self.observed {
-                    known.observed = observed;
-                }
-            }
+            Verdict::Unchanged => _ = self.observed.see_again(observed),
             Verdict::LateOwn { is_recreated, too_late } => {
                 self.see(observed, received_at, Holder::Ourselves);
                 self.gives_back |= too_late.is_some();
@@ -119,7 +101,7 @@ impl Election {
                 // after a restore of the store.
                 self.end_term(now, if is_recreated { StopReason::Deleted } else { StopReason::StoreRestored });
             }
-            Verdict::SharedIdentity if matches!(self.observed, ObservedState::Nothing) => {
+            Verdict::SharedIdentity if self.observed.is_unknown() => {
                 self.see(observed, received_at, Holder::Predecessor);
                 // After a restore of the store, the record may be an older record of this candidate, so no predecessor is
                 // reported.
@@ -128,13 +110,12 @@ impl Election {
                 }
             }
             Verdict::SharedIdentity => {
-                let is_known =
-                    matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::DuplicateIdentity);
+                let is_known = self.observed.holder() == Some(Holder::DuplicateIdentity);
                 // After the drop of an elector, its process may start another elector with this identity.
                 let is_over = self.closing && matches!(self.phase, Phase::Observing);
                 if !is_known && !is_over {
                     self.events.push_back(ElectionEvent::IdentityConflict);
-                    self.reclaim_at = now + self.pace.jittered_retry();
+                    self.observed.reclaim_at(now + self.pace.jittered_retry());
                 }
                 self.see(observed, received_at, Holder::DuplicateIdentity);
                 self.end_term(now, StopReason::IdentityConflict);
@@ -152,7 +133,7 @@ impl Election {
 
     /// Stores a changed record and ends the attempt on the previous record.
     fn see(&mut self, observed: VersionedRecord, changed_at: Moment, holder: Holder) {
-        self.observed = ObservedState::Record(ObservedRecord { observed, changed_at, holder });
+        self.observed.see(observed, changed_at, holder);
         self.abandon_attempt();
         if holder == Holder::Other {
             self.request_pause = Duration::ZERO;
@@ -202,12 +183,14 @@ impl Election {
                 }
             }
             Phase::Campaigning(_) => {
-                let Some(known) = self.observed.known() else { return };
+                let Some(VersionedRecord { record, version: fencing_token, .. }) = self.observed.record() else {
+                    return;
+                };
+                let fencing_token = *fencing_token;
                 // The progress timeout starts when the winning write is sent.
                 let progress =
                     self.settings.progress_timeout.map(|within| Arc::new(ProgressLimit::new(sent_at, within)));
                 let deadline = Arc::new(Deadline::new(valid_until).limited_by(progress.clone()));
-                let (record, fencing_token) = (&known.observed.record, known.observed.version);
                 let accepts_after = self.accepts_after(sent_at);
                 self.accepts_from = sent_at + accepts_after;
                 self.phase = Phase::Leading(CurrentTerm {
@@ -237,12 +220,9 @@ impl Election {
 
     /// Handles the absence of the record.
     pub(super) fn learn_absence(&mut self, now: Moment) {
-        let gone = match &mut self.observed {
-            ObservedState::Absent { .. } => return,
-            ObservedState::Record(known) => known.observed.record.uid.take(),
-            ObservedState::Nothing => None,
-        };
-        self.observed = ObservedState::Absent { gone };
+        if !self.observed.vanish() {
+            return;
+        }
         self.abandon_attempt();
         self.given_back(now);
         self.end_term(now, StopReason::Deleted);
@@ -259,8 +239,7 @@ impl Election {
 
     /// Handles a watch event about the deletion of the object at `version`.
     pub(super) fn learn_deletion(&mut self, now: Moment, version: u64) {
-        if version > self.newest {
-            self.newest = version;
+        if self.observed.learn_version(version) {
             // The deletion settles older updates. A create stays in doubt, because the store may still apply the create
             // as a new object.
             self.in_doubt.settle_updates_below(version);
@@ -269,32 +248,9 @@ impl Election {
         }
     }
 
-    /// Returns `true` if the store was restored to an older state.
-    ///
-    /// A read proves a restore if the read finds an older version than the newest version known when the read was sent.
-    /// Another record at a known version also proves a restore, because the store has used the version again. An object
-    /// that reappears after its known deletion is proof, too.
-    pub(super) fn store_was_restored(&self, context: ReadContext, observed: &VersionedRecord) -> bool {
-        let version = observed.version;
-        let is_another =
-            |known: &ObservedRecord| known.observed.version == version && known.observed.record != observed.record;
-        // The object was known to be deleted before the read was sent. Only a restore brings the object back.
-        let is_back = context.absent && context.newest == self.newest && self.is_gone(&observed.record);
-        version < context.newest
-            || is_back
-            || (context.absent && version == context.newest)
-            || matches!(&self.observed, ObservedState::Record(known) if is_another(known))
-    }
-
-    /// Returns `true` if the record belongs to the object whose deletion was observed.
-    fn is_gone(&self, record: &LeaderElectionRecord) -> bool {
-        matches!(&self.observed, ObservedState::Absent { gone: Some(gone) } if record.uid.as_ref() == Some(gone))
-    }
-
     /// Forgets all observations after a restore of the store.
     pub(super) fn reset(&mut self, now: Moment, restored: LeaderElectionRecord) {
-        self.newest = 0;
-        self.observed = ObservedState::Nothing;
+        self.observed.forget();
         self.in_doubt.forget();
         self.abandon_attempt();
         self.end_term(now, StopReason::StoreRestored);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::messages::{Change, ElectionEvent};
 use super::watch::{Open, WatchTrust};
-use super::{Election, Holder, ObservedState, Phase};
+use super::{Election, Phase};
 use crate::util::clock::Moment;
 
 /// The time in which a new watch must deliver the current record. After this time, the election reads.
@@ -25,8 +25,8 @@ impl Election {
             Change::Written(observed) => (observed.version, Some(&observed.record)),
             Change::Deleted { version } => (*version, None),
         };
-        let known = self.observed.known().map(|known| &known.observed.record);
-        match (self.watch.tells(received_at, told, (self.newest, known)), change) {
+        let known = self.observed.record().map(|known| &known.record);
+        match (self.watch.tells(received_at, told, (self.observed.newest(), known)), change) {
             (WatchTrust::Believed, Change::Written(observed)) => self.learn_told(now, received_at, observed),
             (WatchTrust::Believed, Change::Deleted { version }) => self.learn_deletion(now, version),
             (WatchTrust::Unconfirmed, _) => self.confirm(now),
@@ -49,7 +49,7 @@ impl Election {
     pub fn watch_opened(&mut self, now: Moment, from_scratch: bool) {
         self.watch.open = Some(Open {
             opened_at: now,
-            told: if from_scratch { 0 } else { self.newest },
+            told: if from_scratch { 0 } else { self.observed.newest() },
             change: None,
             longest_gap: Duration::ZERO,
             owed: None,
@@ -59,7 +59,7 @@ impl Election {
         if from_scratch {
             self.watch.heard_at = Some(now);
             self.watch.synced = false;
-            if let ObservedState::Record(_) = self.observed {
+            if self.observed.record().is_some() {
                 let pause = self.pace.retry_delay(now, self.urgency(now)).min(MENTIONED_WITHIN);
                 self.read_within(now, pause);
             }
@@ -77,13 +77,13 @@ impl Election {
     }
 
     pub(super) fn read_within(&mut self, now: Moment, pause: Duration) {
-        self.pace.read_by(now + pause, matches!(self.observed, ObservedState::Nothing));
+        self.pace.read_by(now + pause, self.observed.is_unknown());
     }
 
     /// Returns `true` if the watch delivers every change, so that no polling is needed.
     pub(super) fn watch_delivers_all(&self, is_due: impl FnOnce(Moment) -> bool) -> bool {
         let Some(open) = &self.watch.open else { return false };
-        let knows = self.watch.synced || matches!(self.observed, ObservedState::Absent { .. });
+        let knows = self.watch.synced || self.observed.is_absent();
         knows && open.owed.is_none() && open.to_confirm.is_none() && !self.silent_at().is_some_and(is_due)
     }
 
@@ -101,17 +101,17 @@ impl Election {
     ///
     /// The election then reads, because the connection of the watch may be broken without an error.
     pub(super) fn silent_at(&self) -> Option<Moment> {
-        let (Some(open), ObservedState::Record(known)) = (&self.watch.open, &self.observed) else { return None };
-        if known.holder == Holder::Nobody {
+        let (Some(open), Some(expires_at)) = (&self.watch.open, self.observed.expires_at(self.settings.lease_duration))
+        else {
             return None;
-        }
-        let published = known.observed.record.lease_duration_or(self.settings.lease_duration);
+        };
+        let published = self.observed.record()?.record.lease_duration_or(self.settings.lease_duration);
         let mut tolerance = (published / 3).max(open.longest_gap * 2);
         if let Phase::Leading(_) = self.phase {
             tolerance = tolerance.max(self.settings.renew_interval * 2);
         }
         // The read comes early enough to find a renewal before the lease expires. After the expiry, silence is normal.
         let at = self.watch.heard_at.unwrap_or(open.opened_at) + tolerance.min(published * 9 / 10);
-        (at < known.changed_at + published).then_some(at)
+        (at < expires_at).then_some(at)
     }
 }

@@ -21,7 +21,7 @@ const APPOINTMENTS: [&str; 6] = [
 /// fields in `APPOINTMENTS` become equal. Acquisitions before the latest become equal, as do requests except `pending`.
 /// The settings and the state of the random generator are left out.
 pub fn normalise(text: &str, clock: Clock, tick: u8, pending: Option<u64>) -> String {
-    let text = text.split_once(", newest: ").map_or(text, |(_, rest)| rest);
+    let text = text.split_once(", observed: ").map_or(text, |(_, rest)| rest);
     let latest = number_after(text, "last_acquisition: ");
     let mut normal = String::with_capacity(text.len());
     let mut rest = text;
