@@ -46,7 +46,7 @@ pub use messages::{Change, ElectionEvent, LeaderInfo, Operation, Step, StoreRequ
 use observed::{Holder, Observed};
 use pace::Pace;
 pub use round_trip::InterruptAfter;
-use watch::WatchState;
+use watch::WatchTrust;
 
 /// The election on one record, as seen by one candidate.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub struct Election {
     pace: Pace,
     /// `true` if the last read failed.
     read_failed: bool,
-    watch: WatchState,
+    watch: WatchTrust,
     last_stamp: Option<(u64, Moment)>,
     last_request: u64,
     /// The number and the send time of the latest request, until the request is answered.
@@ -147,7 +147,7 @@ impl Election {
             observed: Observed::nothing(),
             phase: Phase::Observing,
             read_failed: false,
-            watch: WatchState::default(),
+            watch: WatchTrust::default(),
             last_stamp: None,
             last_request: 0,
             in_flight: None,
@@ -260,7 +260,7 @@ impl Election {
     /// Registers the moments at which the result may change.
     pub fn next(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
         self.notice_expiry(timer);
-        if self.overdue_at().is_some_and(|at| timer.is_due(at)) {
+        if self.watch.overdue_at().is_some_and(|at| timer.is_due(at)) {
             self.give_up_watch(now.local);
         }
         match &self.phase {

@@ -1,53 +1,54 @@
-//! The state of a watch: its events, and how far they are trusted.
+//! The trust in a watch, by its events and by reads.
 
 use std::time::Duration;
 
 use super::messages::ReadContext;
+use super::observed::Observed;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::clock::Moment;
 
-/// The state of the current watch and of earlier watches.
+/// How far this candidate trusts the current watch, by its events and by reads.
 #[derive(Debug, Default)]
-pub(super) struct WatchState {
-    pub(super) open: Option<Open>,
+pub(super) struct WatchTrust {
+    open: Option<OpenWatch>,
     /// The time of the last sign that the watch delivers all changes.
     ///
     /// A sign is an event that is not outdated, or a read that finds no undelivered change. A resumed watch keeps this
     /// time, because the silence of the previous watch continues.
-    pub(super) heard_at: Option<Moment>,
+    heard_at: Option<Moment>,
     /// `true` once an event or a read has confirmed the state that was known before the watch.
     ///
     /// A watch from scratch delivers an existing record, but does not report that a record no longer exists.
-    pub(super) synced: bool,
+    synced: bool,
     /// The record that was found when a restore of the store was detected.
     ///
     /// An API server that was not restarted still delivers events from before the restore. The old and the restored
     /// state are equal up to an unknown version. Only a later write distinguishes both states.
-    pub(super) restored: Option<LeaderElectionRecord>,
+    restored: Option<LeaderElectionRecord>,
 }
 
 /// An open watch: one uninterrupted stream of events.
 #[derive(Debug)]
-pub(super) struct Open {
-    pub(super) opened_at: Moment,
+struct OpenWatch {
+    opened_at: Moment,
     /// The newest delivered version. A resumed watch starts with the newest known version.
-    pub(super) told: u64,
+    told: u64,
     /// The last delivered change of the record, and its time.
-    pub(super) change: Option<(Moment, LeaderElectionRecord)>,
+    change: Option<(Moment, LeaderElectionRecord)>,
     /// The longest time between two delivered changes of the current term.
-    pub(super) longest_gap: Duration,
+    longest_gap: Duration,
     /// An undelivered version that a read found, and the latest time for its event.
-    pub(super) owed: Option<(u64, Moment)>,
+    owed: Option<(u64, Moment)>,
     /// `true` if the events are known to be from the current state of the store.
-    pub(super) verified: bool,
+    verified: bool,
     /// The event that a read must confirm: its version, its record and its time.
-    pub(super) to_confirm: Option<(u64, Option<LeaderElectionRecord>, Moment)>,
+    to_confirm: Option<(u64, Option<LeaderElectionRecord>, Moment)>,
 }
 
-/// The trust in an event of a watch.
-#[derive(PartialEq)]
-pub(super) enum WatchTrust {
-    /// The election applies the event.
+/// The trust in one event of a watch.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum EventTrust {
+    /// The candidate applies the event.
     Believed,
     /// A read must confirm the event.
     Unconfirmed,
@@ -55,7 +56,31 @@ pub(super) enum WatchTrust {
     Contradicted,
 }
 
-impl WatchState {
+impl WatchTrust {
+    /// Notes that a watch is open.
+    ///
+    /// If `from_scratch` is `true`, the watch starts with the current record. Otherwise, the watch continues after
+    /// `newest`.
+    pub(super) fn opened(&mut self, now: Moment, from_scratch: bool, newest: u64) {
+        self.open = Some(OpenWatch {
+            opened_at: now,
+            told: if from_scratch { 0 } else { newest },
+            change: None,
+            longest_gap: Duration::ZERO,
+            owed: None,
+            verified: !self.is_doubtful(),
+            to_confirm: None,
+        });
+        if from_scratch {
+            (self.heard_at, self.synced) = (Some(now), false);
+        }
+    }
+
+    /// Notes that the watch has ended.
+    pub(super) fn ended(&mut self) {
+        self.open = None;
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.open.is_some()
     }
@@ -79,10 +104,10 @@ impl WatchState {
         at: Moment,
         (version, record): (u64, Option<&LeaderElectionRecord>),
         (newest, known): (u64, Option<&LeaderElectionRecord>),
-    ) -> WatchTrust {
+    ) -> EventTrust {
         // No watch is open, so the event is a late event of an ended watch.
         let Some(open) = &mut self.open else {
-            return if self.restored.is_some() { WatchTrust::Unconfirmed } else { WatchTrust::Believed };
+            return if self.restored.is_some() { EventTrust::Unconfirmed } else { EventTrust::Believed };
         };
         if version > open.told {
             open.told = version;
@@ -100,12 +125,12 @@ impl WatchState {
             open.to_confirm = Some((version, record.cloned(), at));
         } else if version == newest && known.is_some() && record.is_some() && !open.verified {
             if record != known {
-                return WatchTrust::Contradicted;
+                return EventTrust::Contradicted;
             }
             open.verified = record != self.restored.as_ref();
         }
         self.synced |= record.is_some() && version >= newest && open.to_confirm.is_none();
-        if open.to_confirm.is_none() { WatchTrust::Believed } else { WatchTrust::Unconfirmed }
+        if open.to_confirm.is_none() { EventTrust::Believed } else { EventTrust::Unconfirmed }
     }
 
     /// Compares the result of a read with the events.
@@ -171,7 +196,39 @@ impl WatchState {
     }
 }
 
-impl Open {
+impl WatchTrust {
+    /// Returns the latest time for the event of a version that a read found.
+    pub(super) fn overdue_at(&self) -> Option<Moment> {
+        self.open.as_ref()?.owed.map(|(_, by)| by)
+    }
+
+    /// Returns `true` if the watch delivers every change, so that no polling is needed.
+    pub(super) fn delivers_all(
+        &self,
+        observed: &Observed,
+        silent_at: Option<Moment>,
+        is_due: impl FnOnce(Moment) -> bool,
+    ) -> bool {
+        let Some(open) = &self.open else { return false };
+        let knows = self.synced || observed.is_absent();
+        knows && open.owed.is_none() && open.to_confirm.is_none() && !silent_at.is_some_and(is_due)
+    }
+
+    /// Returns the time at which an open watch on a held lease has been silent for too long.
+    ///
+    /// The candidate then reads, because the connection of the watch may be broken without an error. `otherwise` is the
+    /// duration of a record without a duration, and `least` is the shortest silence that is tolerated.
+    pub(super) fn silent_at(&self, observed: &Observed, otherwise: Duration, least: Duration) -> Option<Moment> {
+        let (open, expires_at) = (self.open.as_ref()?, observed.expires_at(otherwise)?);
+        let published = observed.record()?.record.lease_duration_or(otherwise);
+        let tolerance = (published / 3).max(open.longest_gap * 2).max(least);
+        // The read comes early enough to find a renewal before the lease expires. After the expiry, silence is normal.
+        let at = self.heard_at.unwrap_or(open.opened_at) + tolerance.min(published * 9 / 10);
+        (at < expires_at).then_some(at)
+    }
+}
+
+impl OpenWatch {
     /// Notes the time between two changes within one term of the holder.
     fn note_change(&mut self, at: Moment, record: Option<&LeaderElectionRecord>) {
         let same_term = |before: &LeaderElectionRecord, after: &LeaderElectionRecord| {
@@ -185,5 +242,139 @@ impl Open {
             _ => self.longest_gap = Duration::ZERO,
         }
         self.change = record.map(|record| (at, record.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::observed::Holder;
+    use crate::store::record::StoreData;
+
+    const OTHERWISE: Duration = Duration::from_secs(15);
+
+    const fn at(seconds: u64) -> Moment {
+        Moment::from_nanos((1_000 + seconds) * 1_000_000_000)
+    }
+
+    fn record(transitions: i32) -> LeaderElectionRecord {
+        LeaderElectionRecord {
+            holder_identity: Some("a".to_owned()),
+            lease_duration_seconds: Some(15),
+            lease_transitions: Some(transitions),
+            ..LeaderElectionRecord::default()
+        }
+    }
+
+    fn found(transitions: i32, version: u64) -> VersionedRecord {
+        VersionedRecord::new(record(transitions), version, StoreData::none())
+    }
+
+    /// Returns the observation of version 10, which was received at 0 s.
+    fn observed() -> Observed {
+        let mut observed = Observed::nothing();
+        observed.learn_version(10);
+        observed.see(found(1, 10), at(0), Holder::Other);
+        observed
+    }
+
+    /// Returns a watch from scratch, which was opened at 1 s, after a restore if `is_doubtful`.
+    fn opened(is_doubtful: bool) -> WatchTrust {
+        let mut watch = WatchTrust::default();
+        if is_doubtful {
+            watch.doubt(record(0));
+        }
+        watch.opened(at(1), true, 10);
+        watch
+    }
+
+    fn reads(watch: &mut WatchTrust, sent_at: Moment, found: Option<&VersionedRecord>) -> bool {
+        watch.agrees_with_read(ReadContext { newest: 10, absent: false, sent_at }, found, at(9))
+    }
+
+    #[test]
+    fn watch_is_relied_on_only_if_it_delivers_every_change() {
+        type Before = fn(&mut WatchTrust);
+        let known = record(1);
+        let mention: Before = |watch| {
+            watch.tells(at(2), (10, Some(&record(1))), (10, Some(&record(1))));
+        };
+        let cases: [(&str, Before, bool); 7] = [
+            ("nothing delivered", |_| {}, false),
+            ("the known version", mention, true),
+            ("an older version", |watch| _ = watch.tells(at(2), (9, Some(&record(1))), (10, Some(&record(1)))), false),
+            ("a read confirms", |watch| assert!(reads(watch, at(2), Some(&found(1, 10)))), false),
+            ("a read of an earlier time", |watch| assert!(reads(watch, at(0), Some(&found(1, 10)))), false),
+            ("a missing version", |watch| _ = watch.tells(at(2), (10, None), (10, None)), false),
+            ("closed", |watch| watch.ended(), false),
+        ];
+        for (case, before, expected) in cases {
+            let mut watch = opened(false);
+            before(&mut watch);
+            assert_eq!(watch.delivers_all(&observed(), None, |_| false), expected, "{case}");
+        }
+        let mut watch = opened(false);
+        mention(&mut watch);
+        assert!(!watch.delivers_all(&observed(), Some(at(5)), |_| true), "silent");
+        // A read finds a version that the watch has not delivered yet.
+        assert!(reads(&mut watch, at(3), Some(&found(2, 11))));
+        assert_eq!((watch.overdue_at(), watch.delivers_all(&observed(), None, |_| false)), (Some(at(9)), false));
+        watch.tells(at(4), (11, Some(&record(2))), (11, Some(&known)));
+        assert_eq!((watch.overdue_at(), watch.delivers_all(&observed(), None, |_| false)), (None, true));
+    }
+
+    #[test]
+    fn event_after_a_restore_needs_a_confirming_read() {
+        use EventTrust::{Believed, Contradicted, Unconfirmed};
+        let known = record(1);
+        // Whether a restore was detected, the version and the record of the event, and the trust.
+        for (is_doubtful, version, event, expected) in [
+            (false, 11, Some(record(2)), Believed),
+            (true, 11, Some(record(2)), Unconfirmed),
+            (true, 10, Some(record(1)), Believed),
+            (true, 10, Some(record(5)), Contradicted),
+            (true, 9, Some(record(5)), Believed),
+            (true, 11, None, Unconfirmed),
+        ] {
+            let told = (version, event.as_ref());
+            assert_eq!(opened(is_doubtful).tells(at(2), told, (10, Some(&known))), expected, "{is_doubtful} {version}");
+        }
+        // The send time of the read, what the read found, whether the read agrees, and the trust in the next event.
+        for (sent_at, read, agrees, next) in [
+            (at(1), Some(found(2, 11)), true, Unconfirmed),
+            (at(3), Some(found(2, 11)), true, Believed),
+            (at(3), Some(found(5, 11)), false, Unconfirmed),
+            (at(3), Some(found(1, 10)), false, Unconfirmed),
+            (at(3), Some(found(3, 12)), true, Unconfirmed),
+            (at(3), None, true, Unconfirmed),
+        ] {
+            let mut watch = opened(true);
+            watch.tells(at(2), (11, Some(&record(2))), (10, Some(&known)));
+            assert_eq!(reads(&mut watch, sent_at, read.as_ref()), agrees, "{read:?}");
+            let trust = watch.tells(at(4), (20, Some(&record(7))), (12, Some(&known)));
+            assert_eq!(trust, next, "{sent_at:?} {read:?}");
+        }
+    }
+
+    #[test]
+    fn tolerated_silence_follows_the_gaps_and_ends_before_the_lease() {
+        let mut observed = observed();
+        observed.see(found(2, 11), at(2), Holder::Other);
+        let silent_after = |longest_gap: u64, least: u64| {
+            let mut watch = opened(false);
+            watch.heard_at = Some(at(2));
+            watch.open.as_mut().unwrap().longest_gap = Duration::from_secs(longest_gap);
+            watch
+                .silent_at(&observed, OTHERWISE, Duration::from_secs(least))
+                .map(|silent_at| silent_at.since(at(2)).as_millis())
+        };
+        // The longest gap and the least tolerated silence in seconds, and the tolerated silence in milliseconds.
+        for (longest_gap, least, expected) in [(1, 0, 5_000), (4, 0, 8_000), (1, 7, 7_000), (1, 20, 13_500)] {
+            assert_eq!(silent_after(longest_gap, least), Some(expected), "{longest_gap} {least}");
+        }
+        // After the expiry, silence is normal.
+        let mut watch = opened(false);
+        watch.heard_at = Some(at(13));
+        assert_eq!(watch.silent_at(&observed, OTHERWISE, Duration::ZERO), None);
     }
 }

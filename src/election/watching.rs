@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::messages::{Change, ElectionEvent};
-use super::watch::{Open, WatchTrust};
+use super::watch::EventTrust;
 use super::{Election, Phase};
 use crate::util::clock::Moment;
 
@@ -27,10 +27,10 @@ impl Election {
         };
         let known = self.observed.record().map(|known| &known.record);
         match (self.watch.tells(received_at, told, (self.observed.newest(), known)), change) {
-            (WatchTrust::Believed, Change::Written(observed)) => self.learn_told(now, received_at, observed),
-            (WatchTrust::Believed, Change::Deleted { version }) => self.learn_deletion(now, version),
-            (WatchTrust::Unconfirmed, _) => self.confirm(now),
-            (WatchTrust::Contradicted, _) => self.give_up_watch(now),
+            (EventTrust::Believed, Change::Written(observed)) => self.learn_told(now, received_at, observed),
+            (EventTrust::Believed, Change::Deleted { version }) => self.learn_deletion(now, version),
+            (EventTrust::Unconfirmed, _) => self.confirm(now),
+            (EventTrust::Contradicted, _) => self.give_up_watch(now),
         }
         self.confirm_release();
     }
@@ -47,22 +47,10 @@ impl Election {
     /// If `from_scratch` is `true`, the watch starts with the current record. Otherwise, the watch continues the
     /// previous watch.
     pub fn watch_opened(&mut self, now: Moment, from_scratch: bool) {
-        self.watch.open = Some(Open {
-            opened_at: now,
-            told: if from_scratch { 0 } else { self.observed.newest() },
-            change: None,
-            longest_gap: Duration::ZERO,
-            owed: None,
-            verified: !self.watch.is_doubtful(),
-            to_confirm: None,
-        });
-        if from_scratch {
-            self.watch.heard_at = Some(now);
-            self.watch.synced = false;
-            if self.observed.record().is_some() {
-                let pause = self.pace.retry_delay(now, self.urgency(now)).min(MENTIONED_WITHIN);
-                self.read_within(now, pause);
-            }
+        self.watch.opened(now, from_scratch, self.observed.newest());
+        if from_scratch && self.observed.record().is_some() {
+            let pause = self.pace.retry_delay(now, self.urgency(now)).min(MENTIONED_WITHIN);
+            self.read_within(now, pause);
         }
     }
 
@@ -70,7 +58,7 @@ impl Election {
     ///
     /// The store is polled until another watch is open.
     pub fn watch_lost(&mut self, now: Moment) {
-        self.watch.open = None;
+        self.watch.ended();
         // The pause is random, because many candidates may lose their watches at the same time.
         let pause = self.pace.part_of_a_retry();
         self.read_within(now, pause);
@@ -82,36 +70,16 @@ impl Election {
 
     /// Returns `true` if the watch delivers every change, so that no polling is needed.
     pub(super) fn watch_delivers_all(&self, is_due: impl FnOnce(Moment) -> bool) -> bool {
-        let Some(open) = &self.watch.open else { return false };
-        let knows = self.watch.synced || self.observed.is_absent();
-        knows && open.owed.is_none() && open.to_confirm.is_none() && !self.silent_at().is_some_and(is_due)
+        let least = match self.phase {
+            Phase::Leading(_) => self.settings.renew_interval * 2,
+            _ => Duration::ZERO,
+        };
+        let silent_at = self.watch.silent_at(&self.observed, self.settings.lease_duration, least);
+        self.watch.delivers_all(&self.observed, silent_at, is_due)
     }
 
     pub(super) fn give_up_watch(&mut self, now: Moment) {
         self.watch_lost(now);
         self.events.push_back(ElectionEvent::WatchStale);
-    }
-
-    /// Returns the latest time for the event of a version that a read found.
-    pub(super) fn overdue_at(&self) -> Option<Moment> {
-        self.watch.open.as_ref()?.owed.map(|(_, by)| by)
-    }
-
-    /// Returns the time at which an open watch on a held lease has been silent for too long.
-    ///
-    /// The election then reads, because the connection of the watch may be broken without an error.
-    pub(super) fn silent_at(&self) -> Option<Moment> {
-        let (Some(open), Some(expires_at)) = (&self.watch.open, self.observed.expires_at(self.settings.lease_duration))
-        else {
-            return None;
-        };
-        let published = self.observed.record()?.record.lease_duration_or(self.settings.lease_duration);
-        let mut tolerance = (published / 3).max(open.longest_gap * 2);
-        if let Phase::Leading(_) = self.phase {
-            tolerance = tolerance.max(self.settings.renew_interval * 2);
-        }
-        // The read comes early enough to find a renewal before the lease expires. After the expiry, silence is normal.
-        let at = self.watch.heard_at.unwrap_or(open.opened_at) + tolerance.min(published * 9 / 10);
-        (at < expires_at).then_some(at)
     }
 }

@@ -197,7 +197,7 @@ impl Candidate {
         // interrupt a request at any time, so the durations are left out.
         text = without(&text, "in_flight: ", "last_acquisition: ");
         if !self.scope.watches {
-            text = without(&text, "watch: WatchState {", "last_");
+            text = without(&text, "watch: WatchTrust {", "last_");
         }
         let operation = self.pending.as_ref().map(|request| &request.operation);
         text.push_str(&format!("{operation:?}{:?}{:?}{:?}", self.facts(), self.deadline, self.replaces));
