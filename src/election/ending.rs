@@ -4,9 +4,8 @@
 
 use std::time::Duration;
 
-use super::messages::ElectionEvent;
 use super::progress::ProgressLimit;
-use super::{Election, Phase, TermPhase};
+use super::{Election, Phase};
 use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
 use crate::election::timer::Timer;
@@ -37,76 +36,21 @@ impl Election {
     /// Sets the limit of the time without progress for the current term.
     pub fn limit_progress(&mut self, limit: Arc<ProgressLimit>) {
         if let Phase::Leading(term) = &mut self.phase {
-            term.progress = Some(limit);
-        }
-    }
-
-    pub(super) fn notice_expiry(&mut self, timer: &mut Timer) {
-        let Phase::Leading(term) = &mut self.phase else { return };
-        if term.phase == TermPhase::Lost {
-            return;
-        }
-        let now = timer.now();
-        let is_uncovered = timer.is_due(term.covered_until);
-        let is_stalled = term.progress.as_ref().is_some_and(|limit| timer.is_due(limit.until()));
-        let is_drained = matches!(term.phase, TermPhase::Draining(Some(until)) if timer.is_due(until));
-        match term.phase {
-            TermPhase::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
-                self.end_term(now, StopReason::Expired);
-            }
-            // No renewal succeeded within the renew deadline, so the renewals end. If the phase is still `Valid`, the
-            // holder has ended the term and the step-down is queued.
-            _ if is_uncovered => self.end_term(now, StopReason::Expired),
-            // The progress limit also applies while the term drains.
-            _ if is_stalled => self.end_term(now, StopReason::NoProgress),
-            _ if is_drained => {
-                term.phase = TermPhase::Lost;
-                self.events.push_back(ElectionEvent::CoverLost(None));
-            }
-            _ => {}
+            term.limit_progress(limit);
         }
     }
 
     /// Ends the term, reports the end once, and stops the renewals.
     pub fn end_term(&mut self, now: Moment, reason: StopReason) {
-        let Phase::Leading(term) = &mut self.phase else { return };
-        match term.phase {
-            TermPhase::Valid => {
-                // A term that has expired or was ended by its holder keeps its reason.
-                let final_reason = term.deadline.end(now, reason);
-                self.events.push_back(ElectionEvent::TermEnded(final_reason));
-            }
-            TermPhase::Draining(_) if reason != StopReason::Released => {
-                self.events.push_back(ElectionEvent::CoverLost(Some(reason)));
-            }
-            TermPhase::Draining(_) | TermPhase::Lost => {}
+        if let Phase::Leading(term) = &mut self.phase {
+            self.events.extend(term.end(now, reason));
         }
-        if term.deadline.was_ended() {
-            term.deadline.keep_no_longer();
-        }
-        term.phase = TermPhase::Lost;
     }
 
     /// Ends the term and reports the end once.
-    ///
-    /// Unless the reason forbids renewals, the election renews the lease until the guard is dropped or the earliest
-    /// limit has passed.
     pub(super) fn drain(&mut self, now: Moment, reason: StopReason, within: Option<Duration>) {
-        let Phase::Leading(term) = &mut self.phase else { return };
-        let until = within.map(|within| now + within);
-        match &mut term.phase {
-            TermPhase::Valid => {
-                let final_reason = term.deadline.end(now, reason.clone());
-                let drains = final_reason.drains();
-                // If the holder has stepped down first, the queued step-down brings its own limit.
-                let until = until.filter(|_| final_reason == reason);
-                term.phase = if drains { TermPhase::Draining(until) } else { TermPhase::Lost };
-                self.events.push_back(ElectionEvent::TermEnded(final_reason));
-            }
-            // A candidate that becomes unfit while draining keeps the limit of the drain.
-            TermPhase::Draining(_) if reason == StopReason::Unfit => {}
-            TermPhase::Draining(before) => *before = before.iter().copied().chain(until).min(),
-            TermPhase::Lost => {}
+        if let Phase::Leading(term) = &mut self.phase {
+            self.events.extend(term.drain(now, reason, within));
         }
     }
 

@@ -7,8 +7,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::election::deadline::Deadline;
-use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::election::timer::Timer;
@@ -33,6 +31,7 @@ mod responses;
 mod round_trip;
 pub(crate) mod settings;
 pub(crate) mod stop_reason;
+mod term;
 #[cfg(test)]
 mod tests;
 pub mod timer;
@@ -46,6 +45,7 @@ pub use messages::{Change, ElectionEvent, LeaderInfo, Operation, Step, StoreRequ
 use observed::{Holder, Observed};
 use pace::Pace;
 pub use round_trip::InterruptAfter;
+use term::HeldTerm;
 use watch::WatchTrust;
 
 /// The election on one record, as seen by one candidate.
@@ -85,7 +85,7 @@ pub struct Election {
 enum Phase {
     Observing,
     Campaigning(CampaignPhase),
-    Leading(CurrentTerm),
+    Leading(HeldTerm),
 }
 
 #[derive(Debug, Default)]
@@ -104,34 +104,6 @@ struct Round {
     wrote: bool,
     /// `true` after a watch event has interrupted the read of the round.
     interrupted: bool,
-}
-
-/// The data of the current term, kept until its guard is dropped.
-#[derive(Debug)]
-struct CurrentTerm {
-    acquisition: u64,
-    acquire_time: MicroTime,
-    transitions: i32,
-    /// The seconds from the winning write to the first request that the term accepts, rounded up.
-    accepts_after_seconds: u32,
-    deadline: Arc<Deadline>,
-    /// The limit on the time without a progress report, if there is a progress timeout.
-    progress: Option<Arc<ProgressLimit>>,
-    /// The send time of the newest applied write, plus the renew deadline.
-    covered_until: Moment,
-    renew_at: Moment,
-    /// The number of renewals that were sent since the last applied write.
-    attempts: u32,
-    phase: TermPhase,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TermPhase {
-    Valid,
-    /// The term has ended. The election renews the lease until the guard is dropped, at most until this moment.
-    Draining(Option<Moment>),
-    /// The term has ended, and the election no longer renews the lease.
-    Lost,
 }
 
 impl Election {
@@ -259,23 +231,24 @@ impl Election {
     ///
     /// Registers the moments at which the result may change.
     pub fn next(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
-        self.notice_expiry(timer);
+        if let Phase::Leading(term) = &mut self.phase {
+            self.events.extend(term.check(timer));
+        }
         if self.watch.overdue_at().is_some_and(|at| timer.is_due(at)) {
             self.give_up_watch(now.local);
         }
         match &self.phase {
             Phase::Leading(term) => {
-                let renew_at = self.pace.may_renew_at(term.renew_at);
-                match term.phase {
-                    TermPhase::Lost => self.read_when_due(timer),
-                    _ if self.pace.must_read() => self.read_when_due(timer),
-                    _ if timer.is_due(renew_at) => self.renew(now, timer),
+                let renew_at = self.pace.may_renew_at(term.renew_at());
+                match term.renews() && !self.pace.must_read() {
+                    false => self.read_when_due(timer),
+                    true if timer.is_due(renew_at) => self.renew(now, timer),
                     // With an open watch, the election also reads if an event may be missing. Without a watch, or if
                     // the read would delay the renewal, the answers to renewals are enough.
-                    _ if self.watch.is_open() && self.pace.leaves_time_for_a_read(now.local, renew_at) => {
+                    true if self.watch.is_open() && self.pace.leaves_time_for_a_read(now.local, renew_at) => {
                         self.read_when_due(timer)
                     }
-                    _ => None,
+                    true => None,
                 }
             }
             Phase::Campaigning(_) if !self.stands_aside() => self.drive_campaign(now, timer),
@@ -424,14 +397,11 @@ impl Election {
         let (Phase::Leading(term), Some(base)) = (&mut self.phase, self.observed.record().cloned()) else {
             return None;
         };
-        // After a conflict with an edit of other fields, the second attempt follows at once, and a third attempt waits.
-        term.attempts += 1;
-        if term.attempts > 1 {
-            term.renew_at = third_at;
-        }
-        let (acquisition, acquire_time, transitions) = (term.acquisition, term.acquire_time.clone(), term.transitions);
+        term.renewal_sent(third_at);
+        let (acquire_time, transitions) = term.renewed_fields();
+        let acquisition = term.acquisition();
         let record = self.held(Some(&base), acquire_time, renew_time, transitions);
-        Some(self.write(now.local, Some(base), record, Some(acquisition)))
+        Some(self.write(now.local, Some(base), record, acquisition))
     }
 
     /// Releases the lease by one write on the newest known version (rule 6).

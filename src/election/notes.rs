@@ -23,9 +23,7 @@ impl Election {
         };
         match &self.phase {
             _ if record.holder().is_none() => base.released(),
-            Phase::Leading(term) => {
-                base.renewed(self.term_notes(Duration::from_secs(term.accepts_after_seconds.into())))
-            }
+            Phase::Leading(term) => base.renewed(self.term_notes(term.accepts_after())),
             _ => base.acquired(self.term_notes(self.accepts_after(now))),
         }
     }
@@ -62,7 +60,7 @@ impl Election {
         if record.notes.step_down.as_ref() != Some(&self.settings.identity) {
             return;
         }
-        let is_valid = matches!(&self.phase, Phase::Leading(term) if term.deadline.is_valid(now));
+        let is_valid = matches!(&self.phase, Phase::Leading(term) if term.is_valid(now));
         let report = match self.settings.accepts_requests {
             false => ElectionEvent::StepDownIgnored,
             true if !is_valid => return,

@@ -3,7 +3,7 @@
 use super::in_doubt::{Base, InDoubtWrite, Outcome};
 use super::messages::{Operation, StoreRequest};
 use super::pace::{Purpose, Urgency};
-use super::{Election, Phase, TermPhase};
+use super::{Election, Phase};
 use crate::election::timer::Timer;
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
 use crate::store::{StoreError, StoreErrorKind};
@@ -52,7 +52,7 @@ impl Election {
         let notes = self.notes(now, &operation);
         let is_write = !matches!(operation, Operation::Get(_));
         let purpose = match &self.phase {
-            Phase::Leading(term) if is_write && term.attempts == 1 => Purpose::FirstRenewal,
+            Phase::Leading(term) if is_write && term.is_first_attempt() => Purpose::FirstRenewal,
             Phase::Campaigning(_) if !self.owes_release() => Purpose::Campaign,
             _ => Purpose::Other,
         };
@@ -102,7 +102,7 @@ impl Election {
     /// Returns the urgency of requests.
     pub(super) fn urgency(&self, now: Moment) -> Urgency {
         match &self.phase {
-            Phase::Leading(term) if term.phase != TermPhase::Lost => Urgency::Term(term.covered_until),
+            Phase::Leading(term) => term.renewed_until().map_or(Urgency::None, Urgency::Term),
             Phase::Observing | Phase::Campaigning(_) if self.owes_release() => match self.release_deadline {
                 Some(until) if now < until => Urgency::Release(until),
                 _ => Urgency::None,

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use super::in_doubt::{Adopts, Verdict};
 use super::messages::{ElectionEvent, ReadContext, StoreResponse};
+use super::term::HeldTerm;
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
-use super::{CampaignPhase, CurrentTerm, Election, Holder, Phase, TermPhase};
-use crate::election::deadline::Deadline;
-use crate::election::progress::ProgressLimit;
+use super::{CampaignPhase, Election, Holder, Phase};
 use crate::election::settings::whole_seconds;
 use crate::election::stop_reason::StopReason;
-use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
@@ -41,7 +40,7 @@ impl Election {
     pub(super) fn repeat(&mut self, now: Moment) {
         match &mut self.phase {
             // The repetition has the time of a first attempt, because the attempt on the closed connection took none.
-            Phase::Leading(term) if term.phase != TermPhase::Lost => (term.renew_at, term.attempts) = (now, 0),
+            Phase::Leading(term) => term.repeat_renewal(now),
             Phase::Campaigning(CampaignPhase { round: Some(round), .. }) => {
                 (round.has_read, round.wrote) = (round.wrote, false);
             }
@@ -162,49 +161,17 @@ impl Election {
     ///
     /// The validity counts from the moment before the write was sent.
     fn adopt(&mut self, now: Moment, acquisition: u64, sent_at: Moment) {
-        let valid_until = sent_at + self.settings.renew_deadline;
-        let renew_at = sent_at + self.settings.renew_interval;
         match &mut self.phase {
-            Phase::Leading(term) => {
-                term.covered_until = term.covered_until.max(valid_until);
-                term.renew_at = renew_at;
-                term.attempts = 0;
-                if term.deadline.was_ended() {
-                    term.deadline.keep(valid_until);
-                }
-                // If the holder has ended the term, the queued step-down will report the end. An expired term ends now.
-                let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
-                match (term.phase, extended) {
-                    (TermPhase::Valid, true) if !term.deadline.was_ended() => {
-                        self.events.push_back(ElectionEvent::Renewed { sent_at })
-                    }
-                    (TermPhase::Valid, false) => self.end_term(now, StopReason::Expired),
-                    _ => {}
-                }
-            }
+            Phase::Leading(term) => self.events.extend(term.renewed(now, sent_at, &self.settings)),
             Phase::Campaigning(_) => {
-                let Some(VersionedRecord { record, version: fencing_token, .. }) = self.observed.record() else {
-                    return;
-                };
-                let fencing_token = *fencing_token;
-                // The progress timeout starts when the winning write is sent.
-                let progress =
-                    self.settings.progress_timeout.map(|within| Arc::new(ProgressLimit::new(sent_at, within)));
-                let deadline = Arc::new(Deadline::new(valid_until).limited_by(progress.clone()));
+                let Some(won) = self.observed.record() else { return };
+                let fencing_token = won.version;
                 let accepts_after = self.accepts_after(sent_at);
+                let term =
+                    HeldTerm::begin(acquisition, sent_at, &won.record, whole_seconds(accepts_after), &self.settings);
                 self.accepts_from = sent_at + accepts_after;
-                self.phase = Phase::Leading(CurrentTerm {
-                    acquisition,
-                    acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
-                    transitions: record.lease_transitions.unwrap_or(0),
-                    accepts_after_seconds: whole_seconds(accepts_after).as_secs().try_into().unwrap_or(u32::MAX),
-                    deadline: Arc::clone(&deadline),
-                    progress,
-                    covered_until: valid_until,
-                    renew_at,
-                    attempts: 0,
-                    phase: TermPhase::Valid,
-                });
+                let deadline = Arc::clone(term.deadline());
+                self.phase = Phase::Leading(term);
                 // With a distant store, the watch event of the winning write may arrive after the answer. The next read
                 // therefore waits.
                 let pause = self.pace.retry_delay(now, self.urgency(now)).min(MENTIONED_WITHIN);
@@ -266,10 +233,7 @@ impl Election {
         let is_renewal = match &mut self.phase {
             // A leader needs no read after an in-doubt renewal, because the next renewal also settles the in-doubt
             // renewal.
-            Phase::Leading(term) if term.phase != TermPhase::Lost && !moved => {
-                term.renew_at = self.pace.retry_write_at();
-                true
-            }
+            Phase::Leading(term) if !moved => term.retry_at(self.pace.retry_write_at()),
             _ => false,
         };
         if is_renewal && !self.pace.must_read() {
@@ -291,7 +255,7 @@ impl Election {
         match &self.phase {
             Phase::Observing => Adopts::Nothing,
             Phase::Campaigning(campaign) => Adopts::Attempt(campaign.attempt.as_ref().map(|(attempt, _)| *attempt)),
-            Phase::Leading(term) => Adopts::Term((term.phase != TermPhase::Lost).then_some(term.acquisition)),
+            Phase::Leading(term) => Adopts::Term(term.acquisition()),
         }
     }
 }

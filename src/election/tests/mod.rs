@@ -21,6 +21,7 @@ use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::fitness::FitnessSource;
 use crate::election::candidate::session::{Behind, Effect, Input};
 use crate::election::candidate::side::Side;
+use crate::election::deadline::Deadline;
 use crate::election::drain::DrainLimit;
 use crate::election::settings::Config;
 use crate::store::StoreError;
