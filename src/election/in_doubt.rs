@@ -1,5 +1,6 @@
 //! The writes whose outcome is not certain yet: the rule 'In-doubt writes'.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::timer::Timer;
@@ -7,6 +8,7 @@ use crate::election::settings::Settings;
 use crate::store::StoreErrorKind;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::clock::Moment;
+use crate::util::sync::Arc;
 
 /// The largest number of remembered writes.
 ///
@@ -14,12 +16,10 @@ use crate::util::clock::Moment;
 pub(super) const MAX_WRITES: usize = 64;
 
 /// The writes of this candidate that the store may have applied or may apply later.
-#[derive(Debug)]
 pub(super) struct InDoubt {
     /// The writes in the order in which they were sent.
     writes: Vec<InDoubtWrite>,
-    renew_deadline: Duration,
-    progress_timeout: Option<Duration>,
+    settings: Arc<Settings>,
 }
 
 /// A write that the candidate remembers.
@@ -93,12 +93,8 @@ pub(super) struct FailedWrite {
 }
 
 impl InDoubt {
-    pub(super) fn new(settings: &Settings) -> Self {
-        Self {
-            writes: Vec::new(),
-            renew_deadline: settings.renew_deadline,
-            progress_timeout: settings.progress_timeout,
-        }
+    pub(super) fn new(settings: Arc<Settings>) -> Self {
+        Self { writes: Vec::new(), settings }
     }
 
     /// Remembers a write that is sent now.
@@ -116,7 +112,7 @@ impl InDoubt {
         }
         let oldest = &self.writes[0];
         let is_kept =
-            self.may_adopt(oldest, timer.now(), adopts) && !timer.is_due(oldest.sent_at + self.renew_deadline);
+            self.may_adopt(oldest, timer.now(), adopts) && !timer.is_due(oldest.sent_at + self.settings.renew_deadline);
         if !is_kept {
             self.writes.remove(0);
         }
@@ -188,7 +184,7 @@ impl InDoubt {
     ///
     /// A create that was sent a renew deadline earlier can no longer win a term.
     pub(super) fn absent(&mut self, read_sent_at: Moment) {
-        let renew_deadline = self.renew_deadline;
+        let renew_deadline = self.settings.renew_deadline;
         let old = self.creates().filter(|write| read_sent_at >= write.sent_at + renew_deadline);
         old.filter(|write| write.outcome == Outcome::InDoubt).for_each(|write| write.outcome = Outcome::Overdue);
     }
@@ -252,7 +248,7 @@ impl InDoubt {
         current.is_some()
             && current == write.acquisition
             && write.outcome != Outcome::Landed
-            && now < write.sent_at + self.renew_deadline
+            && now < write.sent_at + self.settings.renew_deadline
             && !self.is_too_late_for_progress(write, now, adopts)
     }
 
@@ -262,8 +258,15 @@ impl InDoubt {
     fn is_too_late_for_progress(&self, write: &InDoubtWrite, now: Moment, adopts: Adopts) -> bool {
         let would_win = matches!(adopts, Adopts::Attempt(Some(attempt)) if write.acquisition == Some(attempt))
             && write.outcome != Outcome::Landed
-            && now < write.sent_at + self.renew_deadline;
-        would_win && self.progress_timeout.is_some_and(|within| now >= write.sent_at + within)
+            && now < write.sent_at + self.settings.renew_deadline;
+        would_win && self.settings.progress_timeout.is_some_and(|within| now >= write.sent_at + within)
+    }
+}
+
+/// Leaves out the settings, because the model compares candidates by this text.
+impl fmt::Debug for InDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InDoubt").field(&self.writes).finish()
     }
 }
 
@@ -312,7 +315,7 @@ mod tests {
     /// Write 1 is a create, write 2 an acquisition, write 3 a renewal of the same term, and write 4 a release.
     fn writes(progress_timeout: Option<Duration>) -> InDoubt {
         let settings = Config { progress_timeout, ..Config::default() }.validate().unwrap();
-        let mut in_doubt = InDoubt::new(&settings);
+        let mut in_doubt = InDoubt::new(Arc::new(settings));
         let update = Base::Version(7);
         for (id, base, uid, holder, acquisition) in [
             (1, Base::Absent, None, ME, Some(1)),
@@ -453,7 +456,7 @@ mod tests {
     #[test]
     fn oldest_write_makes_room_once_it_cannot_win() {
         let settings = Config::default().validate().unwrap();
-        let mut in_doubt = InDoubt::new(&settings);
+        let mut in_doubt = InDoubt::new(Arc::new(settings));
         for id in 1..=MAX_WRITES as u64 {
             assert!(in_doubt.makes_room(&mut Timer::new(at(0), at(0)), Adopts::Attempt(Some(1))), "{id}");
             in_doubt.send(write(id, Base::Absent, record(None, ME, id), Some(1)));

@@ -113,7 +113,7 @@ impl Election {
     pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
         let settings = settings.into();
         Self {
-            in_doubt: InDoubt::new(&settings),
+            in_doubt: InDoubt::new(Arc::clone(&settings)),
             pace: Pace::new(Arc::clone(&settings), seed),
             settings,
             observed: Observed::nothing(),

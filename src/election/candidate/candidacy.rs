@@ -44,7 +44,7 @@ impl Candidacy {
     /// Each seed feeds the session of one record.
     pub fn new(settings: impl Into<Arc<Settings>>, seed: u64, second: Option<u64>) -> Self {
         let settings = settings.into();
-        let fitness = FitnessPolicy::new(&settings);
+        let fitness = FitnessPolicy::new(Arc::clone(&settings));
         let mut records = match second {
             None => Sessions::One(Box::new(Session::new(Arc::clone(&settings), seed))),
             Some(second) => Sessions::Both(Box::new(Pair::new(Arc::clone(&settings), [seed, second]))),

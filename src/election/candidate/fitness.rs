@@ -6,6 +6,7 @@ use crate::election::settings::Settings;
 use crate::election::timer::Timer;
 use crate::util::backoff::Backoff;
 use crate::util::clock::Moment;
+use crate::util::sync::Arc;
 
 /// The end of the time aside while the requested term drains.
 const AFTER_THE_DRAIN: Moment = Moment::from_nanos(u64::MAX);
@@ -20,12 +21,9 @@ pub enum FitnessSource {
 }
 
 /// The fitness of a candidate. Without a report, the candidate is unfit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FitnessPolicy {
-    retry_period: Duration,
-    lease_duration: Duration,
-    longest_pause: Duration,
-    probe_timeout: Duration,
+    settings: Arc<Settings>,
     /// The time of the last `true` of the probe.
     ///
     /// The inner `None` means a `false` or no report yet. The outer `None` means no probe.
@@ -73,16 +71,22 @@ pub enum FitnessChange {
 
 impl FitnessPolicy {
     /// Creates a policy for the fitness sources in `settings`.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
         Self {
-            retry_period: settings.retry_period,
-            lease_duration: settings.lease_duration,
-            longest_pause: settings.lease_duration.saturating_mul(4),
-            probe_timeout: settings.probe_timeout,
             probe: settings.is_probed.then_some(None),
             program: settings.has_fitness.then_some(false),
+            said_no: false,
             is_fit: !settings.is_judged(),
-            ..Self::default()
+            fit_since: Moment::default(),
+            was_fit: false,
+            judged_since: None,
+            is_explained: false,
+            recoveries: Backoff::default(),
+            pause: Duration::ZERO,
+            waits_until: None,
+            aside_until: None,
+            is_aside: false,
+            settings,
         }
     }
 
@@ -105,7 +109,7 @@ impl FitnessPolicy {
 
     /// Notes that the guard of the term was dropped.
     pub(crate) fn guard_gone(&mut self, now: Moment) {
-        self.aside_until = self.aside_until.map(|_| now + self.lease_duration);
+        self.aside_until = self.aside_until.map(|_| now + self.settings.lease_duration);
     }
 
     /// Ends the effect of a request to step down.
@@ -124,7 +128,7 @@ impl FitnessPolicy {
         match (self.is_fit, is_fit && self.aside_until.is_none()) {
             (true, false) if is_fit => {
                 (self.is_fit, self.waits_until, self.is_explained, self.is_aside) = (false, None, true, true);
-                Some(FitnessChange::Aside(self.lease_duration))
+                Some(FitnessChange::Aside(self.settings.lease_duration))
             }
             (true, false) => {
                 (self.is_fit, self.waits_until, self.is_explained) = (false, None, true);
@@ -141,15 +145,16 @@ impl FitnessPolicy {
                 (self.is_fit, self.fit_since) = (true, now);
                 // The first time and after a request, the candidate has not recovered, so there is no delay.
                 let was_aside = std::mem::take(&mut self.is_aside);
+                let longest_pause = self.settings.lease_duration.saturating_mul(4);
                 self.pause = match std::mem::replace(&mut self.was_fit, true) && !was_aside {
-                    true => self.recoveries.pause(self.retry_period, self.longest_pause),
+                    true => self.recoveries.pause(self.settings.retry_period, longest_pause),
                     false => Duration::ZERO,
                 };
                 self.waits_until = (!self.pause.is_zero()).then_some(now + self.pause);
                 Some(FitnessChange::Fit(self.pause))
             }
             (false, false)
-                if !self.is_explained && (self.said_no || timer.is_due(judged_since + self.probe_timeout)) =>
+                if !self.is_explained && (self.said_no || timer.is_due(judged_since + self.settings.probe_timeout)) =>
             {
                 self.is_explained = true;
                 Some(FitnessChange::NotYet(match self.probe {
@@ -174,7 +179,7 @@ impl FitnessPolicy {
     /// The inner `None` means that the probe returned `false`, or has not returned yet.
     #[expect(clippy::option_option, reason = "the outer one is `None` without a probe")]
     fn silent_at(&self) -> Option<Option<Moment>> {
-        self.probe.map(|yes_at| yes_at.map(|at| at + self.probe_timeout))
+        self.probe.map(|yes_at| yes_at.map(|at| at + self.settings.probe_timeout))
     }
 }
 
@@ -205,7 +210,7 @@ mod tests {
     /// The lease duration is 15 s, the renew deadline 10 s, and the retry period 2 s.
     fn fitness(is_probed: bool, has_fitness: bool) -> FitnessPolicy {
         let settings = Config::default().validate().unwrap();
-        FitnessPolicy::new(&Settings { is_probed, has_fitness, ..settings })
+        FitnessPolicy::new(Arc::new(Settings { is_probed, has_fitness, ..settings }))
     }
 
     const fn fit_after(seconds: u64) -> Option<FitnessChange> {
