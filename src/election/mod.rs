@@ -30,6 +30,7 @@ mod requests;
 mod responses;
 mod round_trip;
 pub(crate) mod settings;
+mod step_down_requests;
 pub(crate) mod stop_reason;
 mod term;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use messages::{Change, ElectionEvent, LeaderInfo, Operation, Step, StoreRequ
 use observed::{Holder, Observed};
 use pace::Pace;
 pub use round_trip::InterruptAfter;
+use step_down_requests::StepDownRequests;
 use term::HeldTerm;
 use watch::WatchTrust;
 
@@ -72,12 +74,7 @@ pub struct Election {
     barred: bool,
     /// `true` while an acquisition that took longer than the progress timeout is released.
     gives_back: bool,
-    /// The time from which the election accepts a request to step down.
-    accepts_from: Moment,
-    /// The time for which a term ignores requests. Zero if another candidate has led since the last accepted request.
-    request_pause: Duration,
-    /// `true` after the election reported that it ignores or defers a request.
-    has_reported_request: bool,
+    requests: StepDownRequests,
     events: VecDeque<ElectionEvent>,
 }
 
@@ -129,9 +126,7 @@ impl Election {
             close_deadline: None,
             barred: false,
             gives_back: false,
-            accepts_from: Moment::from_nanos(0),
-            request_pause: Duration::ZERO,
-            has_reported_request: false,
+            requests: StepDownRequests::default(),
             events: VecDeque::new(),
         }
     }

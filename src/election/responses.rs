@@ -135,7 +135,7 @@ impl Election {
         self.observed.see(observed, changed_at, holder);
         self.abandon_attempt();
         if holder == Holder::Other {
-            self.request_pause = Duration::ZERO;
+            self.requests.another_leads();
         }
         if holder != Holder::Ourselves {
             self.given_back(changed_at);
@@ -166,10 +166,9 @@ impl Election {
             Phase::Campaigning(_) => {
                 let Some(won) = self.observed.record() else { return };
                 let fencing_token = won.version;
-                let accepts_after = self.accepts_after(sent_at);
+                let accepts_after = self.requests.term_begins(sent_at);
                 let term =
                     HeldTerm::begin(acquisition, sent_at, &won.record, whole_seconds(accepts_after), &self.settings);
-                self.accepts_from = sent_at + accepts_after;
                 let deadline = Arc::clone(term.deadline());
                 self.phase = Phase::Leading(term);
                 // With a distant store, the watch event of the winning write may arrive after the answer. The next read
