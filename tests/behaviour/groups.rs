@@ -372,6 +372,10 @@ fn with_watches(
     let watches = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&watches);
     let store = Wrapped::watching(Arc::new(MemoryStore::new()), move |_, _, on_event| {
+        // The elector of a slot watches the same store.
+        if thread::current().name() != Some("leasehold-shards") {
+            return Err(StoreError::new(StoreErrorKind::Unsupported, "no watch"));
+        }
         let result = watch(counted.fetch_add(1, Ordering::Relaxed), on_event);
         result.map_err(|kind| StoreError::new(kind, "made up").with_retry_after(pause))
     });
