@@ -268,7 +268,7 @@ impl Session {
     /// Returns the next request, if one is due.
     ///
     /// The driver calls this function when no request is under way.
-    pub(super) fn next(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
+    pub fn next(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
         self.election.set_read_failed(self.failures.of(StoreOperation::Get).is_some());
         let request = self.election.next(now, timer);
         if let Some(request) = &request {
