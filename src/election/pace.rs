@@ -292,9 +292,9 @@ impl Pace {
         (self.must_read, self.read_at) = (true, at);
     }
 
-    /// Requires a read before the next write.
+    /// Plans the next read at `at`.
     ///
-    /// A read that is already due is not delayed.
+    /// A read that must precede a write, or that is needed for another reason, is not delayed.
     pub(super) fn read_by(&mut self, at: Moment, is_needed: bool) {
         self.read_at = if self.must_read || is_needed { self.read_at.min(at) } else { at };
     }
