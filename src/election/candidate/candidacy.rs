@@ -71,7 +71,7 @@ impl Candidacy {
         self.judge_fitness(timer);
         match input {
             Input::Fitness(source, is_fit) => {
-                self.fitness.said(now, source, is_fit);
+                self.fitness.report(now, source, is_fit);
                 self.judge_fitness(timer);
             }
             Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {

@@ -20,38 +20,55 @@ pub enum FitnessSource {
     Program,
 }
 
-/// The fitness of a candidate. Without a report, the candidate is unfit.
+/// The fitness of a candidate, by its sources and by accepted requests to step down.
+///
+/// Without a report, the candidate is unfit.
 #[derive(Debug)]
 pub struct FitnessPolicy {
     settings: Arc<Settings>,
-    /// The time of the last `true` of the probe.
-    ///
-    /// The inner `None` means a `false` or no report yet. The outer `None` means no probe.
-    probe: Option<Option<Moment>>,
+    /// The last report of the probe. `None` if there is no probe.
+    probe: Option<FitUntil>,
     /// The last report of the program. `None` if the program does not report.
-    program: Option<bool>,
-    /// `true` if the probe has returned `false`.
-    said_no: bool,
-    is_fit: bool,
-    /// The time at which the candidate last became fit.
-    fit_since: Moment,
-    /// `true` if the candidate was ever fit.
-    was_fit: bool,
-    /// The time of the first evaluation.
-    judged_since: Option<Moment>,
-    /// `true` if the reason why the candidate is unfit was reported.
-    is_explained: bool,
+    program: Option<FitUntil>,
+    state: FitnessState,
     /// The delays after recoveries, which grow.
     ///
     /// The delays start over after fitness for twice the last delay.
     recoveries: Backoff,
     pause: Duration,
-    /// The end of the delay after a recovery.
-    waits_until: Option<Moment>,
     /// The latest time at which the candidate may acquire again after a request to step down.
     aside_until: Option<Moment>,
-    /// `true` if the candidate is unfit only because of a request.
-    is_aside: bool,
+}
+
+/// The fitness by one source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FitUntil {
+    NoReport,
+    Unfit,
+    /// The source reported fit. Without another report, the candidate becomes unfit at this moment.
+    Moment(Moment),
+    NextReport,
+}
+
+/// The last evaluation of the sources.
+#[derive(Debug, Clone, Copy)]
+enum FitnessState {
+    /// Before the first evaluation.
+    New,
+    /// The candidate has not been fit since this time.
+    NeverFit {
+        since: Moment,
+        /// `true` if the reason was reported.
+        is_explained: bool,
+    },
+    Unfit,
+    /// Unfit only because of a request to step down.
+    Aside,
+    Fit {
+        since: Moment,
+        /// The end of the delay after a recovery.
+        waits_until: Option<Moment>,
+    },
 }
 
 /// A change of fitness.
@@ -73,32 +90,26 @@ impl FitnessPolicy {
     /// Creates a policy for the fitness sources in `settings`.
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
         Self {
-            probe: settings.is_probed.then_some(None),
-            program: settings.has_fitness.then_some(false),
-            said_no: false,
-            is_fit: !settings.is_judged(),
-            fit_since: Moment::default(),
-            was_fit: false,
-            judged_since: None,
-            is_explained: false,
+            probe: settings.is_probed.then_some(FitUntil::NoReport),
+            program: settings.has_fitness.then_some(FitUntil::NoReport),
+            state: match settings.is_judged() {
+                true => FitnessState::New,
+                false => FitnessState::Fit { since: Moment::default(), waits_until: None },
+            },
             recoveries: Backoff::default(),
             pause: Duration::ZERO,
-            waits_until: None,
             aside_until: None,
-            is_aside: false,
             settings,
         }
     }
 
     /// Notes the report of a source.
-    pub(crate) fn said(&mut self, now: Moment, source: FitnessSource, is_fit: bool) {
-        match source {
-            FitnessSource::Probe => {
-                self.probe = Some(is_fit.then_some(now));
-                self.said_no |= !is_fit;
-            }
-            FitnessSource::Program => self.program = Some(is_fit),
-        }
+    pub(crate) fn report(&mut self, now: Moment, source: FitnessSource, is_fit: bool) {
+        let (report, fit_until) = match source {
+            FitnessSource::Probe => (&mut self.probe, FitUntil::Moment(now + self.settings.probe_timeout)),
+            FitnessSource::Program => (&mut self.program, FitUntil::NextReport),
+        };
+        *report = Some(if is_fit { fit_until } else { FitUntil::Unfit });
     }
 
     /// Makes the candidate unfit until a lease duration after [`guard_gone`](Self::guard_gone), because it was asked to
@@ -120,66 +131,82 @@ impl FitnessPolicy {
     /// Returns the next change up to now, if there is one. Otherwise registers the time of the next change.
     pub(crate) fn change(&mut self, timer: &mut Timer) -> Option<FitnessChange> {
         let now = timer.now();
-        let judged_since = *self.judged_since.get_or_insert(now);
-        let is_fit =
-            self.program != Some(false) && self.silent_at().is_none_or(|at| at.is_some_and(|at| !timer.is_due(at)));
-        self.is_aside &= is_fit;
+        let is_fit = [self.program, self.probe].into_iter().flatten().all(|source| source.is_fit(timer));
         self.aside_until.take_if(|until| timer.is_due(*until));
-        match (self.is_fit, is_fit && self.aside_until.is_none()) {
-            (true, false) if is_fit => {
-                (self.is_fit, self.waits_until, self.is_explained, self.is_aside) = (false, None, true, true);
-                Some(FitnessChange::Aside(self.settings.lease_duration))
-            }
-            (true, false) => {
-                (self.is_fit, self.waits_until, self.is_explained) = (false, None, true);
-                if now.since(self.fit_since) >= self.pause.saturating_mul(2) {
+        if let FitnessState::New = self.state {
+            self.state = FitnessState::NeverFit { since: now, is_explained: false };
+        }
+        match self.state {
+            FitnessState::Fit { since, .. } if !is_fit => {
+                self.state = FitnessState::Unfit;
+                if now.since(since) >= self.pause.saturating_mul(2) {
                     self.recoveries.reset();
                 }
-                Some(FitnessChange::Unfit(match self.probe {
-                    _ if self.program == Some(false) => "this process reported that it is unfit",
-                    Some(Some(_)) => "the probe did not return true within the probe timeout",
-                    _ => "the probe returned false or panicked",
-                }))
+                Some(FitnessChange::Unfit(self.reason()))
             }
-            (false, true) => {
-                (self.is_fit, self.fit_since) = (true, now);
-                // The first time and after a request, the candidate has not recovered, so there is no delay.
-                let was_aside = std::mem::take(&mut self.is_aside);
-                let longest_pause = self.settings.lease_duration.saturating_mul(4);
-                self.pause = match std::mem::replace(&mut self.was_fit, true) && !was_aside {
-                    true => self.recoveries.pause(self.settings.retry_period, longest_pause),
-                    false => Duration::ZERO,
-                };
-                self.waits_until = (!self.pause.is_zero()).then_some(now + self.pause);
-                Some(FitnessChange::Fit(self.pause))
+            FitnessState::Fit { .. } if self.aside_until.is_some() => {
+                self.state = FitnessState::Aside;
+                Some(FitnessChange::Aside(self.settings.lease_duration))
             }
-            (false, false)
-                if !self.is_explained && (self.said_no || timer.is_due(judged_since + self.settings.probe_timeout)) =>
-            {
-                self.is_explained = true;
-                Some(FitnessChange::NotYet(match self.probe {
-                    _ if self.program == Some(false) => "this process has not reported that it is fit",
-                    _ if self.said_no => "the probe returned false or panicked",
-                    _ => "the probe has not returned yet",
-                }))
-            }
-            (true, true) if self.waits_until.take_if(|until| timer.is_due(*until)).is_some() => {
+            FitnessState::Fit { since, waits_until: Some(until) } if timer.is_due(until) => {
+                self.state = FitnessState::Fit { since, waits_until: None };
                 Some(FitnessChange::MayAcquire)
+            }
+            FitnessState::Fit { .. } => None,
+            _ if is_fit && self.aside_until.is_none() => Some(FitnessChange::Fit(self.becomes_fit(now))),
+            FitnessState::Aside if !is_fit => {
+                self.state = FitnessState::Unfit;
+                None
+            }
+            FitnessState::NeverFit { since, is_explained: false }
+                if self.probe == Some(FitUntil::Unfit) || timer.is_due(since + self.settings.probe_timeout) =>
+            {
+                self.state = FitnessState::NeverFit { since, is_explained: true };
+                Some(FitnessChange::NotYet(self.reason()))
             }
             _ => None,
         }
     }
 
-    pub(crate) fn may_acquire(&self) -> bool {
-        self.is_fit && self.waits_until.is_none()
+    /// Notes that the candidate has become fit, and returns the delay before it may acquire.
+    fn becomes_fit(&mut self, now: Moment) -> Duration {
+        self.pause = match self.state {
+            FitnessState::Unfit => {
+                let longest = self.settings.lease_duration.saturating_mul(4);
+                self.recoveries.pause(self.settings.retry_period, longest)
+            }
+            // The first time and after a request, the candidate has not recovered, so there is no delay.
+            _ => Duration::ZERO,
+        };
+        let waits_until = (!self.pause.is_zero()).then_some(now + self.pause);
+        self.state = FitnessState::Fit { since: now, waits_until };
+        self.pause
     }
 
-    /// Returns the time at which the candidate becomes unfit without another `true` of the probe.
-    ///
-    /// The inner `None` means that the probe returned `false`, or has not returned yet.
-    #[expect(clippy::option_option, reason = "the outer one is `None` without a probe")]
-    fn silent_at(&self) -> Option<Option<Moment>> {
-        self.probe.map(|yes_at| yes_at.map(|at| at + self.settings.probe_timeout))
+    pub(crate) fn may_acquire(&self) -> bool {
+        matches!(self.state, FitnessState::Fit { waits_until: None, .. })
+    }
+
+    /// Returns the reason why the candidate is unfit.
+    fn reason(&self) -> &'static str {
+        match (self.program, self.probe) {
+            (Some(FitUntil::NoReport), _) => "this process has not reported that it is fit",
+            (Some(FitUntil::Unfit), _) => "this process reported that it is unfit",
+            (_, Some(FitUntil::NoReport)) => "the probe has not returned yet",
+            (_, Some(FitUntil::Unfit)) => "the probe returned false or panicked",
+            _ => "the probe did not return true within the probe timeout",
+        }
+    }
+}
+
+impl FitUntil {
+    /// Returns `true` if the source reports fit now. Registers the moment at which the report expires.
+    fn is_fit(self, timer: &mut Timer) -> bool {
+        match self {
+            Self::NoReport | Self::Unfit => false,
+            Self::Moment(until) => !timer.is_due(until),
+            Self::NextReport => true,
+        }
     }
 }
 
@@ -229,7 +256,7 @@ mod tests {
         let mut fitness = fitness(true, false);
         assert_eq!(fitness.changed(at(5)), None, "unfit from the beginning");
         assert!(!fitness.may_acquire());
-        fitness.said(at(6), FitnessSource::Probe, true);
+        fitness.report(at(6), FitnessSource::Probe, true);
         assert_eq!(fitness.changed(at(6)), fit_after(0));
         assert!(fitness.may_acquire());
     }
@@ -237,9 +264,9 @@ mod tests {
     #[test]
     fn silence_is_a_no() {
         let mut fitness = fitness(true, false);
-        fitness.said(at(0), FitnessSource::Probe, true);
+        fitness.report(at(0), FitnessSource::Probe, true);
         fitness.changed(at(0));
-        fitness.said(at(2), FitnessSource::Probe, true);
+        fitness.report(at(2), FitnessSource::Probe, true);
         assert_eq!((fitness.changed(at(11)), fitness.wakes(at(11))), (None, Some(at(12))));
         assert_eq!(
             fitness.changed(at(12)),
@@ -251,30 +278,30 @@ mod tests {
     #[test]
     fn every_fitness_source_must_agree() {
         let mut fitness = fitness(true, true);
-        fitness.said(at(0), FitnessSource::Probe, true);
+        fitness.report(at(0), FitnessSource::Probe, true);
         assert_eq!(fitness.changed(at(0)), None);
-        fitness.said(at(1), FitnessSource::Program, true);
+        fitness.report(at(1), FitnessSource::Program, true);
         assert_eq!(fitness.changed(at(1)), fit_after(0));
-        fitness.said(at(2), FitnessSource::Program, false);
+        fitness.report(at(2), FitnessSource::Program, false);
         assert_eq!(fitness.changed(at(2)), Some(FitnessChange::Unfit("this process reported that it is unfit")));
-        fitness.said(at(3), FitnessSource::Program, true);
-        fitness.said(at(3), FitnessSource::Probe, false);
+        fitness.report(at(3), FitnessSource::Program, true);
+        fitness.report(at(3), FitnessSource::Probe, false);
         assert_eq!(fitness.changed(at(3)), None);
     }
 
     #[test]
     fn flapping_candidate_waits_longer_until_it_stays_fit() {
         let mut fitness = fitness(false, true);
-        fitness.said(at(0), FitnessSource::Program, true);
+        fitness.report(at(0), FitnessSource::Program, true);
         assert_eq!(fitness.changed(at(0)), fit_after(0));
         let mut seconds = 10;
         // The candidate is unfit for a second, waits for the delay, and stays fit for `fit_for` seconds after the
         // delay.
         let mut recovers = |fit_for: fn(u64) -> u64| {
-            fitness.said(at(seconds), FitnessSource::Program, false);
+            fitness.report(at(seconds), FitnessSource::Program, false);
             fitness.changed(at(seconds));
             seconds += 1;
-            fitness.said(at(seconds), FitnessSource::Program, true);
+            fitness.report(at(seconds), FitnessSource::Program, true);
             let Some(FitnessChange::Fit(pause)) = fitness.changed(at(seconds)) else { panic!("{fitness:?}") };
             assert!(!fitness.may_acquire());
             let fit_at = at(seconds);
@@ -312,14 +339,14 @@ mod tests {
     #[test]
     fn requested_candidate_that_becomes_unfit_has_to_recover() {
         let mut asked = fitness(false, true);
-        asked.said(at(0), FitnessSource::Program, true);
+        asked.report(at(0), FitnessSource::Program, true);
         asked.changed(at(0));
         asked.step_aside();
         asked.guard_gone(at(1));
         assert_eq!(asked.changed(at(1)), Some(FitnessChange::Aside(Duration::from_secs(15))));
-        asked.said(at(2), FitnessSource::Program, false);
+        asked.report(at(2), FitnessSource::Program, false);
         assert_eq!(asked.changed(at(2)), None, "already unfit");
-        asked.said(at(3), FitnessSource::Program, true);
+        asked.report(at(3), FitnessSource::Program, true);
         assert_eq!((asked.changed(at(3)), asked.may_acquire()), (None, false), "the request still applies");
         assert_eq!((asked.changed(at(16)), asked.may_acquire()), (fit_after(2), false));
     }
@@ -335,28 +362,31 @@ mod tests {
         let mut refused = fitness(true, false);
         refused.changed(at(0));
         for second in 1..20 {
-            refused.said(at(second), FitnessSource::Probe, false);
+            refused.report(at(second), FitnessSource::Probe, false);
             assert_eq!(
                 refused.changed(at(second)),
                 if second == 1 { why("the probe returned false or panicked") } else { None }
             );
         }
 
-        let mut forgotten = fitness(false, true);
-        forgotten.said(at(0), FitnessSource::Program, false);
-        assert_eq!(forgotten.changed(at(0)), None);
-        assert_eq!(forgotten.changed(at(10)), why("this process has not reported that it is fit"));
+        let mut refused = fitness(false, true);
+        refused.report(at(0), FitnessSource::Program, false);
+        assert_eq!(refused.changed(at(0)), None);
+        assert_eq!(refused.changed(at(10)), why("this process reported that it is unfit"));
+        let mut silent = fitness(false, true);
+        assert_eq!(silent.changed(at(0)), None);
+        assert_eq!(silent.changed(at(10)), why("this process has not reported that it is fit"));
     }
 
     #[test]
     fn candidate_unfit_while_it_waits_restarts_its_wait() {
         let mut fitness = fitness(false, true);
         for (second, is_fit) in [(0, true), (1, false), (2, true), (3, false)] {
-            fitness.said(at(second), FitnessSource::Program, is_fit);
+            fitness.report(at(second), FitnessSource::Program, is_fit);
             fitness.changed(at(second));
         }
         assert_eq!(fitness.wakes(at(3)), None);
-        fitness.said(at(4), FitnessSource::Program, true);
+        fitness.report(at(4), FitnessSource::Program, true);
         assert_eq!((fitness.changed(at(4)), fitness.wakes(at(4))), (fit_after(4), Some(at(8))));
     }
 }

@@ -217,8 +217,7 @@ fn fitness_unfit_leader_drains_and_releases_with_its_guard() {
 
 #[test]
 fn fitness_unfit_candidate_acquires_nothing() {
-    let mut scenario = Scenario::new();
-    scenario.set_fit(false);
+    let mut scenario = Scenario::with(|it| it.has_fitness = true);
     scenario.campaign(false);
     let until = scenario.now + secs(100);
     let mut reads = 0;
@@ -234,16 +233,20 @@ fn fitness_unfit_candidate_acquires_nothing() {
 #[test]
 fn fitness_acquisition_that_lands_while_unfit_is_released() {
     for is_answered in [true, false] {
-        let (mut scenario, write) = Scenario::creating();
+        let mut scenario = Scenario::with(|it| it.has_fitness = true);
+        scenario.set_fit(true);
+        scenario.campaign(false);
+        scenario.found_nothing();
+        let write = scenario.write();
         scenario.set_fit(false);
         let release = scenario.lands_in_vain(&write, 10, is_answered);
-        scenario.applied(&release, 11);
+        let released = scenario.applied(&release, 11);
         assert!(matches!(
             scenario.next(),
             Step::Wait(_) | Step::Send(StoreRequest { operation: Operation::Get(_), .. })
         ));
         scenario.set_fit(true);
-        assert_eq!(scenario.wins(12).1, 12);
+        assert_eq!(scenario.next_write(&released, 11).record.holder(), Some(ME), "the campaign goes on");
     }
 }
 
