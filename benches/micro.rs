@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold::election::candidate::candidacy::Candidacy;
 use leasehold::election::candidate::session::{Effect, Input};
-use leasehold::election::candidate::side::Side;
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
@@ -138,12 +137,12 @@ fn progress(name: &str, handles: usize) {
 /// Measures the decision to renew and the handling of the response.
 fn one_renewal_of_the_core(name: &str) {
     let settings = LeaderElector::builder("bench").identity("me").validate().expect("good settings");
-    let mut candidacy = Candidacy::new(settings, 1, None);
+    let mut candidacy = Candidacy::new(settings, 1);
     let mut clock =
         Clock { local: Moment::from_nanos(1_000_000_000_000), wall: UNIX_EPOCH + Duration::from_secs(1_700_000_000) };
     let mut version = 0;
-    candidacy.handle(clock.local, Side::Primary, Input::Campaign { id: 1, once: false });
-    while !std::iter::from_fn(|| candidacy.effect()).any(|(_, effect)| matches!(effect, Effect::Offer { .. })) {
+    candidacy.handle(clock.local, Input::Campaign { id: 1, once: false });
+    while !std::iter::from_fn(|| candidacy.effect()).any(|effect| matches!(effect, Effect::Offer { .. })) {
         clock.step(&mut candidacy, &mut version);
     }
     measure(name, 1, || {
@@ -165,7 +164,7 @@ struct Clock {
 
 impl Clock {
     fn step(&mut self, candidacy: &mut Candidacy, version: &mut u64) {
-        match candidacy.next(Now { local: self.local, wall: self.wall }, Side::Primary) {
+        match candidacy.next(Now { local: self.local, wall: self.wall }) {
             Step::Wait(until) => {
                 self.wall += until.since(self.local);
                 self.local = until;
@@ -178,7 +177,7 @@ impl Clock {
                         StoreResponse::Written(VersionedRecord::new(record, *version, StoreData::none()))
                     }
                 };
-                candidacy.handle(self.local, Side::Primary, Input::Response(id, answer));
+                candidacy.handle(self.local, Input::Response(id, answer));
             }
             Step::Finished => unreachable!("the candidacy is open"),
         }

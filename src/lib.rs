@@ -124,6 +124,9 @@ mod elector;
 #[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(all(feature = "_internals", feature = "kubernetes"))]
+#[doc(hidden)]
+pub use backends::kubernetes::multi_lock::composite;
 mod group;
 mod leadership;
 #[cfg(feature = "_tls")]

@@ -4,13 +4,11 @@
 
 use std::time::Duration;
 
-use super::progress::ProgressLimit;
 use super::{Election, Phase};
 use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
 use crate::election::timer::Timer;
 use crate::util::clock::Moment;
-use crate::util::sync::Arc;
 
 impl Election {
     /// Ends the term because its holder steps down.
@@ -31,13 +29,6 @@ impl Election {
             self.drain(now, StopReason::Unfit, DrainLimit::Bounded.limit(&self.settings));
         }
         self.confirm_release();
-    }
-
-    /// Sets the limit of the time without progress for the current term.
-    pub fn limit_progress(&mut self, limit: Arc<ProgressLimit>) {
-        if let Phase::Leading(term) = &mut self.phase {
-            term.limit_progress(limit);
-        }
     }
 
     /// Ends the term, reports the end once, and stops the renewals.

@@ -177,11 +177,6 @@ impl Election {
         self.observed.has_twin()
     }
 
-    /// Returns `true` if the election has observed the record or its absence.
-    pub fn has_observed(&self) -> bool {
-        !self.observed.is_unknown()
-    }
-
     /// Returns `true` if this candidate may hold the record without a guard.
     ///
     /// An acquiring write counts while the write is `under_way`, or until a read follows the write. Later, the write
@@ -196,11 +191,6 @@ impl Election {
     /// An observing election repeats a failed read even if a watch is open.
     pub fn set_read_failed(&mut self, has_failed: bool) {
         self.read_failed = has_failed;
-    }
-
-    /// Returns `true` if the store asked for a pause that has not ended.
-    pub fn is_paused(&self, now: Moment) -> bool {
-        self.pace.is_paused(now)
     }
 
     /// Notes the idle time after which the connection must be used again to stay open.

@@ -111,11 +111,6 @@ impl HeldTerm {
         self.deadline.is_valid(now)
     }
 
-    /// Sets the limit of the time without progress.
-    pub(super) fn limit_progress(&mut self, limit: Arc<ProgressLimit>) {
-        self.progress = Some(limit);
-    }
-
     /// Notes that a renewal is sent. A third attempt in a row waits until `third_at`.
     ///
     /// After a conflict with an edit of other fields, the second attempt follows at once.

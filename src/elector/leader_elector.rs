@@ -81,25 +81,22 @@ pub(crate) struct Asking {
 }
 
 impl LeaderElector {
-    /// Starts an elector on one record, or on two records at once.
+    /// Starts an elector on one record.
     pub(crate) fn spawn(
         settings: Settings,
-        primary: Entry,
-        secondary: Option<Entry>,
+        entry: Entry,
         fields: LogFields,
         Asking { observers, observing, probe, fitness }: &Asking,
     ) -> io::Result<Self> {
         let (settings, (sender, commands)) = (Arc::new(settings), channel::unbounded());
-        let second = secondary.as_ref().map(|_| random_seed());
-        let candidacy = Candidacy::new(Arc::clone(&settings), random_seed(), second);
-        let (name, namespace) = (primary.key().to_owned(), primary.namespace());
-        let entries: Vec<_> = std::iter::once(primary).chain(secondary).collect();
+        let candidacy = Candidacy::new(Arc::clone(&settings), random_seed());
+        let (name, namespace) = (entry.key().to_owned(), entry.namespace());
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
         let shared = SharedParts {
             link: Arc::clone(&link),
             pending: Arc::new(CampaignSlot::default()),
             subscriptions: Arc::new(Subscriptions::default()),
-            observations: Arc::new(Observations::new(&settings, entries.len())),
+            observations: Arc::new(Observations::new(&settings)),
         };
         let spawned = observers.iter().map(|observer| Observing::spawn(Arc::clone(observer), fields.clone()));
         let observers = spawned.chain(observing.iter().cloned().map(Ok)).collect::<Result<_, _>>()?;
@@ -107,9 +104,9 @@ impl LeaderElector {
             |probe: &Arc<SharedProbe>| probing::spawn(Arc::clone(probe), settings.retry_period, Arc::clone(&link));
         let probing = probe.as_ref().map(probing).transpose()?;
         fitness.iter().for_each(|fitness| fitness.tell(&link));
-        let drivers = dedicated::drivers(candidacy, entries, commands, observers, probing, shared.clone(), &settings)?;
+        let driver = dedicated::driver(candidacy, entry, commands, observers, probing, shared.clone(), &settings)?;
         let elector = Self { name, namespace, description: fields.described, settings, shared };
-        dedicated::spawn(drivers)?;
+        dedicated::spawn(driver)?;
         Ok(elector)
     }
 

@@ -131,7 +131,7 @@ impl GroupCore {
             ended,
             state: Mutex::new(state),
             valid_until: Arc::default(),
-            lines: Arc::new(Lines::new(MAX_LINES, fields, Vec::new(), false)),
+            lines: Arc::new(Lines::new(MAX_LINES, fields, false)),
         })
     }
 
@@ -453,7 +453,7 @@ impl GroupCore {
     }
 
     pub(super) fn line(&self, notice: Notice, fencing_token: Option<u64>) {
-        self.lines.push(Item::LogRecord(LogRecord { about: None, fencing_token, notice }));
+        self.lines.push(Item::LogRecord(LogRecord { fencing_token, notice }));
         self.lines.log();
     }
 }

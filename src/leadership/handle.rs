@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::election::Change;
 use crate::election::candidate::session::Input;
-use crate::election::candidate::side::Side;
 use crate::election::drain::DrainLimit;
 use crate::leadership::error::Error;
 use crate::leadership::term::Term;
@@ -39,7 +38,6 @@ pub(crate) fn as_runtime() -> OnDrop<impl Fn()> {
 
 /// A command to an elector.
 pub(crate) enum Command {
-    /// An input that concerns no particular record.
     Input(Input),
     GuardGone {
         /// Receives the progress of the release. `None` if no thread waits.
@@ -52,17 +50,15 @@ pub(crate) enum Command {
     },
     /// A change that a watch reported.
     Watched {
-        side: Side,
         received_at: Moment,
         change: Change,
         /// Receives the request that delays this change and must be canceled, or `None`.
         taken: Sender<Option<Cancellation>>,
     },
     WatchOpened {
-        side: Side,
         from_scratch: bool,
     },
-    WatchLost(Side),
+    WatchLost,
 }
 
 /// The progress of a release.

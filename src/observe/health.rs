@@ -198,8 +198,7 @@ impl HealthCheck {
     /// Returns an error if the store was silent or its writes failed for longer than `max_age`.
     ///
     /// Contact is an answer to a request, or anything that a watch delivers. A refusal and an error of the store do not
-    /// count. With two stores, both must have been in contact. Before the first contact, the time counts from the
-    /// start of the elector.
+    /// count. Before the first contact, the time counts from the start of the elector.
     ///
     /// A leader sends a request every renew interval. A standby that watches a lease without a holder only receives the
     /// bookmarks of the API server, about one per minute. Set `max_age` to three minutes or more. Do not use the check
@@ -225,11 +224,11 @@ impl HealthCheck {
     pub fn check_contact(&self, max_age: Duration) -> Result<(), Unhealthy> {
         let state = self.observations.0.lock();
         let now = clock::now();
-        let since = now.since(state.oldest_contact().unwrap_or(state.started));
+        let since = now.since(state.contact.unwrap_or(state.started));
         if since > max_age {
             return Err(Unhealthy::NoContact { since });
         }
-        let failing = state.failed_writes.iter().flatten().map(|(first, error)| (now.since(*first), error.to_string()));
+        let failing = state.failed_write.iter().map(|(first, error)| (now.since(*first), error.to_string()));
         let mut for_long = failing.filter(|(since, _)| *since > max_age);
         for_long.next().map_or(Ok(()), |(since, error)| Err(Unhealthy::WritesFail { since, error }))
     }
@@ -314,7 +313,7 @@ mod tests {
     ) -> (Arc<Observations>, HealthCheck) {
         let settings = Config::default().validate().unwrap();
         let settings = Settings { lease_duration, drain_timeout: drain_timeout.into(), ..settings };
-        let observations = Arc::new(Observations::new(&settings, 1));
+        let observations = Arc::new(Observations::new(&settings));
         (Arc::clone(&observations), HealthCheck::new(observations, &settings))
     }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::election::LeaderInfo;
-use crate::election::candidate::side::Side;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::leadership::term::Term;
@@ -31,16 +30,16 @@ pub(super) struct ObservationState {
     ///
     /// Cleared when the record names another holder, or the guard is dropped.
     pub(super) renewed: Option<Moment>,
-    /// The time of the last contact with the store of each record.
-    contact: Vec<Option<Moment>>,
-    /// The error of the last read of each record.
+    /// The time of the last contact with the store.
+    pub(super) contact: Option<Moment>,
+    /// The error of the last read.
     ///
     /// Cleared when a read is answered or a watch reports a change.
-    failed_reads: Vec<Option<StoreError>>,
-    /// The time of the first failed write and the error of the last failed write of each record.
+    failed_read: Option<StoreError>,
+    /// The time of the first failed write and the error of the last failed write.
     ///
     /// Cleared when a write succeeds.
-    pub(super) failed_writes: Vec<Option<(Moment, StoreError)>>,
+    pub(super) failed_write: Option<(Moment, StoreError)>,
     pub(super) started: Moment,
     pub(super) panicked: bool,
     has_twin: bool,
@@ -58,15 +57,12 @@ pub(super) struct ObservationState {
 }
 
 impl Observations {
-    /// Creates the observations of an elector with this number of records.
+    /// Creates the observations of an elector.
     ///
     /// A candidate with a fitness probe or a fitness flag starts unfit.
-    pub(crate) fn new(settings: &Settings, records: usize) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
         let now = clock::now();
         Self(Mutex::new(ObservationState {
-            contact: vec![None; records],
-            failed_reads: vec![None; records],
-            failed_writes: vec![None; records],
             started: now,
             unheld_since: Some(now),
             unfit_since: settings.is_judged().then_some(now),
@@ -142,9 +138,7 @@ impl Observations {
         if leader.as_ref().is_none_or(|leader| leader.identity != identity) {
             state.renewed = None;
         }
-        for failed in &mut state.failed_writes {
-            failed.take_if(|(_, error)| error.is_transient());
-        }
+        state.failed_write.take_if(|(_, error)| error.is_transient());
         let since = state.unheld_since.unwrap_or_else(clock::now);
         state.unheld_since = leader.is_none().then_some(since);
         (state.leader, state.leader_until) = (leader, until);
@@ -158,40 +152,40 @@ impl Observations {
         (state.leader_until, state.has_twin) = (until, has_twin);
     }
 
-    /// Notes whether all records are watched.
+    /// Notes whether the record is watched.
     pub(crate) fn watching(&self, is_watching: bool) {
         self.0.lock().is_watching = is_watching;
     }
 
-    /// Notes that the store of a record has sent an answer or an event.
-    pub(crate) fn contact(&self, side: Side) {
-        self.0.lock().contact[side as usize] = Some(clock::now());
+    /// Notes that the store has sent an answer or an event.
+    pub(crate) fn contact(&self) {
+        self.0.lock().contact = Some(clock::now());
     }
 
-    /// Notes that a watch has reported a change of a record.
-    pub(crate) fn heard(&self, side: Side) {
-        self.0.lock().failed_reads[side as usize] = None;
+    /// Notes that a watch has reported a change of the record.
+    pub(crate) fn heard(&self) {
+        self.0.lock().failed_read = None;
     }
 
-    /// Notes that the store has answered a request about a record, or has failed.
-    pub(crate) fn answered(&self, side: Side, operation: StoreOperation, error: Option<&StoreError>) {
+    /// Notes that the store has answered a request, or has failed.
+    pub(crate) fn answered(&self, operation: StoreOperation, error: Option<&StoreError>) {
         let is_read = operation == StoreOperation::Get;
         // A refusal because another write was faster counts as an answer.
         match error.filter(|error| !error.kind().is_beaten()) {
             // This elector interrupted the request, so the error is not a failure of the store.
             Some(error) if error.kind() == StoreErrorKind::Interrupted => {}
-            Some(error) if is_read => self.0.lock().failed_reads[side as usize] = Some(error.clone()),
-            Some(error) => self.write_failed(side, error),
+            Some(error) if is_read => self.0.lock().failed_read = Some(error.clone()),
+            Some(error) => self.write_failed(error),
             None => {
-                self.contact(side);
-                self.heard(side);
-                self.0.lock().failed_writes[side as usize].take_if(|_| !is_read && error.is_none());
+                self.contact();
+                self.heard();
+                self.0.lock().failed_write.take_if(|_| !is_read && error.is_none());
             }
         }
     }
 
-    pub(crate) fn write_failed(&self, side: Side, error: &StoreError) {
-        let failed = &mut self.0.lock().failed_writes[side as usize];
+    pub(crate) fn write_failed(&self, error: &StoreError) {
+        let failed = &mut self.0.lock().failed_write;
         failed.get_or_insert_with(|| (clock::now(), error.clone())).1 = error.clone();
     }
 
@@ -238,7 +232,7 @@ impl Observations {
             is_leader: !remaining.is_zero(),
             remaining,
             fencing_token: state.term.as_ref().map(|term| term.fencing_token),
-            last_contact: state.oldest_contact().map(|at| now.since(at)),
+            last_contact: state.contact.map(|at| now.since(at)),
             last_error,
             failed_write,
             has_twin: state.has_twin,
@@ -263,17 +257,12 @@ impl ObservationState {
         self.unheld_since.or(self.leader_until.filter(|until| *until <= now))
     }
 
-    /// Returns the earliest last contact of all stores, or `None` if a store had no contact yet.
-    pub(super) fn oldest_contact(&self) -> Option<Moment> {
-        self.contact.iter().copied().min().flatten()
-    }
-
     /// Returns the last error and the error of the last write.
     ///
     /// The last error is the error of the last read, or else the error of the last write.
     fn last_errors(&self) -> [Option<&StoreError>; 2] {
-        let write = self.failed_writes.iter().flatten().next().map(|(_, error)| error);
-        [self.failed_reads.iter().flatten().next().or(write), write]
+        let write = self.failed_write.as_ref().map(|(_, error)| error);
+        [self.failed_read.as_ref().or(write), write]
     }
 }
 
@@ -286,11 +275,11 @@ mod tests {
     fn failed_write_is_kept_until_a_write_succeeds() {
         use StoreErrorKind::{Conflict, Forbidden, Interrupted, Malformed, Unavailable};
         use StoreOperation::{Create, Get, Update};
-        let observations = Observations::new(&Config::default().validate().unwrap(), 2);
+        let observations = Observations::new(&Config::default().validate().unwrap());
         let errors = || observations.0.lock().last_errors().map(|error| error.map(StoreError::kind));
         let after = |operation, failed: Option<StoreErrorKind>| {
             let error = failed.map(|kind| StoreError::new(kind, "made up"));
-            observations.answered(Side::Secondary, operation, error.as_ref());
+            observations.answered(operation, error.as_ref());
             errors()
         };
         for kind in [Unavailable, Forbidden] {
@@ -300,7 +289,7 @@ mod tests {
             assert_eq!(after(Create, Some(Conflict)), [Some(kind), Some(kind)], "the store answers");
             after(Get, Some(Malformed));
             assert_eq!(after(Get, None), [Some(kind), Some(kind)]);
-            observations.heard(Side::Secondary);
+            observations.heard();
             assert_eq!(errors(), [Some(kind), Some(kind)]);
             let leader = LeaderInfo { identity: "a".to_owned(), address: None };
             observations.leader(Some(leader), None, "me");

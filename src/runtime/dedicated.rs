@@ -1,11 +1,10 @@
-//! The request threads of an elector, one per record, and the delivery of commands.
+//! The request thread of an elector, and the delivery of commands.
 
 use std::convert::Infallible;
 use std::io;
 
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::session::Input;
-use crate::election::candidate::side::Side;
 use crate::election::settings::Settings;
 use crate::election::{Operation, Step, StoreRequest, StoreResponse};
 use crate::leadership::handle::{Command, as_runtime};
@@ -17,7 +16,6 @@ use crate::store::CallContext;
 use crate::store::entry::Entry;
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
-use crate::util::log_fields::LogFields;
 use crate::util::panics::caught;
 use crate::util::sync::channel::{self, Receiver, Sender};
 use crate::util::sync::{Arc, Mutex, thread};
@@ -28,87 +26,67 @@ const STACK_SIZE: usize = 256 * 1024;
 /// The maximum number of queued log lines of an elector while a logger hangs.
 const MAX_LINES: usize = 256;
 
-/// The request thread of one record.
+/// The request thread of an elector.
 pub(crate) struct Driver {
     core: Arc<Core>,
-    side: Side,
     entry: Entry,
     woken: Receiver<()>,
-    /// `true` if the thread has no more work.
-    has_finished: bool,
 }
 
 /// The state that the threads of an elector share.
 ///
-/// The request threads and the senders of commands process the commands.
+/// The request thread and the senders of commands process the commands.
 struct Core {
     commands: Receiver<Command>,
     state: Mutex<ElectorState>,
     /// The log lines. Kept outside `state`, so that a thread that logs does not wait for the lock of `state`.
     lines: Arc<Lines>,
-    /// The records, indexed by side.
-    records: Vec<OfRecord>,
-}
-
-struct OfRecord {
     watcher: Watcher,
-    /// Wakes the request thread of the record.
+    /// Wakes the request thread.
     wake: Sender<()>,
 }
 
-/// Starts the request threads, which run until the elector and its last guard are dropped.
-pub(crate) fn spawn(drivers: Vec<Driver>) -> io::Result<()> {
-    for (driver, name) in drivers.into_iter().zip(NAMES) {
-        thread::Builder::new().name(name.into()).stack_size(STACK_SIZE).spawn(move || driver.run())?;
-    }
+/// Starts the request thread, which runs until the elector and its last guard are dropped.
+pub(crate) fn spawn(driver: Driver) -> io::Result<()> {
+    thread::Builder::new().name("leasehold".into()).stack_size(STACK_SIZE).spawn(move || driver.run())?;
     Ok(())
 }
 
-const NAMES: [&str; 2] = ["leasehold", "leasehold-2"];
-
-/// Starts the watch threads of an elector. Returns the drivers of its request threads, one per record.
-pub(crate) fn drivers(
+/// Starts the watch thread of an elector. Returns the driver of its request thread.
+pub(crate) fn driver(
     candidacy: Candidacy,
-    entries: Vec<Entry>,
+    entry: Entry,
     commands: Receiver<Command>,
     observers: Vec<Observing>,
     probing: Option<Sender<Infallible>>,
     shared: SharedParts,
     settings: &Settings,
-) -> io::Result<Vec<Driver>> {
+) -> io::Result<Driver> {
     let link = Arc::clone(&shared.link);
-    let of_records = entries.iter().map(|entry| LogFields::new(entry.describe(), &settings.identity)).collect();
-    let lines = Arc::new(Lines::new(MAX_LINES, link.log_fields(None), of_records, settings.shards.is_some()));
-    let (mut records, mut threads) = (Vec::new(), Vec::new());
-    for (entry, side) in entries.into_iter().zip(Side::BOTH) {
-        let watcher =
-            Watcher::spawn(entry.clone(), side, Arc::clone(&link), Arc::clone(&shared.observations), settings)?;
-        let (wake, woken) = channel::bounded(1);
-        records.push(OfRecord { watcher, wake });
-        threads.push((entry, side, woken));
-    }
-    let state = Mutex::new(ElectorState::new(candidacy, observers, probing, shared, records.len(), Arc::clone(&lines)));
-    let core = Arc::new(Core { commands, state, lines, records });
+    let lines = Arc::new(Lines::new(MAX_LINES, link.log_fields(None), settings.shards.is_some()));
+    let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), Arc::clone(&shared.observations), settings)?;
+    let (wake, woken) = channel::bounded(1);
+    let state = Mutex::new(ElectorState::new(candidacy, observers, probing, shared, Arc::clone(&lines)));
+    let core = Arc::new(Core { commands, state, lines, watcher, wake });
     let inbox = Arc::downgrade(&core);
     let _ = link.inbox.set(Box::new(move || inbox.upgrade().iter().for_each(|core| core.work_off())));
-    let driver = |(entry, side, woken)| Driver { core: Arc::clone(&core), side, entry, woken, has_finished: false };
-    Ok(threads.into_iter().map(driver).collect())
+    Ok(Driver { core, entry, woken })
 }
 
 impl Driver {
-    fn run(mut self) {
+    fn run(self) {
         let _as_runtime = as_runtime();
         while self.send_or_wait() {}
     }
 
     /// Sends the next request, or waits for input. Returns `false` when the thread has no more work.
-    fn send_or_wait(&mut self) -> bool {
+    fn send_or_wait(&self) -> bool {
         let (end, ended) = channel::bounded(0);
         let cancel = CancelToken::new();
         let step = self.core.work(|state| {
-            let step = state.next(&self.core.commands, self.side);
+            let step = state.next(&self.core.commands);
             if let Step::Send(request) = &step {
-                state.sends(self.side, request.id, cancel.clone(), ended);
+                state.sends(request.id, cancel.clone(), ended);
             }
             step
         });
@@ -117,10 +95,9 @@ impl Driver {
         match step {
             Some(Step::Send(request)) => self.send(request, cancel, end),
             Some(Step::Wait(until)) => drop(self.woken.recv_timeout(until.since(clock::now()))),
-            Some(Step::Finished) => self.has_finished = true,
-            None => return false,
+            Some(Step::Finished) | None => return false,
         }
-        !self.has_finished
+        true
     }
 
     fn send(&self, request: StoreRequest, cancel: CancelToken, end: Sender<Infallible>) {
@@ -138,12 +115,12 @@ impl Driver {
         };
         drop(end);
         self.core.work(|state| {
-            state.has_sent(self.side, &self.core.commands);
-            state.answered(self.side, kind, clock::now().since(began), response.as_ref().err());
+            state.has_sent(&self.core.commands);
+            state.answered(kind, clock::now().since(began), response.as_ref().err());
             if let Some(after) = call.cools_after() {
-                state.handle(self.side, Input::Cools(after));
+                state.handle(Input::Cools(after));
             }
-            state.handle(self.side, Input::Response(id, response.unwrap_or_else(StoreResponse::Failed)));
+            state.handle(Input::Response(id, response.unwrap_or_else(StoreResponse::Failed)));
         });
     }
 }
@@ -162,23 +139,18 @@ impl Core {
     /// Does the deferred work, and catches panics of a store's hooks.
     ///
     /// The caller may be the sender of a command. A panic of the store must not reach the sender.
-    fn carry_out(&self, Deferred { cancel, restart_watch, wake }: Deferred) {
+    fn carry_out(&self, Deferred { cancel, restart_watch }: Deferred) {
         for cancel in cancel {
             let _ = caught(|| cancel.cancel());
         }
-        for side in restart_watch {
-            let _ = caught(|| self.records[side as usize].watcher.restart());
-        }
-        for side in wake {
-            let _ = self.records[side as usize].wake.try_send(());
+        if restart_watch {
+            let _ = caught(|| self.watcher.restart());
         }
         self.lines.log();
     }
 
-    fn wake_all(&self) {
-        for record in &self.records {
-            let _ = record.wake.try_send(());
-        }
+    fn wake(&self) {
+        let _ = self.wake.try_send(());
     }
 
     /// Processes all queued commands, unless another thread is processing them.
@@ -191,7 +163,7 @@ impl Core {
             let deferred = state.take_deferred();
             drop(state);
             self.carry_out(deferred);
-            self.wake_all();
+            self.wake();
             if !matches!(worked, Some(Some(()))) {
                 return;
             }
@@ -200,20 +172,13 @@ impl Core {
 }
 
 impl Drop for Driver {
-    /// Ends the elector if this is its last request thread, or if this thread stops after a panic.
+    /// Ends the elector.
     fn drop(&mut self) {
         let mut state = self.core.state.lock();
-        state.threads -= 1;
-        // The other request thread may still have to release its record.
-        if self.has_finished && state.threads > 0 {
-            drop(state);
-            // Process commands that were queued while this thread held the lock.
-            return self.core.work_off();
-        }
         state.end();
         let shared = state.shared.clone();
         drop(state);
-        self.core.wake_all();
+        self.core.wake();
         shared.observations.ended();
         shared.pending.stop(&shared.link);
         shared.subscriptions.close();
@@ -244,26 +209,13 @@ mod tests {
 
     /// Returns a driver that the test runs on its own thread.
     fn driver() -> Driver {
-        drivers_of(Candidacy::new(settings(), 1, None), 1).pop().unwrap()
-    }
-
-    fn drivers_of(candidacy: Candidacy, records: usize) -> Vec<Driver> {
         let settings = settings();
+        let candidacy = Candidacy::new(Arc::clone(&settings), 1);
         let (link, commands) = link();
         let (pending, subscriptions) = (Arc::default(), Arc::default());
-        let observations = Arc::new(Observations::new(&settings, records));
+        let observations = Arc::new(Observations::new(&settings));
         let shared = SharedParts { link, pending, subscriptions, observations };
-        let entries = vec![entry(); records];
-        drivers(candidacy, entries, commands, Vec::new(), None, shared, &settings).unwrap()
-    }
-
-    /// Without the wake-up, a waiting request thread would react only after the retry period.
-    #[test]
-    fn input_from_another_thread_wakes_the_thread() {
-        let drivers = drivers_of(Candidacy::new(settings(), 1, Some(2)), 2);
-        drivers.iter().for_each(|it| _ = it.woken.try_recv());
-        drivers[0].core.work(|state| state.handle(Side::Primary, Input::SetFit(true)));
-        assert!(drivers.iter().all(|it| it.woken.try_recv().is_ok()));
+        super::driver(candidacy, entry(), commands, Vec::new(), None, shared, &settings).unwrap()
     }
 
     /// The watch's thread cancels the request, if the request has not ended by the usual time.
@@ -272,10 +224,10 @@ mod tests {
         let Driver { core, .. } = &driver();
         let (cancel, (_end, ended)) = (CancelToken::new(), channel::bounded(0));
         core.work(|state| {
-            let Step::Send(request) = state.next(&core.commands, Side::Primary) else { panic!("no read") };
-            state.sends(Side::Primary, request.id, cancel.clone(), ended);
+            let Step::Send(request) = state.next(&core.commands) else { panic!("no read") };
+            state.sends(request.id, cancel.clone(), ended);
             let change = Change::Deleted { version: 1 };
-            state.handle(Side::Primary, Input::Watched { received_at: clock::now(), change });
+            state.handle(Input::Watched { received_at: clock::now(), change });
         });
         assert!(!cancel.is_cancelled());
     }
@@ -302,9 +254,9 @@ mod tests {
 
     #[test]
     fn after_a_panic_input_is_ignored_and_the_stop_is_reported() {
-        let (mut driver, transitions, guard) = superseded();
+        let (driver, transitions, guard) = superseded();
         let _ = caught(|| driver.core.work(|_| panic!("made up")));
-        driver.core.wake_all();
+        driver.core.wake();
         guard.step_down();
         let left = driver.core.commands.try_iter();
         assert_eq!(left.filter(|it| matches!(it, Command::Input(Input::StepDown(_)))).count(), 1);

@@ -15,10 +15,7 @@ pub(crate) struct Lines {
     queue: Mutex<Queue>,
     /// The maximum number of queued lines while a logger hangs. Later lines are dropped, to limit the memory.
     max_lines: usize,
-    /// The fields of lines about all records.
     fields: LogFields,
-    /// The fields of lines about one record, indexed by side.
-    of_records: Vec<LogFields>,
     /// `true` for the elector of a slot, whose group reports the membership.
     is_of_slot: bool,
 }
@@ -37,8 +34,8 @@ pub(crate) enum Item {
 }
 
 impl Lines {
-    pub(crate) fn new(max_lines: usize, fields: LogFields, of_records: Vec<LogFields>, is_of_slot: bool) -> Self {
-        Self { queue: Mutex::default(), max_lines, fields, of_records, is_of_slot }
+    pub(crate) fn new(max_lines: usize, fields: LogFields, is_of_slot: bool) -> Self {
+        Self { queue: Mutex::default(), max_lines, fields, is_of_slot }
     }
 
     /// Queues `item` for [`log`](Self::log), unless the queue is full or logging is off.
@@ -64,10 +61,9 @@ impl Lines {
         let _as_runtime = as_runtime();
         while let Some(item) = self.next() {
             match item {
-                Item::LogRecord(LogRecord { about, fencing_token, notice }) => {
-                    let fields = about.map_or(&self.fields, |side| &self.of_records[side as usize]);
+                Item::LogRecord(LogRecord { fencing_token, notice }) => {
                     let notice = if self.is_of_slot { notice.of_slot() } else { notice };
-                    notice.log(&LogFields { fencing_token, ..fields.clone() });
+                    notice.log(&LogFields { fencing_token, ..self.fields.clone() });
                 }
                 Item::Released(ack) => drop(ack),
             }

@@ -10,7 +10,6 @@ use crate::election::Step;
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::notice::{LogEvent, LogRecord, Notice};
 use crate::election::candidate::session::{Behind, Effect, Input};
-use crate::election::candidate::side::Side;
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
 use crate::leadership::campaign::slot::{CampaignSlot, Unsent};
@@ -49,8 +48,8 @@ pub(crate) struct ElectorState {
     releasing: Option<ReleaseSender>,
     /// Notify the callers that wait until the closed elector holds no record.
     closing: Vec<ReleaseSender>,
-    /// The records, indexed by side.
-    records: Vec<Record>,
+    /// The request that the request thread is sending.
+    in_flight: Option<InFlight>,
     deferred: Deferred,
     lines: Arc<Lines>,
     /// The fencing token of the current term.
@@ -58,15 +57,6 @@ pub(crate) struct ElectorState {
     /// `true` while [`work`](Self::work) runs. Stays `true` after a panic or the elector's end, so that no more work
     /// runs.
     at_work: bool,
-    /// The number of request threads that have not ended.
-    pub(crate) threads: usize,
-}
-
-/// The request and the watch of one record.
-#[derive(Default)]
-struct Record {
-    in_flight: Option<InFlight>,
-    is_watched: bool,
 }
 
 /// The work to do after the state is unlocked.
@@ -76,9 +66,7 @@ struct Record {
 pub(crate) struct Deferred {
     /// The requests that delay a release for which no caller waits.
     pub(crate) cancel: Vec<CancelToken>,
-    pub(crate) restart_watch: Vec<Side>,
-    /// The records whose request threads must wake.
-    pub(crate) wake: Vec<Side>,
+    pub(crate) restart_watch: bool,
 }
 
 /// The request that a thread is sending.
@@ -96,7 +84,6 @@ impl ElectorState {
         observers: Vec<Observing>,
         probing: Option<Sender<Infallible>>,
         shared: SharedParts,
-        records: usize,
         lines: Arc<Lines>,
     ) -> Self {
         Self {
@@ -107,12 +94,11 @@ impl ElectorState {
             term: None,
             releasing: None,
             closing: Vec::new(),
-            records: (0..records).map(|_| Record::default()).collect(),
+            in_flight: None,
             deferred: Deferred::default(),
             lines,
             fencing_token: None,
             at_work: false,
-            threads: records,
         }
     }
 
@@ -122,7 +108,6 @@ impl ElectorState {
             return None;
         }
         let done = work(self);
-        self.deferred.wake.extend(std::iter::from_fn(|| self.candidacy.touched()));
         self.shared.observations.leader_until(self.candidacy.leader_until(), self.candidacy.has_twin());
         self.at_work = false;
         Some(done)
@@ -132,24 +117,24 @@ impl ElectorState {
         mem::take(&mut self.deferred)
     }
 
-    pub(crate) fn next(&mut self, commands: &Receiver<Command>, side: Side) -> Step {
+    pub(crate) fn next(&mut self, commands: &Receiver<Command>) -> Step {
         loop {
             self.take_all(commands);
-            let step = self.candidacy.next(Now::read(), side);
+            let step = self.candidacy.next(Now::read());
             if !(self.act() && matches!(step, Step::Wait(_))) {
                 return step;
             }
         }
     }
 
-    /// Records that a thread starts to send a request.
-    pub(crate) fn sends(&mut self, side: Side, id: u64, cancel: CancelToken, ended: Receiver<Infallible>) {
-        self.records[side as usize].in_flight = Some(InFlight { id, cancel, ended, cancel_at: None });
+    /// Records that the request thread starts to send a request.
+    pub(crate) fn sends(&mut self, id: u64, cancel: CancelToken, ended: Receiver<Infallible>) {
+        self.in_flight = Some(InFlight { id, cancel, ended, cancel_at: None });
     }
 
-    /// Records that the request of a thread has ended.
-    pub(crate) fn has_sent(&mut self, side: Side, commands: &Receiver<Command>) {
-        self.records[side as usize].in_flight = None;
+    /// Records that the request has ended.
+    pub(crate) fn has_sent(&mut self, commands: &Receiver<Command>) {
+        self.in_flight = None;
         // A withdrawal that arrived during the request must be processed before the answer to the request.
         self.take_all(commands);
     }
@@ -161,31 +146,29 @@ impl ElectorState {
     }
 
     fn take(&mut self, command: Command) {
-        // An input from the user is about no particular record, so its side has no effect.
-        let of_user = Side::Primary;
         match command {
-            Command::Input(input) => self.handle(of_user, input),
+            Command::Input(input) => self.handle(input),
             Command::GuardGone { ack, at } => {
                 self.shared.observations.guard_gone();
                 self.releasing = ack;
-                self.handle(of_user, Input::GuardGone { at });
+                self.handle(Input::GuardGone { at });
             }
             Command::Close { ack } => {
                 self.closing.extend(ack);
-                self.handle(of_user, Input::Close);
+                self.handle(Input::Close);
             }
-            Command::Watched { side, received_at, change, taken } => {
-                self.shared.observations.heard(side);
-                self.handle(side, Input::Watched { received_at, change });
-                let _ = taken.try_send(self.cancellation(side));
+            Command::Watched { received_at, change, taken } => {
+                self.shared.observations.heard();
+                self.handle(Input::Watched { received_at, change });
+                let _ = taken.try_send(self.cancellation());
             }
-            Command::WatchOpened { side, from_scratch } => {
-                self.watches(side, true);
-                self.handle(side, Input::WatchOpened { from_scratch });
+            Command::WatchOpened { from_scratch } => {
+                self.watches(true);
+                self.handle(Input::WatchOpened { from_scratch });
             }
-            Command::WatchLost(side) => {
-                self.watches(side, false);
-                self.handle(side, Input::WatchEnded);
+            Command::WatchLost => {
+                self.watches(false);
+                self.handle(Input::WatchEnded);
             }
         }
     }
@@ -196,27 +179,26 @@ impl ElectorState {
         self.lines.push(Item::Released(ack));
     }
 
-    fn watches(&mut self, side: Side, is_watched: bool) {
-        self.records[side as usize].is_watched = is_watched;
-        self.shared.observations.watching(self.records.iter().all(|record| record.is_watched));
+    fn watches(&mut self, is_watched: bool) {
+        self.shared.observations.watching(is_watched);
         self.observe(if is_watched { &Fact::WatchOpened } else { &Fact::WatchLost });
     }
 
     /// Returns the cancellation of the request in flight, if a release or an event waits for the request.
-    fn cancellation(&self, side: Side) -> Option<Cancellation> {
-        let InFlight { cancel, ended, cancel_at, .. } = self.records.get(side as usize)?.in_flight.as_ref()?;
+    fn cancellation(&self) -> Option<Cancellation> {
+        let InFlight { cancel, ended, cancel_at, .. } = self.in_flight.as_ref()?;
         cancel_at.map(|at| Cancellation { at, cancel: cancel.clone(), ended: ended.clone() })
     }
 
-    pub(crate) fn handle(&mut self, side: Side, input: Input) {
-        self.candidacy.handle(clock::now(), side, input);
+    pub(crate) fn handle(&mut self, input: Input) {
+        self.candidacy.handle(clock::now(), input);
         self.act();
     }
 
     /// Performs the effects of the candidacy. Returns `true` if there was an effect.
     fn act(&mut self) -> bool {
         let mut has_acted = false;
-        while let Some((side, effect)) = self.candidacy.effect() {
+        while let Some(effect) = self.candidacy.effect() {
             has_acted = true;
             match effect {
                 Effect::Offer { campaign, deadline, fencing_token } => self.offer(campaign, deadline, fencing_token),
@@ -234,14 +216,14 @@ impl ElectorState {
                     let line = format!(
                         "renewals of the ended term stopped: {why}; another candidate can lead once the lease expires"
                     );
-                    self.log(None, Notice::new(Level::Warn, line));
+                    self.log(Notice::new(Level::Warn, line));
                 }
                 Effect::Released => {
                     self.term = None;
                     self.shared.observations.released();
                     self.releasing.take().into_iter().for_each(|ack| self.tell_released(ack));
                 }
-                Effect::CancelAt(request, at, behind) => self.cancel_at(side, request, at, behind),
+                Effect::CancelAt(request, at, behind) => self.cancel_at(request, at, behind),
                 Effect::Leader(leader) => {
                     let leader = leader.map(|leader| *leader);
                     let (identity, has_twin) = (self.candidacy.identity(), self.candidacy.has_twin());
@@ -250,7 +232,7 @@ impl ElectorState {
                     let notice = Notice::of_leader(holder.clone(), identity, has_twin);
                     // A changed address is only a transition.
                     if self.shared.subscriptions.new_leader(leader) {
-                        self.log(None, notice);
+                        self.log(notice);
                         self.observe(&Fact::new_leader(holder.as_deref()));
                     }
                 }
@@ -259,12 +241,12 @@ impl ElectorState {
                     // check stays unhealthy.
                     self.shared.subscriptions.new_leader(None);
                     let text = "no leader: the lease has expired";
-                    self.log(None, Notice::of_event(Level::Info, LogEvent::NewLeader(None), text));
+                    self.log(Notice::of_event(Level::Info, LogEvent::NewLeader(None), text));
                     self.observe(&Fact::new_leader(None));
                 }
-                Effect::WritesRefused(error) => self.shared.observations.write_failed(side, &error),
-                Effect::RestartWatch => self.deferred.restart_watch.push(side),
-                Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), notice),
+                Effect::WritesRefused(error) => self.shared.observations.write_failed(&error),
+                Effect::RestartWatch => self.deferred.restart_watch = true,
+                Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(notice),
             }
         }
         if !self.closing.is_empty() && !self.candidacy.may_hold() {
@@ -278,20 +260,19 @@ impl ElectorState {
         self.shared.pending.fail(campaign, error, &self.shared.link);
     }
 
-    fn cancel_at(&mut self, side: Side, request: u64, at: Moment, behind: Behind) {
-        let in_flight = &mut self.records[side as usize].in_flight;
-        let Some(in_flight) = in_flight.as_mut().filter(|in_flight| in_flight.id == request) else { return };
+    fn cancel_at(&mut self, request: u64, at: Moment, behind: Behind) {
+        let Some(in_flight) = self.in_flight.as_mut().filter(|in_flight| in_flight.id == request) else { return };
         in_flight.cancel_at = Some(in_flight.cancel_at.map_or(at, |before| before.min(at)));
         if behind != Behind::Release {
             return;
         }
         // A caller that has given up accepts nothing.
         let accepts = |ack: &ReleaseSender| {
-            self.cancellation(side).is_none_or(|it| ack.acks.try_send(ReleaseAck::Behind(it)).is_ok())
+            self.cancellation().is_none_or(|it| ack.acks.try_send(ReleaseAck::Behind(it)).is_ok())
         };
         if !self.releasing.iter().chain(&self.closing).any(accepts) {
             // No caller waits that could cancel the request later.
-            self.deferred.cancel.extend(self.cancellation(side).map(|it| it.cancel));
+            self.deferred.cancel.extend(self.cancellation().map(|it| it.cancel));
         }
     }
 
@@ -300,31 +281,25 @@ impl ElectorState {
         self.observers.iter().for_each(|observer| observer.tell(fact));
     }
 
-    pub(crate) fn answered(
-        &self,
-        side: Side,
-        operation: StoreOperation,
-        latency: Duration,
-        error: Option<&StoreError>,
-    ) {
+    pub(crate) fn answered(&self, operation: StoreOperation, latency: Duration, error: Option<&StoreError>) {
         let failure = error.map(StoreError::kind);
-        self.shared.observations.answered(side, operation, error);
+        self.shared.observations.answered(operation, error);
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
         self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
     }
 
-    /// Queues a log line about one record, or about all records if `about` is `None`.
-    fn log(&self, about: Option<Side>, notice: Notice) {
-        self.lines.push(Item::LogRecord(LogRecord { about, fencing_token: self.fencing_token, notice }));
+    /// Queues a log line.
+    fn log(&self, notice: Notice) {
+        self.lines.push(Item::LogRecord(LogRecord { fencing_token: self.fencing_token, notice }));
     }
 
     pub(super) fn offer(&mut self, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
         let Some(campaign) = campaign.filter(|id| self.shared.pending.is_waiting(*id)) else {
-            return self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
+            return self.candidacy.handle(clock::now(), Input::NotTaken);
         };
         self.fencing_token = Some(fencing_token);
         let text = format!("started leading, fencing token {fencing_token}");
-        self.log(None, Notice::of_event(Level::Info, LogEvent::StartedLeading, text));
+        self.log(Notice::of_event(Level::Info, LogEvent::StartedLeading, text));
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
         self.observe(&Fact::StartedLeading(Arc::clone(&term)));
@@ -336,9 +311,9 @@ impl ElectorState {
             guard.into_iter().for_each(LeaderGuard::forget);
             if is_by_key {
                 let text = "term released: the channel of the campaign is full or disconnected";
-                self.log(None, Notice::new(Level::Warn, text));
+                self.log(Notice::new(Level::Warn, text));
             }
-            self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
+            self.candidacy.handle(clock::now(), Input::NotTaken);
         }
     }
 
@@ -346,7 +321,7 @@ impl ElectorState {
         let Some(term) = &self.term else { return };
         // If the term ended earlier, the first reason counts.
         let reason = term.end(reason);
-        self.log(None, Notice::of_end(&reason, error));
+        self.log(Notice::of_end(&reason, error));
         self.fencing_token = None;
         self.observe(&Fact::StoppedLeading(reason.clone()));
         self.shared.subscriptions.stopped(reason);

@@ -4,7 +4,6 @@ use std::io;
 use std::time::Duration;
 
 use crate::election::Change;
-use crate::election::candidate::side::Side;
 use crate::election::candidate::watch_plan::{Ended, WatchPlan};
 use crate::election::settings::Settings;
 use crate::leadership::handle::{Command, Link, as_runtime};
@@ -31,7 +30,6 @@ pub(crate) struct Watcher {
 struct WatchThread {
     entry: Entry,
     link: Arc<Link>,
-    side: Side,
     wake: Receiver<()>,
     current: Arc<Mutex<CancelToken>>,
     plan: WatchPlan,
@@ -42,7 +40,6 @@ struct WatchThread {
 impl Watcher {
     pub(crate) fn spawn(
         entry: Entry,
-        side: Side,
         link: Arc<Link>,
         observations: Arc<Observations>,
         settings: &Settings,
@@ -53,7 +50,6 @@ impl Watcher {
         let watching = WatchThread {
             entry,
             link,
-            side,
             wake: woken,
             current: Arc::clone(&current),
             plan: WatchPlan::new(settings.retry_period, settings.lease_duration, random_seed()),
@@ -84,7 +80,7 @@ impl Drop for WatchThread {
     /// Reports the loss of the watch if the store panicked.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.link.tell(Command::WatchLost(self.side));
+            self.link.tell(Command::WatchLost);
         }
     }
 }
@@ -115,7 +111,7 @@ impl WatchThread {
             let ended = self.watch(&stop);
             let Ended { pause: next, notice } = self.plan.ended(clock::now(), ended.as_ref().copied());
             // Reported even without a pause, so that the elector polls until the next watch opens.
-            self.link.tell(Command::WatchLost(self.side));
+            self.link.tell(Command::WatchLost);
             let Some(next) = next else { return };
             if let Some(notice) = notice {
                 notice.log(&self.fields);
@@ -137,20 +133,19 @@ impl WatchThread {
     }
 
     fn watch(&mut self, stop: &CancelToken) -> Result<(), StoreError> {
-        let Self { entry, link, side, plan, observations, fields, .. } = self;
-        let side = *side;
+        let Self { entry, link, plan, observations, fields, .. } = self;
         let begin = plan.begin(clock::now());
         entry.watch(begin.as_ref(), stop, &mut |event| {
             let received_at = clock::now();
-            observations.contact(side);
+            observations.contact();
             if let WatchEvent::Opened = event {
                 plan.opened();
-                return link.tell(Command::WatchOpened { side, from_scratch: begin.is_none() });
+                return link.tell(Command::WatchOpened { from_scratch: begin.is_none() });
             }
             let notice = plan.told();
             let tell = |change| {
                 let (taken, is_taken) = channel::bounded(1);
-                link.tell(Command::Watched { side, received_at, change, taken });
+                link.tell(Command::Watched { received_at, change, taken });
                 // Any thread of the elector may take the event. An elector that has ended drops the event without an
                 // answer.
                 if let Ok(Some(cancellation)) = is_taken.recv() {
@@ -185,11 +180,10 @@ mod tests {
         let mut watching = WatchThread {
             entry: entry(),
             link: link().0,
-            side: Side::Primary,
             wake: woken,
             current: Arc::default(),
             plan: WatchPlan::new(Duration::from_secs(2), Duration::from_secs(15), 1),
-            observations: Arc::new(Observations::new(&Config::default().validate().unwrap(), 1)),
+            observations: Arc::new(Observations::new(&Config::default().validate().unwrap())),
             fields: fields(),
         };
         watching.plan.bookmark(Cursor::new(7_u64));

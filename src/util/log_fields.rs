@@ -24,11 +24,6 @@ impl LogFields {
         Self { described, identity: identity.to_owned(), fencing_token: None }
     }
 
-    /// Returns the fields of lines about two records.
-    pub(crate) fn and(self, described: &str) -> Self {
-        Self { described: format!("{} and {described}", self.described), ..self }
-    }
-
     /// Returns the field `lease`: the record without the word `lease`, which is the name of the field.
     pub(crate) fn lease(&self) -> &str {
         self.described.strip_prefix("lease ").unwrap_or(&self.described)

@@ -1,4 +1,4 @@
-//! Electors on two kinds of objects at once, beside electors on one kind, on both servers.
+//! Electors on two objects, beside electors on one of them, on both servers.
 
 use leasehold::kubernetes::Method;
 use leasehold::{LeaderElector, LeaderElectorBuilder, OwnerReference, ResourceLock, StopReason, Store};
@@ -18,25 +18,33 @@ on_both_servers! {
     address_is_in_both_objects_until_the_release,
 }
 
-/// The pairs of kinds on which one candidate elects at once.
-const PAIRS: [[Kind; 2]; 2] = [[Kind::ConfigMap, Kind::Lease], [Kind::Endpoints, Kind::Lease]];
+/// The locks of two objects, and their kinds.
+const LOCKS: [(ResourceLock, [Kind; 2]); 2] = [
+    (ResourceLock::ConfigMapsLeases, [Kind::ConfigMap, Kind::Lease]),
+    (ResourceLock::EndpointsLeases, [Kind::Endpoints, Kind::Lease]),
+];
 
 /// The candidates on two objects, or on one of these objects.
 struct Fleet<'a> {
     cluster: &'a Cluster,
+    lock: ResourceLock,
     pair: [Kind; 2],
     name: String,
 }
 
 impl<'a> Fleet<'a> {
     fn of_each_pair(cluster: &'a Cluster) -> impl Iterator<Item = Self> {
-        let name = |pair: &[Kind; 2]| format!("{}-{:?}", cluster.lease, pair[0]).to_lowercase();
-        PAIRS.into_iter().map(move |pair| Fleet { cluster, pair, name: name(&pair) })
+        let name = |lock| format!("{}-{lock:?}", cluster.lease).to_lowercase();
+        LOCKS.into_iter().map(move |(lock, pair)| Fleet { cluster, lock, pair, name: name(lock) })
     }
 
     fn on_both(&self, identity: &str) -> LeaderElector {
-        let [primary, secondary] = self.pair.map(|kind| kind.store(self.cluster.client("admin")));
-        brief(&self.name, identity).start_on_both(primary, secondary).expect("an elector")
+        self.start(brief(&self.name, identity))
+    }
+
+    fn start(&self, builder: LeaderElectorBuilder) -> LeaderElector {
+        let builder = builder.namespace(NAMESPACE).resource_lock(self.lock);
+        builder.start_with_client(self.cluster.client("admin")).expect("an elector")
     }
 
     fn on(&self, kind: Kind, identity: &str) -> LeaderElector {
@@ -72,7 +80,7 @@ fn candidates_on_both_hand_over_in_both_records(cluster: &Cluster) {
         assert!(guard.fencing_token() > first);
         assert_eq!(fleet.records(), [("b".to_owned(), 4), ("b".to_owned(), 4)]);
         drop((guard, a, b));
-        assert_eq!(fleet.records(), [(String::new(), 4), (String::new(), 1)]);
+        assert_eq!(fleet.records(), [(String::new(), 4), (String::new(), 4)]);
     }
 }
 
@@ -101,7 +109,7 @@ fn a_deletion_of_either_object_ends_the_term(cluster: &Cluster) {
         for kind in fleet.pair {
             let guard = elector.block_until_leader().expect("a term");
             fleet.object(kind, Method::Delete);
-            assert_eq!(lost(&guard, "after a deletion"), StopReason::Deleted);
+            assert_eq!(lost(&guard, "after a deletion"), StopReason::Superseded { by: None });
             drop(guard);
         }
         let guard = elector.block_until_leader().expect("a term");
@@ -141,13 +149,9 @@ fn labels_owners_and_events_are_of_every_kind_that_a_lock_names(cluster: &Cluste
 }
 
 fn address_is_in_both_objects_until_the_release(cluster: &Cluster) {
-    let locks = [ResourceLock::ConfigMapsLeases, ResourceLock::EndpointsLeases];
-    for (fleet, lock) in Fleet::of_each_pair(cluster).zip(locks) {
-        let start = |builder: LeaderElectorBuilder| {
-            builder.resource_lock(lock).start_with_client(cluster.client("admin")).expect("an elector")
-        };
-        let builder = |identity| brief(&fleet.name, identity).namespace(NAMESPACE);
-        let (a, standby) = (start(builder("a").advertise("host:1")), start(builder("b")));
+    for fleet in Fleet::of_each_pair(cluster) {
+        let (a, standby) = (fleet.start(brief(&fleet.name, "a").advertise("host:1")), fleet.on_both("b"));
+        let lock = fleet.lock;
         let address = |kind: Kind| {
             let record = kind.store(cluster.client("admin")).get(&fleet.name, &call()).expect("an answer");
             record.expect("a record").notes.term.address.clone()

@@ -6,7 +6,6 @@
 
 #![cfg(unix)]
 
-mod both;
 mod callbacks;
 mod campaigns;
 mod connections;

@@ -7,6 +7,7 @@ pub(crate) mod endpoints;
 pub(crate) mod events;
 pub(crate) mod lease;
 pub(crate) mod metadata;
+pub(crate) mod multi_lock;
 mod notes;
 pub(crate) mod object;
 pub(crate) mod resource_lock;

@@ -10,10 +10,12 @@ use super::configmap::ConfigMapKind;
 use super::endpoints;
 use super::lease::LeaseKind;
 use super::metadata::Metadata;
+use super::multi_lock::MultiLock;
 use super::object::{Codec, ObjectStore};
 use crate::backends::kubernetes::client::Client;
 use crate::backends::kubernetes::client::config::infer::Choice;
 use crate::backends::kubernetes::events::EventRecorder;
+use crate::election::settings::Settings;
 use crate::store::Store;
 use crate::util::config_error::ConfigError;
 use crate::util::sync::Arc;
@@ -58,32 +60,35 @@ pub(crate) struct ObjectChoice {
     pub(crate) events: bool,
 }
 
-/// The store of one kind of object, and the recorder of the candidate's events.
+/// The store of one or two objects, and a recorder of the candidate's events for each object.
 pub(crate) struct ElectionObjects {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) events: EventRecorder,
+    pub(crate) events: Vec<EventRecorder>,
 }
 
 impl ObjectChoice {
-    /// Returns the store and recorder of the first kind, and of the second kind if there is one.
-    ///
-    /// `key` is the name of the objects.
+    /// Returns the store of the objects, which have the name `key`.
     pub(crate) fn objects(
         &self,
         client: &Client,
         namespace: &str,
         key: &str,
-        identity: &str,
-    ) -> Result<(ElectionObjects, Option<ElectionObjects>), ConfigError> {
+        settings: &Settings,
+    ) -> Result<ElectionObjects, ConfigError> {
         use ResourceLock::{ConfigMaps, ConfigMapsLeases, Endpoints, EndpointsLeases, Leases};
         let of = match self.lock {
             Leases => Self::of::<LeaseKind>,
             ConfigMaps | ConfigMapsLeases => Self::of::<ConfigMapKind>,
             Endpoints | EndpointsLeases => Self::of::<endpoints::EndpointsKind>,
         };
-        let has_lease = matches!(self.lock, ConfigMapsLeases | EndpointsLeases);
-        let lease = || self.of::<LeaseKind>(client, namespace, key, identity);
-        Ok((of(self, client, namespace, key, identity)?, has_lease.then(lease).transpose()?))
+        let identity = &settings.identity;
+        let (primary, events) = of(self, client, namespace, key, identity)?;
+        if !self.lock.has_two_objects() {
+            return Ok(ElectionObjects { store: primary, events: vec![events] });
+        }
+        let (lease, lease_events) = self.of::<LeaseKind>(client, namespace, key, identity)?;
+        let store = Arc::new(MultiLock::new([primary, lease], identity, settings.published_seconds()));
+        Ok(ElectionObjects { store, events: vec![events, lease_events] })
     }
 
     fn of<C: Codec>(
@@ -92,11 +97,18 @@ impl ObjectChoice {
         namespace: &str,
         key: &str,
         identity: &str,
-    ) -> Result<ElectionObjects, ConfigError> {
+    ) -> Result<(Arc<dyn Store>, EventRecorder), ConfigError> {
         let store = ObjectStore::<C>::with_metadata(client.clone(), namespace, self.metadata.clone())?;
         store.check_key(key)?;
         let events = store.event_recorder(key, identity)?;
-        Ok(ElectionObjects { store: Arc::new(store), events })
+        Ok((Arc::new(store), events))
+    }
+}
+
+impl ResourceLock {
+    /// Returns `true` if the record consists of two objects.
+    pub(crate) fn has_two_objects(self) -> bool {
+        matches!(self, Self::ConfigMapsLeases | Self::EndpointsLeases)
     }
 }
 

@@ -130,7 +130,7 @@ impl SqliteStore {
     ///
     /// - The transaction must start with `BEGIN IMMEDIATE`, which keeps other processes from writing until the commit.
     /// - Keep the transaction short, because it delays the renewals of all keys.
-    /// - The token must come from a term in this same file. With `start_on_both`, use the token of the second store.
+    /// - The token must come from a term in this same file.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
     ///
     /// # Examples

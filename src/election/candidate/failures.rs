@@ -9,15 +9,13 @@ use crate::election::candidate::notice::Notice;
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::util::clock::Moment;
 
-/// The failures of all operations of a candidacy.
+/// The failures of all operations of a candidate.
 #[derive(Debug)]
 pub struct Failures {
     renew_deadline: Duration,
     operations: [FailureTracker; StoreOperation::ALL.len()],
     /// The last failure without a later success.
     pub(super) last: Option<StoreError>,
-    /// The last failure and its time, if the failure is permanent.
-    refusal: Option<(Moment, StoreError)>,
 }
 
 /// The consequences of an outcome.
@@ -41,9 +39,7 @@ struct FailureTracker {
     log: FailureLog,
     /// `true` while the operation is repeated because its connection was closed.
     closed: bool,
-    /// The time for which the operation has failed, and the last failure.
-    failing: Persistence,
-    error: Option<StoreError>,
+    is_failing: bool,
 }
 
 /// The first and the last time of a repeated event.
@@ -64,7 +60,7 @@ impl Persistence {
 
 impl Failures {
     pub(crate) fn new(renew_deadline: Duration) -> Self {
-        Self { renew_deadline, operations: Default::default(), last: None, refusal: None }
+        Self { renew_deadline, operations: Default::default(), last: None }
     }
 
     /// Notes the outcome of a request.
@@ -77,7 +73,7 @@ impl Failures {
 
     /// Notes that a request succeeded, and returns the notice of a recovery.
     fn succeeded(&mut self, now: Moment, operation: StoreOperation) -> Option<Notice> {
-        (self.last, self.refusal) = (None, None);
+        self.last = None;
         let tracker = &mut self.operations[operation as usize];
         let log = std::mem::take(&mut tracker.log);
         *tracker = FailureTracker { ever_succeeded: true, log, ..FailureTracker::default() };
@@ -94,7 +90,7 @@ impl Failures {
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
         let is_beaten = error.kind().is_beaten();
         if is_beaten {
-            tracker.failing = Persistence::default();
+            tracker.is_failing = false;
         }
         if is_repeated || is_beaten || error.kind() == Interrupted {
             // A candidate that loses races also meets conflicts, but not for three renew deadlines without a success.
@@ -111,11 +107,7 @@ impl Failures {
         let level = tracker.log.failed(now, error.kind());
         let notice = level.map(|level| Notice::of_error(level, format_args!("{name} failed, retrying"), error));
         self.last = Some(error.clone());
-        self.refusal = None;
-        // If the last failure is a renew deadline old, the operation was not tried in between. The failure then starts
-        // again.
-        tracker.failing.note(now, self.renew_deadline);
-        tracker.error = Some(error.clone());
+        tracker.is_failing = true;
         if error.is_transient() || tracker.ever_succeeded {
             tracker.permanent = Persistence::default();
             return Failed { notice, ..Failed::default() };
@@ -124,32 +116,14 @@ impl Failures {
         // RoleBinding exists. A failure is therefore permanent only after a renew deadline of failures.
         let lasts = tracker.permanent.note(now, self.renew_deadline);
         let is_permanent = lasts >= self.renew_deadline;
-        self.refusal = is_permanent.then(|| (now, error.clone()));
         Failed { notice, is_permanent, refused: None }
     }
 
-    /// Returns the last failure, if the failure is permanent and happened at `since` or later.
-    pub(crate) fn refusal(&self, since: Moment) -> Option<&StoreError> {
-        self.refusal.as_ref().filter(|(at, _)| *at >= since).map(|(_, error)| error)
-    }
-
-    /// Returns the last failure of a failing operation, and its time.
-    pub(crate) fn of(&self, operation: StoreOperation) -> Option<(Moment, &StoreError)> {
-        let tracker = &self.operations[operation as usize];
-        tracker.failing.0.map(|(_, last)| last).zip(tracker.error.as_ref())
-    }
-
-    /// Returns `true` if an operation has failed for a renew deadline.
-    pub(crate) fn is_failing_for_long(&self) -> bool {
-        self.operations
-            .iter()
-            .filter_map(|it| it.failing.0)
-            .any(|(since, last)| last.since(since) >= self.renew_deadline)
-    }
-
-    /// Forgets the failing operations, because a new campaign counts only its own failures.
-    pub(crate) fn count_anew(&mut self) {
-        self.operations.iter_mut().for_each(|it| it.failing = Persistence::default());
+    /// Returns `true` if the last request with this operation failed.
+    ///
+    /// A lost race, an interruption and the first closed connection are no failures.
+    pub(crate) fn is_failing(&self, operation: StoreOperation) -> bool {
+        self.operations[operation as usize].is_failing
     }
 }
 
@@ -184,28 +158,28 @@ mod tests {
     fn each_outcome_sets_the_level_of_its_notice_and_the_state() {
         use StoreErrorKind::{Conflict, ConnectionClosed, Interrupted, Timeout, Unavailable};
         let mut failures = Failures::new(RENEW_DEADLINE);
-        // The second, the outcome of an update (`None` for a success), the level of its notice, and the kind of the
-        // lasting failure.
-        for (second, outcome, level, failing) in [
-            (0, Some(ConnectionClosed), Some(Level::Debug), None),
-            (1, Some(ConnectionClosed), Some(Level::Warn), Some(ConnectionClosed)),
-            (100, None, Some(Level::Info), None),
-            (200, Some(ConnectionClosed), Some(Level::Debug), None),
-            (201, Some(Timeout), Some(Level::Warn), Some(Timeout)),
-            (300, Some(Interrupted), Some(Level::Debug), Some(Timeout)),
-            (301, Some(Conflict), Some(Level::Debug), None),
-            (302, Some(Unavailable), Some(Level::Warn), Some(Unavailable)),
-            (303, Some(Unavailable), None, Some(Unavailable)),
-            (400, None, Some(Level::Info), None),
+        // The second, the outcome of an update (`None` for a success), the level of its notice, and whether the update
+        // then fails.
+        for (second, outcome, level, is_failing) in [
+            (0, Some(ConnectionClosed), Some(Level::Debug), false),
+            (1, Some(ConnectionClosed), Some(Level::Warn), true),
+            (100, None, Some(Level::Info), false),
+            (200, Some(ConnectionClosed), Some(Level::Debug), false),
+            (201, Some(Timeout), Some(Level::Warn), true),
+            (300, Some(Interrupted), Some(Level::Debug), true),
+            (301, Some(Conflict), Some(Level::Debug), false),
+            (302, Some(Unavailable), Some(Level::Warn), true),
+            (303, Some(Unavailable), None, true),
+            (400, None, Some(Level::Info), false),
         ] {
             let notice = match outcome {
                 Some(kind) => failures.failed(at(second), StoreOperation::Update, &error(kind)).notice,
                 None => failures.succeeded(at(second), StoreOperation::Update),
             };
             assert_eq!(notice.map(|notice| notice.level), level, "second {second}");
-            assert_eq!(failures.of(StoreOperation::Update).map(|(_, error)| error.kind()), failing, "second {second}");
+            assert_eq!(failures.is_failing(StoreOperation::Update), is_failing, "second {second}");
         }
-        // A success at second 430 restarts the count of conflicts. Later, a transient failure ends a permanent refusal.
+        // A success at second 430 restarts the count of conflicts.
         let told = (410..600).step_by(2).find(|second| {
             if *second == 430 {
                 failures.succeeded(at(*second), StoreOperation::Update);
@@ -215,14 +189,6 @@ mod tests {
             failed.notice.is_some_and(|notice| notice.level == Level::Warn)
         });
         assert_eq!(told, Some(462));
-        for (second, is_long) in [(700, false), (709, false), (710, true)] {
-            failures.failed(at(second), StoreOperation::Get, &error(StoreErrorKind::Forbidden));
-            assert_eq!((failures.is_failing_for_long(), failures.refusal(at(0)).is_some()), (is_long, is_long));
-        }
-        for second in [712, 713] {
-            failures.failed(at(second), StoreOperation::Get, &error(Timeout));
-            assert!(failures.refusal(at(0)).is_none());
-        }
     }
 
     #[test]
@@ -237,16 +203,6 @@ mod tests {
         assert!((12..22).all(|second| !is_permanent(second, StoreErrorKind::Forbidden)));
         assert!(is_permanent(22, StoreErrorKind::Forbidden));
         assert!(!is_permanent(32, StoreErrorKind::Forbidden));
-    }
-
-    /// While a watch works, the election sends no reads, so two failed reads may be far apart.
-    #[test]
-    fn failures_far_apart_are_not_failing_for_long() {
-        let mut failures = Failures::new(RENEW_DEADLINE);
-        for (second, is_for_long) in [(0, false), (10, false), (19, false), (20, true), (30, false)] {
-            failures.failed(at(second), StoreOperation::Get, &error(StoreErrorKind::Timeout));
-            assert_eq!(failures.is_failing_for_long(), is_for_long, "{second}");
-        }
     }
 
     #[test]

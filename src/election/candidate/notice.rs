@@ -5,7 +5,6 @@ use std::time::Duration;
 use log::Level;
 
 use crate::election::candidate::failure_log::Works;
-use crate::election::candidate::side::Side;
 use crate::election::stop_reason::StopReason;
 use crate::store::StoreError;
 use crate::util::log_fields::{LogFields, log_with};
@@ -131,10 +130,8 @@ impl Notice {
     }
 }
 
-/// A log line with its record and the fencing token of the term.
+/// A log line with the fencing token of the term.
 pub(crate) struct LogRecord {
-    /// `None` for a line about all records.
-    pub(crate) about: Option<Side>,
     pub(crate) fencing_token: Option<u64>,
     pub(crate) notice: Notice,
 }

@@ -177,7 +177,9 @@ fn drain_is_renewed_for_the_given_time() {
 fn drain_ends_by_a_forbidding_reason_and_reports_the_first() {
     let (mut scenario, _, record) = Scenario::leading();
     scenario.step_down(None);
-    scenario.handle(Input::Lost(StopReason::IdentityConflict));
+    let of_twin = LeaderElectionRecord { renew_time: Some(MicroTime::from_unix_micros(7)), ..record.clone() };
+    let change = Change::Written(VersionedRecord::new(of_twin, 99, StoreData::none()));
+    scenario.handle(Input::Watched { received_at: scenario.now, change });
     scenario.set_fit(false);
     scenario.step_down(None);
     assert_eq!(renews(&mut scenario, &record, secs(100)), None);

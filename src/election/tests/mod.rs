@@ -20,7 +20,6 @@ use super::*;
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::fitness::FitnessSource;
 use crate::election::candidate::session::{Behind, Effect, Input};
-use crate::election::candidate::side::Side;
 use crate::election::deadline::Deadline;
 use crate::election::drain::DrainLimit;
 use crate::election::settings::Config;
@@ -90,7 +89,7 @@ impl Scenario {
         let mut config = Config { identity: Some(ME.into()), ..Config::default() };
         change(&mut config);
         Self {
-            candidacy: Candidacy::new(config.validate().expect("a valid configuration"), seed, None),
+            candidacy: Candidacy::new(config.validate().expect("a valid configuration"), seed),
             now: Moment::from_nanos(1_000_000_000_000),
             wall: UNIX_EPOCH + secs(1_700_000_000),
             campaign: 0,
@@ -99,7 +98,7 @@ impl Scenario {
     }
 
     fn handle(&mut self, input: Input) {
-        self.candidacy.handle(self.now, Side::Primary, input);
+        self.candidacy.handle(self.now, input);
     }
 
     /// Starts a campaign, for one round if `once` is `true`.
@@ -241,7 +240,7 @@ impl Scenario {
     }
 
     fn next(&mut self) -> Step {
-        self.candidacy.next(Now { local: self.now, wall: self.wall }, Side::Primary)
+        self.candidacy.next(Now { local: self.now, wall: self.wall })
     }
 
     fn read(&mut self) -> Read {
@@ -415,7 +414,7 @@ impl Scenario {
 
     /// Takes all effects.
     fn effects(&mut self) -> Vec<Effect> {
-        std::iter::from_fn(|| self.candidacy.effect().map(|(_, effect)| effect)).collect()
+        std::iter::from_fn(|| self.candidacy.effect()).collect()
     }
 
     /// Takes all effects. Returns the effects without log lines and cancellations.

@@ -170,7 +170,7 @@ setters! {
     /// request waits until then. Every client that may write the record can ask.
     ///
     /// Requires a store that [keeps notes](crate::Store::keeps_notes), as every store of this crate does. Cannot be
-    /// combined with `start_on_both`.
+    /// combined with a `resource_lock` of two kinds.
     ///
     /// Defaults to `false`: a request is logged once and ignored.
     ///

@@ -45,11 +45,10 @@ mod object;
 /// If only some of the first three durations are set, the others follow in client-go's proportions. The setting
 /// `lease_duration(30 s)` alone gives 30 s, 20 s and 4 s. [`validate`](Self::validate) returns the effective settings.
 ///
-/// Three methods choose the store and start the elector:
+/// These methods choose the store and start the elector:
 ///
 /// - `start` finds the Kubernetes cluster, and `start_with_client` uses a client of the program (feature `kubernetes`).
 /// - [`start_on`](Self::start_on) uses any [`Store`].
-/// - [`start_on_both`](Self::start_on_both) uses two stores at once, to migrate from one to the other.
 ///
 /// The methods for the Kubernetes object (`kubeconfig`, `context`, `resource_lock`, `label`, `annotation`,
 /// `owner_reference`, `events`) and [`namespace`](Self::namespace) apply to `start` and `start_with_client` only.
@@ -171,66 +170,10 @@ impl LeaderElectorBuilder {
     pub fn start_on(self, store: impl Store) -> Result<LeaderElector, Error> {
         let settings = self.check_start_on()?;
         let entry = self.entry(store)?;
-        check_notes(&settings, &[&entry])?;
+        check_notes(&settings, &entry)?;
         let fields = LogFields::new(entry.describe(), &settings.identity);
         log_with!(log::Level::Info, fields; "elector started{}", entry.at());
-        LeaderElector::spawn(settings, entry, None, fields, &self.asking).map_err(Error::Thread)
-    }
-
-    /// Starts an elector that leads only while it holds the record in both stores.
-    ///
-    /// Use this method to migrate a fleet from one store to another. The elector excludes every candidate on either
-    /// store alone, and every candidate on both stores.
-    ///
-    /// **Order.** The elector campaigns for the secondary only while it holds the primary. Its term is valid while both
-    /// records are valid, and the loss of one record ends the hold on both. The secondary is released first. Both
-    /// releases share one release timeout.
-    ///
-    /// **Same order everywhere.** Every candidate must name the two stores in the same order. Two candidates with
-    /// opposite orders can each hold one record and wait for the other, and then there is no leader. A candidate that
-    /// waits for the secondary logs the wait at level `info`. The two records must differ. With the same record twice,
-    /// the elector never leads and logs an identity conflict.
-    ///
-    /// **Migration.** Move a fleet in three steps: primary, both, secondary. All candidates must complete a step before
-    /// any candidate begins the next step. Use the same durations throughout. [CLIENT-GO.md] lists which candidates
-    /// exclude each other, and the limits of client-go's `configmapsleases`.
-    ///
-    /// **Fencing.** The [fencing token](crate::LeaderGuard::fencing_token) is the version of the secondary. If both
-    /// objects are in one etcd, the token is comparable with the tokens of candidates on the primary alone. If the
-    /// stores count separately, the tokens are not comparable.
-    ///
-    /// **Reports.** [`current_leader`](LeaderElector::current_leader) and [`Transition`](crate::Transition) report a
-    /// leader when both records name the same holder. Each record has two threads. Observers and counters include the
-    /// requests and watches of both stores. A watch counts as open if both watches are open. The last contact is the
-    /// older of the last contacts with the two stores.
-    ///
-    /// [CLIENT-GO.md]: https://docs.rs/crate/leasehold/latest/source/docs/CLIENT-GO.md
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use leasehold::kubernetes::{Client, ClientConfig};
-    /// use leasehold::{ConfigMapStore, LeaderElector, LeaseStore};
-    ///
-    /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let old = ConfigMapStore::new(client.clone(), "jobs")?;
-    /// let new = LeaseStore::new(client, "jobs")?;
-    /// let elector = LeaderElector::builder("my-controller").start_on_both(old, new)?;
-    /// let guard = elector.block_until_leader()?;
-    /// # drop(guard);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`start_on`](Self::start_on).
-    pub fn start_on_both(self, primary: impl Store, secondary: impl Store) -> Result<LeaderElector, Error> {
-        let settings = self.check_start_on()?;
-        let (primary, secondary) = (self.entry(primary)?, self.entry(secondary)?);
-        check_notes(&settings, &[&primary, &secondary])?;
-        let fields = LogFields::new(primary.describe(), &settings.identity).and(&secondary.describe());
-        log_with!(log::Level::Info, fields; "elector started{}{}", primary.at(), secondary.at());
-        LeaderElector::spawn(settings, primary, Some(secondary), fields, &self.asking).map_err(Error::Thread)
+        LeaderElector::spawn(settings, entry, fields, &self.asking).map_err(Error::Thread)
     }
 
     /// Returns an error if the builder has a setting that belongs to the store.
@@ -250,22 +193,19 @@ impl LeaderElectorBuilder {
     }
 }
 
-/// Returns an error if the settings need notes, and one of the stores does not keep notes.
-pub(crate) fn check_notes(settings: &Settings, entries: &[&Entry]) -> Result<(), ConfigError> {
-    let keep_notes = entries.iter().all(|entry| entry.keeps_notes());
+/// Returns an error if the settings need notes, and the store does not keep notes.
+pub(crate) fn check_notes(settings: &Settings, entry: &Entry) -> Result<(), ConfigError> {
+    let keeps_notes = entry.keeps_notes();
     if let Some(address) = &settings.address {
         let recipe = format!("{}@{address}", settings.identity.split('_').next().unwrap_or_default());
         let rule = format_args!(
             "needs a store that keeps notes; with this store, add the address to the identity, such as \
              identity({recipe:?})"
         );
-        require(keep_notes, "advertise", format_args!("{address:?}"), rule)?;
+        require(keeps_notes, "advertise", format_args!("{address:?}"), rule)?;
     }
-    let rule = match keep_notes {
-        true => "must be false with two records, because a request names the holder of one record",
-        false => "must be false with this store, because the store keeps no notes",
-    };
-    require(!settings.accepts_requests || keep_notes && entries.len() == 1, "accept_requests", true, rule)
+    let rule = "must be false with this store, because the store keeps no notes";
+    require(!settings.accepts_requests || keeps_notes, "accept_requests", true, rule)
 }
 
 debug_fields!(impl Debug for LeaderElectorBuilder {
@@ -295,8 +235,7 @@ mod tests {
                 Err(Error::Config(error)) => error.field(),
                 other => panic!("{field}: {other:?}"),
             };
-            assert_eq!(refused(builder.clone().start_on(MemoryStore::new())), field);
-            assert_eq!(refused(builder.start_on_both(MemoryStore::new(), MemoryStore::new())), field);
+            assert_eq!(refused(builder.start_on(MemoryStore::new())), field);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{LeaderElectorBuilder, check_notes};
 use crate::backends::kubernetes::client::Client;
 use crate::backends::kubernetes::metadata::OwnerReference;
-use crate::backends::kubernetes::resource_lock::{ElectionObjects, ObjectChoice, ResourceLock};
+use crate::backends::kubernetes::resource_lock::{ObjectChoice, ResourceLock};
 use crate::election::settings::Settings;
 use crate::elector::leader_elector::LeaderElector;
 use crate::leadership::error::Error;
@@ -45,8 +45,16 @@ setters! {
 
     /// Sets the kind of object that holds the record, or two kinds at once.
     ///
-    /// The kinds have the names of client-go's `resourcelock.New`. With two kinds, the elector works as with
-    /// [`start_on_both`](Self::start_on_both), which describes how a fleet moves from one kind to the other.
+    /// The kinds have the names of client-go's `resourcelock.New`.
+    ///
+    /// Two kinds serve the migration of a fleet from a ConfigMap or an Endpoints object to a Lease. The elector leads
+    /// only while it holds both objects, so it excludes the candidates on either object and on both. [CLIENT-GO.md] has
+    /// the steps and the limits. Both objects must be in one etcd; otherwise fencing tokens do not compare. An elector
+    /// on two objects polls, so a handover takes up to a jittered retry period. A deletion of either object ends the
+    /// term with [`StopReason::Superseded`](crate::StopReason::Superseded) at the next renewal.
+    /// [`accept_requests`](Self::accept_requests) is refused.
+    ///
+    /// [CLIENT-GO.md]: https://docs.rs/crate/leasehold/latest/source/docs/CLIENT-GO.md
     ///
     /// Defaults to a Lease.
     ///
@@ -188,25 +196,22 @@ impl LeaderElectorBuilder {
     fn start_by(self, client: Client, settings: Settings) -> Result<LeaderElector, Error> {
         let namespace = self.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
         let (server, source) = (client.server(), client.source().to_owned());
-        let (primary, secondary) = self.object.objects(&client, &namespace, &self.name, &settings.identity)?;
+        let settings = Settings { release_keeps_duration: self.object.lock.has_two_objects(), ..settings };
+        let objects = self.object.objects(&client, &namespace, &self.name, &settings)?;
         let mut asking = self.asking;
-        let mut entry = |objects: ElectionObjects| {
-            if self.object.events {
-                asking.observers.push(Arc::new(objects.events));
-            }
-            Entry::new(objects.store, &self.name)
-        };
-        let primary = entry(primary);
-        let secondary = secondary.map(entry);
-        let entries: Vec<_> = [&primary].into_iter().chain(&secondary).collect();
-        check_notes(&settings, &entries)?;
-        let fields = LogFields::new(primary.describe(), &settings.identity);
-        let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));
+        if self.object.events {
+            asking.observers.extend(objects.events.into_iter().map(|events| Arc::new(events) as _));
+        }
+        let entry = Entry::new(objects.store, &self.name);
+        check_notes(&settings, &entry)?;
+        let rule = "must be false with two objects, because a request names the holder of one object";
+        require(!settings.accepts_requests || !settings.release_keeps_duration, "accept_requests", true, rule)?;
+        let fields = LogFields::new(entry.describe(), &settings.identity);
         log_with!(
             log::Level::Info, fields, server = server.as_str(), config_source = source.as_str(), namespace = namespace.as_str();
             "elector started at {server} ({source})"
         );
-        LeaderElector::spawn(settings, primary, secondary, fields, &asking).map_err(Error::Thread)
+        LeaderElector::spawn(settings, entry, fields, &asking).map_err(Error::Thread)
     }
 
     /// Returns an error if the builder selects a cluster.

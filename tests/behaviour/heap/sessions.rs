@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 
 use leasehold::election::candidate::candidacy::Candidacy;
 use leasehold::election::candidate::session::{Effect, Input};
-use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::util::clock::{Moment, Now};
@@ -29,14 +28,14 @@ struct Tenant {
 
 impl Tenant {
     fn new(number: usize, settings: &Arc<Settings>) -> Self {
-        let candidacy = Candidacy::new(Arc::clone(settings), number as u64, None);
+        let candidacy = Candidacy::new(Arc::clone(settings), number as u64);
         Self { key: format!("tenant-{number:05}"), candidacy, term: None }
     }
 
     /// Executes the operations that are due at `now`.
     fn run(&mut self, store: &MemoryStore, now: Moment) {
         loop {
-            let step = self.candidacy.next(Now { local: now, wall: SystemTime::UNIX_EPOCH }, Side::Primary);
+            let step = self.candidacy.next(Now { local: now, wall: SystemTime::UNIX_EPOCH });
             self.take_note();
             let Step::Send(StoreRequest { id, operation, timeout, .. }) = step else { return };
             let call = CallContext::new(timeout, CancelToken::new());
@@ -49,17 +48,13 @@ impl Tenant {
                     store.update(&self.key, &base, record.as_write(), &call).map(StoreResponse::Written)
                 }
             };
-            self.candidacy.handle(
-                now,
-                Side::Primary,
-                Input::Response(id, response.unwrap_or_else(StoreResponse::Failed)),
-            );
+            self.candidacy.handle(now, Input::Response(id, response.unwrap_or_else(StoreResponse::Failed)));
             self.take_note();
         }
     }
 
     fn take_note(&mut self) {
-        while let Some((_, effect)) = self.candidacy.effect() {
+        while let Some(effect) = self.candidacy.effect() {
             if let Effect::Offer { deadline, .. } = effect {
                 self.term = Some(deadline);
             }
@@ -74,7 +69,7 @@ fn run_all(identity: &str, store: &MemoryStore) -> Vec<Tenant> {
     let mut all: Vec<_> = (0..CANDIDACIES).map(|number| Tenant::new(number, &settings)).collect();
     let mut now = Moment::from_nanos(1_000_000_000);
     for (id, candidacy) in (1..).zip(&mut all) {
-        candidacy.candidacy.handle(now, Side::Primary, Input::Campaign { id, once: false });
+        candidacy.candidacy.handle(now, Input::Campaign { id, once: false });
     }
     for _ in 0..4 {
         all.iter_mut().for_each(|candidacy| candidacy.run(store, now));

@@ -149,7 +149,7 @@ impl Checks {
             let Some(term) = &node.term else { continue };
             // A renewal on a dropped connection gets no answer.
             let steady = plan.steady_network && plan.drops_after.is_none() && node.paused_until.is_none();
-            let known_after = match (steady, node.records[0].hears_promptly(truth, store.version())) {
+            let known_after = match (steady, node.record.hears_promptly(truth, store.version())) {
                 // The watch event arrives, perhaps while a request is under way.
                 (true, true) => Duration::from_millis(150),
                 // One renewal fails, and a read explains the failure.
@@ -178,15 +178,14 @@ impl Checks {
             Operation::Update(base, record) => {
                 // The election ignores the answer to a write that is no longer in doubt. Only if a third party deletes
                 // the lease can such an answer contain a new version.
-                let ignored = plan.suite.meddles() && base.version < node.records[0].known.0;
+                let ignored = plan.suite.meddles() && base.version < node.record.known.0;
                 // The check ignores the records, because two records may have the same version after a restore.
                 if !ignored
-                    && (base.version, base.record.uid.as_ref())
-                        != (node.records[0].known.0, node.records[0].known_uid())
+                    && (base.version, base.record.uid.as_ref()) != (node.record.known.0, node.record.known_uid())
                 {
                     return Err(format!(
                         "{} writes over {} and knows {:?}",
-                        node.identity, base.version, node.records[0].known
+                        node.identity, base.version, node.record.known
                     )
                     .into());
                 }

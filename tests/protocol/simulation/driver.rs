@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use leasehold::election::candidate::fitness::FitnessSource;
 use leasehold::election::candidate::session::{Effect, Input};
-use leasehold::election::candidate::side::Side;
 use leasehold::election::drain::DrainLimit;
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Fate;
-use crate::node::{Command, Record, Term, Wants};
+use crate::node::{Command, Term, Wants};
 use crate::plan::{Kind, Suite, Violation};
 use crate::queue::{Sent, To, What};
 use crate::trace::{self, trace};
@@ -20,24 +19,15 @@ use crate::two_objects::checks::may_claim;
 use crate::world::World;
 
 impl World {
-    /// Runs all threads of a candidacy until each of them waits for something.
+    /// Runs the request thread of a candidacy until the thread waits for something.
     pub fn drive(&mut self, index: usize) -> Result<(), Violation> {
-        self.nodes[index].sides().into_iter().try_for_each(|side| self.drive_side(index, side))
-    }
-
-    pub fn drive_side(&mut self, index: usize, side: Side) -> Result<(), Violation> {
-        self.drive_until_it_waits(index, side)?;
-        match self.nodes[index].candidacy().touched() {
-            Some(side) => self.drive_side(index, side),
-            None => Ok(()),
+        if !self.nodes[index].is_ours() {
+            return Ok(());
         }
-    }
-
-    fn drive_until_it_waits(&mut self, index: usize, side: Side) -> Result<(), Violation> {
         let mut waits = 0;
         loop {
             self.obey_all(index)?;
-            let record = &self.nodes[index].records[side as usize];
+            let record = &self.nodes[index].record;
             if record.in_flight.is_some() || record.finished {
                 return Ok(());
             }
@@ -47,11 +37,11 @@ impl World {
             }
             let now = node.clock.now(self.truth);
             let was_valid = node.valid(self.truth);
-            let step = node.candidacy().next(now, side);
+            let step = node.candidacy().next(now);
             let told = self.listen(index, was_valid)?;
             let node = &mut self.nodes[index];
             match step {
-                Step::Send(request) => return self.send(index, side, request),
+                Step::Send(request) => return self.send(index, request),
                 Step::Wait(_) if told => {}
                 Step::Wait(until) if until <= now.local => {
                     waits += 1;
@@ -60,16 +50,15 @@ impl World {
                     }
                 }
                 Step::Wait(until) => {
-                    let (at, to, record) =
-                        (node.clock.when(until), (index, node.incarnation), &mut node.records[side as usize]);
+                    let (at, to, record) = (node.clock.when(until), (index, node.incarnation), &mut node.record);
                     record.wake += 1;
-                    self.queue.push(at, Some(to), What::Wake(side, record.wake));
+                    self.queue.push(at, Some(to), What::Wake(record.wake));
                     return Ok(());
                 }
                 Step::Finished => {
                     trace!(self, "{} has finished", node.identity);
-                    node.records[side as usize].finished = true;
-                    node.records[side as usize].watcher = None;
+                    node.record.finished = true;
+                    node.record.watcher = None;
                     if node.holds_guard() {
                         return Err(format!("{} finished beside a guard", node.identity).into());
                     }
@@ -82,13 +71,13 @@ impl World {
         }
     }
 
-    pub fn send(&mut self, index: usize, side: Side, request: StoreRequest) -> Result<(), Violation> {
+    pub fn send(&mut self, index: usize, request: StoreRequest) -> Result<(), Violation> {
         let is_on_two = self.plan.suite.is_on_two();
         let held_up = self.held_up();
         let node = &mut self.nodes[index];
         node.refresh();
         if let Operation::Update(base, _) = &request.operation {
-            node.records[side as usize].acts_by(base.version);
+            node.record.acts_by(base.version);
         }
         if is_on_two {
             may_claim(node, &request.operation, self.truth)?;
@@ -101,8 +90,11 @@ impl World {
             }
         }
         let node = &mut self.nodes[index];
+        if node.lock.is_some() {
+            return self.send_to_objects(index, request);
+        }
         let local = node.clock.local(self.truth);
-        let record = &mut node.records[side as usize];
+        let record = &mut node.record;
         record.in_flight = Some(request.id);
         let is_dropped = record.connection.sends(self.truth, local, self.plan.drops_after);
         let (knowing, object) = ((record.known.0, record.known.1.is_none()), record.object);
@@ -120,7 +112,7 @@ impl World {
         }
         trace!(
             self,
-            "{} {side:?} sends {}: {} within {:?}, {fate:?}",
+            "{} sends {}: {} within {:?}, {fate:?}",
             node.identity,
             request.id,
             trace::operation(&request.operation),
@@ -128,10 +120,10 @@ impl World {
         );
         self.count.requests += 1;
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
-        let sent = Sent { id: request.id, side, object, knowing: knowing.0, absent: knowing.1, at: self.truth };
+        let sent = Sent { id: request.id, object, knowing: knowing.0, absent: knowing.1, at: self.truth };
         // A request that is under way when the faults end arrives soon after, and no process is held up any longer.
         let last = self.plan.heal_at + SECOND;
-        self.queue.push((times_out + held_up).min(last.max(times_out)), to, What::TimesOut(side, request.id));
+        self.queue.push((times_out + held_up).min(last.max(times_out)), to, What::TimesOut(request.id));
         let request = Rc::new(request);
         for arrival in fate.arrivals {
             let at = (self.truth + held_up + arrival).min(last.max(self.truth + 100 * MILLI));
@@ -169,8 +161,8 @@ impl World {
     }
 
     pub fn answer(&mut self, index: usize, sent: Sent, answer: StoreResponse) -> Result<(), Violation> {
-        let (id, side) = (sent.id, sent.side);
-        let under_way = self.nodes[index].records[side as usize].in_flight == Some(id);
+        let id = sent.id;
+        let under_way = self.nodes[index].record.in_flight == Some(id);
         if !under_way && !self.plan.late_answers {
             return Ok(());
         }
@@ -196,7 +188,7 @@ impl World {
             }
             _ => None,
         };
-        let record = &mut node.records[side as usize];
+        let record = &mut node.record;
         let closed = matches!(answer, StoreResponse::Written(_)) && record.known.0 > sent.knowing;
         let mut went_back = false;
         match &answer {
@@ -207,10 +199,10 @@ impl World {
             StoreResponse::Written(observed) => record.note_written(sent, observed.version, &observed.record),
             _ => {}
         }
-        trace!(self, "{} {side:?} hears of {id}: {}", node.identity, trace::answer(&answer));
+        trace!(self, "{} hears of {id}: {}", node.identity, trace::answer(&answer));
         let was_valid = node.valid(self.truth);
         let now = reading.unwrap_or(node.clock.local(self.truth));
-        let connection = &mut node.records[side as usize].connection;
+        let connection = &mut node.record.connection;
         match &answer {
             StoreResponse::Failed(error) if !is_conflict(error.kind()) => connection.broke(),
             _ if under_way => connection.answered(self.truth, now),
@@ -219,9 +211,9 @@ impl World {
         if under_way && !matches!(answer, StoreResponse::Failed(_)) {
             // Half of the connections are to a distant server.
             let cools_after = id.is_multiple_of(2).then_some(Duration::from_secs(5));
-            node.candidacy().handle(now, side, Input::Cools(cools_after));
+            node.candidacy().handle(now, Input::Cools(cools_after));
         }
-        node.candidacy().handle(now, side, Input::Response(id, answer));
+        node.candidacy().handle(now, Input::Response(id, answer));
         self.listen(index, was_valid)?;
         let node = &mut self.nodes[index];
         node.reading = None;
@@ -234,31 +226,30 @@ impl World {
             self.checks.one_object(node, version, &record.uid, self.truth)?;
         }
         if under_way {
-            node.records[side as usize].in_flight = None;
+            node.record.in_flight = None;
         }
         self.drive(index)
     }
 
-    pub fn give_up(&mut self, index: usize, side: Side, id: u64, kind: StoreErrorKind) -> Result<(), Violation> {
-        let sent = Sent { id, side, object: 0, knowing: 0, absent: false, at: 0 };
-        self.answer(index, sent, StoreResponse::Failed(StoreError::new(kind, "no answer")))
+    pub fn give_up(&mut self, index: usize, id: u64, kind: StoreErrorKind) -> Result<(), Violation> {
+        let error = StoreError::new(kind, "no answer");
+        if let Some(lock) = &mut self.nodes[index].lock {
+            lock.gives_up(&error);
+        }
+        let sent = Sent { id, object: 0, knowing: 0, absent: false, at: 0 };
+        self.answer(index, sent, StoreResponse::Failed(error))
     }
 
     /// Passes on a command from another thread, even while a request is under way.
     pub fn tell(&mut self, index: usize, command: Command) -> Result<(), Violation> {
-        self.tell_side(index, Side::Primary, command)
-    }
-
-    /// Passes on a command from the watch of one of the candidacy's records.
-    pub fn tell_side(&mut self, index: usize, side: Side, command: Command) -> Result<(), Violation> {
-        self.nodes[index].commands.push_back((side, command));
+        self.nodes[index].commands.push_back(command);
         self.drive(index)
     }
 
     pub fn obey_all(&mut self, index: usize) -> Result<(), Violation> {
-        while let Some((side, command)) = self.nodes[index].commands.pop_front() {
+        while let Some(command) = self.nodes[index].commands.pop_front() {
             let node = &mut self.nodes[index];
-            trace!(self, "{} {side:?} obeys {command:?}", node.identity);
+            trace!(self, "{} obeys {command:?}", node.identity);
             node.requests.told();
             let was_valid = node.valid(self.truth);
             let now = node.clock.local(self.truth);
@@ -283,7 +274,7 @@ impl World {
                 Command::WatchLost => Input::WatchEnded,
                 Command::Heard { received_at, change, former_since } => {
                     node.heard_in_second();
-                    let record = &mut node.records[side as usize];
+                    let record = &mut node.record;
                     // A node can recognize events from before a restore only after it has found out about the restore.
                     let knows_since = record.doubts_since;
                     record.hears_of_former =
@@ -292,9 +283,9 @@ impl World {
                     Input::Watched { received_at, change }
                 }
             };
-            node.candidacy().handle(now, side, input);
+            node.candidacy().handle(now, input);
             self.listen(index, was_valid)?;
-            self.nodes[index].records[side as usize].hears_of_former = false;
+            self.nodes[index].record.hears_of_former = false;
             if let Some((version, uid)) = shown.filter(|_| !self.plan.suite.is_on_two()) {
                 self.checks.one_object(&self.nodes[index], version, &uid, self.truth)?;
             }
@@ -316,12 +307,12 @@ impl World {
     pub fn listen(&mut self, index: usize, was_valid: bool) -> Result<bool, Violation> {
         let mut told = false;
         let knows_its_writes = self.knows_its_writes(index);
-        while let Some((side, effect)) = self.nodes[index].candidacy().effect() {
+        while let Some(effect) = self.nodes[index].candidacy().effect() {
             told = true;
             let node = &mut self.nodes[index];
-            trace!(self, "{} {side:?} wants {effect:?}", node.identity);
+            trace!(self, "{} wants {effect:?}", node.identity);
             match effect {
-                Effect::TermEnded(..) | Effect::Leader(_) if node.records[side as usize].hears_of_former => {
+                Effect::TermEnded(..) | Effect::Leader(_) if node.record.hears_of_former => {
                     return Err(format!("{} believes a server of a former life: {effect:?}", node.identity).into());
                 }
                 Effect::Offer { campaign, deadline, fencing_token } => {
@@ -339,9 +330,7 @@ impl World {
                     self.note_handover();
                     let node = &mut self.nodes[index];
                     // The token is a version of the record that was acquired last.
-                    if let Some(record) = node.records.last_mut() {
-                        record.acts_by(fencing_token);
-                    }
+                    node.record.acts_by(fencing_token);
                     let waits = node.wants.take_if(|_| campaign == Some(node.campaigns)).is_some();
                     // The caller may stop waiting without withdrawing the campaign.
                     let wanted = waits && (self.truth >= self.plan.heal_at || self.random.u8(..16) > 0);
@@ -351,7 +340,7 @@ impl World {
                         serial: self.count.terms,
                         deadline,
                         token: fencing_token,
-                        uid: node.records.last().and_then(Record::known_uid).cloned(),
+                        uid: node.record.known_uid().cloned(),
                         valid_until: 0,
                         over: false,
                         lost: None,
@@ -366,7 +355,7 @@ impl World {
                     }
                     if !wanted {
                         let now = node.clock.local(self.truth);
-                        node.candidacy().handle(now, Side::Primary, Input::NotTaken);
+                        node.candidacy().handle(now, Input::NotTaken);
                     } else if self.plan.suite.is_on_two() {
                         self.begin_work(index);
                     }
@@ -397,9 +386,9 @@ impl World {
                 Effect::Released => node.release_by = None,
                 Effect::CancelAt(id, at, _) => {
                     let to = (index, node.incarnation);
-                    self.queue.push(node.clock.when(at).max(self.truth), Some(to), What::Interrupt(side, id));
+                    self.queue.push(node.clock.when(at).max(self.truth), Some(to), What::Interrupt(id));
                 }
-                Effect::RestartWatch => self.restart_watch(index, side),
+                Effect::RestartWatch => self.restart_watch(index),
                 Effect::IdentityConflict(_) if knows_its_writes => {
                     return Err(format!("{} does not know its own writes", node.identity).into());
                 }

@@ -1,7 +1,6 @@
 //! The faults of a world, and how they end.
 
 use leasehold::StoreErrorKind;
-use leasehold::election::candidate::side::Side;
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Cut;
@@ -28,7 +27,7 @@ impl World {
         match self.random.u8(..if self.plan.watches { 18 } else { 12 }) {
             0..=2 if !calm => {
                 // The pause often hits a leader that waits for an answer, and lasts about as long as the term.
-                let leads = |node: &Node| node.valid(self.truth) && node.records[0].in_flight.is_some();
+                let leads = |node: &Node| node.valid(self.truth) && node.record.in_flight.is_some();
                 let leader = self.nodes.iter().position(leads).filter(|_| self.random.u8(..4) > 0);
                 let (index, until) = match leader {
                     Some(leader) => {
@@ -62,7 +61,7 @@ impl World {
                     trace!(self, "{} is cut off: {cut:?}", self.nodes[other].identity);
                     self.nodes[other].cut = Some((cut, until));
                     if cut == Cut::Refused {
-                        self.end_watch(other, Side::Primary, Some(StoreErrorKind::Unavailable));
+                        self.end_watch(other, Some(StoreErrorKind::Unavailable));
                     }
                 }
             }
@@ -88,7 +87,7 @@ impl World {
                 self.count.fault("compactions");
             }
             12 | 13 if !calm => self.fall_behind(),
-            _ => self.disturb_watch(index, Side::Primary),
+            _ => self.disturb_watch(index),
         }
         Ok(())
     }
@@ -119,14 +118,12 @@ impl World {
         self.wake(index, self.truth);
     }
 
-    /// Wakes all threads of a node at `at`, and cancels their own timers.
+    /// Wakes the request thread of a node at `at`, and cancels its own timer.
     fn wake(&mut self, index: usize, at: Nanos) {
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
-        for record in &mut node.records {
-            record.wake += 1;
-            self.queue.push(at, Some(to), What::Wake(record.side, record.wake));
-        }
+        node.record.wake += 1;
+        self.queue.push(at, Some(to), What::Wake(node.record.wake));
     }
 
     /// Returns how long a thread is held up between reading its clock and acting by the reading.
@@ -172,7 +169,7 @@ impl World {
         trace!(self, "the store goes back to {}", self.stores[0].version());
         self.count.fault("restored stores");
         for index in 0..self.nodes.len() {
-            self.end_watch(index, Side::Primary, Some(StoreErrorKind::Unavailable));
+            self.end_watch(index, Some(StoreErrorKind::Unavailable));
         }
     }
 

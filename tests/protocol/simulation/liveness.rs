@@ -88,11 +88,11 @@ impl World {
             node.alive
                 && !node.is_aside
                 && node.wants == Some(Wants::Term)
-                && node.records[0].hears_promptly(truth, version)
+                && node.record.hears_promptly(truth, version)
         };
         // A slow server needs longer for each step.
         let delays = self.nodes.iter().filter(|node| stands_by(node) && self.plan.lateness == 0);
-        let first_attempts = delays.clone().map(|node| node.records[0].connection.longest_first_attempt());
+        let first_attempts = delays.clone().map(|node| node.record.connection.longest_first_attempt());
         let dropped = first_attempts.max().filter(|_| self.plan.drops_after.is_some()).unwrap_or_default();
         let delays = delays.map(|node| node.settings.hold_back);
         let Some(delay) = delays.min().map(|delay| delay.as_nanos() as Nanos) else {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use leasehold::election::Change;
 use leasehold::election::candidate::candidacy::Candidacy;
-use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
 use leasehold::util::clock::Moment;
 use leasehold::{LeaderElectionRecord, MicroTime, Settings, StopReason};
@@ -16,6 +15,7 @@ use crate::pace::Connection;
 use crate::plan::Kind;
 use crate::queue::Sent;
 use crate::stream::Watcher;
+use crate::two_objects::candidate::Lock;
 use crate::two_objects::multi_lock::MultiLock;
 
 pub struct Node {
@@ -24,8 +24,10 @@ pub struct Node {
     pub clock: NodeClock,
     pub kind: Kind,
     pub mind: Mind,
-    /// The state of the candidacy's threads, one entry for each record.
-    pub records: Vec<Record>,
+    /// The record of the candidacy, with the state of its threads.
+    pub record: Record,
+    /// The lock of two objects, if the node competes for both.
+    pub lock: Option<Lock>,
     /// The number of the node's current process.
     pub incarnation: u32,
     pub alive: bool,
@@ -36,7 +38,7 @@ pub struct Node {
     pub reading: Option<Moment>,
     pub cut: Option<(Cut, Nanos)>,
     /// Commands from the user and from watches that the candidacy has not handled yet, in order.
-    pub commands: VecDeque<(Side, Command)>,
+    pub commands: VecDeque<Command>,
     /// The user's current request, if there is one.
     pub wants: Option<Wants>,
     /// The number of campaigns that the user has started.
@@ -71,8 +73,7 @@ pub enum Mind {
 
 /// One record of a candidacy, with the state of the threads that handle it.
 pub struct Record {
-    pub side: Side,
-    /// The index of the object that contains the record.
+    /// The index of the object that contains the record. Without effect for two objects, which have no watch.
     pub object: usize,
     pub in_flight: Option<u64>,
     pub connection: Connection,
@@ -198,12 +199,8 @@ impl Node {
         matches!(self.mind, Mind::Ours(_))
     }
 
-    pub fn sides(&self) -> Vec<Side> {
-        self.records.iter().map(|record| record.side).collect()
-    }
-
     pub fn finished(&self) -> bool {
-        !self.records.is_empty() && self.records.iter().all(|record| record.finished)
+        self.record.finished
     }
 
     /// Returns `true` if the node's work has made no progress for too long.
@@ -226,7 +223,7 @@ impl Node {
 
     /// Queues a command from the user.
     pub fn order(&mut self, command: Command) {
-        self.commands.push_back((Side::Primary, command));
+        self.commands.push_back(command);
     }
 
     pub fn holds_guard(&self) -> bool {

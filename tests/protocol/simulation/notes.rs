@@ -179,7 +179,7 @@ impl World {
         if node.accepts_at.as_ref().is_none_or(|(_, at)| now + Duration::from_secs(1) < *at) {
             return Err(format!("{} obeys a request before the published time", node.identity).into());
         }
-        node.requested = Some((now, node.records[0].known.0));
+        node.requested = Some((now, node.record.known.0));
         node.awaits_successor = true;
         self.count.fault("terms ended by a request");
         if self.handing_over.is_some() {
@@ -192,7 +192,7 @@ impl World {
     /// Returns `true` if the node obeys a request at once.
     pub fn obeys_promptly(&self, node: &Node) -> bool {
         let rests = node.awaits_successor || node.obeyed_recently(node.clock.local(self.truth));
-        node.settings.accepts_requests && !rests && node.records[0].hears_promptly(self.truth, self.stores[0].version())
+        node.settings.accepts_requests && !rests && node.record.hears_promptly(self.truth, self.stores[0].version())
     }
 
     /// Returns an error if the node reports the address of another term.

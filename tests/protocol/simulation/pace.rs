@@ -102,7 +102,7 @@ impl Connection {
 /// Returns an error if a request of a leader leaves too little time, or an acquisition trusts an idle connection.
 pub fn may_take(node: &mut Node, request: &StoreRequest, now: Moment, left: Duration) -> Result<(), Violation> {
     let (holds_guard, settings, name) = (node.holds_guard(), node.settings.clone(), node.identity.clone());
-    let connection = &mut node.records[0].connection;
+    let connection = &mut node.record.connection;
     let is_idle = connection.used_at.is_some_and(|(_, at)| now.since(at) > Duration::from_secs(10));
     let base = match &request.operation {
         Operation::Update(base, record) if record.holder().is_some() => Some(base.version),

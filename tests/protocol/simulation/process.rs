@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use leasehold::election::candidate::candidacy::Candidacy;
-use leasehold::election::candidate::side::Side;
 
 use crate::clock::{Nanos, NodeClock, SECOND};
 use crate::node::{Mind, Node, Record, Requests};
@@ -12,6 +11,7 @@ use crate::plan::{Kind, Suite, Violation};
 use crate::queue::{To, What};
 use crate::stream::{Turn, Watcher};
 use crate::trace::trace;
+use crate::two_objects::candidate::Lock;
 use crate::two_objects::multi_lock::MultiLock;
 use crate::world::World;
 
@@ -26,48 +26,38 @@ impl World {
         let settings = Arc::new(self.plan.settings(index, &identity));
         let rate = self.plan.rate(&mut self.random);
         let kind = self.plan.kinds[index];
-        let objects = match kind {
-            Kind::Both => vec![0, 1],
-            Kind::Primary => vec![0],
-            Kind::Secondary => vec![1],
-            Kind::MultiLock => Vec::new(),
+        let has_one_object = matches!(kind, Kind::Primary | Kind::Secondary);
+        let watches = has_one_object && self.plan.watches && self.random.u8(..8) > 0;
+        let has_right = has_one_object && self.random.u8(..8) > 0;
+        let pauses = [settings.retry_period, settings.lease_duration];
+        let record = Record {
+            object: match kind {
+                Kind::Secondary => 1,
+                Kind::Primary | Kind::Both | Kind::MultiLock => 0,
+            },
+            in_flight: None,
+            connection: Connection::default(),
+            wake: 0,
+            finished: false,
+            watcher: watches.then(|| Watcher::new(has_right, pauses, self.random.u64(..))),
+            known: (0, None),
+            hinted: Vec::new(),
+            gone: None,
+            doubts_since: None,
+            restored: None,
+            hears_of_former: false,
         };
-        let mut record = |(object, side)| {
-            let watches = self.plan.watches && self.random.u8(..8) > 0;
-            let has_right = self.random.u8(..8) > 0;
-            let watcher = watches.then(|| {
-                Watcher::new(has_right, [settings.retry_period, settings.lease_duration], self.random.u64(..))
-            });
-            Record {
-                side,
-                object,
-                in_flight: None,
-                connection: Connection::default(),
-                wake: 0,
-                finished: false,
-                watcher,
-                known: (0, None),
-                hinted: Vec::new(),
-                gone: None,
-                doubts_since: None,
-                restored: None,
-                hears_of_former: false,
-            }
-        };
-        let records = objects.into_iter().zip(Side::BOTH).map(&mut record).collect();
+        let lock = (kind == Kind::Both).then(|| Lock::new(&identity, settings.lease_duration));
         self.count.candidates += 1;
         let mind = match kind {
             Kind::MultiLock => Mind::ClientGo(Box::new(MultiLock::new(&identity, self.plan.settings[index]))),
-            _ => {
-                let seed = self.random.u64(..);
-                let second = (kind == Kind::Both).then(|| self.random.u64(..));
-                Mind::Ours(Box::new(Candidacy::new(Arc::clone(&settings), seed, second)))
-            }
+            _ => Mind::Ours(Box::new(Candidacy::new(Arc::clone(&settings), self.random.u64(..)))),
         };
         Node {
             kind,
             mind,
-            records,
+            record,
+            lock,
             requests: Requests::new(&settings),
             clock: NodeClock::new(&mut self.random, rate),
             identity,
@@ -98,10 +88,8 @@ impl World {
     /// Schedules the first events of a process.
     pub fn begin(&mut self, to: To) {
         self.queue.push(self.truth, Some(to), What::User);
-        for record in &self.nodes[to.0].records {
-            if let Some(watcher) = &record.watcher {
-                self.queue.push(self.truth, Some(to), What::Watch(record.side, watcher.serial(), Turn::Begin));
-            }
+        if let Some(watcher) = &self.nodes[to.0].record.watcher {
+            self.queue.push(self.truth, Some(to), What::Watch(watcher.serial(), Turn::Begin));
         }
         if !self.nodes[to.0].is_ours() {
             self.queue.push(self.truth, Some(to), What::ClientGoWakes);

@@ -3,25 +3,30 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use leasehold::election::candidate::side::Side;
+use leasehold::composite::ObjectOperation;
 use leasehold::election::{StoreRequest, StoreResponse};
+use leasehold::{StoreError, VersionedRecord};
 
 use crate::clock::Nanos;
 use crate::stream::Turn;
+use crate::two_objects::candidate::ObjectRequest;
 use crate::two_objects::multi_lock::{Ask, Told};
 
 /// The recipient of an event: a node, and the number of its process.
 pub type To = (usize, u32);
 
 pub enum What {
-    Wake(Side, u64),
+    Wake(u64),
     /// A request reaches the store, which sends its answers after the given delays.
     Arrives(Sent, Rc<StoreRequest>, Vec<Nanos>),
     Answer(Sent, StoreResponse),
-    TimesOut(Side, u64),
-    Interrupt(Side, u64),
+    TimesOut(u64),
+    Interrupt(u64),
     /// An event of the node's watch, on the stream with this number.
-    Watch(Side, u64, Turn),
+    Watch(u64, Turn),
+    /// A request to one of two objects arrives, and its store answers after the given delays.
+    ObjectArrives(ObjectRequest, Rc<ObjectOperation>, Vec<Nanos>),
+    ObjectAnswer(ObjectRequest, Result<Option<VersionedRecord>, StoreError>),
     ClientGoWakes,
     /// A request of a client-go candidate reaches its store.
     ///
@@ -59,7 +64,6 @@ pub enum What {
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     pub id: u64,
-    pub side: Side,
     /// The object to which the request was sent.
     pub object: usize,
     /// The newest version that the node knew.

@@ -98,19 +98,20 @@ impl Store {
         self.version += writes;
     }
 
-    /// Writes a record for another client, which needs to know only the current version.
+    /// Writes a record for a client that needs to know only the current version.
     ///
     /// If `base` is `None`, no object may exist.
     pub fn write(
         &mut self,
         base: Option<u64>,
         record: LeaderElectionRecord,
+        notes: RecordNotes,
     ) -> Result<VersionedRecord, StoreErrorKind> {
         match (&self.object, base) {
-            (None, None) => Ok(self.create(record, RecordNotes::default())),
+            (None, None) => Ok(self.create(record, notes)),
             (Some(standing), Some(base)) if standing.version == base => {
                 let uid = standing.record.uid.clone();
-                Ok(self.put(LeaderElectionRecord { uid, ..record }, RecordNotes::default()))
+                Ok(self.put(LeaderElectionRecord { uid, ..record }, notes))
             }
             (Some(_), None) => Err(StoreErrorKind::AlreadyExists),
             _ => Err(StoreErrorKind::Conflict),

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use leasehold::election::Change;
-use leasehold::election::candidate::side::Side;
 use leasehold::election::candidate::watch_plan::WatchPlan;
 use leasehold::{Cursor, StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Cut;
-use crate::node::{Command, Node, Record};
+use crate::node::{Command, Record};
 use crate::plan::{Odds, Violation};
 use crate::queue::What;
 use crate::server::Server;
@@ -191,22 +190,22 @@ impl Record {
 }
 
 impl World {
-    pub fn watch(&mut self, index: usize, side: Side, serial: u64, turn: Turn) -> Result<(), Violation> {
+    pub fn watch(&mut self, index: usize, serial: u64, turn: Turn) -> Result<(), Violation> {
         let truth = self.truth;
         let node = &mut self.nodes[index];
-        let record = &mut node.records[side as usize];
+        let record = &mut node.record;
         let Some(watcher) = record.watcher.as_mut().filter(|watcher| watcher.hears(serial, &turn)) else {
             return Ok(());
         };
         match turn {
-            Turn::Begin => self.begin_watch(index, side),
+            Turn::Begin => self.begin_watch(index),
             Turn::Opened { from_scratch } => {
                 watcher.plan.opened();
                 watcher.has_opened = true;
                 if let State::Streaming(stream) = &mut watcher.state {
                     stream.opened = true;
                 }
-                self.tell_side(index, side, Command::WatchOpened { from_scratch })
+                self.tell(index, Command::WatchOpened { from_scratch })
             }
             Turn::Bookmark(version) => {
                 watcher.tells(version);
@@ -234,7 +233,7 @@ impl World {
                     }
                     _ => None,
                 };
-                self.tell_side(index, side, Command::Heard { received_at, change, former_since })
+                self.tell(index, Command::Heard { received_at, change, former_since })
             }
             Turn::Ended(kind) => {
                 watcher.serial += 1;
@@ -254,8 +253,8 @@ impl World {
                 let serial = watcher.serial;
                 let to = (index, node.incarnation);
                 trace!(self, "{}'s watch ends: {kind:?}, pause {pause:?}", node.identity);
-                self.queue.push(truth + pause.as_nanos() as Nanos, Some(to), What::Watch(side, serial, Turn::Begin));
-                self.tell_side(index, side, Command::WatchLost)
+                self.queue.push(truth + pause.as_nanos() as Nanos, Some(to), What::Watch(serial, Turn::Begin));
+                self.tell(index, Command::WatchLost)
             }
         }
     }
@@ -263,9 +262,9 @@ impl World {
     /// Requests a stream.
     ///
     /// The outcome is decided here. The node's thread learns of it by the events that this function queues.
-    fn begin_watch(&mut self, index: usize, side: Side) -> Result<(), Violation> {
+    fn begin_watch(&mut self, index: usize) -> Result<(), Violation> {
         let truth = self.truth;
-        let object = self.nodes[index].records[side as usize].object;
+        let object = self.nodes[index].record.object;
         let odds = self.plan.odds.clone();
         let random = &mut self.random;
         let mut happens = |odds: u32| odds > 0 && random.u32(..1000) < odds;
@@ -282,7 +281,7 @@ impl World {
         let seen = self.stores[object].changes_seen(server.lag);
         let node = &mut self.nodes[index];
         let (to, cut) = ((index, node.incarnation), node.cut(truth));
-        let Some(watcher) = &mut node.records[side as usize].watcher else { return Ok(()) };
+        let Some(watcher) = &mut node.record.watcher else { return Ok(()) };
         watcher.after = watcher.plan.begin(node.clock.local(truth)).and_then(|cursor| cursor.get::<u64>().copied());
         if !watcher.openings.allow(truth, node.settings.retry_period.as_nanos() as Nanos) {
             return Err(format!("{} asks for its watch {} too soon", node.identity, watcher.openings.count).into());
@@ -310,7 +309,7 @@ impl World {
         };
         if let Some((delay, kind)) = failure {
             self.count.fault("watches refused");
-            self.queue.push(truth + delay, Some(to), What::Watch(side, serial, Turn::Ended(Some(kind))));
+            self.queue.push(truth + delay, Some(to), What::Watch(serial, Turn::Ended(Some(kind))));
             return Ok(());
         }
         let from_scratch = watcher.after.is_none();
@@ -331,7 +330,7 @@ impl World {
         let last = truth + delay;
         watcher.state =
             State::Streaming(Stream { server: of, changes, from, mood, of_former, agrees: false, opened: false, last });
-        self.queue.push(truth + delay, Some(to), What::Watch(side, serial, Turn::Opened { from_scratch }));
+        self.queue.push(truth + delay, Some(to), What::Watch(serial, Turn::Opened { from_scratch }));
         let standing = match &self.servers[of].former {
             Some(former) => former.object(),
             None => self.stores[object].object_after(changes),
@@ -339,7 +338,7 @@ impl World {
         if from_scratch && let Some(standing) = standing {
             // The server delivers the current object as a separate event.
             let event = Change::Written(standing.clone());
-            self.stream(index, side, truth, Turn::Tell(event));
+            self.stream(index, truth, Turn::Tell(event));
         }
         match &self.servers[of].former {
             // A server that was not restarted delivers its remaining changes now, and never any other changes.
@@ -349,20 +348,20 @@ impl World {
                     .filter(|change| change.version > from)
                     .map(|change| change.event())
                     .collect();
-                events.into_iter().for_each(|event| self.stream(index, side, truth, Turn::Tell(event)));
+                events.into_iter().for_each(|event| self.stream(index, truth, Turn::Tell(event)));
             }
             Some(_) => {}
-            None => self.pump(index, side),
+            None => self.pump(index),
         }
         Ok(())
     }
 
     /// Gives up the current stream, so that the next stream begins from scratch.
-    pub fn restart_watch(&mut self, index: usize, side: Side) {
+    pub fn restart_watch(&mut self, index: usize) {
         let after = self.random.u64(..5 * MILLI);
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
-        let Some(watcher) = &mut node.records[side as usize].watcher else { return };
+        let Some(watcher) = &mut node.record.watcher else { return };
         watcher.is_given_up = true;
         if let State::Pausing = watcher.state {
             return watcher.plan.restart();
@@ -371,7 +370,7 @@ impl World {
         watcher.serial += 1;
         watcher.state = State::Asking;
         let turn = Turn::Ended(Some(StoreErrorKind::Interrupted));
-        self.queue.push(self.truth + after, Some(to), What::Watch(side, watcher.serial, turn));
+        self.queue.push(self.truth + after, Some(to), What::Watch(watcher.serial, turn));
     }
 
     /// Sends the new changes of each store on all of its streams.
@@ -379,22 +378,18 @@ impl World {
         for object in 0..self.stores.len() {
             let state = (self.stores[object].version(), self.stores[object].changes.len());
             if std::mem::replace(&mut self.pumped[object], state) != state {
-                self.streams_of(object).into_iter().for_each(|(index, side)| self.pump(index, side));
+                self.streams_of(object).into_iter().for_each(|index| self.pump(index));
             }
         }
     }
 
-    /// Returns each node that has a record in this object, with the side of that record.
-    fn streams_of(&self, object: usize) -> Vec<(usize, Side)> {
-        let of = |(index, node): (usize, &Node)| {
-            let record = node.records.iter().find(|record| record.object == object)?;
-            Some((index, record.side))
-        };
-        self.nodes.iter().enumerate().filter_map(of).collect()
+    /// Returns each node whose record is in this object.
+    fn streams_of(&self, object: usize) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|index| self.nodes[*index].record.object == object).collect()
     }
 
-    fn pump(&mut self, index: usize, side: Side) {
-        let Record { watcher, object, .. } = &mut self.nodes[index].records[side as usize];
+    fn pump(&mut self, index: usize) {
+        let Record { watcher, object, .. } = &mut self.nodes[index].record;
         let Some(Watcher { state: State::Streaming(stream), .. }) = watcher else { return };
         let Server { lag, former: None } = self.servers[stream.server] else { return };
         let (object, from) = (*object, stream.from);
@@ -404,7 +399,7 @@ impl World {
             let change = &self.stores[object].changes[change];
             if change.version > from {
                 let (seen_at, event) = (change.at + lag, change.event());
-                self.stream(index, side, seen_at, Turn::Tell(event));
+                self.stream(index, seen_at, Turn::Tell(event));
             }
         }
     }
@@ -412,12 +407,12 @@ impl World {
     /// Puts an event on the node's stream, after all earlier events.
     ///
     /// The server learns of the event at `seen_at`.
-    fn stream(&mut self, index: usize, side: Side, seen_at: Nanos, turn: Turn) {
+    fn stream(&mut self, index: usize, seen_at: Nanos, turn: Turn) {
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
         let cut = node.cut(self.truth);
         let lease = node.settings.lease_duration.as_nanos() as Nanos;
-        let watcher = &mut node.records[side as usize].watcher;
+        let watcher = &mut node.record.watcher;
         let Some(Watcher { state: State::Streaming(stream), serial, .. }) = watcher else { return };
         match cut {
             Some(Cut::Requests | Cut::Answers) => stream.mood = Mood::Stalled,
@@ -432,17 +427,16 @@ impl World {
         // An event that is under way when the faults end arrives soon after.
         let last = (self.plan.heal_at + SECOND).max(self.truth + 30 * MILLI);
         stream.last = (self.truth.max(seen_at) + delay).min(last).max(stream.last);
-        self.queue.push(stream.last, Some(to), What::Watch(side, *serial, turn));
+        self.queue.push(stream.last, Some(to), What::Watch(*serial, turn));
     }
 
     // ---- faults of streams ----
 
     /// Disturbs a node's stream in a random way.
-    pub fn disturb_watch(&mut self, index: usize, side: Side) {
+    pub fn disturb_watch(&mut self, index: usize) {
         let roll = self.random.u8(..8);
         let node = &mut self.nodes[index];
-        let Some(Record { watcher, .. }) = node.records.get_mut(side as usize) else { return };
-        let Some(Watcher { state: State::Streaming(stream), .. }) = watcher else { return };
+        let Some(Watcher { state: State::Streaming(stream), .. }) = &mut node.record.watcher else { return };
         trace!(self, "{}'s watch is disturbed: {roll}", node.identity);
         let (kind, end) = match roll {
             0 | 1 => {
@@ -458,13 +452,13 @@ impl World {
             _ => ("watches expired", Some(StoreErrorKind::Expired)),
         };
         self.count.fault(kind);
-        self.end_watch(index, side, end);
+        self.end_watch(index, end);
     }
 
     /// Ends the stream on the side of the server.
-    pub fn end_watch(&mut self, index: usize, side: Side, kind: Option<StoreErrorKind>) {
-        self.stream(index, side, self.truth, Turn::Ended(kind));
-        let watcher = &mut self.nodes[index].records[side as usize].watcher;
+    pub fn end_watch(&mut self, index: usize, kind: Option<StoreErrorKind>) {
+        self.stream(index, self.truth, Turn::Ended(kind));
+        let watcher = &mut self.nodes[index].record.watcher;
         if let Some(Watcher { state: State::Streaming(stream), .. }) = watcher {
             // No event arrives after the end.
             stream.mood = Mood::Stalled;
@@ -473,22 +467,22 @@ impl World {
 
     /// Ends each watch of an object.
     pub fn cut_watches(&mut self, object: usize) {
-        for (index, side) in self.streams_of(object) {
-            self.end_watch(index, side, Some(StoreErrorKind::Unavailable));
+        for index in self.streams_of(object) {
+            self.end_watch(index, Some(StoreErrorKind::Unavailable));
         }
     }
 
     pub fn bookmark(&mut self) {
         self.pump_all();
         let version = self.stores[0].version();
-        for (index, side) in self.streams_of(0) {
-            let watcher = self.nodes[index].records[side as usize].watcher.as_ref();
+        for index in self.streams_of(0) {
+            let watcher = self.nodes[index].record.watcher.as_ref();
             let behind = match watcher.map(|watcher| &watcher.state) {
                 Some(State::Streaming(stream)) => stream.from >= version || stream.of_former,
                 _ => true,
             };
             if !behind {
-                self.stream(index, side, self.truth, Turn::Bookmark(version));
+                self.stream(index, self.truth, Turn::Bookmark(version));
             }
         }
     }
@@ -497,7 +491,7 @@ impl World {
     ///
     /// A dead stream stays dead until its node notices.
     pub fn heal_watches(&mut self) {
-        for record in self.nodes.iter_mut().flat_map(|node| &mut node.records) {
+        for record in self.nodes.iter_mut().map(|node| &mut node.record) {
             if let Some(Watcher { state: State::Streaming(stream), .. }) = &mut record.watcher
                 && stream.mood == Mood::Late
             {

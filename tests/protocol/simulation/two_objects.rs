@@ -2,6 +2,7 @@
 //!
 //! The simulated world is the same as for one object, but outages, users and checks are different.
 
+pub mod candidate;
 pub mod checks;
 mod client_go;
 pub mod multi_lock;

@@ -1,7 +1,6 @@
 //! The simulated world, which carries out one event at a time.
 
 use leasehold::StoreErrorKind;
-use leasehold::election::candidate::side::Side;
 
 use crate::checks::Checks;
 use crate::clock::{Nanos, SECOND};
@@ -97,7 +96,7 @@ impl World {
                 break;
             }
             // A request on its way to a store arrives even if the process that sent it is gone.
-            let is_under_way = matches!(what, What::Arrives(..) | What::ClientGoAsks(..));
+            let is_under_way = matches!(what, What::Arrives(..) | What::ObjectArrives(..) | What::ClientGoAsks(..));
             if let (Some((index, incarnation)), false) = (to, is_under_way) {
                 if self.is_overtaken(index, &what) {
                     continue;
@@ -131,12 +130,11 @@ impl World {
     /// Returns `true` if `what` is an obsolete timer, or an event of a stream that has ended.
     fn is_overtaken(&self, index: usize, what: &What) -> bool {
         let node = &self.nodes[index];
-        let record = |side: &Side| &node.records[*side as usize];
         match what {
-            What::Wake(side, wake) => record(side).wake != *wake,
-            What::TimesOut(side, id) | What::Interrupt(side, id) => record(side).in_flight != Some(*id),
-            What::Watch(side, serial, turn) => {
-                record(side).watcher.as_ref().is_none_or(|watcher| !watcher.hears(*serial, turn))
+            What::Wake(wake) => node.record.wake != *wake,
+            What::TimesOut(id) | What::Interrupt(id) => node.record.in_flight != Some(*id),
+            What::Watch(serial, turn) => {
+                node.record.watcher.as_ref().is_none_or(|watcher| !watcher.hears(*serial, turn))
             }
             _ => false,
         }
@@ -145,12 +143,14 @@ impl World {
     fn carry_out(&mut self, to: Option<To>, what: What) -> Result<(), Violation> {
         let index = to.map_or(0, |(index, _)| index);
         match what {
-            What::Wake(side, _) => self.drive_side(index, side)?,
+            What::Wake(_) => self.drive(index)?,
             What::Arrives(sent, request, answers) => self.arrives(to, sent, &request, answers)?,
             What::Answer(sent, answer) => self.answer(index, sent, answer)?,
-            What::TimesOut(side, id) => self.give_up(index, side, id, StoreErrorKind::Timeout)?,
-            What::Interrupt(side, id) => self.give_up(index, side, id, StoreErrorKind::Interrupted)?,
-            What::Watch(side, serial, turn) => self.watch(index, side, serial, turn)?,
+            What::TimesOut(id) => self.give_up(index, id, StoreErrorKind::Timeout)?,
+            What::Interrupt(id) => self.give_up(index, id, StoreErrorKind::Interrupted)?,
+            What::Watch(serial, turn) => self.watch(index, serial, turn)?,
+            What::ObjectArrives(request, operation, answers) => self.object_arrives(to, request, &operation, answers),
+            What::ObjectAnswer(request, answer) => self.object_answers(index, request, answer)?,
             What::ClientGoWakes | What::ClientGoAsks(..) | What::ClientGoHears(_) => self.client_go(to, what),
             What::Work(campaign) => self.work(index, campaign),
             What::SetFit(is_fit) => self.set_fit(index, is_fit)?,

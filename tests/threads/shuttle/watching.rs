@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::channel::{self, Receiver};
-use crate::election::candidate::side::Side;
 use crate::leadership::handle::{Command, Link};
 use crate::observe::observations::Observations;
 use crate::runtime::watcher::Watcher;
@@ -24,9 +23,8 @@ impl Watched {
         let entry = Entry::new(store, "jobs");
         let fields = LogFields::new(entry.describe(), "me");
         let link = Arc::new(Link::new(tell, settings.release_timeout, fields));
-        let observations = Arc::new(Observations::new(&settings, 1));
-        let watcher =
-            Watcher::spawn(entry, Side::Primary, link, observations, &settings).expect("threads cost nothing here");
+        let observations = Arc::new(Observations::new(&settings));
+        let watcher = Watcher::spawn(entry, link, observations, &settings).expect("threads cost nothing here");
         Self { watcher, told }
     }
 

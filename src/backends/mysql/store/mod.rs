@@ -121,8 +121,7 @@ impl MySqlStore {
     /// - The statement needs the right to `SELECT` from `leasehold_fence`, and in MySQL one more right on this table, such
     ///   as `UPDATE`.
     /// - The transaction must not be an XA transaction, because MariaDB frees the lock of the fence at `XA PREPARE`.
-    /// - The token must come from a term in the table `leasehold` of the same database. With `start_on_both`, use the
-    ///   token of the second store.
+    /// - The token must come from a term in the table `leasehold` of the same database.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
     ///
     /// [guide]: https://docs.rs/crate/leasehold/latest/source/docs/GUIDE.md#fencing

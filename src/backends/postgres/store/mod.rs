@@ -137,7 +137,7 @@ impl PostgresStore {
     /// - The locks need the right to `UPDATE` the table. The connection's `search_path` selects the table.
     /// - The transaction must not be prepared (`PREPARE TRANSACTION`), because its fence then blocks every takeover
     ///   until the prepared transaction ends.
-    /// - The token must come from a term in this same table. With `start_on_both`, use the token of the second store.
+    /// - The token must come from a term in this same table.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
     ///
     /// [guide]: https://docs.rs/crate/leasehold/latest/source/docs/GUIDE.md#fencing

@@ -14,7 +14,6 @@ use crate::election::candidate::fitness::FitnessSource;
 use crate::election::candidate::notice::Notice;
 use crate::election::deadline::Deadline;
 use crate::election::drain::DrainLimit;
-use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::election::timer::Timer;
@@ -78,10 +77,6 @@ pub enum Input {
     Fitness(FitnessSource, bool),
     /// The candidacy has decided whether this candidate may acquire the lease.
     SetFit(bool),
-    /// The work of the term must make progress within this limit.
-    LimitProgress(Arc<ProgressLimit>),
-    /// The term ended for a reason outside its record.
-    Lost(StopReason),
     /// The guard of the term was dropped.
     GuardGone {
         /// The time of the drop.
@@ -232,8 +227,6 @@ impl Session {
                 self.may_acquire = may_acquire;
                 self.election.set_fit(now, may_acquire);
             }
-            Input::LimitProgress(limit) => self.election.limit_progress(limit),
-            Input::Lost(reason) => self.election.end_term(now, reason),
             Input::GuardGone { at } => {
                 self.cancel_at(now + self.election.interrupt_after().release, Behind::Release);
                 self.election.guard_gone(now, at);
@@ -269,7 +262,7 @@ impl Session {
     ///
     /// The driver calls this function when no request is under way.
     pub fn next(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
-        self.election.set_read_failed(self.failures.of(StoreOperation::Get).is_some());
+        self.election.set_read_failed(self.failures.is_failing(StoreOperation::Get));
         let request = self.election.next(now, timer);
         if let Some(request) = &request {
             self.in_flight = Some((request.id, request.operation.kind()));

@@ -2,7 +2,6 @@ use std::time::SystemTime;
 
 use super::*;
 use crate::election::candidate::candidacy::Candidacy;
-use crate::election::candidate::side::Side;
 use crate::election::settings::Config;
 use crate::election::{Operation, Step, StoreRequest};
 use crate::store::StoreErrorKind;
@@ -21,7 +20,7 @@ impl Scenario {
 
     fn with(config: Config) -> Self {
         let settings = config.validate().unwrap();
-        Self { candidacy: Candidacy::new(settings, 1, None), now: Moment::from_nanos(1_000_000_000) }
+        Self { candidacy: Candidacy::new(settings, 1), now: Moment::from_nanos(1_000_000_000) }
     }
 
     fn campaigning(id: u64, once: bool) -> Self {
@@ -31,15 +30,15 @@ impl Scenario {
     }
 
     fn handle(&mut self, input: Input) {
-        self.candidacy.handle(self.now, Side::Primary, input);
+        self.candidacy.handle(self.now, input);
     }
 
     fn effect(&mut self) -> Option<Effect> {
-        self.candidacy.effect().map(|(_, effect)| effect)
+        self.candidacy.effect()
     }
 
     fn step(&mut self) -> Step {
-        self.candidacy.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH }, Side::Primary)
+        self.candidacy.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH })
     }
 
     /// Returns the next request after all waits.
@@ -435,7 +434,7 @@ fn end_of_a_term_has_the_last_error_since_the_renewal() {
     let mut scenario = Scenario::leading();
     scenario.request();
     scenario.now = scenario.now + Duration::from_secs(8);
-    scenario.handle(Input::Lost(StopReason::Expired));
+    scenario.handle(Input::GuardGone { at: scenario.now });
     let ends = scenario.wants();
     let Some(Effect::TermEnded(StopReason::Expired, Some(error))) = ends.last() else { panic!("{ends:?}") };
     assert_eq!(error.to_string(), "the store has not answered a request for 8.0 s");

@@ -2,7 +2,6 @@
 
 use leasehold::election::candidate::candidacy::Candidacy;
 use leasehold::election::candidate::session::{Effect, Input};
-use leasehold::election::candidate::side::Side;
 use leasehold::election::group::{GroupEffect, GroupKey, GroupOperation, GroupRequest, GroupResponse, OwnershipEnd};
 use leasehold::election::{Operation, Step, StoreResponse};
 use leasehold::util::backoff::requested_pause;
@@ -122,8 +121,8 @@ impl World {
                 let Some(elector) = &mut node.elector else {
                     return Err(format!("{} leaves without a slot", node.identity).into());
                 };
-                elector.candidacy.handle(now, Side::Primary, Input::GuardGone { at: now });
-                elector.candidacy.handle(now, Side::Primary, Input::Close);
+                elector.candidacy.handle(now, Input::GuardGone { at: now });
+                elector.candidacy.handle(now, Input::Close);
                 elector.is_leaving = !is_early;
                 if is_early {
                     node.deadline = None;
@@ -190,8 +189,8 @@ impl World {
             node.not_joined(now, slot..slot + 1, node.times.2);
             return Ok(());
         }
-        let mut candidacy = Candidacy::new(self.plan.slot_settings(&node.identity, node.times), seed, None);
-        candidacy.handle(now, Side::Primary, Input::Campaign { id: 1, once: true });
+        let mut candidacy = Candidacy::new(self.plan.slot_settings(&node.identity, node.times), seed);
+        candidacy.handle(now, Input::Campaign { id: 1, once: true });
         node.elector = Some(Elector {
             serial,
             slot,
@@ -215,7 +214,7 @@ impl World {
             let Some(elector) = node.elector.as_mut().filter(|elector| elector.in_flight.is_none()) else {
                 return Ok(());
             };
-            match elector.candidacy.next(now, Side::Primary) {
+            match elector.candidacy.next(now) {
                 Step::Send(request) => {
                     let (sender, key) = (Sender::Slot(elector.serial), GroupKey::Slot(elector.slot));
                     let (call, context) = match request.operation {
@@ -297,7 +296,7 @@ impl World {
             let node = &mut self.nodes[index];
             let now = node.clock.local(truth);
             let Some(elector) = &mut node.elector else { return has_acted };
-            let Some((_, effect)) = elector.candidacy.effect() else { return has_acted };
+            let Some(effect) = elector.candidacy.effect() else { return has_acted };
             has_acted = true;
             let (serial, slot) = (elector.serial, elector.slot);
             if let Effect::Offer { .. } | Effect::RoundOver { .. } | Effect::Refuse { .. } = effect {
@@ -317,17 +316,15 @@ impl World {
                             self.end_hangs(index);
                         }
                     } else {
-                        elector.candidacy.handle(now, Side::Primary, Input::NotTaken);
-                        elector.candidacy.handle(now, Side::Primary, Input::Close);
+                        elector.candidacy.handle(now, Input::NotTaken);
+                        elector.candidacy.handle(now, Input::Close);
                     }
                 }
                 Effect::RoundOver { error, .. } => {
                     elector.error = error;
-                    elector.candidacy.handle(now, Side::Primary, Input::Close);
+                    elector.candidacy.handle(now, Input::Close);
                 }
-                Effect::Refuse { .. } | Effect::NotFit { .. } => {
-                    elector.candidacy.handle(now, Side::Primary, Input::Close)
-                }
+                Effect::Refuse { .. } | Effect::NotFit { .. } => elector.candidacy.handle(now, Input::Close),
                 Effect::CancelAt(id, at, _) => {
                     let failed = Err(StoreError::new(StoreErrorKind::Interrupted, "canceled"));
                     let at = node.clock.when(at);
@@ -405,7 +402,7 @@ impl World {
             }
             (Err(error), _) => StoreResponse::Failed(error),
         };
-        elector.candidacy.handle(now, Side::Primary, Input::Response(id, response));
+        elector.candidacy.handle(now, Input::Response(id, response));
         self.drive_slot(index)?;
         self.drive(index)
     }

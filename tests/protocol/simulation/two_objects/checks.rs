@@ -5,10 +5,10 @@ use leasehold::election::Operation;
 
 use crate::checks::Checks;
 use crate::clock::{Nanos, SECOND};
-use crate::node::{Mind, Node};
+use crate::node::Node;
 use crate::plan::{Kind, Plan, Violation};
 use crate::queue::What;
-use crate::store::Store;
+use crate::store::{Holding, Store};
 use crate::world::World;
 
 /// The most steps that a world needs.
@@ -19,12 +19,10 @@ pub const MOST_STEPS: u64 = 300_000;
 /// Returns an error if an unfit node acquires, or if a node renews while its work hangs.
 pub fn may_claim(node: &Node, operation: &Operation, truth: Nanos) -> Result<(), Violation> {
     let (Operation::Create(record) | Operation::Update(_, record)) = operation else { return Ok(()) };
-    let what = match &node.mind {
-        _ if record.holder().is_none() => return Ok(()),
+    let what = match record.holder() {
+        None => return Ok(()),
         _ if node.holds_guard() && node.hangs_at(truth) => "renews for work that makes no progress",
         _ if node.holds_guard() => return Ok(()),
-        // The candidacy keeps the primary until the secondary is released.
-        Mind::Ours(candidacy) if candidacy.is_giving_back() => return Ok(()),
         _ if !node.is_fit => "acquires while it is unfit",
         _ => return Ok(()),
     };
@@ -40,12 +38,17 @@ impl Checks {
         if let Some((highest, _)) = self.tokens.last_key_value().filter(|(highest, _)| token <= **highest) {
             return Err(format!("{name}: token {token} after {highest}").into());
         }
-        let object = if node.kind == Kind::Primary { 0 } else { 1 };
-        let holding = stores[object].holding_at(token);
-        self.tokens.insert(token, format!("{holding:?}"));
-        match holding.and_then(|it| it.holder.as_deref()) {
-            Some(holder) if holder == name => Ok(()),
-            holder => Err(format!("{name} elected by the record of {holder:?}").into()),
+        let objects = match node.kind {
+            Kind::Primary => &stores[..1],
+            Kind::Secondary => &stores[1..],
+            Kind::Both | Kind::MultiLock => stores,
+        };
+        let holdings: Vec<_> = objects.iter().map(|store| store.holding_at(token)).collect();
+        self.tokens.insert(token, format!("{holdings:?}"));
+        let is_holder = |holding: &&Holding| holding.holder.as_deref() == Some(name);
+        match holdings.iter().all(|holding| holding.as_ref().is_some_and(is_holder)) {
+            true => Ok(()),
+            false => Err(format!("{name} elected by {holdings:?}").into()),
         }
     }
 

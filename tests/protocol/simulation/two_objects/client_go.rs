@@ -1,6 +1,6 @@
 //! The requests of candidates that act like client-go.
 
-use leasehold::StoreErrorKind;
+use leasehold::{RecordNotes, StoreErrorKind};
 
 use super::multi_lock::{Ask, Next, Told};
 use crate::clock::{MILLI, Nanos};
@@ -52,7 +52,7 @@ impl World {
             Ask::Create(object, record) => (*object, None, record),
             Ask::Update(object, base, record) => (*object, Some(*base), record),
         };
-        let written = self.stores[object].write(base, record.clone());
+        let written = self.stores[object].write(base, record.clone(), RecordNotes::default());
         self.one_counter();
         match written {
             Ok(observed) => Told::Written(observed.version),

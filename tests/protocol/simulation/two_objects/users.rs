@@ -1,7 +1,5 @@
 //! Users and faults in a world with two objects.
 
-use leasehold::election::candidate::side::Side;
-
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::node::{Command, Mind, Wants};
 use crate::plan::Violation;
@@ -106,10 +104,7 @@ impl World {
                 self.count.fault("pauses");
             }
             2 if node.alive => self.crash_for_a_lease(index),
-            3..=4 if is_ours => {
-                let side = if self.random.bool() { Side::Primary } else { Side::Secondary };
-                self.disturb_watch(index, side);
-            }
+            3..=4 if is_ours => self.disturb_watch(index),
             5 => {
                 let object = self.random.usize(..2);
                 self.stores[object].label();

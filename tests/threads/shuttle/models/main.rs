@@ -3,7 +3,6 @@
 //! Each model runs under thousands of schedules. `SHUTTLE_TIMES=100` multiplies their number by a hundred. A failure
 //! prints its seed. If `SHUTTLE_RANDOM_SEED` is set to this seed, the model begins with the schedule that failed.
 
-mod both;
 mod ending;
 mod guard;
 mod hand_over;
