@@ -30,7 +30,7 @@ pub struct FitnessPolicy {
     probe: Option<FitUntil>,
     /// The last report of the program. `None` if the program does not report.
     program: Option<FitUntil>,
-    state: FitnessState,
+    state: EvaluatedFitness,
     /// The delays after recoveries, which grow.
     ///
     /// The delays start over after fitness for twice the last delay.
@@ -52,7 +52,7 @@ enum FitUntil {
 
 /// The last evaluation of the sources.
 #[derive(Debug, Clone, Copy)]
-enum FitnessState {
+enum EvaluatedFitness {
     /// Before the first evaluation.
     New,
     /// The candidate has not been fit since this time.
@@ -93,8 +93,8 @@ impl FitnessPolicy {
             probe: settings.is_probed.then_some(FitUntil::NoReport),
             program: settings.has_fitness.then_some(FitUntil::NoReport),
             state: match settings.is_judged() {
-                true => FitnessState::New,
-                false => FitnessState::Fit { since: Moment::default(), waits_until: None },
+                true => EvaluatedFitness::New,
+                false => EvaluatedFitness::Fit { since: Moment::default(), waits_until: None },
             },
             recoveries: Backoff::default(),
             pause: Duration::ZERO,
@@ -133,35 +133,35 @@ impl FitnessPolicy {
         let now = timer.now();
         let is_fit = [self.program, self.probe].into_iter().flatten().all(|source| source.is_fit(timer));
         self.aside_until.take_if(|until| timer.is_due(*until));
-        if let FitnessState::New = self.state {
-            self.state = FitnessState::NeverFit { since: now, is_explained: false };
+        if let EvaluatedFitness::New = self.state {
+            self.state = EvaluatedFitness::NeverFit { since: now, is_explained: false };
         }
         match self.state {
-            FitnessState::Fit { since, .. } if !is_fit => {
-                self.state = FitnessState::Unfit;
+            EvaluatedFitness::Fit { since, .. } if !is_fit => {
+                self.state = EvaluatedFitness::Unfit;
                 if now.since(since) >= self.pause.saturating_mul(2) {
                     self.recoveries.reset();
                 }
                 Some(FitnessChange::Unfit(self.reason()))
             }
-            FitnessState::Fit { .. } if self.aside_until.is_some() => {
-                self.state = FitnessState::Aside;
+            EvaluatedFitness::Fit { .. } if self.aside_until.is_some() => {
+                self.state = EvaluatedFitness::Aside;
                 Some(FitnessChange::Aside(self.settings.lease_duration))
             }
-            FitnessState::Fit { since, waits_until: Some(until) } if timer.is_due(until) => {
-                self.state = FitnessState::Fit { since, waits_until: None };
+            EvaluatedFitness::Fit { since, waits_until: Some(until) } if timer.is_due(until) => {
+                self.state = EvaluatedFitness::Fit { since, waits_until: None };
                 Some(FitnessChange::MayAcquire)
             }
-            FitnessState::Fit { .. } => None,
+            EvaluatedFitness::Fit { .. } => None,
             _ if is_fit && self.aside_until.is_none() => Some(FitnessChange::Fit(self.becomes_fit(now))),
-            FitnessState::Aside if !is_fit => {
-                self.state = FitnessState::Unfit;
+            EvaluatedFitness::Aside if !is_fit => {
+                self.state = EvaluatedFitness::Unfit;
                 None
             }
-            FitnessState::NeverFit { since, is_explained: false }
+            EvaluatedFitness::NeverFit { since, is_explained: false }
                 if self.probe == Some(FitUntil::Unfit) || timer.is_due(since + self.settings.probe_timeout) =>
             {
-                self.state = FitnessState::NeverFit { since, is_explained: true };
+                self.state = EvaluatedFitness::NeverFit { since, is_explained: true };
                 Some(FitnessChange::NotYet(self.reason()))
             }
             _ => None,
@@ -171,7 +171,7 @@ impl FitnessPolicy {
     /// Notes that the candidate has become fit, and returns the delay before it may acquire.
     fn becomes_fit(&mut self, now: Moment) -> Duration {
         self.pause = match self.state {
-            FitnessState::Unfit => {
+            EvaluatedFitness::Unfit => {
                 let longest = self.settings.lease_duration.saturating_mul(4);
                 self.recoveries.pause(self.settings.retry_period, longest)
             }
@@ -179,12 +179,12 @@ impl FitnessPolicy {
             _ => Duration::ZERO,
         };
         let waits_until = (!self.pause.is_zero()).then_some(now + self.pause);
-        self.state = FitnessState::Fit { since: now, waits_until };
+        self.state = EvaluatedFitness::Fit { since: now, waits_until };
         self.pause
     }
 
     pub(crate) fn may_acquire(&self) -> bool {
-        matches!(self.state, FitnessState::Fit { waits_until: None, .. })
+        matches!(self.state, EvaluatedFitness::Fit { waits_until: None, .. })
     }
 
     /// Returns the reason why the candidate is unfit.

@@ -179,6 +179,8 @@ pub struct Plan {
     pub outages: Vec<(usize, Range<Nanos>, bool)>,
     /// Nodes and the object that each of them may not read until the faults end.
     pub forbidden: Vec<(usize, usize)>,
+    /// A node that may never write the object with this index.
+    pub read_only: Option<(usize, usize)>,
     /// On two objects, the time by which each node must have led in turn.
     pub turns_by: Nanos,
 }

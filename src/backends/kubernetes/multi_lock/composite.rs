@@ -1,4 +1,4 @@
-//! The record that one elector sees in two objects, and the requests that read and write both objects.
+//! The record of a lock of two objects, and the requests that read and write the objects.
 //!
 //! The types have no I/O. The store and the simulation send the requests.
 
@@ -41,7 +41,7 @@ pub struct Composite {
     writes: VecDeque<LeaderElectionRecord>,
     /// The `acquireTime` of the own writes that may become the reported record. `None` after a change by another client.
     attempt: Option<MicroTime>,
-    reported: Option<Report>,
+    reported: Option<CompositeReport>,
     /// The version of the last report of an existing record.
     version: u64,
     /// The object with which the next write begins.
@@ -50,7 +50,7 @@ pub struct Composite {
 
 /// The last report, and the objects from which it was made.
 #[derive(Debug, Clone)]
-struct Report {
+struct CompositeReport {
     record: Option<VersionedRecord>,
     objects: Objects,
 }
@@ -179,7 +179,7 @@ impl Composite {
             *reported.notes = notes;
             reported
         });
-        self.reported = Some(Report { record: record.clone(), objects });
+        self.reported = Some(CompositeReport { record: record.clone(), objects });
         record
     }
 
@@ -214,7 +214,7 @@ impl Composite {
     /// A report of changed objects has a higher version than the last report, except after a restore of the store.
     fn next_version(&self, objects: &Objects) -> u64 {
         let newest = objects.iter().flatten().map(|object| object.version).max().unwrap_or(0);
-        let Some(Report { objects: before, .. }) = &self.reported else { return newest };
+        let Some(CompositeReport { objects: before, .. }) = &self.reported else { return newest };
         let pairs = || before.iter().zip(objects);
         let went_back = pairs().any(|pair| matches!(pair, (Some(old), Some(new)) if new.version < old.version));
         let is_equal = pairs().all(|(old, new)| !is_changed(old.as_ref(), new.as_ref()));

@@ -1,4 +1,4 @@
-//! The lock of two objects, which serves the migration of a fleet from one kind of object to another.
+//! The lock of two objects, which serves the migration of a fleet.
 //!
 //! The rule 'Two objects' of `docs/internals/PROTOCOL.md` describes the lock.
 

@@ -440,6 +440,19 @@ fn end_of_a_term_has_the_last_error_since_the_renewal() {
     assert_eq!(error.to_string(), "the store has not answered a request for 8.0 s");
 }
 
+/// Without the repetition, the failure would stay the last error of the elector until the next change.
+#[test]
+fn failed_read_is_repeated_although_a_watch_delivers_all() {
+    let mut scenario = Scenario::with(Config::default());
+    let request = scenario.request();
+    scenario.handle(Input::WatchOpened { from_scratch: true });
+    scenario.hears_of_another(1);
+    scenario.answer_fails(request.id, StoreErrorKind::Unavailable);
+    let began = scenario.now;
+    assert!(matches!(scenario.request().operation, Operation::Get(_)));
+    assert!(scenario.now.since(began) <= Duration::from_millis(2_400));
+}
+
 #[test]
 fn round_ends_with_a_failure_and_a_duplicate_answer_counts_once() {
     let mut scenario = Scenario::campaigning(5, true);

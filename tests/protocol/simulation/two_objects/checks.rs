@@ -89,7 +89,9 @@ impl World {
     pub fn must_lead_in_turn(&mut self) -> Result<(), Violation> {
         let truth = self.truth;
         if self.turns {
-            let waits: Vec<_> = self.nodes.iter().filter(|node| !node.had_turn).map(|node| &node.identity).collect();
+            let may_lead = |index: usize| self.plan.read_only.is_none_or(|(node, _)| node != index);
+            let waits = self.nodes.iter().enumerate().filter(|(index, node)| !node.had_turn && may_lead(*index));
+            let waits: Vec<_> = waits.map(|(_, node)| &node.identity).collect();
             if !waits.is_empty() && truth >= self.plan.turns_by {
                 return Err(format!("{waits:?} did not lead in turn").into());
             }

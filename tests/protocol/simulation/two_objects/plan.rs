@@ -25,7 +25,9 @@ impl Plan {
             _ if random.bool() => Kind::Both,
             _ => beside,
         });
-        let kinds = kinds.collect();
+        let kinds: Vec<_> = kinds.collect();
+        let last_is_both = nodes > 2 && kinds.last() == Some(&Kind::Both);
+        let read_only = (last_is_both && random.bool()).then(|| (nodes - 1, random.usize(..2)));
         let (lease, deadline, retry) = [(15, 10_000, 2_000), (4, 2_900, 400), (10, 7_000, 1_000)][random.usize(..3)];
         let lease = Duration::from_secs(lease);
         let longest = lease.as_nanos() as Nanos;
@@ -69,7 +71,9 @@ impl Plan {
             progress: vec![progress; nodes],
             outages,
             forbidden,
-            turns_by: lead_by + nodes as u64 * (3 * longest + 20 * SECOND),
+            read_only,
+            // A node that may write only one object delays each handover by a lease duration.
+            turns_by: lead_by + nodes as u64 * (4 * longest + 20 * SECOND),
             ..Self::default()
         }
     }
@@ -80,10 +84,13 @@ impl Plan {
         outage.map(|(_, time, hangs)| (time.end, *hangs))
     }
 
-    /// Returns the fate of a request during an outage, or of a read that is forbidden.
+    /// Returns the fate of a request during an outage, or of a forbidden request.
     pub fn fate_of(&self, node: usize, object: usize, is_read: bool, now: Nanos) -> Option<Fate> {
         let refused = |kind| Fate { error: Some((StoreError::new(kind, "made up"), 10 * MILLI)), ..Fate::default() };
-        let is_forbidden = is_read && now < self.heal_at && self.forbidden.contains(&(node, object));
+        let is_forbidden = match is_read {
+            true => now < self.heal_at && self.forbidden.contains(&(node, object)),
+            false => self.read_only == Some((node, object)),
+        };
         match self.outage(object, now) {
             Some((_, true)) => Some(Fate::default()),
             Some((_, false)) => Some(refused(StoreErrorKind::Unavailable)),

@@ -153,7 +153,7 @@ fn row_3_reports_no_record_if_both_objects_are_absent() {
 }
 
 #[test]
-fn row_4_reports_the_holder_and_the_longest_duration_of_foreign_objects() {
+fn row_4_reports_the_holder_and_the_longest_duration() {
     let free = record("", 3, 3);
     let long = LeaderElectionRecord { lease_duration_seconds: Some(60), ..record("late", 2, 2) };
     let unpublished = LeaderElectionRecord { lease_duration_seconds: None, ..record("old", 2, 2) };
@@ -245,7 +245,7 @@ fn write_replaces_own_earlier_writes_and_no_other_record() {
 }
 
 #[test]
-fn write_begins_with_the_object_that_failed_until_a_foreign_change() {
+fn write_begins_with_the_object_that_failed() {
     let other = record("other", 1, 1);
     let mut scenario = Scenario::with(object(7, &other), object(8, &other));
     let base = scenario.read().expect("a record");
