@@ -436,11 +436,11 @@ fn invalid_flags_are_error_125() {
     {
         assert_ended(&arena.run(&[flags, &["--", "true"]].concat()).end(), 125, "", says);
     }
-    let cluster = Cluster::in_memory("two-records");
+    let cluster = Cluster::in_memory("two-objects");
     let admin = cluster.kubeconfig("admin").display().to_string();
     let place = ["--lease=x", "--lock-type=configmapsleases", "--kubeconfig", &admin, "--namespace", NAMESPACE];
     let ended = start(&[&["run", "--accept-requests"], &place[..], &["--", "true"]].concat()).end();
-    assert_ended(&ended, 125, "", "must be false with two records");
+    assert_ended(&ended, 125, "", "must be false with two objects");
     assert_eq!(arena.run(&["--identity=a", "--", "true"]).end().code, Some(0));
     for (flags, code, says) in [
         (&["step-down", "--lease=jobs"][..], 1, "jobs"),
