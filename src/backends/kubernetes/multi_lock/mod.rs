@@ -7,7 +7,7 @@ pub mod composite;
 use composite::{Composite, CompositeCall, ObjectOperation};
 
 use crate::store::record::{RecordWrite, VersionedRecord};
-use crate::store::{CallContext, Store, StoreError};
+use crate::store::{CallContext, Store, StoreError, StoreErrorKind};
 use crate::util::config_error::ConfigError;
 use crate::util::sync::{Arc, Mutex};
 
@@ -56,8 +56,13 @@ impl MultiLock {
         call: &CallContext,
     ) -> Result<VersionedRecord, StoreError> {
         let requests = self.composite.lock().write(base, write)?;
-        // A successful write returns a record, because both objects have the record.
-        Ok(self.run(key, requests, call)?.unwrap_or_else(|| unreachable!("a write without a record")))
+        self.run(key, requests, call)?.ok_or_else(|| {
+            let text = format!(
+                "cannot write {}: the server answered with an earlier record; remove caches before it",
+                self.describe(key)
+            );
+            StoreError::new(StoreErrorKind::Malformed, text)
+        })
     }
 }
 
@@ -99,5 +104,64 @@ impl Store for MultiLock {
 
     fn namespace(&self) -> Option<String> {
         self.objects[0].namespace()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::record::{LeaderElectionRecord, MicroTime, StoreData};
+    use crate::util::cancel::CancelToken;
+
+    /// An object whose server answers each create with this record, or with the written record.
+    struct Answers(Option<LeaderElectionRecord>);
+
+    impl Store for Answers {
+        fn get(&self, _: &str, _: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
+            Ok(None)
+        }
+
+        fn create(&self, _: &str, write: RecordWrite<'_>, _: &CallContext) -> Result<VersionedRecord, StoreError> {
+            let record = self.0.as_ref().unwrap_or(write.record).clone();
+            Ok(VersionedRecord::new(record, 7, StoreData::none()))
+        }
+
+        fn update(
+            &self,
+            _: &str,
+            _: &VersionedRecord,
+            _: RecordWrite<'_>,
+            _: &CallContext,
+        ) -> Result<VersionedRecord, StoreError> {
+            Err(StoreError::new(StoreErrorKind::Conflict, "made up"))
+        }
+
+        fn check_key(&self, _: &str) -> Result<(), ConfigError> {
+            Ok(())
+        }
+
+        fn describe(&self, key: &str) -> String {
+            key.to_owned()
+        }
+    }
+
+    /// A proxy may answer a write with a cached answer to an earlier write.
+    #[test]
+    fn answer_with_an_earlier_own_record_is_an_error() {
+        let record = |renewal| LeaderElectionRecord {
+            holder_identity: Some("me".to_owned()),
+            acquire_time: Some(MicroTime::from_unix_micros(1)),
+            renew_time: Some(MicroTime::from_unix_micros(renewal)),
+            ..LeaderElectionRecord::default()
+        };
+        let call = CallContext::new(Duration::from_secs(1), CancelToken::new());
+        let objects: [Arc<dyn Store>; 2] = [Arc::new(Answers(None)), Arc::new(Answers(Some(record(1))))];
+        let lock = MultiLock::new(objects, "me", 15);
+        assert!(lock.get("jobs", &call).expect("an answer").is_none());
+        lock.composite.lock().write(None, record(1).as_write()).expect("own");
+        let error = lock.create("jobs", record(2).as_write(), &call).expect_err("an earlier record");
+        assert_eq!(error.kind(), StoreErrorKind::Malformed);
     }
 }
