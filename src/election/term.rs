@@ -23,8 +23,6 @@ pub(super) struct HeldTerm {
     /// The seconds from the winning write to the first request that the term accepts, rounded up.
     accepts_after_seconds: u32,
     deadline: Arc<Deadline>,
-    /// The limit on the time without a progress report, if there is a progress timeout.
-    progress: Option<Arc<ProgressLimit>>,
     /// The send time of the newest applied write, plus the renew deadline.
     renewed_until: Moment,
     renew_at: Moment,
@@ -59,8 +57,7 @@ impl HeldTerm {
             acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
             transitions: record.lease_transitions.unwrap_or(0),
             accepts_after_seconds: accepts_after.as_secs().try_into().unwrap_or(u32::MAX),
-            deadline: Arc::new(Deadline::new(renewed_until).limited_by(progress.clone())),
-            progress,
+            deadline: Arc::new(Deadline::new(renewed_until).limited_by(progress)),
             renewed_until,
             renew_at: sent_at + settings.renew_interval,
             attempts: 0,
@@ -163,7 +160,7 @@ impl HeldTerm {
         }
         let now = timer.now();
         let is_unrenewed = timer.is_due(self.renewed_until);
-        let is_stalled = self.progress.as_ref().is_some_and(|limit| timer.is_due(limit.until()));
+        let is_stalled = self.deadline.progress_limit().is_some_and(|limit| timer.is_due(limit.until()));
         let is_drained = matches!(self.phase, TermPhase::Draining(Some(until)) if timer.is_due(until));
         match self.phase {
             TermPhase::Valid if !self.deadline.is_valid(now) && !self.deadline.was_ended() => {

@@ -127,15 +127,23 @@ impl LeaderElectionRecord {
     ///
     /// The time is `lease_duration_seconds`, or `otherwise` if the field is absent or not positive.
     pub(crate) fn lease_duration_or(&self, otherwise: Duration) -> Duration {
-        match self.lease_duration_seconds.map(u64::try_from) {
-            Some(Ok(seconds)) if seconds > 0 => Duration::from_secs(seconds),
-            _ => otherwise,
-        }
+        self.positive_duration().map_or(otherwise, |seconds| Duration::from_secs(seconds.unsigned_abs().into()))
+    }
+
+    /// Returns `lease_duration_seconds` if the field is present and positive.
+    pub(crate) fn positive_duration(&self) -> Option<i32> {
+        self.lease_duration_seconds.filter(|seconds| *seconds > 0)
     }
 
     /// Returns `true` if all fields except `uid` are equal.
     pub(crate) fn same_fields(&self, other: &Self) -> bool {
-        *self == Self { uid: self.uid.clone(), ..other.clone() }
+        let Self { uid: _, holder_identity, lease_duration_seconds, acquire_time, renew_time, lease_transitions } =
+            self;
+        *holder_identity == other.holder_identity
+            && *lease_duration_seconds == other.lease_duration_seconds
+            && *acquire_time == other.acquire_time
+            && *renew_time == other.renew_time
+            && *lease_transitions == other.lease_transitions
     }
 }
 

@@ -196,7 +196,8 @@ impl LeaderElectorBuilder {
     fn start_by(self, client: Client, settings: Settings) -> Result<LeaderElector, Error> {
         let namespace = self.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
         let (server, source) = (client.server(), client.source().to_owned());
-        let settings = Settings { release_keeps_duration: self.object.lock.has_two_objects(), ..settings };
+        let has_two_objects = self.object.lock.has_two_objects();
+        let settings = Settings { release_keeps_duration: has_two_objects, ..settings };
         let objects = self.object.objects(&client, &namespace, &self.name, &settings)?;
         let mut asking = self.asking;
         if self.object.events {
@@ -205,7 +206,7 @@ impl LeaderElectorBuilder {
         let entry = Entry::new(objects.store, &self.name);
         check_notes(&settings, &entry)?;
         let rule = "must be false with two objects, because a request names the holder of one object";
-        require(!settings.accepts_requests || !settings.release_keeps_duration, "accept_requests", true, rule)?;
+        require(!settings.accepts_requests || !has_two_objects, "accept_requests", true, rule)?;
         let fields = LogFields::new(entry.describe(), &settings.identity);
         log_with!(
             log::Level::Info, fields, server = server.as_str(), config_source = source.as_str(), namespace = namespace.as_str();

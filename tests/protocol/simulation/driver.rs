@@ -121,18 +121,25 @@ impl World {
         self.count.requests += 1;
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
         let sent = Sent { id: request.id, object, knowing: knowing.0, absent: knowing.1, at: self.truth };
-        // A request that is under way when the faults end arrives soon after, and no process is held up any longer.
+        // No process is held up after the end of the faults.
         let last = self.plan.heal_at + SECOND;
         self.queue.push((times_out + held_up).min(last.max(times_out)), to, What::TimesOut(request.id));
         let request = Rc::new(request);
         for arrival in fate.arrivals {
-            let at = (self.truth + held_up + arrival).min(last.max(self.truth + 100 * MILLI));
+            let at = self.arrives_at(held_up + arrival);
             self.queue.push(at, to, What::Arrives(sent, Rc::clone(&request), fate.answers.clone()));
         }
         if let Some((error, delay)) = fate.error {
             self.queue.push(self.truth + held_up + delay, to, What::Answer(sent, StoreResponse::Failed(error)));
         }
         Ok(())
+    }
+
+    /// Returns the time at which a request arrives that is under way for `delay`.
+    ///
+    /// A request that is under way when the faults end arrives soon after.
+    pub fn arrives_at(&self, delay: Nanos) -> Nanos {
+        (self.truth + delay).min((self.plan.heal_at + SECOND).max(self.truth + 100 * MILLI))
     }
 
     pub fn arrives(

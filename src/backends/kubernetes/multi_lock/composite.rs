@@ -194,10 +194,8 @@ impl Composite {
             None if held.len() == 1 => UNKNOWN_HOLDER,
             None => "",
         };
-        let seconds = |record: &&LeaderElectionRecord| match record.lease_duration_seconds {
-            Some(seconds) if seconds > 0 => seconds,
-            _ => self.lease_duration_seconds,
-        };
+        let seconds =
+            |record: &&LeaderElectionRecord| record.positive_duration().unwrap_or(self.lease_duration_seconds);
         LeaderElectionRecord {
             uid: None,
             holder_identity: Some(holder.to_owned()),

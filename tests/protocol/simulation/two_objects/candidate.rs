@@ -9,7 +9,7 @@ use leasehold::composite::{Composite, CompositeCall, ObjectOperation};
 use leasehold::election::{Operation, StoreRequest, StoreResponse};
 use leasehold::{StoreError, StoreErrorKind, VersionedRecord};
 
-use crate::clock::{MILLI, Nanos, SECOND};
+use crate::clock::Nanos;
 use crate::network::Fate;
 use crate::plan::Violation;
 use crate::queue::{Sent, To, What};
@@ -95,11 +95,9 @@ impl World {
         trace!(self, "{} sends {}: {request:?} {operation:?}, {fate:?}", node.identity, call.request.id);
         self.count.requests += 1;
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
-        // A request that is under way when the faults end arrives soon after.
-        let last = self.plan.heal_at + SECOND;
         let operation = Rc::new(operation);
         for arrival in fate.arrivals {
-            let at = (self.truth + arrival).min(last.max(self.truth + 100 * MILLI));
+            let at = self.arrives_at(arrival);
             self.queue.push(at, to, What::ObjectArrives(request, Rc::clone(&operation), fate.answers.clone()));
         }
         if let Some((error, delay)) = fate.error {
