@@ -100,8 +100,8 @@ fn take_from_each_other(version: Option<&str>, [lock_type, ours]: [&str; 2], use
     };
     let end = |number: u64, _| if number.is_multiple_of(RELEASES_IN_A_ROW + 1) { End::Killed } else { End::Told };
     let renewed = if kinds.len() == 1 { RENEWED } else { RENEWED_ON_BOTH };
-    // A candidate on both objects reports a leader only if both records name the leader.
-    let we_see_them = lock_type == ours;
+    // A killed candidate on both objects leaves its name in the primary, which is reported before the Lease.
+    let we_see_them = lock_type == ours || lock_type != "leases";
     let alternation = Alternation { stage: &stage, theirs: &theirs, handovers, end: &end, renewed, we_see_them };
     let first_uids = OnceCell::new();
     let history = alternation.run(|number, leader| {
