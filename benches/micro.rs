@@ -5,8 +5,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use leasehold::election::candidate::candidacy::Candidacy;
-use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::candidate::Candidate;
+use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
@@ -137,20 +137,20 @@ fn progress(name: &str, handles: usize) {
 /// Measures the decision to renew and the handling of the response.
 fn one_renewal_of_the_core(name: &str) {
     let settings = LeaderElector::builder("bench").identity("me").validate().expect("good settings");
-    let mut candidacy = Candidacy::new(settings, 1);
+    let mut candidate = Candidate::new(settings, 1);
     let mut clock =
         Clock { local: Moment::from_nanos(1_000_000_000_000), wall: UNIX_EPOCH + Duration::from_secs(1_700_000_000) };
     let mut version = 0;
-    candidacy.handle(clock.local, Input::Campaign { id: 1, once: false });
-    while !std::iter::from_fn(|| candidacy.effect()).any(|effect| matches!(effect, Effect::Offer { .. })) {
-        clock.step(&mut candidacy, &mut version);
+    candidate.handle(clock.local, Input::Campaign { id: 1, once: false });
+    while !std::iter::from_fn(|| candidate.effect()).any(|effect| matches!(effect, Effect::Offer { .. })) {
+        clock.step(&mut candidate, &mut version);
     }
     measure(name, 1, || {
         let renewed = version + 1;
         while version < renewed {
-            clock.step(&mut candidacy, &mut version);
+            clock.step(&mut candidate, &mut version);
         }
-        while candidacy.effect().is_some() {}
+        while candidate.effect().is_some() {}
     });
 }
 
@@ -163,8 +163,8 @@ struct Clock {
 }
 
 impl Clock {
-    fn step(&mut self, candidacy: &mut Candidacy, version: &mut u64) {
-        match candidacy.next(Now { local: self.local, wall: self.wall }) {
+    fn step(&mut self, candidate: &mut Candidate, version: &mut u64) {
+        match candidate.next(Now { local: self.local, wall: self.wall }) {
             Step::Wait(until) => {
                 self.wall += until.since(self.local);
                 self.local = until;
@@ -177,9 +177,9 @@ impl Clock {
                         StoreResponse::Written(VersionedRecord::new(record, *version, StoreData::none()))
                     }
                 };
-                candidacy.handle(self.local, Input::Response(id, answer));
+                candidate.handle(self.local, Input::Response(id, answer));
             }
-            Step::Finished => unreachable!("the candidacy is open"),
+            Step::Finished => unreachable!("the candidate is open"),
         }
     }
 }

@@ -1,31 +1,28 @@
-//! Input and output types of the election state machine.
+//! The requests, responses and events of a record.
 
 use std::time::Duration;
 
-use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
 use crate::store::notes::RecordNotes;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::Moment;
-use crate::util::sync::Arc;
 
 /// The next action of the driver.
 #[derive(Debug)]
 pub enum Step<R = StoreRequest> {
-    /// Send this request, and report the response, for example to
-    /// [`Election::on_response`](super::Election::on_response).
+    /// Send this request, and report the response.
     Send(R),
     /// Wait until this moment or until the next input.
     Wait(Moment),
-    /// The election is closed, and no work is left.
+    /// The candidate is closed, and no work is left.
     Finished,
 }
 
 /// One request to the store.
 #[derive(Debug)]
 pub struct StoreRequest {
-    /// The number of the request for [`Election::on_response`](super::Election::on_response).
+    /// The number of the request, which its response must name.
     pub id: u64,
     /// The operation.
     pub operation: Operation,
@@ -79,47 +76,33 @@ pub enum StoreResponse {
     Failed(StoreError),
 }
 
-/// An event for the driver.
+/// An event of a claim.
 #[derive(Debug)]
-pub enum ElectionEvent {
-    /// The record has another holder than before, or another address of the holder, or no holder.
-    Leader(Option<Box<LeaderInfo>>),
-    /// A term started.
-    ///
-    /// The driver must call [`Election::guard_gone`](super::Election::guard_gone) when the guard is dropped, or if no
-    /// campaign takes the term.
-    Elected {
-        /// The validity of the term.
-        deadline: Arc<Deadline>,
-        /// The version of the record at which the election observed the winning write.
+pub(super) enum ClaimEvent {
+    /// A write has won the lease.
+    Won {
+        /// The send time of the write.
+        sent_at: Moment,
+        /// The version of the record at which the claim observed the winning write.
         fencing_token: u64,
     },
-    /// A write has extended the term.
+    /// A write has renewed the lease.
     Renewed {
         /// The send time of the write.
         sent_at: Moment,
     },
-    /// The term is no longer valid.
-    TermEnded(StopReason),
-    /// The renewals of an ended term have stopped while its guard exists. `None` means that the drain limit has passed.
-    CoverLost(Option<StopReason>),
-    /// A winning write took this duration, which is longer than the progress timeout. No term starts.
+    /// The record is lost, so the claim no longer renews the lease.
+    Lost(StopReason),
+    /// A winning write took this duration, which is longer than the progress timeout. The lease is released.
     TooLateForProgress(Duration),
-    /// The record of an ended term is released, or another candidate holds the record.
-    Released,
-    /// A campaign for one round ended without a term.
+    /// A campaign for one round ended without a win.
     RoundOver,
     /// Another running process uses the identity of this candidate.
     IdentityConflict,
     /// The first observed record has this candidate's identity, probably from an earlier process.
     Predecessor,
-    /// A request to step down ended the term.
+    /// The own record contains a request to step down that names this candidate.
     StepDownRequested,
-    /// A request to step down names this candidate, which does not accept requests. Reported once.
-    StepDownIgnored,
-    /// A request to step down comes too early, and has no effect before this pause. Reported once for each request with
-    /// an effect.
-    StepDownDeferred(Duration),
     /// The watch misses changes and must be restarted.
     WatchStale,
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::election::candidate::candidacy::Candidacy;
+use crate::election::candidate::Candidate;
 use crate::election::settings::Settings;
 use crate::leadership::campaign::Campaign;
 use crate::leadership::campaign::slot::{CampaignSlot, Delivery};
@@ -89,7 +89,7 @@ impl LeaderElector {
         Asking { observers, observing, probe, fitness }: &Asking,
     ) -> io::Result<Self> {
         let (settings, (sender, commands)) = (Arc::new(settings), channel::unbounded());
-        let candidacy = Candidacy::new(Arc::clone(&settings), random_seed());
+        let candidate = Candidate::new(Arc::clone(&settings), random_seed());
         let (name, namespace) = (entry.key().to_owned(), entry.namespace());
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
         let shared = SharedParts {
@@ -104,7 +104,7 @@ impl LeaderElector {
             |probe: &Arc<SharedProbe>| probing::spawn(Arc::clone(probe), settings.retry_period, Arc::clone(&link));
         let probing = probe.as_ref().map(probing).transpose()?;
         fitness.iter().for_each(|fitness| fitness.tell(&link));
-        let driver = dedicated::driver(candidacy, entry, commands, observers, probing, shared.clone(), &settings)?;
+        let driver = dedicated::driver(candidate, entry, commands, observers, probing, shared.clone(), &settings)?;
         let elector = Self { name, namespace, description: fields.described, settings, shared };
         dedicated::spawn(driver)?;
         Ok(elector)

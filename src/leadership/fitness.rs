@@ -4,7 +4,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::{fmt, mem};
 
 use crate::election::candidate::fitness::FitnessSource;
-use crate::election::candidate::session::Input;
+use crate::election::candidate::messages::Input;
 use crate::leadership::handle::{Command, Link};
 use crate::util::sync::{Arc, Mutex, Weak};
 

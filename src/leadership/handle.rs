@@ -6,7 +6,7 @@ use std::process;
 use std::time::Duration;
 
 use crate::election::Change;
-use crate::election::candidate::session::Input;
+use crate::election::candidate::messages::Input;
 use crate::election::drain::DrainLimit;
 use crate::leadership::error::Error;
 use crate::leadership::term::Term;

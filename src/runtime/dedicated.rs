@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::io;
 
-use crate::election::candidate::candidacy::Candidacy;
-use crate::election::candidate::session::Input;
+use crate::election::candidate::Candidate;
+use crate::election::candidate::messages::Input;
 use crate::election::settings::Settings;
 use crate::election::{Operation, Step, StoreRequest, StoreResponse};
 use crate::leadership::handle::{Command, as_runtime};
@@ -54,7 +54,7 @@ pub(crate) fn spawn(driver: Driver) -> io::Result<()> {
 
 /// Starts the watch thread of an elector. Returns the driver of its request thread.
 pub(crate) fn driver(
-    candidacy: Candidacy,
+    candidate: Candidate,
     entry: Entry,
     commands: Receiver<Command>,
     observers: Vec<Observing>,
@@ -66,7 +66,7 @@ pub(crate) fn driver(
     let lines = Arc::new(Lines::new(MAX_LINES, link.log_fields(None), settings.shards.is_some()));
     let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), Arc::clone(&shared.observations), settings)?;
     let (wake, woken) = channel::bounded(1);
-    let state = Mutex::new(ElectorState::new(candidacy, observers, probing, shared, Arc::clone(&lines)));
+    let state = Mutex::new(ElectorState::new(candidate, observers, probing, shared, Arc::clone(&lines)));
     let core = Arc::new(Core { commands, state, lines, watcher, wake });
     let inbox = Arc::downgrade(&core);
     let _ = link.inbox.set(Box::new(move || inbox.upgrade().iter().for_each(|core| core.work_off())));
@@ -210,12 +210,12 @@ mod tests {
     /// Returns a driver that the test runs on its own thread.
     fn driver() -> Driver {
         let settings = settings();
-        let candidacy = Candidacy::new(Arc::clone(&settings), 1);
+        let candidate = Candidate::new(Arc::clone(&settings), 1);
         let (link, commands) = link();
         let (pending, subscriptions) = (Arc::default(), Arc::default());
         let observations = Arc::new(Observations::new(&settings));
         let shared = SharedParts { link, pending, subscriptions, observations };
-        super::driver(candidacy, entry(), commands, Vec::new(), None, shared, &settings).unwrap()
+        super::driver(candidate, entry(), commands, Vec::new(), None, shared, &settings).unwrap()
     }
 
     /// The watch's thread cancels the request, if the request has not ended by the usual time.
@@ -240,7 +240,7 @@ mod tests {
         let (sender, receiver) = channel::bounded(1);
         let id = shared.pending.enter(Delivery::Term(sender), &shared.link).unwrap();
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
-        driver.core.state.lock().offer(Some(id), Arc::clone(&deadline), 7);
+        driver.core.state.lock().offer(id, Arc::clone(&deadline), 7);
         let guard = receiver.recv().unwrap().unwrap();
         (driver, transitions, guard, deadline)
     }
@@ -276,7 +276,7 @@ mod tests {
         let now = clock::now();
         let stalled = Arc::new(ProgressLimit::new(now, Duration::ZERO));
         let over = Deadline::new(now).limited_by(Some(stalled));
-        driver.core.state.lock().offer(Some(id), Arc::new(over), 7);
+        driver.core.state.lock().offer(id, Arc::new(over), 7);
         assert_eq!(HealthCheck::new(Arc::clone(&shared.observations), &settings()).check(), Ok(()));
         let status = shared.observations.status(("jobs", "jobs"), &settings());
         assert_eq!(status.since_progress, None);

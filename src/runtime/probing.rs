@@ -7,7 +7,7 @@ use std::{io, mem};
 use log::Level;
 
 use crate::election::candidate::fitness::FitnessSource;
-use crate::election::candidate::session::Input;
+use crate::election::candidate::messages::Input;
 use crate::leadership::handle::{Command, Link};
 use crate::util::log_fields::log_with;
 use crate::util::panics::caught;

@@ -1,4 +1,4 @@
-//! The state of an elector, which performs the effects of the candidacy under one lock.
+//! The state of an elector, which performs the effects of the candidate under one lock.
 
 use std::convert::Infallible;
 use std::mem;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use log::Level;
 
 use crate::election::Step;
-use crate::election::candidate::candidacy::Candidacy;
+use crate::election::candidate::Candidate;
+use crate::election::candidate::messages::{CancelReason, Effect, Input};
 use crate::election::candidate::notice::{LogEvent, LogRecord, Notice};
-use crate::election::candidate::session::{Behind, Effect, Input};
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
 use crate::leadership::campaign::slot::{CampaignSlot, Unsent};
@@ -38,7 +38,7 @@ pub(crate) struct SharedParts {
 }
 
 pub(crate) struct ElectorState {
-    candidacy: Candidacy,
+    candidate: Candidate,
     pub(crate) shared: SharedParts,
     observers: Vec<Observing>,
     /// Dropping the sender ends the thread of the probe.
@@ -80,14 +80,14 @@ struct InFlight {
 
 impl ElectorState {
     pub(crate) fn new(
-        candidacy: Candidacy,
+        candidate: Candidate,
         observers: Vec<Observing>,
         probing: Option<Sender<Infallible>>,
         shared: SharedParts,
         lines: Arc<Lines>,
     ) -> Self {
         Self {
-            candidacy,
+            candidate,
             shared,
             observers,
             probing,
@@ -108,7 +108,7 @@ impl ElectorState {
             return None;
         }
         let done = work(self);
-        self.shared.observations.leader_until(self.candidacy.leader_until(), self.candidacy.has_twin());
+        self.shared.observations.leader_until(self.candidate.leader_until(), self.candidate.has_twin());
         self.at_work = false;
         Some(done)
     }
@@ -120,7 +120,7 @@ impl ElectorState {
     pub(crate) fn next(&mut self, commands: &Receiver<Command>) -> Step {
         loop {
             self.take_all(commands);
-            let step = self.candidacy.next(Now::read());
+            let step = self.candidate.next(Now::read());
             if !(self.act() && matches!(step, Step::Wait(_))) {
                 return step;
             }
@@ -191,14 +191,14 @@ impl ElectorState {
     }
 
     pub(crate) fn handle(&mut self, input: Input) {
-        self.candidacy.handle(clock::now(), input);
+        self.candidate.handle(clock::now(), input);
         self.act();
     }
 
-    /// Performs the effects of the candidacy. Returns `true` if there was an effect.
+    /// Performs the effects of the candidate. Returns `true` if there was an effect.
     fn act(&mut self) -> bool {
         let mut has_acted = false;
-        while let Some(effect) = self.candidacy.effect() {
+        while let Some(effect) = self.candidate.effect() {
             has_acted = true;
             match effect {
                 Effect::Offer { campaign, deadline, fencing_token } => self.offer(campaign, deadline, fencing_token),
@@ -210,7 +210,7 @@ impl ElectorState {
                 Effect::Fitness { is_fit, pause } => self.observe(&Fact::Fitness { is_fit, pause }),
                 Effect::Renewed(latency) => self.observe(&Fact::Renewed(latency)),
                 Effect::TermEnded(reason, error) => self.term_ended(reason, error.as_deref()),
-                Effect::CoverLost(reason) => {
+                Effect::DrainEnded(reason) => {
                     self.shared.observations.cover_lost();
                     let why = reason.map_or_else(|| "the drain timeout elapsed".to_owned(), |it| it.to_string());
                     let line = format!(
@@ -223,11 +223,11 @@ impl ElectorState {
                     self.shared.observations.released();
                     self.releasing.take().into_iter().for_each(|ack| self.tell_released(ack));
                 }
-                Effect::CancelAt(request, at, behind) => self.cancel_at(request, at, behind),
+                Effect::CancelAt(request, at, reason) => self.cancel_at(request, at, reason),
                 Effect::Leader(leader) => {
                     let leader = leader.map(|leader| *leader);
-                    let (identity, has_twin) = (self.candidacy.identity(), self.candidacy.has_twin());
-                    self.shared.observations.leader(leader.clone(), self.candidacy.leader_until(), identity);
+                    let (identity, has_twin) = (self.candidate.identity(), self.candidate.has_twin());
+                    self.shared.observations.leader(leader.clone(), self.candidate.leader_until(), identity);
                     let holder = leader.as_ref().map(|leader| leader.identity.clone());
                     let notice = Notice::of_leader(holder.clone(), identity, has_twin);
                     // A changed address is only a transition.
@@ -249,7 +249,7 @@ impl ElectorState {
                 Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(notice),
             }
         }
-        if !self.closing.is_empty() && !self.candidacy.may_hold() {
+        if !self.closing.is_empty() && !self.candidate.may_hold() {
             mem::take(&mut self.closing).into_iter().for_each(|ack| self.tell_released(ack));
         }
         has_acted
@@ -260,10 +260,10 @@ impl ElectorState {
         self.shared.pending.fail(campaign, error, &self.shared.link);
     }
 
-    fn cancel_at(&mut self, request: u64, at: Moment, behind: Behind) {
+    fn cancel_at(&mut self, request: u64, at: Moment, reason: CancelReason) {
         let Some(in_flight) = self.in_flight.as_mut().filter(|in_flight| in_flight.id == request) else { return };
         in_flight.cancel_at = Some(in_flight.cancel_at.map_or(at, |before| before.min(at)));
-        if behind != Behind::Release {
+        if reason != CancelReason::Release {
             return;
         }
         // A caller that has given up accepts nothing.
@@ -293,10 +293,10 @@ impl ElectorState {
         self.lines.push(Item::LogRecord(LogRecord { fencing_token: self.fencing_token, notice }));
     }
 
-    pub(super) fn offer(&mut self, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
-        let Some(campaign) = campaign.filter(|id| self.shared.pending.is_waiting(*id)) else {
-            return self.candidacy.handle(clock::now(), Input::NotTaken);
-        };
+    pub(super) fn offer(&mut self, campaign: u64, deadline: Arc<Deadline>, fencing_token: u64) {
+        if !self.shared.pending.is_waiting(campaign) {
+            return self.candidate.handle(clock::now(), Input::NotTaken);
+        }
         self.fencing_token = Some(fencing_token);
         let text = format!("started leading, fencing token {fencing_token}");
         self.log(Notice::of_event(Level::Info, LogEvent::StartedLeading, text));
@@ -313,7 +313,7 @@ impl ElectorState {
                 let text = "term released: the channel of the campaign is full or disconnected";
                 self.log(Notice::new(Level::Warn, text));
             }
-            self.candidacy.handle(clock::now(), Input::NotTaken);
+            self.candidate.handle(clock::now(), Input::NotTaken);
         }
     }
 

@@ -15,7 +15,9 @@ pub struct Failures {
     renew_deadline: Duration,
     operations: [FailureTracker; StoreOperation::ALL.len()],
     /// The last failure without a later success.
-    pub(super) last: Option<StoreError>,
+    last: Option<StoreError>,
+    /// The last failure since the last renewal.
+    unrenewed: Option<Box<StoreError>>,
 }
 
 /// The consequences of an outcome.
@@ -60,15 +62,30 @@ impl Persistence {
 
 impl Failures {
     pub(crate) fn new(renew_deadline: Duration) -> Self {
-        Self { renew_deadline, operations: Default::default(), last: None }
+        Self { renew_deadline, operations: Default::default(), last: None, unrenewed: None }
     }
 
     /// Notes the outcome of a request.
     pub(crate) fn answered(&mut self, now: Moment, operation: StoreOperation, error: Option<&StoreError>) -> Failed {
         match error {
-            Some(error) => self.failed(now, operation, error),
+            Some(error) => {
+                if error.kind() != StoreErrorKind::Interrupted {
+                    self.unrenewed = Some(Box::new(error.clone()));
+                }
+                self.failed(now, operation, error)
+            }
             None => Failed { notice: self.succeeded(now, operation), ..Failed::default() },
         }
+    }
+
+    /// Returns the last failure without a later success, once.
+    pub(super) fn take_last(&mut self) -> Option<StoreError> {
+        self.last.take()
+    }
+
+    /// Returns the last failure since the last renewal, and counts from now on.
+    pub(super) fn take_unrenewed(&mut self) -> Option<Box<StoreError>> {
+        self.unrenewed.take()
     }
 
     /// Notes that a request succeeded, and returns the notice of a recovery.

@@ -1,9 +1,353 @@
-//! A candidate without I/O or threads.
+//! A candidate without I/O, threads or channels.
 
-pub mod candidacy;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use log::Level;
+
+use crate::election::claim::Claim;
+use crate::election::claim::goal::{ObserverNeeds, Want};
+use crate::election::settings::{Settings, whole_seconds};
+use crate::election::stop_reason::StopReason;
+use crate::election::timer::Timer;
+use crate::election::{Change, Operation, Step, StoreRequest, StoreResponse};
+use crate::store::notes::{RecordNotes, RequestAcceptance, TermNotes};
+use crate::store::{StoreErrorKind, StoreOperation};
+use crate::util::clock::{Moment, Now};
+use crate::util::sync::Arc;
+
 pub(crate) mod failure_log;
 pub(crate) mod failures;
 pub mod fitness;
+mod leader_view;
+pub mod messages;
 pub(crate) mod notice;
-pub mod session;
+mod reports;
+mod step_down_requests;
+mod term;
+#[cfg(test)]
+mod tests;
 pub mod watch_plan;
+
+use failure_log::FailureLog;
+use failures::Failures;
+use fitness::FitnessPolicy;
+use leader_view::LeaderView;
+use messages::{CancelReason, Effect, Input};
+use notice::Notice;
+use step_down_requests::StepDownRequests;
+use term::HeldTerm;
+
+/// One campaign or one term of this process over its claim to a record.
+///
+/// A driver owns the candidate, and calls it from one thread at a time:
+///
+/// 1. [`handle`](Self::handle) with each input, in the order in which the inputs arrive, even during a request.
+/// 2. [`effect`](Self::effect) until the result is `None`, after each call of `handle` and of `next`. An effect may
+///    require another input, which the driver passes before it takes the next effect.
+/// 3. [`next`](Self::next) after all effects were taken, unless a request is under way. Only `next` registers wakeups, so
+///    the driver calls `next` after each input.
+///
+/// | The driver must | or else |
+/// |---|---|
+/// | call `next` again at the moment of [`Step::Wait`], or after the next input | the lease expires, or a takeover is late |
+/// | answer each [`Step::Send`] with one [`Input::Response`], also after a timeout or a panic of the store | no other request is sent |
+/// | send [`Input::NotTaken`] if no campaign takes the term of [`Effect::Offer`] | the lease is renewed without a guard |
+/// | send [`Input::GuardGone`] once for each guard, after it has ended the deadline | the lease is renewed forever |
+/// | start no campaign while a campaign or a guard exists, and number campaigns without repetition | an earlier attempt may win the wrong campaign |
+/// | cancel the request at the moment of [`Effect::CancelAt`] | a release waits for a request that hangs |
+/// | end the watch and open a watch from scratch after [`Effect::RestartWatch`] | changes are missed until the next read |
+///
+/// Two terms never overlap, even if the driver calls `next` late or never, because the deadline of a guard expires by
+/// itself.
+#[derive(Debug)]
+pub struct Candidate {
+    settings: Arc<Settings>,
+    claim: Claim,
+    /// The campaign that waits for a term.
+    campaign: Option<WaitingCampaign>,
+    term: Option<HeldTerm>,
+    /// The end of the release timeout, while a caller waits for the release.
+    release_by: Option<Moment>,
+    closing: Closing,
+    fitness: FitnessPolicy,
+    requests: StepDownRequests,
+    leader: LeaderView,
+    failures: Failures,
+    logs: EventLogs,
+    effects: VecDeque<Effect>,
+}
+
+/// A campaign that waits for a term.
+#[derive(Debug, Clone, Copy)]
+struct WaitingCampaign {
+    id: u64,
+    /// `true` if the campaign is for one round.
+    is_round: bool,
+}
+
+/// The end of a candidate that gets no more campaigns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    No,
+    /// The candidate finishes when its record is released and no write is in doubt.
+    WhenSettled,
+    /// The candidate finishes then, or at this moment.
+    By(Moment),
+}
+
+/// The levels of log lines about repeated events.
+#[derive(Debug, Default)]
+struct EventLogs {
+    identity_conflicts: FailureLog,
+    late_wins: FailureLog,
+    fitness: FailureLog,
+}
+
+impl Candidate {
+    /// Creates a candidate without observations.
+    ///
+    /// `seed` feeds the jitter and the random digits of `acquireTime`.
+    pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
+        let settings = settings.into();
+        let fitness = FitnessPolicy::new(Arc::clone(&settings));
+        let mut effects = VecDeque::new();
+        if !fitness.may_acquire() {
+            let line = "fitness unknown: not acquiring the lease until the probe or this process reports fit";
+            effects.push_back(Effect::Log(Notice::new(Level::Debug, line)));
+            effects.push_back(Effect::Fitness { is_fit: false, pause: Duration::ZERO });
+        }
+        Self {
+            claim: Claim::new(Arc::clone(&settings), seed),
+            campaign: None,
+            term: None,
+            release_by: None,
+            closing: Closing::No,
+            fitness,
+            requests: StepDownRequests::default(),
+            leader: LeaderView::default(),
+            failures: Failures::new(settings.renew_deadline),
+            logs: EventLogs::default(),
+            effects,
+            settings,
+        }
+    }
+
+    /// Handles an input at any time, even while a request is under way.
+    pub fn handle(&mut self, now: Moment, input: Input) {
+        // The time aside starts with the release, because the work may drain for longer than a lease duration.
+        if let Input::GuardGone { .. } | Input::NotTaken = input {
+            self.fitness.guard_gone(now);
+        }
+        // The call of `next` after the input registers the wakeups.
+        let timer = &mut Timer::new(now, now);
+        // The probe timeout may have passed before this input.
+        self.advance(timer);
+        match input {
+            Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
+                self.effects.push_back(Effect::NotFit { campaign: id });
+            }
+            Input::Campaign { id, once } => self.campaign = Some(WaitingCampaign { id, is_round: once }),
+            Input::Withdraw(id) => _ = self.campaign.take_if(|campaign| campaign.id == id),
+            Input::NotTaken => self.guard_gone(now, now),
+            Input::StepDown(limit) => self.drain(now, StopReason::SteppedDown, limit),
+            Input::Fitness(source, is_fit) => self.fitness.report(now, source, is_fit),
+            Input::GuardGone { at } => {
+                self.cancel_at(now + self.claim.interrupt_after().release, CancelReason::Release);
+                self.guard_gone(now, at);
+            }
+            Input::Close => self.close(now),
+            Input::Response(id, response) => self.on_response(now, id, response),
+            Input::Cools(after) => self.claim.cools(now, after),
+            Input::WatchOpened { from_scratch } => self.claim.watch_opened(now, from_scratch),
+            Input::Watched { received_at, change } => self.on_change(now, received_at, change),
+            Input::WatchEnded => self.claim.watch_lost(now),
+        }
+        self.advance(timer);
+    }
+
+    /// Returns the next step. Must not be called while a request is under way.
+    pub fn next(&mut self, now: Now) -> Step {
+        let mut timer = Timer::new(now.local, now.local + self.settings.lease_duration);
+        self.advance(&mut timer);
+        if self.is_finished(&mut timer) {
+            return Step::Finished;
+        }
+        if let (Some(term), Some(renewed_until)) = (&mut self.term, self.claim.renewed_until()) {
+            let event = term.check(&mut timer, renewed_until);
+            self.report_term(now.local, event);
+            self.claim.pursue(now.local, self.want());
+        }
+        let request = self.claim.next(now, &mut timer);
+        let request =
+            request.map(|request| StoreRequest { notes: self.notes(now.local, &request.operation), ..request });
+        self.settle(now.local);
+        self.claim
+            .leader_until()
+            .filter(|_| !self.leader.has_expired())
+            .into_iter()
+            .for_each(|at| _ = timer.is_due(at));
+        request.map_or_else(|| Step::Wait(timer.wake()), Step::Send)
+    }
+
+    /// Returns the next effect.
+    pub fn effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// Returns the time when the leader's lease expires without another renewal.
+    pub fn leader_until(&self) -> Option<Moment> {
+        self.claim.leader_until()
+    }
+
+    /// Returns `true` if this candidate may hold the record without a guard.
+    pub fn may_hold(&self) -> bool {
+        self.claim.may_hold()
+    }
+
+    /// Returns `true` if another process wrote this candidate's identity to the record.
+    pub fn has_twin(&self) -> bool {
+        self.claim.observed().has_twin()
+    }
+
+    /// Returns the identity of this candidate.
+    pub fn identity(&self) -> &str {
+        &self.settings.identity
+    }
+
+    // ---- deciding ----
+
+    /// Returns what this candidate wants from its record now.
+    fn want(&self) -> Want {
+        match (&self.term, self.campaign) {
+            (Some(term), _) if term.renews() => Want::Renew,
+            (Some(_), _) => Want::Abstain,
+            (None, Some(WaitingCampaign { id, is_round })) if self.fitness.may_acquire() => {
+                Want::Acquire { campaign: id, once: is_round }
+            }
+            (None, campaign) => Want::Observe(ObserverNeeds {
+                release_by: self.release_by,
+                is_closing: self.closing != Closing::No,
+                campaign: campaign.map(|campaign| campaign.id),
+                repeats_read: campaign.is_none() && self.failures.is_failing(StoreOperation::Get),
+            }),
+        }
+    }
+
+    /// Brings the candidate up to date: its claim, its fitness and its reports.
+    fn advance(&mut self, timer: &mut Timer) {
+        let now = timer.now();
+        self.settle(now);
+        while let Some(change) = self.fitness.change(timer) {
+            self.report_fitness(now, change);
+            self.settle(now);
+        }
+    }
+
+    /// Evaluates the events of the claim, and pursues what the candidate wants then.
+    fn settle(&mut self, now: Moment) {
+        while let Some(event) = self.claim.event() {
+            self.report_event(now, event);
+        }
+        self.claim.pursue(now, self.want());
+        if self.release_by.is_some() && !self.claim.owes_release() {
+            self.release_by = None;
+            self.effects.push_back(Effect::Released);
+        }
+        self.report_leader(now);
+    }
+
+    /// Ends the term because its guard was dropped at `gone_at`, or because no campaign took the term.
+    fn guard_gone(&mut self, now: Moment, gone_at: Moment) {
+        if let Some(mut term) = self.term.take() {
+            let event = term.end(now, StopReason::Released);
+            self.report_term(now, event);
+            self.release_by = Some(gone_at + self.settings.release_timeout);
+        }
+    }
+
+    /// Withdraws the campaign, and finishes when the record is released and no write is in doubt.
+    ///
+    /// The candidate finishes after [`Settings::renew_deadline`] at the latest.
+    fn close(&mut self, now: Moment) {
+        self.campaign = None;
+        self.closing = Closing::WhenSettled;
+        self.claim.pursue(now, self.want());
+        if self.may_hold() {
+            self.cancel_at(now + self.claim.interrupt_after().release, CancelReason::Release);
+        }
+    }
+
+    /// Returns `true` if the candidate is closed and no work is left.
+    fn is_finished(&mut self, timer: &mut Timer) -> bool {
+        if self.closing == Closing::No || self.term.is_some() || self.campaign.is_some() {
+            return false;
+        }
+        if self.claim.is_settled() {
+            return true;
+        }
+        if self.closing == Closing::WhenSettled {
+            self.closing = Closing::By(timer.now() + self.settings.renew_deadline);
+        }
+        matches!(self.closing, Closing::By(at) if timer.is_due(at))
+    }
+
+    fn on_response(&mut self, now: Moment, id: u64, response: StoreResponse) {
+        // The late response to an abandoned request does not count, because the failure of the request was counted
+        // before.
+        if let Some(request) = self.claim.under_way().filter(|request| request.id == id) {
+            let error = if let StoreResponse::Failed(error) = &response { Some(error) } else { None };
+            let failed = self.failures.answered(now, request.operation, error);
+            self.effects.extend(failed.notice.map(Effect::Log));
+            self.effects.extend(failed.refused.map(Effect::WritesRefused));
+            if let Some(error) =
+                error.filter(|error| failed.is_permanent && error.kind() != StoreErrorKind::Interrupted)
+                && let Some(campaign) = self.campaign.take()
+            {
+                // The campaign ends before the claim handles the failure. Otherwise, the claim would also report the
+                // end of the round.
+                self.claim.pursue(now, self.want());
+                self.effects.push_back(Effect::Refuse { campaign: campaign.id, error: error.clone() });
+            }
+        }
+        self.claim.on_response(now, id, response);
+    }
+
+    fn on_change(&mut self, now: Moment, received_at: Moment, change: Change) {
+        let own = Some(self.settings.identity.as_str());
+        if !matches!(&change, Change::Written(found) if found.record.holder() == own) {
+            self.cancel_at(now + self.claim.interrupt_after().news, CancelReason::ForeignEvent);
+        }
+        self.claim.on_change(now, received_at, change);
+    }
+
+    fn cancel_at(&mut self, at: Moment, reason: CancelReason) {
+        self.effects.extend(self.claim.under_way().map(|request| Effect::CancelAt(request.id, at, reason)));
+    }
+
+    /// Returns the notes of a write.
+    fn notes(&self, now: Moment, operation: &Operation) -> RecordNotes {
+        let (base, record) = match operation {
+            Operation::Get(_) => return RecordNotes::default(),
+            Operation::Create(record) => (RecordNotes::none(), record),
+            Operation::Update(base, record) => (&*base.notes, record),
+        };
+        match &self.term {
+            _ if record.holder().is_none() => base.released(),
+            Some(term) => base.renewed(self.term_notes(term.accepts_after())),
+            None => base.acquired(self.term_notes(self.requests.accepts_after(now))),
+        }
+    }
+
+    fn term_notes(&self, accepts_after: Duration) -> TermNotes {
+        TermNotes {
+            address: self.settings.address.clone(),
+            accepts_requests: Some(match self.settings.accepts_requests {
+                true => RequestAcceptance::After(whole_seconds(accepts_after)),
+                false => RequestAcceptance::Never,
+            }),
+            shards: self.settings.shards,
+            ..TermNotes::default()
+        }
+    }
+}

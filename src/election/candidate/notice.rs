@@ -1,4 +1,4 @@
-//! Log lines of a candidacy: their texts, levels and events.
+//! Log lines of a candidate: their texts, levels and events.
 
 use std::time::Duration;
 
@@ -78,6 +78,28 @@ impl Notice {
         Some(Self::new(Level::Warn, text))
     }
 
+    /// Creates a line about a standby that waits for the leader, whose lease expires in `left`.
+    pub(crate) fn of_standby(leader: &str, left: Duration) -> Self {
+        let left = rounded_up(left);
+        Self::new(Level::Info, format!("standby: {leader} holds the lease, which expires in {left} unless renewed"))
+    }
+
+    /// Creates a line about a request to step down that comes too early.
+    pub(crate) fn of_deferred_request(pause: Duration) -> Self {
+        Self::new(Level::Info, format!("request to step down deferred for {}", rounded_up(pause)))
+    }
+
+    /// Creates a line about a record of an earlier process with this identity.
+    pub(crate) fn of_predecessor(reclaims: bool) -> Self {
+        let rest = match reclaims {
+            true => "reclaiming the lease",
+            false => {
+                "waiting until the lease expires; reclaim_own_identity(true) acquires the lease at once if no two processes share an identity"
+            }
+        };
+        Self::new(Level::Info, format!("lease held by an earlier process with this identity: {rest}"))
+    }
+
     /// Creates a line about an acquisition that took longer than the progress timeout.
     pub(crate) fn too_late(level: Level, took: Duration, within: Duration) -> Self {
         let within = humantime::format_duration(within);
@@ -128,6 +150,11 @@ impl Notice {
             (None, None) => log_with!(level, *fields; "{text}"),
         }
     }
+}
+
+/// Returns the text of a duration in whole seconds.
+fn rounded_up(duration: Duration) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_secs(duration.as_secs_f64().ceil() as u64))
 }
 
 /// A log line with the fencing token of the term.

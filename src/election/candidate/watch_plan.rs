@@ -182,7 +182,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// The watches of a candidacy, with a virtual clock.
+    /// The watches of a candidate, with a virtual clock.
     struct Scenario {
         plan: WatchPlan,
         now: Moment,

@@ -27,7 +27,7 @@ impl Scenario {
     fn endings(&mut self) -> Vec<Option<StopReason>> {
         let endings = self.events().into_iter().filter_map(|event| match event {
             Effect::TermEnded(reason, _) => Some(Some(reason)),
-            Effect::CoverLost(reason) => Some(reason),
+            Effect::DrainEnded(reason) => Some(reason),
             _ => None,
         });
         endings.collect()

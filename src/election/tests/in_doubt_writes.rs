@@ -220,7 +220,7 @@ fn in_doubt_writes_are_bounded() {
             scenario.fails(write.id, StoreErrorKind::Unavailable);
             writes.push(write);
         }
-        let late = &writes[writes.len() - in_doubt::MAX_WRITES - usize::from(is_forgotten)];
+        let late = &writes[writes.len() - crate::election::claim::MAX_WRITES - usize::from(is_forgotten)];
         scenario.found(standing(late), 11);
         let conflict = scenario.events().iter().any(|event| matches!(event, Effect::IdentityConflict(_)));
         assert_eq!(conflict, is_forgotten);
@@ -236,7 +236,7 @@ fn in_doubt_writes_that_may_win_are_not_dropped_for_another() {
     });
     scenario.found(held_by("", 1), 10);
     let oldest = scenario.now;
-    for _ in 0..in_doubt::MAX_WRITES {
+    for _ in 0..crate::election::claim::MAX_WRITES {
         let write = scenario.next_write(&held_by("", 1), 10);
         scenario.fails(write.id, StoreErrorKind::Unavailable);
     }

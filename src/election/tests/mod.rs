@@ -17,15 +17,18 @@ mod watching;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::*;
-use crate::election::candidate::candidacy::Candidacy;
+use crate::election::candidate::Candidate;
 use crate::election::candidate::fitness::FitnessSource;
-use crate::election::candidate::session::{Behind, Effect, Input};
+use crate::election::candidate::messages::{CancelReason, Effect, Input};
 use crate::election::deadline::Deadline;
 use crate::election::drain::DrainLimit;
 use crate::election::settings::Config;
-use crate::store::StoreError;
+use crate::election::stop_reason::StopReason;
 use crate::store::notes::RecordNotes;
-use crate::store::record::{StoreData, VersionedRecord};
+use crate::store::record::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
+use crate::store::{StoreError, StoreErrorKind};
+use crate::util::clock::{Moment, Now};
+use crate::util::sync::Arc;
 
 const ME: &str = "me";
 const OTHER: &str = "other";
@@ -40,7 +43,7 @@ const fn millis(millis: u64) -> Duration {
 
 /// One candidate on a virtual clock that the test moves.
 struct Scenario {
-    candidacy: Candidacy,
+    candidate: Candidate,
     now: Moment,
     wall: SystemTime,
     /// The number of the newest campaign.
@@ -89,7 +92,7 @@ impl Scenario {
         let mut config = Config { identity: Some(ME.into()), ..Config::default() };
         change(&mut config);
         Self {
-            candidacy: Candidacy::new(config.validate().expect("a valid configuration"), seed),
+            candidate: Candidate::new(config.validate().expect("a valid configuration"), seed),
             now: Moment::from_nanos(1_000_000_000_000),
             wall: UNIX_EPOCH + secs(1_700_000_000),
             campaign: 0,
@@ -98,7 +101,7 @@ impl Scenario {
     }
 
     fn handle(&mut self, input: Input) {
-        self.candidacy.handle(self.now, input);
+        self.candidate.handle(self.now, input);
     }
 
     /// Starts a campaign, for one round if `once` is `true`.
@@ -240,7 +243,7 @@ impl Scenario {
     }
 
     fn next(&mut self) -> Step {
-        self.candidacy.next(Now { local: self.now, wall: self.wall })
+        self.candidate.next(Now { local: self.now, wall: self.wall })
     }
 
     fn read(&mut self) -> Read {
@@ -414,7 +417,7 @@ impl Scenario {
 
     /// Takes all effects.
     fn effects(&mut self) -> Vec<Effect> {
-        std::iter::from_fn(|| self.candidacy.effect()).collect()
+        std::iter::from_fn(|| self.candidate.effect()).collect()
     }
 
     /// Takes all effects. Returns the effects without log lines and cancellations.
@@ -431,7 +434,7 @@ impl Scenario {
     }
 
     /// Takes all effects. Returns the time from now until the request under way is canceled.
-    fn cancelled_after(&mut self, behind: Behind) -> Duration {
+    fn cancelled_after(&mut self, behind: CancelReason) -> Duration {
         let cancelled_at = self.effects().into_iter().find_map(|effect| match effect {
             Effect::CancelAt(_, at, why) if why == behind => Some(at),
             _ => None,

@@ -53,7 +53,7 @@ fn changed_address_is_reported_without_a_new_record() {
     scenario.hears_noted(noted(held_by(OTHER, 15), 11, address));
     scenario.hears_noted(noted(held_by(OTHER, 15), 12, address));
     assert_eq!(scenario.leaders(), [info(OTHER, Some("host:1"))]);
-    let until = scenario.candidacy.leader_until().expect("a holder");
+    let until = scenario.candidate.leader_until().expect("a holder");
     assert_eq!(until.since(scenario.now), secs(10), "the wait does not start again");
 }
 
@@ -146,7 +146,7 @@ fn request_ends_the_term_and_the_lease_is_renewed() {
     scenario.advance(secs(9));
     scenario.next();
     let events = scenario.events();
-    assert!(events.iter().any(|event| matches!(event, Effect::CoverLost(_))), "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, Effect::DrainEnded(_))), "{events:?}");
 }
 
 #[test]

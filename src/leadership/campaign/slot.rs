@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::mem::ManuallyDrop;
 use std::thread::Builder;
 
-use crate::election::candidate::session::Input;
+use crate::election::candidate::messages::Input;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::{Command, Link};

@@ -454,7 +454,7 @@ impl RefUnwindSafe for Leadership {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::candidate::session::Input;
+    use crate::election::candidate::messages::Input;
     use crate::election::deadline::Deadline;
     use crate::leadership::handle::Command;
     use crate::leadership::handle::tests::link;

@@ -161,7 +161,7 @@ struct Waiter<'a, C> {
 
 /// The decision of a pool about one caller.
 #[cfg_attr(test, derive(Debug, PartialEq))]
-enum Claim<C> {
+enum SlotClaim<C> {
     Idle(C),
     /// The caller opens the connection with this number.
     Dial(u64),
@@ -197,15 +197,15 @@ impl<C: CallConnection> Pool<C> {
                 (state.claim(demand, rank, began, now), closed)
             };
             let until = match claim {
-                Claim::Idle(mut connection) => {
+                SlotClaim::Idle(mut connection) => {
                     let slot = PoolSlot { pool: self, dial: None };
                     if connection.is_quiet() {
                         return Ok((slot, Some(connection)));
                     }
                     continue;
                 }
-                Claim::Dial(number) => return Ok((PoolSlot { pool: self, dial: Some(number) }, None)),
-                Claim::WaitUntil(until) => until.min(demand.deadline),
+                SlotClaim::Dial(number) => return Ok((PoolSlot { pool: self, dial: Some(number) }, None)),
+                SlotClaim::WaitUntil(until) => until.min(demand.deadline),
             };
             select! {
                 recv(waiter.woken) -> _ => {}
@@ -238,14 +238,14 @@ impl<C: CallConnection> PoolState<C> {
     }
 
     /// Decides about a caller that began to wait at `began`.
-    fn claim(&mut self, demand: &Demand<'_>, rank: Rank, began: Instant, now: Instant) -> Claim<C> {
+    fn claim(&mut self, demand: &Demand<'_>, rank: Rank, began: Instant, now: Instant) -> SlotClaim<C> {
         let more_urgent = self.waiting.range(..rank).filter(|(_, other)| other.accepts_idle).count();
         if demand.idle.is_some()
             && self.idle.len() > more_urgent
             && let Some(idle) = self.idle.pop()
         {
             self.in_use += 1;
-            return Claim::Idle(idle.connection);
+            return SlotClaim::Idle(idle.connection);
         }
         let quarter = demand.deadline.saturating_duration_since(began) / 4;
         let (most, patience) = match demand.idle {
@@ -263,10 +263,10 @@ impl<C: CallConnection> PoolState<C> {
             self.in_use += 1;
             let number = self.next_number();
             self.dials.push_back(Dial { number, since: now });
-            return Claim::Dial(number);
+            return SlotClaim::Dial(number);
         }
         let patient_until = Some(began + patience).filter(|at| *at > now);
-        Claim::WaitUntil(patient_until.map_or(overdue_at, |at| at.min(overdue_at)))
+        SlotClaim::WaitUntil(patient_until.map_or(overdue_at, |at| at.min(overdue_at)))
     }
 
     fn enqueue(&mut self, demand: &Demand<'_>) -> (Rank, Receiver<()>) {

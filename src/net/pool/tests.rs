@@ -70,16 +70,16 @@ impl Virtual {
     }
 
     /// Lets a caller ask `after` the start. A caller that is served leaves the queue.
-    fn ask(&mut self, rank: Rank, after: Duration) -> Claim<Numbered> {
+    fn ask(&mut self, rank: Rank, after: Duration) -> SlotClaim<Numbered> {
         let claim = self.state.claim(&demand(&self.interrupter, rank.0), rank, self.began, self.began + after);
-        if !matches!(claim, Claim::WaitUntil(_)) {
+        if !matches!(claim, SlotClaim::WaitUntil(_)) {
             self.state.waiting.remove(&rank);
         }
         claim
     }
 
     fn opens(&mut self, rank: Rank, after: Duration) -> bool {
-        matches!(self.ask(rank, after), Claim::Dial(_))
+        matches!(self.ask(rank, after), SlotClaim::Dial(_))
     }
 
     fn put_idle(&mut self, number: usize) {
@@ -153,14 +153,14 @@ fn ninth_caller_waits_for_an_answer_or_an_idle_connection() {
         let ranks: Vec<_> = (0..9).map(|_| it.wait(LONG)).collect();
         let soon = milliseconds(200);
         assert!(ranks[..8].iter().all(|rank| it.opens(*rank, Duration::ZERO)));
-        assert_eq!(it.ask(ranks[8], Duration::ZERO), Claim::WaitUntil(it.began + PATIENCE));
-        assert_eq!(it.ask(ranks[8], soon), Claim::WaitUntil(it.began + LONG / 4));
+        assert_eq!(it.ask(ranks[8], Duration::ZERO), SlotClaim::WaitUntil(it.began + PATIENCE));
+        assert_eq!(it.ask(ranks[8], soon), SlotClaim::WaitUntil(it.began + LONG / 4));
         if answers {
             it.answer_one();
             assert!(it.opens(ranks[8], soon));
         } else {
             it.put_idle(1);
-            assert_eq!(it.ask(ranks[8], soon), Claim::Idle(Numbered(1)));
+            assert_eq!(it.ask(ranks[8], soon), SlotClaim::Idle(Numbered(1)));
         }
     }
 }
@@ -173,10 +173,10 @@ fn earliest_deadline_gets_an_idle_connection_first() {
     let soon = milliseconds(200);
     it.put_idle(1);
     it.put_idle(3);
-    assert!(matches!(it.ask(ranks[0], soon), Claim::WaitUntil(_)), "both are for the two others");
-    assert_eq!(it.ask(ranks[2], soon), Claim::Idle(Numbered(3)));
-    assert!(matches!(it.ask(ranks[0], soon), Claim::WaitUntil(_)));
-    assert_eq!(it.ask(ranks[1], soon), Claim::Idle(Numbered(1)));
+    assert!(matches!(it.ask(ranks[0], soon), SlotClaim::WaitUntil(_)), "both are for the two others");
+    assert_eq!(it.ask(ranks[2], soon), SlotClaim::Idle(Numbered(3)));
+    assert!(matches!(it.ask(ranks[0], soon), SlotClaim::WaitUntil(_)));
+    assert_eq!(it.ask(ranks[1], soon), SlotClaim::Idle(Numbered(1)));
 }
 
 #[test]
@@ -209,8 +209,8 @@ fn unanswered_connection_leaves_one_at_a_time_until_an_answer() {
 fn watches_open_half_of_the_connections() {
     let mut it = Virtual::new();
     let opening = Demand { idle: None, ..demand(&it.interrupter, it.began + LONG) };
-    let opened =
-        (0..9).filter(|_| matches!(it.state.claim(&opening, (it.began + LONG, 0), it.began, it.began), Claim::Dial(_)));
+    let opened = (0..9)
+        .filter(|_| matches!(it.state.claim(&opening, (it.began + LONG, 0), it.began, it.began), SlotClaim::Dial(_)));
     assert_eq!(opened.count(), 4);
 }
 
@@ -247,7 +247,7 @@ fn caller_waits_100_ms_for_one_of_many_connections() {
     it.state.in_use = 7;
     let ranks = [0, 1, 2].map(|_| it.wait(LONG));
     assert!(it.opens(ranks[0], Duration::ZERO), "few connections are in use");
-    assert_eq!(it.ask(ranks[1], Duration::ZERO), Claim::WaitUntil(it.began + PATIENCE));
+    assert_eq!(it.ask(ranks[1], Duration::ZERO), SlotClaim::WaitUntil(it.began + PATIENCE));
     assert!(it.opens(ranks[1], PATIENCE));
     assert!(!it.opens(ranks[2], PATIENCE), "two are opened at a time");
     it.answer_one();

@@ -1,10 +1,10 @@
-//! The memory of one candidacy in a process that has thousands.
+//! The memory of one candidate in a process that has thousands.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leasehold::election::candidate::candidacy::Candidacy;
-use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::candidate::Candidate;
+use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::util::clock::{Moment, Now};
@@ -19,23 +19,23 @@ const CANDIDACIES: usize = 10_000;
 
 const MOST_OF_EACH: usize = 4_352;
 
-/// A candidacy for its own key, and the term that its runtime knows.
+/// A candidate for its own key, and the term that its runtime knows.
 struct Tenant {
     key: String,
-    candidacy: Candidacy,
+    candidate: Candidate,
     term: Option<Arc<Deadline>>,
 }
 
 impl Tenant {
     fn new(number: usize, settings: &Arc<Settings>) -> Self {
-        let candidacy = Candidacy::new(Arc::clone(settings), number as u64);
-        Self { key: format!("tenant-{number:05}"), candidacy, term: None }
+        let candidate = Candidate::new(Arc::clone(settings), number as u64);
+        Self { key: format!("tenant-{number:05}"), candidate, term: None }
     }
 
     /// Executes the operations that are due at `now`.
     fn run(&mut self, store: &MemoryStore, now: Moment) {
         loop {
-            let step = self.candidacy.next(Now { local: now, wall: SystemTime::UNIX_EPOCH });
+            let step = self.candidate.next(Now { local: now, wall: SystemTime::UNIX_EPOCH });
             self.take_note();
             let Step::Send(StoreRequest { id, operation, timeout, .. }) = step else { return };
             let call = CallContext::new(timeout, CancelToken::new());
@@ -48,13 +48,13 @@ impl Tenant {
                     store.update(&self.key, &base, record.as_write(), &call).map(StoreResponse::Written)
                 }
             };
-            self.candidacy.handle(now, Input::Response(id, response.unwrap_or_else(StoreResponse::Failed)));
+            self.candidate.handle(now, Input::Response(id, response.unwrap_or_else(StoreResponse::Failed)));
             self.take_note();
         }
     }
 
     fn take_note(&mut self) {
-        while let Some(effect) = self.candidacy.effect() {
+        while let Some(effect) = self.candidate.effect() {
             if let Effect::Offer { deadline, .. } = effect {
                 self.term = Some(deadline);
             }
@@ -62,29 +62,29 @@ impl Tenant {
     }
 }
 
-/// Creates all candidacies, lets them campaign, and runs them for a few rounds.
+/// Creates all candidates, lets them campaign, and runs them for a few rounds.
 fn run_all(identity: &str, store: &MemoryStore) -> Vec<Tenant> {
     let settings = LeaderElector::builder("tenants").identity(identity).validate().expect("the defaults are good");
     let settings = Arc::new(settings);
     let mut all: Vec<_> = (0..CANDIDACIES).map(|number| Tenant::new(number, &settings)).collect();
     let mut now = Moment::from_nanos(1_000_000_000);
-    for (id, candidacy) in (1..).zip(&mut all) {
-        candidacy.candidacy.handle(now, Input::Campaign { id, once: false });
+    for (id, candidate) in (1..).zip(&mut all) {
+        candidate.candidate.handle(now, Input::Campaign { id, once: false });
     }
     for _ in 0..4 {
-        all.iter_mut().for_each(|candidacy| candidacy.run(store, now));
+        all.iter_mut().for_each(|candidate| candidate.run(store, now));
         now = now + Duration::from_secs(3);
     }
     all
 }
 
 #[test]
-fn ten_thousand_candidacies_take_at_most_4352_bytes_each() {
+fn ten_thousand_candidates_take_at_most_4352_bytes_each() {
     let store = MemoryStore::new();
     for (identity, leads) in [("the-leader", true), ("a-standby", false)] {
         let mut all = Vec::new();
         let taken = measure(|| all = run_all(identity, &store)).left;
-        assert!(all.iter().all(|candidacy| candidacy.term.is_some() == leads), "{identity}");
+        assert!(all.iter().all(|candidate| candidate.term.is_some() == leads), "{identity}");
         println!("{identity}: {} bytes each", taken / CANDIDACIES);
         assert!(taken <= MOST_OF_EACH * CANDIDACIES, "{identity}: {taken} bytes for {CANDIDACIES}");
     }

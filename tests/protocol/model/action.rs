@@ -104,8 +104,7 @@ impl World {
         if state.left.crashes > 0 {
             actions.push(Action::Restart(index));
         }
-        // A candidate that was asked to step down may acquire again at a later time, which its driver decides.
-        if state.left.flaps > 0 || facts.aside {
+        if state.left.flaps > 0 {
             actions.push(Action::SetFit(index, !facts.fit));
         }
     }
@@ -138,7 +137,7 @@ impl World {
             Guard::None | Guard::Held | Guard::SteppedDown => {}
         }
         match facts.guard {
-            // The election already knows that the term is over, so the drop and its report are one action.
+            // The candidate already knows that the term is over, so the drop and its report are one action.
             Guard::Held | Guard::SteppedDown if !facts.in_term => actions.push(Action::TellGone(index)),
             Guard::Held | Guard::SteppingDown if wishes || !valid => actions.push(Action::DropGuard(index)),
             _ => {}

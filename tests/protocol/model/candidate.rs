@@ -1,11 +1,14 @@
-//! One candidate: a real `Election`, with the state that its driver and its user add.
+//! One candidate: a real `Candidate`, with the state that its driver and its user add.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::election::candidate::Candidate;
+use leasehold::election::candidate::fitness::FitnessSource;
+use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::deadline::Deadline;
-use leasehold::election::timer::Timer;
-use leasehold::election::{Change, Election, ElectionEvent, Operation, StoreRequest, StoreResponse};
+use leasehold::election::drain::DrainLimit;
+use leasehold::election::{Change, Operation, Step, StoreRequest, StoreResponse};
 use leasehold::util::clock::Moment;
 use leasehold::{
     LeaderElectionRecord, MicroTime, RecordNotes, StopReason, StoreData, StoreError, StoreErrorKind, VersionedRecord,
@@ -19,7 +22,7 @@ use crate::scope::{LEASE_DURATION, Scope, settings};
 
 /// Everything that can happen to a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Input {
+pub enum Event {
     Campaign,
     Withdraw,
     Next,
@@ -46,12 +49,13 @@ pub enum Input {
     DropGuard,
     /// The user steps down, so every view returns `false`.
     StepDown,
-    /// The driver reports the drop of the guard to the election.
+    /// The driver reports the drop of the guard to the candidate.
     TellGone,
-    /// The driver reports the step-down to the election.
+    /// The driver reports the step-down to the candidate.
     TellStepDown,
     /// The user's work reports progress.
     Progress,
+    /// The program reports whether it is fit.
     SetFit(bool),
 }
 
@@ -66,7 +70,7 @@ pub enum Failure {
 pub enum Guard {
     None,
     Held,
-    /// The views return `false`, but the election has not received the step-down yet.
+    /// The views return `false`, but the candidate has not received the step-down yet.
     SteppingDown,
     SteppedDown,
     Dropped,
@@ -77,7 +81,7 @@ pub enum Guard {
 pub struct Facts {
     pub guard: Guard,
     pub campaigning: bool,
-    /// `true` from `Elected` until `TermEnded`.
+    /// `true` from `Effect::Offer` until `Effect::TermEnded`.
     pub in_term: bool,
     /// The end of the term's validity in local nanoseconds, or zero if the term is over.
     pub valid_until: u64,
@@ -88,17 +92,16 @@ pub struct Facts {
     /// `true` if the drop of the guard interrupts the pending request.
     pub interrupted: bool,
     pub silent_watch: bool,
+    /// The last report of the program.
     pub fit: bool,
-    /// `true` while the candidate is unfit because it was asked to step down.
-    pub aside: bool,
 }
 
-pub struct Candidate {
+pub struct Process {
     scope: Scope,
     clock: Clock,
     hold_back: Duration,
     identity: String,
-    election: Election,
+    candidate: Candidate,
     pending: Option<StoreRequest>,
     call: Option<Call>,
     /// The tick of the candidate's latest write.
@@ -111,7 +114,9 @@ pub struct Candidate {
     campaigning: bool,
     in_term: bool,
     fit: bool,
-    aside: bool,
+    campaigns: u64,
+    /// The earliest time of an acquisition. `None` while the candidate is unfit.
+    acquires_from: Option<Moment>,
     /// The local time at which the last request ended a term.
     requested_at: Option<Moment>,
     /// The newest record that the candidate has received, and the local time of its last change.
@@ -133,16 +138,16 @@ pub fn identity(scope: &Scope, index: usize, incarnation: u8) -> String {
     if scope.same_identity { letter(index).to_string() } else { format!("{}{incarnation}", letter(index)) }
 }
 
-impl Candidate {
+impl Process {
     pub fn new(scope: &Scope, index: usize, incarnation: u8) -> Self {
         let name = format!("{}{incarnation}", letter(index));
         let identity = identity(scope, index, incarnation);
         let settings = settings(&identity, index, scope);
-        Self {
+        let mut process = Self {
             scope: scope.clone(),
             clock: Clock { rate: scope.rates[index] },
             hold_back: settings.hold_back,
-            election: Election::new(settings, u64::from(incarnation) * 16 + index as u64),
+            candidate: Candidate::new(settings, u64::from(incarnation) * 16 + index as u64),
             identity,
             pending: None,
             call: None,
@@ -155,7 +160,8 @@ impl Candidate {
             campaigning: false,
             in_term: false,
             fit: true,
-            aside: false,
+            campaigns: 0,
+            acquires_from: Some(Moment::from_nanos(0)),
             requested_at: None,
             changed: None,
             replaces: None,
@@ -163,7 +169,13 @@ impl Candidate {
             name,
             acquired: Vec::new(),
             covered: Witnesses::default(),
+        };
+        if scope.limits.flaps > 0 {
+            let now = process.clock.local(0);
+            process.candidate.handle(now, Input::Fitness(FitnessSource::Program, true));
+            process.listen(Event::SetFit(true), 0, now).expect("a fit candidate");
         }
+        process
     }
 
     pub fn facts(&self) -> Facts {
@@ -178,7 +190,6 @@ impl Candidate {
             interrupted: self.interrupted,
             silent_watch: self.silent_watch,
             fit: self.fit,
-            aside: self.aside,
         }
     }
 
@@ -189,18 +200,22 @@ impl Candidate {
 
     /// Returns a text that is equal for two candidates only if they behave alike from now on.
     pub fn text(&self, tick: u8) -> String {
-        let mut text = format!("{:?}", self.election);
+        let mut text = format!("{:?}", self.candidate);
+        // Failures matter only if a failed read is repeated. The other fields decide only what is reported.
+        let read_fails = text.split_once("is_failing: ").is_some_and(|(_, rest)| rest.starts_with("true"));
+        text = without(&text, "leader: LeaderView {", "effects: ");
+        text = without(&text, "fitness: FitnessPolicy {", "probe: ");
         if self.stamped_at != Some(tick) {
             text = without(&text, "last_stamp: ", "last_request: ");
         }
-        // The election uses the duration of requests only to decide when to interrupt a request. The model may
+        // The candidate uses the duration of requests only to decide when to interrupt a request. The model may
         // interrupt a request at any time, so the durations are left out.
-        text = without(&text, "in_flight: ", "last_acquisition: ");
+        text = without(&text, "under_way: ", "last_acquisition: ");
         if !self.scope.watches {
             text = without(&text, "watch: WatchTrust {", "last_");
         }
         let operation = self.pending.as_ref().map(|request| &request.operation);
-        text.push_str(&format!("{operation:?}{:?}{:?}{:?}", self.facts(), self.deadline, self.replaces));
+        text.push_str(&format!("{operation:?}{:?}{:?}{:?}{read_fails}", self.facts(), self.deadline, self.replaces));
         for (inward, outward) in &self.acquired {
             text = text.replace(inward.as_str(), outward.as_str());
         }
@@ -216,40 +231,40 @@ impl Candidate {
         if remaining == 0 { 0 } else { beginning.as_nanos() + remaining }
     }
 
-    /// Applies `input` at `tick`, and returns an error if the candidate breaks a rule.
-    pub fn take(&mut self, tick: u8, input: Input, records: &mut Records) -> Result<(), String> {
+    /// Applies `event` at `tick`, and returns an error if the candidate breaks a rule.
+    pub fn take(&mut self, tick: u8, event: Event, records: &mut Records) -> Result<(), String> {
         let now = self.clock.local(tick);
         let before = self.valid_until();
-        match input {
-            Input::Campaign => {
+        match event {
+            Event::Campaign => {
                 self.campaigning = true;
-                self.election.campaign(false);
+                self.campaigns += 1;
+                self.candidate.handle(now, Input::Campaign { id: self.campaigns, once: false });
             }
-            Input::Withdraw => {
+            Event::Withdraw => {
                 self.campaigning = false;
                 self.replaces = None;
-                self.election.withdraw();
+                self.candidate.handle(now, Input::Withdraw(self.campaigns));
             }
-            Input::Next => {
-                let mut timer = Timer::new(now, now);
-                if let Some(request) = self.election.next(self.clock.now(tick), &mut timer) {
-                    // The election may have found that the term is over before it returned the request.
-                    self.listen(input, before, now)?;
+            Event::Next => {
+                if let Step::Send(request) = self.candidate.next(self.clock.now(tick)) {
+                    // The candidate may have found that the term is over before it returned the request.
+                    self.listen(event, before, now)?;
                     return self.send(tick, request, records);
                 }
             }
-            Input::Written(standing) => {
+            Event::Written(standing) => {
                 let observed = self.observe(now, standing, records);
                 self.answer(now, StoreResponse::Written(observed));
             }
-            Input::Read(standing) => {
+            Event::Read(standing) => {
                 let Some(StoreRequest { operation: Operation::Get(look), .. }) = self.pending else {
                     unreachable!("no read is pending")
                 };
                 let observed = standing.map(|standing| self.observe(now, standing, records));
                 self.answer(now, StoreResponse::Read(look, observed));
             }
-            Input::Failed(failure) => {
+            Event::Failed(failure) => {
                 let kind = match (failure, self.call) {
                     (Failure::NoAnswer, _) => StoreErrorKind::Timeout,
                     (Failure::Conflict, Some(Call::Create(_))) => StoreErrorKind::AlreadyExists,
@@ -257,53 +272,54 @@ impl Candidate {
                 };
                 self.answer(now, StoreResponse::Failed(StoreError::new(kind, "made up")));
             }
-            Input::Heard { standing, received } => {
-                let observed = self.observe(self.clock.local(received), standing, records);
-                self.election.on_change(now, self.clock.local(received), Change::Written(observed));
+            Event::Heard { standing, received } => {
+                let received_at = self.clock.local(received);
+                let change = Change::Written(self.observe(received_at, standing, records));
+                self.candidate.handle(now, Input::Watched { received_at, change });
             }
-            Input::HeardDeleted { version, received } => {
+            Event::HeardDeleted { version, received } => {
                 let version = u64::from(version);
                 self.shown = self.shown.max(version);
-                self.election.on_change(now, self.clock.local(received), Change::Deleted { version });
+                let (received_at, change) = (self.clock.local(received), Change::Deleted { version });
+                self.candidate.handle(now, Input::Watched { received_at, change });
             }
-            Input::WatchOpened { from_scratch } => self.election.watch_opened(now, from_scratch),
-            Input::WatchLost => self.election.watch_lost(now),
-            Input::Ask => {
+            Event::WatchOpened { from_scratch } => self.candidate.handle(now, Input::WatchOpened { from_scratch }),
+            Event::WatchLost => self.candidate.handle(now, Input::WatchEnded),
+            Event::Ask => {
                 let _ = self.deadline.as_ref().map(|deadline| deadline.is_valid(now));
             }
-            Input::DropGuard | Input::StepDown => {
+            Event::DropGuard | Event::StepDown => {
                 if let Some(deadline) = &self.deadline {
-                    let is_step_down = input == Input::StepDown;
+                    let is_step_down = event == Event::StepDown;
                     deadline.end(now, if is_step_down { StopReason::SteppedDown } else { StopReason::Released });
                 }
-                self.guard = if input == Input::StepDown { Guard::SteppingDown } else { Guard::Dropped };
+                self.guard = if event == Event::StepDown { Guard::SteppingDown } else { Guard::Dropped };
             }
-            Input::TellGone => {
+            Event::TellGone => {
                 self.guard = Guard::None;
                 self.interrupted = self.pending.is_some();
-                self.election.guard_gone(now, now);
+                self.candidate.handle(now, Input::GuardGone { at: now });
             }
-            Input::TellStepDown => {
+            Event::TellStepDown => {
                 self.guard = Guard::SteppedDown;
-                self.election.step_down(now, None);
+                self.candidate.handle(now, Input::StepDown(DrainLimit::AsSet));
             }
-            Input::Progress => {
+            Event::Progress => {
                 let _ = self.deadline.as_ref().map(|deadline| deadline.progress(now, now));
             }
-            Input::SetFit(fit) => {
-                self.fit = fit;
-                self.aside = false;
-                self.election.set_fit(now, fit);
+            Event::SetFit(is_fit) => {
+                self.fit = is_fit;
+                self.candidate.handle(now, Input::Fitness(FitnessSource::Program, is_fit));
             }
         }
-        self.listen(input, before, now)
+        self.listen(event, before, now)
     }
 
-    fn answer(&mut self, now: Moment, answer: StoreResponse) {
+    fn answer(&mut self, now: Moment, response: StoreResponse) {
         let Some(request) = self.pending.take() else { unreachable!("no request is pending") };
         self.call = None;
         self.interrupted = false;
-        self.election.on_response(now, request.id, answer);
+        self.candidate.handle(now, Input::Response(request.id, response));
     }
 
     /// Returns the stored record as the candidate receives it at the local time `at`.
@@ -369,11 +385,17 @@ impl Candidate {
         Ok(())
     }
 
+    fn may_acquire(&self, now: Moment) -> bool {
+        self.acquires_from.is_some_and(|from| from <= now)
+    }
+
     /// Returns an error if an unfit candidate acquires, or a leader without progress renews.
     fn may_claim(&self, tick: u8) -> Result<(), String> {
         let limit = self.deadline.as_ref().and_then(|deadline| deadline.progress_limit());
         match self.guard {
-            Guard::None if !self.fit => Err(format!("{} acquires while it is unfit", self.name)),
+            Guard::None if !self.may_acquire(self.clock.local(tick)) => {
+                Err(format!("{} acquires while it is unfit", self.name))
+            }
             Guard::None => Ok(()),
             _ if limit.is_some_and(|limit| limit.until() <= self.clock.local(tick)) => {
                 Err(format!("{} renews for work that makes no progress", self.name))
@@ -393,7 +415,7 @@ impl Candidate {
         record: &LeaderElectionRecord,
     ) -> Result<(), String> {
         let name = &self.name;
-        // The election ignores the answer to a write that is no longer in doubt. Only if the lease may be deleted can
+        // The candidate ignores the answer to a write that is no longer in doubt. Only if the lease may be deleted can
         // such an answer contain a new version.
         let ignored = self.scope.limits.deletions > 0 && version < self.shown;
         if version != self.shown && !ignored {
@@ -410,16 +432,16 @@ impl Candidate {
         }
     }
 
-    /// Handles the election's events, and returns an error if the rules do not allow one of them.
+    /// Handles the effects of the candidate, and returns an error if the rules do not allow one of them.
     ///
-    /// `before` is the end of the term's validity before `input`.
-    fn listen(&mut self, input: Input, before: u64, now: Moment) -> Result<(), String> {
+    /// `before` is the end of the term's validity before `event`.
+    fn listen(&mut self, event: Event, before: u64, now: Moment) -> Result<(), String> {
         let name = self.name.clone();
         let was_valid = before > now.as_nanos();
-        let answered = matches!(input, Input::Written(_));
-        while let Some(event) = self.election.event() {
-            match event {
-                ElectionEvent::Elected { deadline, fencing_token } => {
+        let answered = matches!(event, Event::Written(_));
+        while let Some(effect) = self.candidate.effect() {
+            match effect {
+                Effect::Offer { deadline, fencing_token, .. } => {
                     if self.in_term || self.guard != Guard::None {
                         return Err(format!("{name} is elected during a term"));
                     }
@@ -430,7 +452,7 @@ impl Candidate {
                     self.guard = Guard::Held;
                     self.deadline = Some(deadline);
                     self.token = fencing_token;
-                    if !self.fit {
+                    if !self.may_acquire(now) {
                         return Err(format!("{name} is elected while it is unfit"));
                     }
                     if self.valid_until() <= now.as_nanos() {
@@ -443,7 +465,7 @@ impl Candidate {
                         None => {}
                     }
                 }
-                ElectionEvent::TermEnded(reason) => {
+                Effect::TermEnded(reason, _) => {
                     if !std::mem::take(&mut self.in_term) {
                         return Err(format!("{name} loses a term that it does not have: {reason:?}"));
                     }
@@ -453,27 +475,26 @@ impl Candidate {
                     }
                     self.covered.add(Coverage::of(&reason));
                 }
-                ElectionEvent::Released => self.covered.add(Coverage::Resolved),
-                ElectionEvent::WatchStale => self.silent_watch = true,
-                ElectionEvent::StepDownRequested => {
-                    (self.fit, self.aside) = (false, true);
-                    self.election.set_fit(now, false);
-                }
-                ElectionEvent::IdentityConflict if !self.scope.same_identity && self.scope.limits.deletions == 0 => {
+                Effect::Released => self.covered.add(Coverage::Resolved),
+                Effect::RestartWatch => self.silent_watch = true,
+                Effect::Fitness { is_fit, pause } => self.acquires_from = is_fit.then_some(now + pause),
+                Effect::IdentityConflict(_) if !self.scope.same_identity && self.scope.limits.deletions == 0 => {
                     return Err(format!("{name} does not know its own writes"));
                 }
-                ElectionEvent::Renewed { .. }
-                | ElectionEvent::CoverLost(_)
-                | ElectionEvent::TooLateForProgress(_)
-                | ElectionEvent::IdentityConflict
-                | ElectionEvent::Predecessor
-                | ElectionEvent::Leader(_)
-                | ElectionEvent::StepDownIgnored
-                | ElectionEvent::StepDownDeferred(_)
-                | ElectionEvent::RoundOver => {}
+                Effect::Refuse { .. } | Effect::NotFit { .. } | Effect::RoundOver { .. } => {
+                    return Err(format!("{name} ends a campaign for no reason: {effect:?}"));
+                }
+                Effect::Renewed(_)
+                | Effect::DrainEnded(_)
+                | Effect::CancelAt(..)
+                | Effect::IdentityConflict(_)
+                | Effect::Leader(_)
+                | Effect::LeaderLeaseExpired
+                | Effect::WritesRefused(_)
+                | Effect::Log(_) => {}
             }
         }
-        if let Input::WatchOpened { .. } = input {
+        if let Event::WatchOpened { .. } = event {
             self.silent_watch = false;
         }
         let extended = before != 0 && self.valid_until() > before;
@@ -481,7 +502,7 @@ impl Candidate {
             return Err(format!("{name} is leader again in a term that had run out"));
         }
         if extended && !answered {
-            let progressed = input == Input::Progress;
+            let progressed = event == Event::Progress;
             self.covered.add(if progressed { Coverage::Progressed } else { Coverage::RenewedByEcho });
         }
         Ok(())

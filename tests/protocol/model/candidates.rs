@@ -1,14 +1,14 @@
-//! Every state that a candidate has been in, by number, with the outcome of each input.
+//! Every state that a candidate has been in, by number, with the outcome of each event.
 //!
-//! An election cannot be copied, so a state is stored as the inputs that led to it. To find the outcome of another
-//! input, a new candidate first replays the stored inputs. The outcome is then cached, so each pair of state and input
+//! A candidate cannot be copied, so a state is stored as the events that led to it. To find the outcome of another
+//! event, a new candidate first replays the stored events. The outcome is then cached, so each pair of state and event
 //! is replayed only once.
 
 use std::collections::HashMap;
 
 use foldhash::quality::FixedState;
 
-use crate::candidate::{Candidate, Facts, Input};
+use crate::candidate::{Event, Facts, Process};
 use crate::coverage::Witnesses;
 use crate::normal::fingerprint;
 use crate::records::Records;
@@ -20,7 +20,7 @@ pub struct CandidateId(u32);
 #[derive(Debug, Clone, Copy)]
 enum Origin {
     Start { index: usize, incarnation: u8 },
-    From { before: CandidateId, tick: u8, input: Input },
+    From { before: CandidateId, tick: u8, event: Event },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ pub struct Candidates {
     origins: Vec<Origin>,
     facts: Vec<Facts>,
     numbers: HashMap<u128, CandidateId, FixedState>,
-    outcomes: HashMap<(CandidateId, u8, Input), Outcome, FixedState>,
+    outcomes: HashMap<(CandidateId, u8, Event), Outcome, FixedState>,
 }
 
 impl Candidates {
@@ -54,7 +54,7 @@ impl Candidates {
     }
 
     pub fn start(&mut self, index: usize, incarnation: u8) -> CandidateId {
-        let candidate = Candidate::new(&self.scope, index, incarnation);
+        let candidate = Process::new(&self.scope, index, incarnation);
         self.number(&candidate, 0, Origin::Start { index, incarnation })
     }
 
@@ -66,22 +66,22 @@ impl Candidates {
         &mut self,
         before: CandidateId,
         tick: u8,
-        input: Input,
+        event: Event,
         records: &mut Records,
     ) -> Result<Outcome, String> {
-        if let Some(outcome) = self.outcomes.get(&(before, tick, input)) {
+        if let Some(outcome) = self.outcomes.get(&(before, tick, event)) {
             return Ok(*outcome);
         }
         let mut candidate = self.revive(before, records);
-        candidate.take(tick, input, records)?;
+        candidate.take(tick, event, records)?;
         let covered = candidate.covered();
-        let after = self.number(&candidate, tick, Origin::From { before, tick, input });
+        let after = self.number(&candidate, tick, Origin::From { before, tick, event });
         let outcome = Outcome { after, covered };
-        self.outcomes.insert((before, tick, input), outcome);
+        self.outcomes.insert((before, tick, event), outcome);
         Ok(outcome)
     }
 
-    fn number(&mut self, candidate: &Candidate, tick: u8, origin: Origin) -> CandidateId {
+    fn number(&mut self, candidate: &Process, tick: u8, origin: Origin) -> CandidateId {
         let next = CandidateId(self.facts.len() as u32);
         let id = *self.numbers.entry(fingerprint(&candidate.text(tick))).or_insert(next);
         if id == next {
@@ -91,20 +91,20 @@ impl Candidates {
         id
     }
 
-    fn revive(&self, mut id: CandidateId, records: &mut Records) -> Candidate {
-        let mut inputs = Vec::new();
+    fn revive(&self, mut id: CandidateId, records: &mut Records) -> Process {
+        let mut events = Vec::new();
         let (index, incarnation) = loop {
             match self.origins[id.0 as usize] {
                 Origin::Start { index, incarnation } => break (index, incarnation),
-                Origin::From { before, tick, input } => {
-                    inputs.push((tick, input));
+                Origin::From { before, tick, event } => {
+                    events.push((tick, event));
                     id = before;
                 }
             }
         };
-        let mut candidate = Candidate::new(&self.scope, index, incarnation);
-        for (tick, input) in inputs.into_iter().rev() {
-            candidate.take(tick, input, records).expect("an input that was taken before");
+        let mut candidate = Process::new(&self.scope, index, incarnation);
+        for (tick, event) in events.into_iter().rev() {
+            candidate.take(tick, event, records).expect("an event that was taken before");
         }
         candidate.covered();
         candidate

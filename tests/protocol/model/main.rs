@@ -1,6 +1,6 @@
 //! An exhaustive model: every order of events for two or three candidates, within bounds.
 //!
-//! The candidates are real `Election`s over a simulated store, network and set of clocks. Time advances in ticks of one
+//! The candidates are real `Candidate`s over a simulated store, network and set of clocks. Time advances in ticks of one
 //! second. Within a tick, all possible actions may happen in any order, and each may be delayed without limit.
 //!
 //! The number of faults, crashes, user actions, edits and deletions is bounded, so the number of states is finite. The

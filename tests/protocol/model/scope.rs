@@ -3,7 +3,7 @@
 use std::env;
 use std::time::Duration;
 
-use leasehold::{LeaderElector, Settings};
+use leasehold::{Fitness, LeaderElector, Settings};
 
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -85,6 +85,7 @@ pub fn settings(identity: &str, index: usize, scope: &Scope) -> Settings {
         if scope.mixed && index > 0 { SHORT_LEASE } else { (LEASE_DURATION, RENEW_DEADLINE) };
     let builder = LeaderElector::builder("modelled");
     let hold_back = if scope.hold_back { HOLD_BACK * index as u32 } else { Duration::ZERO };
+    let builder = if scope.limits.flaps > 0 { builder.fitness(&Fitness::new()) } else { builder };
     if scope.progress { builder.progress_timeout(PROGRESS) } else { builder }
         .identity(identity)
         .lease_duration(lease_duration)

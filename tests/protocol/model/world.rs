@@ -1,7 +1,7 @@
 //! The effects of each action.
 
 use crate::action::Action;
-use crate::candidate::{Facts, Failure, Guard, Input, identity, letter};
+use crate::candidate::{Event, Facts, Failure, Guard, identity, letter};
 use crate::candidates::Candidates;
 use crate::clock::Clock;
 use crate::coverage::{Coverage, Witnesses};
@@ -69,9 +69,9 @@ impl World {
     /// Starts a process that campaigns.
     fn process(&mut self, index: usize, incarnation: u8, tick: u8, store: StoreId) -> Node {
         let mut candidate = self.candidates.start(index, incarnation);
-        let watch = self.scope.watches.then_some(Input::WatchOpened { from_scratch: true });
-        for input in watch.into_iter().chain([Input::Campaign]) {
-            let outcome = self.candidates.take(candidate, tick, input, &mut self.records);
+        let watch = self.scope.watches.then_some(Event::WatchOpened { from_scratch: true });
+        for event in watch.into_iter().chain([Event::Campaign]) {
+            let outcome = self.candidates.take(candidate, tick, event, &mut self.records);
             candidate = outcome.expect("a beginning").after;
         }
         let told = self.told_at_first(store);
@@ -92,7 +92,7 @@ impl World {
         match action {
             Action::Tick => next.tick += 1,
             Action::Next(index) => {
-                self.give(&mut next, index, Input::Next)?;
+                self.give(&mut next, index, Event::Next)?;
                 // Without watches, the moment at which a read is sent has no effect. So sending the read and its
                 // arrival at the store are one action.
                 if !self.scope.watches && self.node_facts(&next, index).pending == Some(Call::Get) {
@@ -108,23 +108,23 @@ impl World {
             Action::Answer(index) => {
                 let call = self.node_facts(state, index).pending.expect("a request");
                 let Stage::Answered(reply) = node(&mut next, index).request else { unreachable!("no answer") };
-                let input = match (call, reply) {
-                    (Call::Get, Reply::Stands(standing)) => Input::Read(Some(standing)),
-                    (Call::Get, _) => Input::Read(None),
-                    (_, Reply::Stands(standing)) => Input::Written(standing),
+                let event = match (call, reply) {
+                    (Call::Get, Reply::Stands(standing)) => Event::Read(Some(standing)),
+                    (Call::Get, _) => Event::Read(None),
+                    (_, Reply::Stands(standing)) => Event::Written(standing),
                     (_, _) => {
                         self.covered.add(Coverage::Conflict);
-                        Input::Failed(Failure::Conflict)
+                        Event::Failed(Failure::Conflict)
                     }
                 };
-                self.give(&mut next, index, input)?;
+                self.give(&mut next, index, event)?;
             }
             Action::Fails(index, failure) => {
                 let facts = *self.node_facts(state, index);
                 let free = failure == Failure::NoAnswer && facts.interrupted;
                 next.left.faults -= u8::from(!free);
                 if self.abandon(&mut next, index) {
-                    self.give(&mut next, index, Input::Failed(failure))?;
+                    self.give(&mut next, index, Event::Failed(failure))?;
                 } else {
                     return Ok(*state);
                 }
@@ -141,16 +141,16 @@ impl World {
                 let stored = *self.stores.next_after(state.store, told).expect("a change");
                 node(&mut next, index).told = stored.version;
                 let received = if late { stored.written_at } else { state.tick };
-                let input = match stored.object {
-                    Some(standing) => Input::Heard { standing, received },
-                    None => Input::HeardDeleted { version: stored.version, received },
+                let event = match stored.object {
+                    Some(standing) => Event::Heard { standing, received },
+                    None => Event::HeardDeleted { version: stored.version, received },
                 };
-                self.give(&mut next, index, input)?;
+                self.give(&mut next, index, event)?;
             }
             Action::WatchCut(index) => {
                 next.left.faults -= 1;
                 node(&mut next, index).watches = false;
-                self.give(&mut next, index, Input::WatchLost)?;
+                self.give(&mut next, index, Event::WatchLost)?;
             }
             Action::WatchOpens { node: index, from_scratch } => {
                 let newest = self.told_at_first(state.store);
@@ -159,20 +159,20 @@ impl World {
                 if from_scratch {
                     node.told = newest;
                 }
-                self.give(&mut next, index, Input::WatchOpened { from_scratch })?;
+                self.give(&mut next, index, Event::WatchOpened { from_scratch })?;
             }
-            Action::Ask(index) => self.give(&mut next, index, Input::Ask)?,
+            Action::Ask(index) => self.give(&mut next, index, Event::Ask)?,
             Action::DropGuard(index) => {
                 let nodes = state.nodes[usize::from(index)];
                 let valid = nodes.is_some_and(|node| self.is_valid(&node, index, state.tick));
                 next.left.wishes -= u8::from(valid);
-                self.give(&mut next, index, Input::DropGuard)?;
+                self.give(&mut next, index, Event::DropGuard)?;
             }
-            Action::StepDown(index) => self.wish(&mut next, index, Input::StepDown)?,
-            Action::Withdraw(index) => self.wish(&mut next, index, Input::Withdraw)?,
-            Action::Campaign(index) => self.wish(&mut next, index, Input::Campaign)?,
-            Action::TellGone(index) => self.give(&mut next, index, Input::TellGone)?,
-            Action::TellStepDown(index) => self.give(&mut next, index, Input::TellStepDown)?,
+            Action::StepDown(index) => self.wish(&mut next, index, Event::StepDown)?,
+            Action::Withdraw(index) => self.wish(&mut next, index, Event::Withdraw)?,
+            Action::Campaign(index) => self.wish(&mut next, index, Event::Campaign)?,
+            Action::TellGone(index) => self.give(&mut next, index, Event::TellGone)?,
+            Action::TellStepDown(index) => self.give(&mut next, index, Event::TellStepDown)?,
             Action::Restart(index) => {
                 next.left.crashes -= 1;
                 if !self.abandon(&mut next, index) {
@@ -182,10 +182,10 @@ impl World {
                 let process = self.process(usize::from(index), incarnation, state.tick, state.store);
                 next.nodes[usize::from(index)] = Some(process);
             }
-            Action::Progress(index) => self.give(&mut next, index, Input::Progress)?,
+            Action::Progress(index) => self.give(&mut next, index, Event::Progress)?,
             Action::SetFit(index, fit) => {
-                next.left.flaps -= u8::from(!self.node_facts(state, index).aside);
-                self.give(&mut next, index, Input::SetFit(fit))?;
+                next.left.flaps -= 1;
+                self.give(&mut next, index, Event::SetFit(fit))?;
             }
             Action::Edit => {
                 next.left.edits -= 1;
@@ -207,12 +207,12 @@ impl World {
         Ok(next)
     }
 
-    /// Applies `input` to a candidate, and returns an error if a rule breaks.
-    fn give(&mut self, state: &mut State, index: u8, input: Input) -> Result<(), String> {
+    /// Applies `event` to a candidate, and returns an error if a rule breaks.
+    fn give(&mut self, state: &mut State, index: u8, event: Event) -> Result<(), String> {
         let tick = state.tick;
         let node = node(state, index);
         let before = *self.candidates.facts(node.candidate);
-        let outcome = self.candidates.take(node.candidate, tick, input, &mut self.records)?;
+        let outcome = self.candidates.take(node.candidate, tick, event, &mut self.records)?;
         let after = *self.candidates.facts(outcome.after);
         node.candidate = outcome.after;
         if before.pending.is_none() != after.pending.is_none() {
@@ -234,9 +234,9 @@ impl World {
         Ok(())
     }
 
-    fn wish(&mut self, state: &mut State, index: u8, input: Input) -> Result<(), String> {
+    fn wish(&mut self, state: &mut State, index: u8, event: Event) -> Result<(), String> {
         state.left.wishes -= 1;
-        self.give(state, index, input)
+        self.give(state, index, event)
     }
 
     fn apply(&mut self, state: &mut State, call: Call) -> Result<Reply, String> {

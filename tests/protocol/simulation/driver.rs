@@ -1,10 +1,10 @@
-//! The simulated elector thread, which passes inputs to a candidacy and executes its effects.
+//! The simulated elector thread, which passes inputs to a candidate and executes its effects.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use leasehold::election::candidate::fitness::FitnessSource;
-use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::drain::DrainLimit;
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::{StopReason, StoreError, StoreErrorKind};
@@ -19,7 +19,7 @@ use crate::two_objects::checks::may_claim;
 use crate::world::World;
 
 impl World {
-    /// Runs the request thread of a candidacy until the thread waits for something.
+    /// Runs the request thread of a candidate until the thread waits for something.
     pub fn drive(&mut self, index: usize) -> Result<(), Violation> {
         if !self.nodes[index].is_ours() {
             return Ok(());
@@ -37,7 +37,7 @@ impl World {
             }
             let now = node.clock.now(self.truth);
             let was_valid = node.valid(self.truth);
-            let step = node.candidacy().next(now);
+            let step = node.candidate().next(now);
             let told = self.listen(index, was_valid)?;
             let node = &mut self.nodes[index];
             match step {
@@ -218,9 +218,9 @@ impl World {
         if under_way && !matches!(answer, StoreResponse::Failed(_)) {
             // Half of the connections are to a distant server.
             let cools_after = id.is_multiple_of(2).then_some(Duration::from_secs(5));
-            node.candidacy().handle(now, Input::Cools(cools_after));
+            node.candidate().handle(now, Input::Cools(cools_after));
         }
-        node.candidacy().handle(now, Input::Response(id, answer));
+        node.candidate().handle(now, Input::Response(id, answer));
         self.listen(index, was_valid)?;
         let node = &mut self.nodes[index];
         node.reading = None;
@@ -290,7 +290,7 @@ impl World {
                     Input::Watched { received_at, change }
                 }
             };
-            node.candidacy().handle(now, input);
+            node.candidate().handle(now, input);
             self.listen(index, was_valid)?;
             self.nodes[index].record.hears_of_former = false;
             if let Some((version, uid)) = shown.filter(|_| !self.plan.suite.is_on_two()) {
@@ -310,11 +310,11 @@ impl World {
         }
     }
 
-    /// Carries out the effects of the candidacy, and returns `true` if there were any.
+    /// Carries out the effects of the candidate, and returns `true` if there were any.
     pub fn listen(&mut self, index: usize, was_valid: bool) -> Result<bool, Violation> {
         let mut told = false;
         let knows_its_writes = self.knows_its_writes(index);
-        while let Some(effect) = self.nodes[index].candidacy().effect() {
+        while let Some(effect) = self.nodes[index].candidate().effect() {
             told = true;
             let node = &mut self.nodes[index];
             trace!(self, "{} wants {effect:?}", node.identity);
@@ -338,7 +338,7 @@ impl World {
                     let node = &mut self.nodes[index];
                     // The token is a version of the record that was acquired last.
                     node.record.acts_by(fencing_token);
-                    let waits = node.wants.take_if(|_| campaign == Some(node.campaigns)).is_some();
+                    let waits = node.wants.take_if(|_| campaign == node.campaigns).is_some();
                     // The caller may stop waiting without withdrawing the campaign.
                     let wanted = waits && (self.truth >= self.plan.heal_at || self.random.u8(..16) > 0);
                     // A request that was written with the winning record ends the term at once.
@@ -362,7 +362,7 @@ impl World {
                     }
                     if !wanted {
                         let now = node.clock.local(self.truth);
-                        node.candidacy().handle(now, Input::NotTaken);
+                        node.candidate().handle(now, Input::NotTaken);
                     } else if self.plan.suite.is_on_two() {
                         self.begin_work(index);
                     }
@@ -405,7 +405,7 @@ impl World {
                 | Effect::Log(_)
                 | Effect::LeaderLeaseExpired
                 | Effect::WritesRefused(_)
-                | Effect::CoverLost(_)
+                | Effect::DrainEnded(_)
                 | Effect::Renewed(_) => {}
             }
         }

@@ -1,10 +1,10 @@
-//! One process: a candidacy, and a user who holds the guard.
+//! One process: a candidate, and a user who holds the guard.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use leasehold::election::Change;
-use leasehold::election::candidate::candidacy::Candidacy;
+use leasehold::election::candidate::Candidate;
 use leasehold::election::deadline::Deadline;
 use leasehold::util::clock::Moment;
 use leasehold::{LeaderElectionRecord, MicroTime, Settings, StopReason};
@@ -24,20 +24,20 @@ pub struct Node {
     pub clock: NodeClock,
     pub kind: Kind,
     pub mind: Mind,
-    /// The record of the candidacy, with the state of its threads.
+    /// The record of the candidate, with the state of its threads.
     pub record: Record,
     /// The lock of two objects, if the node competes for both.
     pub lock: Option<Lock>,
     /// The number of the node's current process.
     pub incarnation: u32,
     pub alive: bool,
-    /// The time at which the user closed the candidacy.
+    /// The time at which the user closed the candidate.
     pub closed_at: Option<Nanos>,
     pub paused_until: Option<Nanos>,
     /// The clock reading by which a thread that was held up still acts.
     pub reading: Option<Moment>,
     pub cut: Option<(Cut, Nanos)>,
-    /// Commands from the user and from watches that the candidacy has not handled yet, in order.
+    /// Commands from the user and from watches that the candidate has not handled yet, in order.
     pub commands: VecDeque<Command>,
     /// The user's current request, if there is one.
     pub wants: Option<Wants>,
@@ -67,11 +67,11 @@ pub struct Node {
 }
 
 pub enum Mind {
-    Ours(Box<Candidacy>),
+    Ours(Box<Candidate>),
     ClientGo(Box<MultiLock>),
 }
 
-/// One record of a candidacy, with the state of the threads that handle it.
+/// One record of a candidate, with the state of the threads that handle it.
 pub struct Record {
     /// The index of the object that contains the record. Without effect for two objects, which have no watch.
     pub object: usize,
@@ -181,9 +181,9 @@ impl Node {
         self.alive && leads
     }
 
-    pub fn candidacy(&mut self) -> &mut Candidacy {
+    pub fn candidate(&mut self) -> &mut Candidate {
         match &mut self.mind {
-            Mind::Ours(candidacy) => candidacy,
+            Mind::Ours(candidate) => candidate,
             Mind::ClientGo(_) => unreachable!("it is of client-go"),
         }
     }

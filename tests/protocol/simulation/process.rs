@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold::election::candidate::candidacy::Candidacy;
+use leasehold::election::candidate::Candidate;
 
 use crate::clock::{Nanos, NodeClock, SECOND};
 use crate::node::{Mind, Node, Record, Requests};
@@ -51,7 +51,7 @@ impl World {
         self.count.candidates += 1;
         let mind = match kind {
             Kind::MultiLock => Mind::ClientGo(Box::new(MultiLock::new(&identity, self.plan.settings[index]))),
-            _ => Mind::Ours(Box::new(Candidacy::new(Arc::clone(&settings), self.random.u64(..)))),
+            _ => Mind::Ours(Box::new(Candidate::new(Arc::clone(&settings), self.random.u64(..)))),
         };
         Node {
             kind,

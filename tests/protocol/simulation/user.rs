@@ -89,7 +89,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the term at once, and reports the step-down to the candidacy later.
+    /// Ends the term at once, and reports the step-down to the candidate later.
     ///
     /// The user's thread may be held up in between.
     pub fn begin_to_step_down(&mut self, index: usize, roll: u32) {

@@ -1,7 +1,7 @@
 //! The simulated threads of a process: the driver of the group, the elector of the slot, and the workers.
 
-use leasehold::election::candidate::candidacy::Candidacy;
-use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::candidate::Candidate;
+use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::group::{GroupEffect, GroupKey, GroupOperation, GroupRequest, GroupResponse, OwnershipEnd};
 use leasehold::election::{Operation, Step, StoreResponse};
 use leasehold::util::backoff::requested_pause;
@@ -121,8 +121,8 @@ impl World {
                 let Some(elector) = &mut node.elector else {
                     return Err(format!("{} leaves without a slot", node.identity).into());
                 };
-                elector.candidacy.handle(now, Input::GuardGone { at: now });
-                elector.candidacy.handle(now, Input::Close);
+                elector.candidate.handle(now, Input::GuardGone { at: now });
+                elector.candidate.handle(now, Input::Close);
                 elector.is_leaving = !is_early;
                 if is_early {
                     node.deadline = None;
@@ -189,12 +189,12 @@ impl World {
             node.not_joined(now, slot..slot + 1, node.times.2);
             return Ok(());
         }
-        let mut candidacy = Candidacy::new(self.plan.slot_settings(&node.identity, node.times), seed);
-        candidacy.handle(now, Input::Campaign { id: 1, once: true });
+        let mut candidate = Candidate::new(self.plan.slot_settings(&node.identity, node.times), seed);
+        candidate.handle(now, Input::Campaign { id: 1, once: true });
         node.elector = Some(Elector {
             serial,
             slot,
-            candidacy,
+            candidate,
             in_flight: None,
             wake: 0,
             is_campaign: true,
@@ -214,7 +214,7 @@ impl World {
             let Some(elector) = node.elector.as_mut().filter(|elector| elector.in_flight.is_none()) else {
                 return Ok(());
             };
-            match elector.candidacy.next(now) {
+            match elector.candidate.next(now) {
                 Step::Send(request) => {
                     let (sender, key) = (Sender::Slot(elector.serial), GroupKey::Slot(elector.slot));
                     let (call, context) = match request.operation {
@@ -288,7 +288,7 @@ impl World {
         Ok(())
     }
 
-    /// Carries out the effects of the slot's candidacy, and returns `true` if there were any.
+    /// Carries out the effects of the slot's candidate, and returns `true` if there were any.
     fn listen(&mut self, index: usize) -> bool {
         let mut has_acted = false;
         let (truth, to) = (self.truth, self.to(index));
@@ -296,7 +296,7 @@ impl World {
             let node = &mut self.nodes[index];
             let now = node.clock.local(truth);
             let Some(elector) = &mut node.elector else { return has_acted };
-            let Some(effect) = elector.candidacy.effect() else { return has_acted };
+            let Some(effect) = elector.candidate.effect() else { return has_acted };
             has_acted = true;
             let (serial, slot) = (elector.serial, elector.slot);
             if let Effect::Offer { .. } | Effect::RoundOver { .. } | Effect::Refuse { .. } = effect {
@@ -316,15 +316,15 @@ impl World {
                             self.end_hangs(index);
                         }
                     } else {
-                        elector.candidacy.handle(now, Input::NotTaken);
-                        elector.candidacy.handle(now, Input::Close);
+                        elector.candidate.handle(now, Input::NotTaken);
+                        elector.candidate.handle(now, Input::Close);
                     }
                 }
                 Effect::RoundOver { error, .. } => {
                     elector.error = error;
-                    elector.candidacy.handle(now, Input::Close);
+                    elector.candidate.handle(now, Input::Close);
                 }
-                Effect::Refuse { .. } | Effect::NotFit { .. } => elector.candidacy.handle(now, Input::Close),
+                Effect::Refuse { .. } | Effect::NotFit { .. } => elector.candidate.handle(now, Input::Close),
                 Effect::CancelAt(id, at, _) => {
                     let failed = Err(StoreError::new(StoreErrorKind::Interrupted, "canceled"));
                     let at = node.clock.when(at);
@@ -402,7 +402,7 @@ impl World {
             }
             (Err(error), _) => StoreResponse::Failed(error),
         };
-        elector.candidacy.handle(now, Input::Response(id, response));
+        elector.candidate.handle(now, Input::Response(id, response));
         self.drive_slot(index)?;
         self.drive(index)
     }

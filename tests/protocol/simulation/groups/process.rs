@@ -1,4 +1,4 @@
-//! One process of a group: its state machine, the candidacy of its slot, its watch and its workers.
+//! One process of a group: its state machine, the candidate of its slot, its watch and its workers.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::ReadContext;
-use leasehold::election::candidate::candidacy::Candidacy;
+use leasehold::election::candidate::Candidate;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::group::{Group, GroupKey, MAX_MEMBERS};
 use leasehold::util::clock::Moment;
@@ -52,7 +52,7 @@ pub struct Process {
 pub struct Elector {
     pub serial: u64,
     pub slot: usize,
-    pub candidacy: Candidacy,
+    pub candidate: Candidate,
     /// The number and the send time of the request under way, and the context of a read.
     pub in_flight: Option<(u64, Moment, Option<ReadContext>)>,
     pub wake: u64,

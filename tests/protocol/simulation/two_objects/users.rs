@@ -80,7 +80,7 @@ impl World {
         self.queue.push(truth + next, Some((index, node.incarnation)), What::Work(campaign));
     }
 
-    /// Passes a fitness report to the candidacy.
+    /// Passes a fitness report to the candidate.
     ///
     /// After the faults, the node is always fit.
     pub fn set_fit(&mut self, index: usize, is_fit: bool) -> Result<(), Violation> {

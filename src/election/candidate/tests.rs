@@ -1,15 +1,19 @@
 use std::time::SystemTime;
 
 use super::*;
-use crate::election::candidate::candidacy::Candidacy;
+use crate::election::LeaderInfo;
+use crate::election::candidate::fitness::FitnessSource;
+use crate::election::deadline::Deadline;
+use crate::election::drain::DrainLimit;
 use crate::election::settings::Config;
 use crate::election::{Operation, Step, StoreRequest};
+use crate::store::StoreError;
 use crate::store::StoreErrorKind;
 use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 
-/// A candidacy on one record, and its clock.
+/// A candidate, and its clock.
 struct Scenario {
-    candidacy: Candidacy,
+    candidate: Candidate,
     now: Moment,
 }
 
@@ -20,7 +24,7 @@ impl Scenario {
 
     fn with(config: Config) -> Self {
         let settings = config.validate().unwrap();
-        Self { candidacy: Candidacy::new(settings, 1), now: Moment::from_nanos(1_000_000_000) }
+        Self { candidate: Candidate::new(settings, 1), now: Moment::from_nanos(1_000_000_000) }
     }
 
     fn campaigning(id: u64, once: bool) -> Self {
@@ -30,15 +34,15 @@ impl Scenario {
     }
 
     fn handle(&mut self, input: Input) {
-        self.candidacy.handle(self.now, input);
+        self.candidate.handle(self.now, input);
     }
 
     fn effect(&mut self) -> Option<Effect> {
-        self.candidacy.effect()
+        self.candidate.effect()
     }
 
     fn step(&mut self) -> Step {
-        self.candidacy.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH })
+        self.candidate.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH })
     }
 
     /// Returns the next request after all waits.
@@ -191,29 +195,29 @@ fn a_renewal_takes_as_long_as_since_it_was_sent() {
     scenario.now = scenario.now + Duration::from_millis(30);
     scenario.handle(Input::Response(id, StoreResponse::Written(renewed)));
     assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
-    assert!(scenario.candidacy.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
+    assert!(scenario.candidate.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
 }
 
 #[test]
 fn close_during_an_acquisition_waits_for_its_outcome() {
     let mut scenario = Scenario::campaigning(1, false);
-    assert!(!scenario.candidacy.may_hold());
+    assert!(!scenario.candidate.may_hold());
     let won = scenario.creates();
     scenario.wants();
     scenario.handle(Input::Close);
-    assert!(scenario.candidacy.may_hold());
-    assert!(matches!(scenario.wants()[..], [Effect::CancelAt(2, _, Behind::Release)]));
+    assert!(scenario.candidate.may_hold());
+    assert!(matches!(scenario.wants()[..], [Effect::CancelAt(2, _, CancelReason::Release)]));
     scenario.handle(won);
-    assert!(scenario.candidacy.may_hold(), "it is ours");
+    assert!(scenario.candidate.may_hold(), "it is ours");
     let (id, released) = scenario.releases();
     scenario.handle(Input::Response(id, StoreResponse::Written(released)));
-    assert!(!scenario.candidacy.may_hold());
+    assert!(!scenario.candidate.may_hold());
 
     let mut scenario = Scenario::campaigning(1, false);
     let _ = scenario.creates();
     scenario.handle(Input::Close);
     scenario.answer_fails(2, StoreErrorKind::NotApplied);
-    assert!(!scenario.candidacy.may_hold(), "it was another's");
+    assert!(!scenario.candidate.may_hold(), "it was another's");
 }
 
 #[test]
@@ -222,11 +226,11 @@ fn close_during_a_hanging_acquisition_waits_for_one_read() {
     let _ = scenario.creates();
     scenario.handle(Input::Close);
     scenario.answer_fails(2, StoreErrorKind::Interrupted);
-    assert!(scenario.candidacy.may_hold(), "it may be ours");
+    assert!(scenario.candidate.may_hold(), "it may be ours");
     let since = scenario.now;
     scenario.finds_nothing();
     assert_eq!(scenario.now, since, "at once");
-    assert!(!scenario.candidacy.may_hold(), "it may land at any time, or never");
+    assert!(!scenario.candidate.may_hold(), "it may land at any time, or never");
 }
 
 #[test]
@@ -235,7 +239,7 @@ fn close_as_leader_does_not_wait() {
     scenario.updates();
     scenario.wants();
     scenario.handle(Input::Close);
-    assert!(!scenario.candidacy.may_hold(), "the guard exists");
+    assert!(!scenario.candidate.may_hold(), "the guard exists");
     assert!(scenario.wants().is_empty());
 }
 
@@ -299,7 +303,7 @@ fn awaited_holder_is_logged_once_and_again_on_return() {
 fn won_term_is_offered_and_released_if_unclaimed() {
     let mut scenario = Scenario::leading();
     let offer = scenario.wants().into_iter().find(|effect| matches!(effect, Effect::Offer { .. }));
-    assert!(matches!(offer, Some(Effect::Offer { campaign: Some(5), fencing_token: 7, .. })), "{offer:?}");
+    assert!(matches!(offer, Some(Effect::Offer { campaign: 5, fencing_token: 7, .. })), "{offer:?}");
     scenario.handle(Input::NotTaken);
     assert!(matches!(scenario.wants()[..], [Effect::TermEnded(StopReason::Released, None), ..]));
     scenario.releases();
@@ -312,7 +316,7 @@ fn term_won_after_a_withdrawal_is_not_offered() {
     scenario.handle(Input::Withdraw(4));
     scenario.handle(Input::Withdraw(5));
     scenario.handle(won);
-    let offered = scenario.wants().into_iter().any(|effect| matches!(effect, Effect::Offer { campaign: Some(_), .. }));
+    let offered = scenario.wants().into_iter().any(|effect| matches!(effect, Effect::Offer { .. }));
     assert!(!offered);
 }
 
@@ -337,18 +341,18 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
     let mut scenario = Scenario::campaigning(5, false);
     scenario.handle(Input::Withdraw(4));
     scenario.wins();
-    assert!(scenario.wants().iter().any(|effect| matches!(effect, Effect::Offer { campaign: Some(5), .. })));
+    assert!(scenario.wants().iter().any(|effect| matches!(effect, Effect::Offer { campaign: 5, .. })));
     let (renewal, sent_at) = (scenario.request().id, scenario.now);
     let by = |holder: &str| LeaderElectionRecord { holder_identity: Some(holder.into()), ..Default::default() };
-    let ours = by(scenario.candidacy.identity());
+    let ours = by(scenario.candidate.identity());
     let watched = |change| Input::Watched { received_at: sent_at, change };
     let written = |record| watched(Change::Written(VersionedRecord::new(record, 6, StoreData::none())));
-    let news = Some((Behind::News, 250));
+    let news = Some((CancelReason::ForeignEvent, 250));
     for (input, expected) in [
         (written(ours), None),
         (written(by("other")), news),
         (watched(Change::Deleted { version: 6 }), news),
-        (Input::GuardGone { at: sent_at }, Some((Behind::Release, 50))),
+        (Input::GuardGone { at: sent_at }, Some((CancelReason::Release, 50))),
     ] {
         scenario.handle(input);
         let cancelled = scenario.wants().into_iter().find_map(|effect| match effect {
@@ -359,7 +363,7 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
     }
     // The failure of another request does not count for the request in flight.
     scenario.answer_fails(renewal + 1, StoreErrorKind::Unavailable);
-    assert!(scenario.candidacy.session().failures.last.is_none() && scenario.candidacy.session().in_flight.is_some());
+    assert!(scenario.candidate.failures.take_last().is_none() && scenario.candidate.claim.under_way().is_some());
 }
 
 #[test]
@@ -371,7 +375,7 @@ fn each_event_has_its_line_and_its_level() {
     }
     for (reclaims, text) in [(true, "reclaiming the lease"), (false, "waiting until the lease expires; reclaim")] {
         let mut scenario = Scenario::with(Config { reclaim_own_identity: reclaims, ..Config::default() });
-        let ours = scenario.candidacy.identity().to_owned();
+        let ours = scenario.candidate.identity().to_owned();
         scenario.hears_of(&ours, 1);
         logs(&mut scenario, "Info", text);
         for (version, level, wait) in [(2, "Error", 0), (4, "Debug", 1), (6, "Error", 60)] {
@@ -522,7 +526,7 @@ fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
     while scenario.now < silent_at {
         let Step::Wait(until) = scenario.step() else {
             // The step is a renewal, which times out.
-            let id = scenario.candidacy.session().in_flight.unwrap().0;
+            let id = scenario.candidate.claim.under_way().unwrap().id;
             scenario.answer_fails(id, StoreErrorKind::Timeout);
             continue;
         };
@@ -662,7 +666,7 @@ fn requested_term_is_renewed_for_one_renew_deadline() {
     let began = scenario.now;
     let last = scenario.renews_until(began + seconds(60)).pop().expect("a renewal");
     assert!(last > began + seconds(7) && last < began + seconds(10), "{:?}", last.since(began));
-    assert_eq!(scenario.count("CoverLost(None)"), 1);
+    assert_eq!(scenario.count("DrainEnded(None)"), 1);
     scenario.handle(Input::GuardGone { at: scenario.now });
     scenario.releases();
 }
@@ -688,7 +692,7 @@ fn drain_without_limit_outlasts_lease_and_unfitness() {
     let last = scenario.renews_until(began + Duration::from_secs(60)).pop().expect("a renewal");
     assert!(last > began + Duration::from_secs(55), "{:?}", last.since(began));
     assert!(!deadline.kept_for(scenario.now).is_zero(), "a command would be killed");
-    assert_eq!(scenario.count("CoverLost"), 0);
+    assert_eq!(scenario.count("DrainEnded"), 0);
     scenario.handle(Input::GuardGone { at: scenario.now });
     scenario.releases();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::messages::{LeaderInfo, ReadContext};
+use crate::election::messages::ReadContext;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::clock::Moment;
 
@@ -10,13 +10,11 @@ use crate::util::clock::Moment;
 ///
 /// The candidate ignores observations up to the newest known version.
 #[derive(Debug)]
-pub(super) struct Observed {
+pub(crate) struct Observed {
     newest: u64,
     state: ObservedState,
     /// The earliest time to reclaim the record of another process with the same identity.
     reclaim_at: Moment,
-    /// The last reported leader.
-    reported: Option<Box<LeaderInfo>>,
 }
 
 #[derive(Debug)]
@@ -51,7 +49,7 @@ pub(super) enum Holder {
 
 impl Observed {
     pub(super) fn nothing() -> Self {
-        Self { newest: 0, state: ObservedState::Unknown, reclaim_at: Moment::default(), reported: None }
+        Self { newest: 0, state: ObservedState::Unknown, reclaim_at: Moment::default() }
     }
 
     /// Returns the newest known version.
@@ -85,7 +83,7 @@ impl Observed {
     }
 
     /// Returns `true` if another process wrote the record with the identity of this candidate.
-    pub(super) fn has_twin(&self) -> bool {
+    pub(crate) fn has_twin(&self) -> bool {
         matches!(self.holder(), Some(Holder::Predecessor | Holder::DuplicateIdentity))
     }
 
@@ -197,20 +195,9 @@ impl Observed {
             || self.record().is_some_and(|known| known.version == version && known.record != found.record)
     }
 
-    /// Returns the leader in the record if the leader or its address has changed since the last call.
-    pub(super) fn new_leader(&mut self) -> Option<Option<Box<LeaderInfo>>> {
-        let leader =
-            self.record().and_then(|known| Some((known.record.holder()?, known.notes.term.address.as_deref())));
-        let reported = self.reported.as_ref().map(|it| (it.identity.as_str(), it.address.as_deref()));
-        if reported == leader {
-            return None;
-        }
-        let info = |(identity, address): (&str, Option<&str>)| {
-            Box::new(LeaderInfo { identity: identity.to_owned(), address: address.map(str::to_owned) })
-        };
-        let leader = leader.map(info);
-        self.reported.clone_from(&leader);
-        Some(leader)
+    /// Returns the identity of the holder in the record, and the address that the holder advertises.
+    pub(crate) fn leader(&self) -> Option<(&str, Option<&str>)> {
+        self.record().and_then(|known| Some((known.record.holder()?, known.notes.term.address.as_deref())))
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::round_trip::{InterruptAfter, RoundTrip};
-use super::timer::Timer;
 use crate::election::settings::{JITTER_FACTOR, Settings};
+use crate::election::timer::Timer;
 use crate::store::StoreErrorKind;
 use crate::util::backoff::requested_pause;
 use crate::util::clock::Moment;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::timer::Timer;
 use crate::election::settings::Settings;
+use crate::election::timer::Timer;
 use crate::store::StoreErrorKind;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::clock::Moment;
@@ -13,7 +13,7 @@ use crate::util::sync::Arc;
 /// The largest number of remembered writes.
 ///
 /// The limit is reached only if many writes in a row get no answer.
-pub(super) const MAX_WRITES: usize = 64;
+pub(crate) const MAX_WRITES: usize = 64;
 
 /// The writes of this candidate that the store may have applied or may apply later.
 pub(super) struct InDoubt {

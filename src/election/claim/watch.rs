@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::messages::ReadContext;
 use super::observed::Observed;
+use crate::election::messages::ReadContext;
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::clock::Moment;
 
@@ -248,7 +248,7 @@ impl OpenWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::observed::Holder;
+    use crate::election::claim::observed::Holder;
     use crate::store::record::StoreData;
 
     const OTHERWISE: Duration = Duration::from_secs(15);

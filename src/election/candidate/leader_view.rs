@@ -1,0 +1,71 @@
+//! The leader that a candidate has reported.
+
+use crate::election::messages::LeaderInfo;
+use crate::util::clock::Moment;
+
+/// The leader that this candidate has reported last.
+#[derive(Debug, Default)]
+pub(super) struct LeaderView {
+    leader: Option<Box<LeaderInfo>>,
+    /// `true` if the expiry of the leader's lease was reported.
+    has_expired: bool,
+    /// `true` if the wait for the leader was logged.
+    is_awaited: bool,
+}
+
+/// A change of the leader that the candidate reports.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum LeaderChange {
+    /// The record has another holder or no holder, or the holder has another address or has renewed its expired lease.
+    Leader(Option<Box<LeaderInfo>>),
+    /// The lease of the leader has expired.
+    LeaseExpired,
+}
+
+impl LeaderView {
+    /// Notes the identity and the address of the holder in the record.
+    pub(super) fn observe(&mut self, holder: Option<(&str, Option<&str>)>) -> Option<LeaderChange> {
+        let known = self.leader.as_ref().map(|leader| (leader.identity.as_str(), leader.address.as_deref()));
+        if known == holder {
+            return None;
+        }
+        let is_same = known.zip(holder).is_some_and(|((known, _), (holder, _))| known == holder);
+        self.leader = holder.map(|(identity, address)| {
+            Box::new(LeaderInfo { identity: identity.to_owned(), address: address.map(str::to_owned) })
+        });
+        if !is_same {
+            (self.has_expired, self.is_awaited) = (false, false);
+        }
+        // Without a renewal, the holder of an expired lease is no longer the leader.
+        (!self.has_expired).then(|| LeaderChange::Leader(self.leader.clone()))
+    }
+
+    /// Notes the expiry of the leader's lease.
+    pub(super) fn expires(&mut self, now: Moment, until: Option<Moment>) -> Option<LeaderChange> {
+        let has_expired = until.is_some_and(|until| until <= now);
+        if has_expired == self.has_expired || self.leader.is_none() {
+            return None;
+        }
+        (self.has_expired, self.is_awaited) = (has_expired, false);
+        Some(match has_expired {
+            true => LeaderChange::LeaseExpired,
+            false => LeaderChange::Leader(self.leader.clone()),
+        })
+    }
+
+    pub(super) fn has_expired(&self) -> bool {
+        self.has_expired
+    }
+
+    /// Returns the identity of the leader if another candidate than `identity` is the leader.
+    pub(super) fn other_than(&self, identity: &str) -> Option<&str> {
+        self.leader.as_ref().map(|leader| leader.identity.as_str()).filter(|leader| *leader != identity)
+    }
+
+    /// Returns the leader once, if a candidate with this identity waits for the leader.
+    pub(super) fn awaits(&mut self, identity: &str) -> Option<&str> {
+        let is_new = !self.has_expired && !self.is_awaited && self.other_than(identity).is_some();
+        self.is_awaited |= is_new;
+        self.other_than(identity).filter(|_| is_new)
+    }
+}

@@ -1,0 +1,135 @@
+//! The inputs and the effects of a candidate.
+
+use std::time::Duration;
+
+use crate::election::candidate::fitness::FitnessSource;
+use crate::election::candidate::notice::Notice;
+use crate::election::deadline::Deadline;
+use crate::election::drain::DrainLimit;
+use crate::election::stop_reason::StopReason;
+use crate::election::{Change, LeaderInfo, StoreResponse};
+use crate::store::StoreError;
+use crate::util::clock::Moment;
+use crate::util::sync::Arc;
+
+/// The input of a candidate.
+#[derive(Debug)]
+pub enum Input {
+    /// Start a campaign for one term.
+    Campaign {
+        /// The number of the campaign, which no earlier campaign has.
+        id: u64,
+        /// `true` if the campaign ends after one round: a read and at most one write.
+        once: bool,
+    },
+    /// Withdraw this campaign.
+    ///
+    /// If the store applies a write of the campaign later, the candidate releases the record.
+    Withdraw(u64),
+    /// No campaign took the offered term.
+    NotTaken,
+    /// The holder stepped down. The lease is renewed up to this limit.
+    StepDown(DrainLimit),
+    /// A source of fitness reports whether this candidate is fit.
+    Fitness(FitnessSource, bool),
+    /// The guard of the term was dropped.
+    GuardGone {
+        /// The time of the drop.
+        at: Moment,
+    },
+    /// Close the candidate, which gets no more campaigns.
+    Close,
+    /// The response to the request with this number.
+    Response(u64, StoreResponse),
+    /// The idle time after which the connection must be used again to stay open.
+    ///
+    /// `None` if the connection stays open by itself, or if opening another connection is fast.
+    Cools(Option<Duration>),
+    /// A watch is open.
+    WatchOpened {
+        /// `true` if the watch starts with the current state.
+        from_scratch: bool,
+    },
+    /// The watch delivered an event.
+    Watched {
+        /// The time at which the event was received.
+        received_at: Moment,
+        /// The event.
+        change: Change,
+    },
+    /// The watch has ended or was refused.
+    WatchEnded,
+}
+
+/// The reason why a request is canceled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelReason {
+    /// The release of a record waits for the request.
+    Release,
+    /// A watch event about another candidate waits for the request.
+    ForeignEvent,
+}
+
+/// The output of a candidate.
+#[derive(Debug)]
+pub enum Effect {
+    /// A term is won. If no campaign takes the term, the driver must send [`Input::NotTaken`].
+    Offer {
+        /// The campaign.
+        campaign: u64,
+        /// The validity of the term.
+        deadline: Arc<Deadline>,
+        /// The fencing token of the term.
+        fencing_token: u64,
+    },
+    /// The store refuses a campaign permanently.
+    Refuse {
+        /// The campaign.
+        campaign: u64,
+        /// The error.
+        error: StoreError,
+    },
+    /// A campaign for one round ended because the candidate is unfit.
+    NotFit {
+        /// The campaign.
+        campaign: u64,
+    },
+    /// The fitness of the candidate has changed.
+    Fitness {
+        /// `true` if the candidate is fit.
+        is_fit: bool,
+        /// The delay before a fit candidate may acquire the lease.
+        pause: Duration,
+    },
+    /// A campaign for one round ended without a term.
+    RoundOver {
+        /// The campaign.
+        campaign: u64,
+        /// The last failure, if a request failed.
+        error: Option<StoreError>,
+    },
+    /// A write has extended the term. The duration is the time of the write.
+    Renewed(Duration),
+    /// The term is no longer valid. The error is the last failure since the last renewal.
+    TermEnded(StopReason, Option<Box<StoreError>>),
+    /// The renewals of an ended term have stopped while its guard exists. `None` means that the drain limit has passed.
+    DrainEnded(Option<StopReason>),
+    /// The record of the last term is released, or another candidate holds the record.
+    Released,
+    /// Cancel the request with this number at this time, unless the request ends before. The earliest of several times
+    /// counts.
+    CancelAt(u64, Moment, CancelReason),
+    /// The record has another holder or no holder, the holder has another address, or the holder renewed its expired
+    /// lease.
+    Leader(Option<Box<LeaderInfo>>),
+    /// The lease of the holder has expired on the local clock.
+    LeaderLeaseExpired,
+    /// Every write has met a conflict for three renew deadlines.
+    WritesRefused(StoreError),
+    /// The watch must be restarted with the current state.
+    RestartWatch,
+    /// A log line about another process with the identity of this candidate.
+    IdentityConflict(Notice),
+    /// A log line.
+    Log(Notice),
+}
