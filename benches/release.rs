@@ -86,6 +86,33 @@ fn main() {
             println!("{}", row(*round_trip, &outcomes[index]));
         }
     }
+    let mut late = ends_behind_a_hang(&server);
+    late.sort();
+    println!("\nFrom the end of a term until `ended` disconnects, while a renewal hangs:\n");
+    println!("median {:.1?}, worst {:.1?}, {} terms", late[late.len() / 2], late[late.len() - 1], late.len());
+}
+
+/// Returns the times from the end of a term until `ended` disconnects, while a renewal hangs.
+fn ends_behind_a_hang(server: &ApiServer) -> Vec<Duration> {
+    let times = (0..TRIES).map(|n| {
+        let lease = format!("bench-end-{n}");
+        let (_near, config) = Proxy::far_from(&server.kubeconfig("me"), Duration::ZERO);
+        let elector = LeaderElector::builder(&lease)
+            .lease_duration(Duration::from_secs(4))
+            .renew_deadline(Duration::from_secs(2))
+            .retry_period(Duration::from_millis(500))
+            .start_with_client(Client::new(config).expect("a client"))
+            .expect("an elector");
+        let guard = elector.block_until_leader().expect("a term");
+        let _hang = server.fault(Fault::hang().verb(Verb::Update).resource(Resource::Leases).name(&lease));
+        while guard.is_leader() {
+            thread::sleep(Duration::from_micros(100));
+        }
+        let began = Instant::now();
+        let _ = guard.ended().recv();
+        began.elapsed()
+    });
+    times.collect()
 }
 
 /// Runs all tries of all cases concurrently, because a try mostly waits.

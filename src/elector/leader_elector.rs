@@ -16,7 +16,7 @@ use crate::observe::observations::Observations;
 use crate::observe::observer::Observer;
 use crate::observe::status::Status;
 use crate::observe::transition::{Subscriptions, Transitions};
-use crate::runtime::dedicated;
+use crate::runtime::elector_thread::ElectorThread;
 use crate::runtime::observing::Observing;
 use crate::runtime::probing::{self, SharedProbe};
 use crate::runtime::state::SharedParts;
@@ -104,9 +104,9 @@ impl LeaderElector {
             |probe: &Arc<SharedProbe>| probing::spawn(Arc::clone(probe), settings.retry_period, Arc::clone(&link));
         let probing = probe.as_ref().map(probing).transpose()?;
         fitness.iter().for_each(|fitness| fitness.tell(&link));
-        let driver = dedicated::driver(candidate, entry, commands, observers, probing, shared.clone(), &settings)?;
+        let thread = ElectorThread::new(candidate, entry, commands, observers, probing, shared.clone(), &settings)?;
         let elector = Self { name, namespace, description: fields.described, settings, shared };
-        dedicated::spawn(driver)?;
+        thread.spawn()?;
         Ok(elector)
     }
 

@@ -47,19 +47,15 @@ impl Fitness {
 
     /// Sets whether the process is fit to lead.
     ///
-    /// The electors react immediately, on the calling thread or on a thread of the elector.
+    /// The electors react immediately, on their own threads.
     pub fn set(&self, is_fit: bool) {
         let mut state = self.0.lock();
         if mem::replace(&mut state.is_fit, is_fit) == is_fit {
             return;
         }
         state.electors.retain(|elector| elector.strong_count() > 0);
-        let links: Vec<_> = state.electors.iter().filter_map(Weak::upgrade).collect();
-        // Queued under the lock, so that each elector receives all changes in their order.
-        links.iter().for_each(|link| link.leave(reported(is_fit)));
-        // Unlocked first, so that other callers do not wait for the electors.
-        drop(state);
-        links.iter().for_each(|link| link.work_off());
+        // Sent under the lock, so that each elector receives all changes in their order.
+        state.electors.iter().filter_map(Weak::upgrade).for_each(|link| link.send(reported(is_fit)));
     }
 
     /// Returns `true` if the flag was last set to `true`.
@@ -70,7 +66,7 @@ impl Fitness {
     /// Notifies the elector of `link` of the present state and of every later change.
     pub(crate) fn tell(&self, link: &Arc<Link>) {
         let mut state = self.0.lock();
-        link.leave(reported(state.is_fit));
+        link.send(reported(state.is_fit));
         state.electors.retain(|elector| elector.strong_count() > 0);
         state.electors.push(Arc::downgrade(link));
     }

@@ -5,18 +5,17 @@ use std::convert::Infallible;
 use std::process;
 use std::time::Duration;
 
-use crate::election::Change;
 use crate::election::candidate::messages::Input;
 use crate::election::drain::DrainLimit;
+use crate::election::{Change, StoreResponse};
 use crate::leadership::error::Error;
 use crate::leadership::term::Term;
-use crate::util::cancel::CancelToken;
+use crate::store::StoreOperation;
 use crate::util::clock::{self, Moment};
 use crate::util::log_fields::LogFields;
 use crate::util::on_drop::OnDrop;
-use crate::util::panics::caught;
 use crate::util::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
-use crate::util::sync::{AtomicBool, Instant, OnceLock, Ordering, thread_local};
+use crate::util::sync::{AtomicBool, Instant, Ordering, thread_local};
 
 /// The time that a release waits for its log line.
 ///
@@ -36,11 +35,11 @@ pub(crate) fn as_runtime() -> OnDrop<impl Fn()> {
     OnDrop(move || IS_RUNTIME.with(|it| it.set(was_one)))
 }
 
-/// A command to an elector.
+/// A message to the thread of an elector.
 pub(crate) enum Command {
     Input(Input),
     GuardGone {
-        /// Receives the progress of the release. `None` if no thread waits.
+        /// Notifies the thread that waits for the release. `None` if no thread waits.
         ack: Option<ReleaseSender>,
         at: Moment,
     },
@@ -52,84 +51,56 @@ pub(crate) enum Command {
     Watched {
         received_at: Moment,
         change: Change,
-        /// Receives the request that delays this change and must be canceled, or `None`.
-        taken: Sender<Option<Cancellation>>,
+        /// Dropped after the change was handled. The watch waits, so that a fast watch fills no memory.
+        handled: Sender<Infallible>,
     },
     WatchOpened {
         from_scratch: bool,
     },
     WatchLost,
+    /// The answer to the request under way.
+    Answered {
+        id: u64,
+        operation: StoreOperation,
+        took: Duration,
+        /// The new idle time after which the connection must be used again, if it has changed.
+        cools: Option<Input>,
+        response: StoreResponse,
+    },
+    /// The request thread has panicked.
+    RequestThreadPanicked,
 }
 
-/// The progress of a release.
-pub(crate) enum ReleaseAck {
-    /// The release waits for the request in flight.
-    Behind(Cancellation),
-    /// The record no longer has this candidate as its holder. Contains the number of the release.
-    Released(usize),
-}
-
-/// Sends the progress of one release to the thread that waits for one or more releases.
+/// Notifies the thread that waits for one or more releases.
 ///
-/// Dropped when the release is logged.
+/// Sends the number of a release when the record no longer has this candidate as its holder. Dropped when the release is
+/// logged.
 pub(crate) struct ReleaseSender {
     /// The number of the release, from zero.
     pub(crate) number: usize,
-    pub(crate) acks: Sender<ReleaseAck>,
-}
-
-/// A request in flight to cancel.
-///
-/// The thread that queued the release or the event cancels the request. The elector's thread is busy with the request.
-pub(crate) struct Cancellation {
-    pub(crate) at: Moment,
-    pub(crate) cancel: CancelToken,
-    /// Disconnects when the request has ended.
-    pub(crate) ended: Receiver<Infallible>,
-}
-
-impl Cancellation {
-    /// Waits for the request until `at`, at most for `within`, and then cancels the request.
-    ///
-    /// A canceled write stays in doubt.
-    pub(crate) fn carry_out(self, within: Duration) {
-        let left = self.at.since(clock::now()).min(within);
-        if matches!(self.ended.recv_timeout(left), Err(RecvTimeoutError::Timeout)) {
-            // A hook belongs to the store, so a panic of the hook must not reach the caller.
-            let _ = caught(|| self.cancel.cancel());
-        }
-    }
+    pub(crate) acks: Sender<usize>,
 }
 
 /// Waits until every release has a result and is logged.
 ///
-/// Blocks at most until `timeout` has passed since `began`. Then cancels the requests that still delay releases.
+/// Blocks at most until `timeout` has passed since `began`.
 pub(crate) fn finish(
     results: &mut [Option<Result<(), Error>>],
-    acks: &Receiver<ReleaseAck>,
+    acks: &Receiver<usize>,
     began: Instant,
     timeout: Duration,
 ) {
     let left = || timeout.saturating_sub(began.elapsed());
-    let mut delayed: Vec<Cancellation> = Vec::new();
     while results.iter().any(Option::is_none) {
-        let cancel_at = delayed.iter().map(|it| it.at).min();
-        match acks.recv_timeout(cancel_at.map_or(left(), |at| at.since(clock::now()).min(left()))) {
-            Ok(ReleaseAck::Behind(cancellation)) => delayed.push(cancellation),
-            Ok(ReleaseAck::Released(number)) => results[number] = Some(Ok(())),
-            Err(RecvTimeoutError::Disconnected) => {
-                results.iter_mut().for_each(|it| _ = it.get_or_insert(Err(Error::Stopped)));
+        let end: fn(Duration) -> Error = match acks.recv_timeout(left()) {
+            Ok(number) => {
+                results[number] = Some(Ok(()));
+                continue;
             }
-            Err(RecvTimeoutError::Timeout) => {
-                let is_over = left().is_zero();
-                let due = delayed.extract_if(.., |it| is_over || it.at <= clock::now());
-                due.for_each(|cancellation| cancellation.carry_out(Duration::ZERO));
-                if is_over {
-                    let late = || Err(Error::ReleaseTimeout { waited: timeout });
-                    results.iter_mut().for_each(|it| _ = it.get_or_insert_with(late));
-                }
-            }
-        }
+            Err(RecvTimeoutError::Disconnected) => |_| Error::Stopped,
+            Err(RecvTimeoutError::Timeout) => |waited| Error::ReleaseTimeout { waited },
+        };
+        results.iter_mut().for_each(|it| _ = it.get_or_insert_with(|| Err(end(timeout))));
     }
     let _ = acks.recv_timeout(left().min(LOGGED_WITHIN));
 }
@@ -137,8 +108,6 @@ pub(crate) fn finish(
 /// The connection of a campaign, a guard or a watch to its elector.
 pub(crate) struct Link {
     commands: Sender<Command>,
-    /// Processes all queued commands, unless another thread is processing them.
-    pub(crate) inbox: OnceLock<Box<dyn Fn() + Send + Sync>>,
     release_timeout: Duration,
     busy: AtomicBool,
     /// `true` after the elector was dropped.
@@ -150,8 +119,8 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(commands: Sender<Command>, release_timeout: Duration, fields: LogFields) -> Self {
-        let (inbox, busy, closed) = (OnceLock::new(), AtomicBool::new(false), AtomicBool::new(false));
-        Self { commands, inbox, release_timeout, busy, closed, fields, process: process::id() }
+        let (busy, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { commands, release_timeout, busy, closed, fields, process: process::id() }
     }
 
     /// Returns `true` in a child of the elector's process that was made by `fork`.
@@ -176,10 +145,14 @@ impl Link {
         self.busy.store(false, Ordering::SeqCst);
     }
 
-    /// Sends a command to the elector and processes the queue.
-    pub(crate) fn tell(&self, command: Command) {
-        self.leave(command);
-        self.work_off();
+    /// Sends a command to the elector. Never waits.
+    ///
+    /// An elector that has ended ignores the command. A forked child sends nothing, because a lock of the channel may
+    /// have been held during the fork.
+    pub(crate) fn send(&self, command: Command) {
+        if !self.is_forked() {
+            let _ = self.commands.send(command);
+        }
     }
 
     /// Ends `term` and sends the limit of its renewals to the elector.
@@ -187,29 +160,7 @@ impl Link {
     /// Does nothing in a forked child.
     pub(crate) fn step_down(&self, term: &Term, limit: DrainLimit) {
         if !self.is_forked() {
-            term.step_down(limit, || self.leave(Command::Input(Input::StepDown(limit))));
-            self.work_off();
-        }
-    }
-
-    /// Queues a command for [`work_off`](Self::work_off).
-    ///
-    /// An elector that has ended ignores the command.
-    pub(crate) fn leave(&self, command: Command) {
-        let _ = self.commands.send(command);
-    }
-
-    /// Processes the queue.
-    ///
-    /// A forked child must not process the queue, because the parent processes the same commands.
-    pub(crate) fn work_off(&self) {
-        if self.is_forked() {
-            return;
-        }
-        if let Some(inbox) = self.inbox.get() {
-            // The hook of a canceled request may drop a guard on this thread. The drop must not wait for the release.
-            let _as_runtime = as_runtime();
-            inbox();
+            term.step_down(limit, || self.send(Command::Input(Input::StepDown(limit))));
         }
     }
 
@@ -232,7 +183,7 @@ impl Link {
     ///
     /// If the elector was dropped earlier, this method waits for the release, because no later drop waits.
     pub(crate) fn release_untaken(&self) {
-        self.tell(Command::GuardGone { ack: None, at: clock::now() });
+        self.send(Command::GuardGone { ack: None, at: clock::now() });
         self.free_seat();
         // Checked after the command was sent. If the elector is dropped later, its drop waits for the release.
         if self.closed.load(Ordering::SeqCst) {
@@ -247,11 +198,11 @@ impl Link {
 
     fn start(&self, ack: ReleaseSender, command: impl FnOnce(Option<ReleaseSender>) -> Command) {
         if IS_RUNTIME.with(Cell::get) {
-            // This thread may have to send the release itself, so it must not wait.
-            self.tell(command(None));
-            let _ = ack.acks.send(ReleaseAck::Released(ack.number));
+            // Two electors whose threads drop each other's guards would wait for each other forever.
+            self.send(command(None));
+            let _ = ack.acks.send(ack.number);
         } else {
-            self.tell(command(Some(ack)));
+            self.send(command(Some(ack)));
         }
     }
 

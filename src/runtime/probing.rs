@@ -68,7 +68,7 @@ fn run(probe: &SharedProbe, period: Duration, link: &Link, ended: &Receiver<Infa
     loop {
         let began = Instant::now();
         let (is_fit, panics_anew) = probe.ask();
-        link.tell(Command::Input(Input::Fitness(FitnessSource::Probe, is_fit)));
+        link.send(Command::Input(Input::Fitness(FitnessSource::Probe, is_fit)));
         if panics_anew {
             log_with!(Level::Error, link.log_fields(None); "probe panicked: the candidate is unfit until the probe returns true");
         }

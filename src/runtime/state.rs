@@ -1,4 +1,4 @@
-//! The state of an elector, which performs the effects of the candidate under one lock.
+//! The state of an elector, which performs the effects of its candidate.
 
 use std::convert::Infallible;
 use std::mem;
@@ -6,27 +6,29 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::election::Step;
 use crate::election::candidate::Candidate;
-use crate::election::candidate::messages::{CancelReason, Effect, Input};
+use crate::election::candidate::messages::{Effect, Input};
 use crate::election::candidate::notice::{LogEvent, LogRecord, Notice};
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
+use crate::election::{Step, StoreResponse};
 use crate::leadership::campaign::slot::{CampaignSlot, Unsent};
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
-use crate::leadership::handle::{Cancellation, Command, Link, ReleaseAck, ReleaseSender};
+use crate::leadership::handle::{Command, Link, ReleaseSender};
 use crate::leadership::term::Term;
 use crate::observe::observations::Observations;
 use crate::observe::observer::{Fact, RequestOutcome};
 use crate::observe::transition::Subscriptions;
+use crate::runtime::cancel_aside;
 use crate::runtime::lines::{Item, Lines};
 use crate::runtime::observing::Observing;
+use crate::runtime::watcher::Watcher;
 use crate::store::{StoreError, StoreOperation};
 use crate::util::cancel::CancelToken;
 use crate::util::clock::{self, Moment, Now};
 use crate::util::sync::Arc;
-use crate::util::sync::channel::{Receiver, Sender};
+use crate::util::sync::channel::Sender;
 
 /// The parts that an elector shares with its threads.
 #[derive(Clone)]
@@ -50,30 +52,16 @@ pub(crate) struct ElectorState {
     closing: Vec<ReleaseSender>,
     /// The request that the request thread is sending.
     in_flight: Option<InFlight>,
-    deferred: Deferred,
     lines: Arc<Lines>,
     /// The fencing token of the current term.
     fencing_token: Option<u64>,
-    /// `true` while [`work`](Self::work) runs. Stays `true` after a panic or the elector's end, so that no more work
-    /// runs.
-    at_work: bool,
+    watcher: Watcher,
 }
 
-/// The work to do after the state is unlocked.
-///
-/// Under the lock, a hook of the store could wait forever for a thread that waits for the lock.
-#[derive(Default)]
-pub(crate) struct Deferred {
-    /// The requests that delay a release for which no caller waits.
-    pub(crate) cancel: Vec<CancelToken>,
-    pub(crate) restart_watch: bool,
-}
-
-/// The request that a thread is sending.
+/// The request that the request thread is sending.
 struct InFlight {
     id: u64,
     cancel: CancelToken,
-    ended: Receiver<Infallible>,
     /// When to cancel the request. `None` if no release and no event waits for the request.
     cancel_at: Option<Moment>,
 }
@@ -85,6 +73,7 @@ impl ElectorState {
         probing: Option<Sender<Infallible>>,
         shared: SharedParts,
         lines: Arc<Lines>,
+        watcher: Watcher,
     ) -> Self {
         Self {
             candidate,
@@ -95,57 +84,42 @@ impl ElectorState {
             releasing: None,
             closing: Vec::new(),
             in_flight: None,
-            deferred: Deferred::default(),
             lines,
             fencing_token: None,
-            at_work: false,
+            watcher,
         }
     }
 
-    /// Runs `work` on the state. Returns `None` after a panic, because the state may be inconsistent.
-    pub(crate) fn work<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        if mem::replace(&mut self.at_work, true) {
-            return None;
-        }
-        let done = work(self);
-        self.shared.observations.leader_until(self.candidate.leader_until(), self.candidate.has_twin());
-        self.at_work = false;
-        Some(done)
-    }
-
-    pub(crate) fn take_deferred(&mut self) -> Deferred {
-        mem::take(&mut self.deferred)
-    }
-
-    pub(crate) fn next(&mut self, commands: &Receiver<Command>) -> Step {
+    /// Returns the next step, after all effects are performed.
+    pub(super) fn next(&mut self) -> Step {
         loop {
-            self.take_all(commands);
             let step = self.candidate.next(Now::read());
             if !(self.act() && matches!(step, Step::Wait(_))) {
+                self.shared.observations.leader_until(self.candidate.leader_until(), self.candidate.has_twin());
                 return step;
             }
         }
     }
 
-    /// Records that the request thread starts to send a request.
-    pub(crate) fn sends(&mut self, id: u64, cancel: CancelToken, ended: Receiver<Infallible>) {
-        self.in_flight = Some(InFlight { id, cancel, ended, cancel_at: None });
+    /// Notes that the request thread starts to send a request. Returns the cancellation of the request.
+    pub(super) fn sends(&mut self, id: u64) -> CancelToken {
+        let cancel = CancelToken::new();
+        self.in_flight = Some(InFlight { id, cancel: cancel.clone(), cancel_at: None });
+        cancel
     }
 
-    /// Records that the request has ended.
-    pub(crate) fn has_sent(&mut self, commands: &Receiver<Command>) {
-        self.in_flight = None;
-        // A withdrawal that arrived during the request must be processed before the answer to the request.
-        self.take_all(commands);
-    }
-
-    pub(crate) fn take_all(&mut self, commands: &Receiver<Command>) {
-        while let Ok(command) = commands.try_recv() {
-            self.take(command);
+    /// Cancels the request in flight if its time has come. Otherwise returns that time, if there is one.
+    pub(super) fn cancel_when_due(&mut self) -> Option<Moment> {
+        let in_flight = self.in_flight.as_mut()?;
+        let is_due = in_flight.cancel_at.take_if(|at| *at <= clock::now()).is_some();
+        if is_due {
+            cancel_aside(in_flight.cancel.clone());
         }
+        in_flight.cancel_at
     }
 
-    fn take(&mut self, command: Command) {
+    /// Handles a command. Returns `false` if the elector must end.
+    pub(super) fn take(&mut self, command: Command) -> bool {
         match command {
             Command::Input(input) => self.handle(input),
             Command::GuardGone { ack, at } => {
@@ -157,10 +131,10 @@ impl ElectorState {
                 self.closing.extend(ack);
                 self.handle(Input::Close);
             }
-            Command::Watched { received_at, change, taken } => {
+            Command::Watched { received_at, change, handled } => {
                 self.shared.observations.heard();
                 self.handle(Input::Watched { received_at, change });
-                let _ = taken.try_send(self.cancellation());
+                drop(handled);
             }
             Command::WatchOpened { from_scratch } => {
                 self.watches(true);
@@ -170,24 +144,29 @@ impl ElectorState {
                 self.watches(false);
                 self.handle(Input::WatchEnded);
             }
+            Command::Answered { id, operation, took, cools, response } => {
+                self.in_flight = None;
+                self.answered(operation, took, &response);
+                cools.into_iter().for_each(|cools| self.handle(cools));
+                self.handle(Input::Response(id, response));
+            }
+            Command::RequestThreadPanicked => {
+                self.shared.observations.thread_panicked();
+                return false;
+            }
         }
+        true
     }
 
     /// Notifies a caller that waits for a release.
     fn tell_released(&self, ack: ReleaseSender) {
-        let _ = ack.acks.try_send(ReleaseAck::Released(ack.number));
+        let _ = ack.acks.try_send(ack.number);
         self.lines.push(Item::Released(ack));
     }
 
     fn watches(&mut self, is_watched: bool) {
         self.shared.observations.watching(is_watched);
         self.observe(if is_watched { &Fact::WatchOpened } else { &Fact::WatchLost });
-    }
-
-    /// Returns the cancellation of the request in flight, if a release or an event waits for the request.
-    fn cancellation(&self) -> Option<Cancellation> {
-        let InFlight { cancel, ended, cancel_at, .. } = self.in_flight.as_ref()?;
-        cancel_at.map(|at| Cancellation { at, cancel: cancel.clone(), ended: ended.clone() })
     }
 
     pub(crate) fn handle(&mut self, input: Input) {
@@ -223,7 +202,7 @@ impl ElectorState {
                     self.shared.observations.released();
                     self.releasing.take().into_iter().for_each(|ack| self.tell_released(ack));
                 }
-                Effect::CancelAt(request, at, reason) => self.cancel_at(request, at, reason),
+                Effect::CancelAt(request, at) => self.cancel_at(request, at),
                 Effect::Leader(leader) => {
                     let leader = leader.map(|leader| *leader);
                     let (identity, has_twin) = (self.candidate.identity(), self.candidate.has_twin());
@@ -245,7 +224,7 @@ impl ElectorState {
                     self.observe(&Fact::new_leader(None));
                 }
                 Effect::WritesRefused(error) => self.shared.observations.write_failed(&error),
-                Effect::RestartWatch => self.deferred.restart_watch = true,
+                Effect::RestartWatch => self.watcher.restart(),
                 Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(notice),
             }
         }
@@ -260,19 +239,9 @@ impl ElectorState {
         self.shared.pending.fail(campaign, error, &self.shared.link);
     }
 
-    fn cancel_at(&mut self, request: u64, at: Moment, reason: CancelReason) {
-        let Some(in_flight) = self.in_flight.as_mut().filter(|in_flight| in_flight.id == request) else { return };
-        in_flight.cancel_at = Some(in_flight.cancel_at.map_or(at, |before| before.min(at)));
-        if reason != CancelReason::Release {
-            return;
-        }
-        // A caller that has given up accepts nothing.
-        let accepts = |ack: &ReleaseSender| {
-            self.cancellation().is_none_or(|it| ack.acks.try_send(ReleaseAck::Behind(it)).is_ok())
-        };
-        if !self.releasing.iter().chain(&self.closing).any(accepts) {
-            // No caller waits that could cancel the request later.
-            self.deferred.cancel.extend(self.cancellation().map(|it| it.cancel));
+    fn cancel_at(&mut self, request: u64, at: Moment) {
+        if let Some(in_flight) = self.in_flight.as_mut().filter(|in_flight| in_flight.id == request) {
+            in_flight.cancel_at = Some(in_flight.cancel_at.map_or(at, |before| before.min(at)));
         }
     }
 
@@ -281,7 +250,8 @@ impl ElectorState {
         self.observers.iter().for_each(|observer| observer.tell(fact));
     }
 
-    pub(crate) fn answered(&self, operation: StoreOperation, latency: Duration, error: Option<&StoreError>) {
+    fn answered(&self, operation: StoreOperation, latency: Duration, response: &StoreResponse) {
+        let error = if let StoreResponse::Failed(error) = response { Some(error) } else { None };
         let failure = error.map(StoreError::kind);
         self.shared.observations.answered(operation, error);
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
@@ -327,9 +297,8 @@ impl ElectorState {
         self.shared.subscriptions.stopped(reason);
     }
 
-    /// Ends the elector: its term, its observers and its probe. Later work is ignored.
-    pub(crate) fn end(&mut self) {
-        let panicked = mem::replace(&mut self.at_work, true) || std::thread::panicking();
+    /// Ends the elector: its term, its observers and its probe.
+    fn end(&mut self) {
         if let Some(term) = self.term.take() {
             let reason = term.end(StopReason::ElectorPanicked);
             // The end may have been reported already.
@@ -337,10 +306,20 @@ impl ElectorState {
                 self.observe(&Fact::StoppedLeading(reason));
             }
         }
-        if panicked {
+        if std::thread::panicking() {
             self.shared.observations.thread_panicked();
         }
         self.observers.clear();
         drop(self.probing.take());
+        self.shared.observations.ended();
+        self.shared.pending.stop(&self.shared.link);
+        self.shared.subscriptions.close();
+        self.in_flight.take().into_iter().for_each(|in_flight| cancel_aside(in_flight.cancel));
+    }
+}
+
+impl Drop for ElectorState {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -8,6 +8,7 @@ use crate::election::candidate::watch_plan::{Ended, WatchPlan};
 use crate::election::settings::Settings;
 use crate::leadership::handle::{Command, Link, as_runtime};
 use crate::observe::observations::Observations;
+use crate::runtime::{STACK_SIZE, cancel_aside};
 use crate::store::entry::Entry;
 use crate::store::{StoreError, WatchEvent};
 use crate::util::cancel::CancelToken;
@@ -16,9 +17,6 @@ use crate::util::config_error::random_seed;
 use crate::util::log_fields::LogFields;
 use crate::util::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{Arc, Instant, Mutex, thread};
-
-/// The stack size of the thread. The deepest stack is a TLS handshake.
-const STACK_SIZE: usize = 256 * 1024;
 
 /// The elector's handle to a watch thread. Dropping the handle ends the thread, but does not wait for the end.
 pub(crate) struct Watcher {
@@ -69,10 +67,9 @@ impl Watcher {
         self.cancel_current();
     }
 
-    /// Cancels the current watch outside the lock, because a hook of the store may wait for the watch thread.
+    /// Cancels the current watch on another thread, because a hook of the store may wait for the watch thread.
     fn cancel_current(&self) {
-        let current = self.current.lock().clone();
-        current.cancel();
+        cancel_aside(self.current.lock().clone());
     }
 }
 
@@ -80,7 +77,7 @@ impl Drop for WatchThread {
     /// Reports the loss of the watch if the store panicked.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.link.tell(Command::WatchLost);
+            self.link.send(Command::WatchLost);
         }
     }
 }
@@ -111,7 +108,7 @@ impl WatchThread {
             let ended = self.watch(&stop);
             let Ended { pause: next, notice } = self.plan.ended(clock::now(), ended.as_ref().copied());
             // Reported even without a pause, so that the elector polls until the next watch opens.
-            self.link.tell(Command::WatchLost);
+            self.link.send(Command::WatchLost);
             let Some(next) = next else { return };
             if let Some(notice) = notice {
                 notice.log(&self.fields);
@@ -140,17 +137,13 @@ impl WatchThread {
             observations.contact();
             if let WatchEvent::Opened = event {
                 plan.opened();
-                return link.tell(Command::WatchOpened { from_scratch: begin.is_none() });
+                return link.send(Command::WatchOpened { from_scratch: begin.is_none() });
             }
             let notice = plan.told();
             let tell = |change| {
-                let (taken, is_taken) = channel::bounded(1);
-                link.tell(Command::Watched { received_at, change, taken });
-                // Any thread of the elector may take the event. An elector that has ended drops the event without an
-                // answer.
-                if let Ok(Some(cancellation)) = is_taken.recv() {
-                    cancellation.carry_out(Duration::MAX);
-                }
+                let (handled, is_handled) = channel::bounded(0);
+                link.send(Command::Watched { received_at, change, handled });
+                let Err(_) = is_handled.recv();
             };
             match event {
                 WatchEvent::Changed { observed, .. } => tell(Change::Written(observed)),

@@ -20,7 +20,7 @@ use rustix::process::Signal;
 
 on_both_servers! {
     first_candidate_is_elected_and_every_standby_learns_it,
-    an_elector_has_two_threads,
+    elector_has_three_threads,
     sigterm_hands_the_lease_over,
     sigint_hands_the_lease_over,
     a_killed_leader_is_followed_when_its_lease_ran_out,
@@ -104,12 +104,14 @@ fn first_candidate_is_elected_and_every_standby_learns_it(cluster: &Cluster) {
     assert!(second.lines().iter().all(|line| line.event == "new_leader"), "{:?}", second.lines());
 }
 
-fn an_elector_has_two_threads(cluster: &Cluster) {
+fn elector_has_three_threads(cluster: &Cluster) {
     let stage = stage(cluster, LONG);
     let (leader, _, standby) = leader_and_standby(&stage);
     for candidate in [&leader, &standby] {
         // Each new connection starts one more thread, which ends soon.
-        wait_until("two threads that last", || threads(candidate) == ["leasehold", "leasehold-watch"]);
+        wait_until("three threads that last", || {
+            threads(candidate) == ["leasehold", "leasehold-store", "leasehold-watch"]
+        });
     }
 }
 

@@ -61,15 +61,6 @@ pub enum Input {
     WatchEnded,
 }
 
-/// The reason why a request is canceled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CancelReason {
-    /// The release of a record waits for the request.
-    Release,
-    /// A watch event about another candidate waits for the request.
-    ForeignEvent,
-}
-
 /// The output of a candidate.
 #[derive(Debug)]
 pub enum Effect {
@@ -118,7 +109,9 @@ pub enum Effect {
     Released,
     /// Cancel the request with this number at this time, unless the request ends before. The earliest of several times
     /// counts.
-    CancelAt(u64, Moment, CancelReason),
+    ///
+    /// The release of a record waits for the request, or a watch event about another candidate.
+    CancelAt(u64, Moment),
     /// The record has another holder or no holder, the holder has another address, or the holder renewed its expired
     /// lease.
     Leader(Option<Box<LeaderInfo>>),

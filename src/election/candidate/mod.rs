@@ -33,7 +33,7 @@ use failure_log::FailureLog;
 use failures::Failures;
 use fitness::FitnessPolicy;
 use leader_view::LeaderView;
-use messages::{CancelReason, Effect, Input};
+use messages::{Effect, Input};
 use notice::Notice;
 use step_down_requests::StepDownRequests;
 use term::HeldTerm;
@@ -45,8 +45,8 @@ use term::HeldTerm;
 /// 1. [`handle`](Self::handle) with each input, in the order in which the inputs arrive, even during a request.
 /// 2. [`effect`](Self::effect) until the result is `None`, after each call of `handle` and of `next`. An effect may
 ///    require another input, which the driver passes before it takes the next effect.
-/// 3. [`next`](Self::next) after all effects were taken, unless a request is under way. Only `next` registers wakeups, so
-///    the driver calls `next` after each input.
+/// 3. [`next`](Self::next) after all effects were taken. Only `next` registers wakeups, so the driver calls `next` after
+///    each input, even during a request.
 ///
 /// | The driver must | or else |
 /// |---|---|
@@ -153,7 +153,7 @@ impl Candidate {
             Input::StepDown(limit) => self.drain(now, StopReason::SteppedDown, limit),
             Input::Fitness(source, is_fit) => self.fitness.report(now, source, is_fit),
             Input::GuardGone { at } => {
-                self.cancel_at(now + self.claim.interrupt_after().release, CancelReason::Release);
+                self.cancel_at(now + self.claim.interrupt_after().release);
                 self.guard_gone(now, at);
             }
             Input::Close => self.close(now),
@@ -166,7 +166,7 @@ impl Candidate {
         self.advance(timer);
     }
 
-    /// Returns the next step. Must not be called while a request is under way.
+    /// Returns the next step. While a request is under way, the next step is a wait.
     pub fn next(&mut self, now: Now) -> Step {
         let mut timer = Timer::new(now.local, now.local + self.settings.lease_duration);
         self.advance(&mut timer);
@@ -178,7 +178,10 @@ impl Candidate {
             self.report_term(now.local, event);
             self.claim.pursue(now.local, self.want());
         }
-        let request = self.claim.next(now, &mut timer);
+        let request = match self.claim.under_way() {
+            Some(_) => None,
+            None => self.claim.next(now, &mut timer),
+        };
         let request =
             request.map(|request| StoreRequest { notes: self.notes(now.local, &request.operation), ..request });
         self.settle(now.local);
@@ -274,13 +277,14 @@ impl Candidate {
         self.closing = Closing::WhenSettled;
         self.claim.pursue(now, self.want());
         if self.may_hold() {
-            self.cancel_at(now + self.claim.interrupt_after().release, CancelReason::Release);
+            self.cancel_at(now + self.claim.interrupt_after().release);
         }
     }
 
     /// Returns `true` if the candidate is closed and no work is left.
     fn is_finished(&mut self, timer: &mut Timer) -> bool {
-        if self.closing == Closing::No || self.term.is_some() || self.campaign.is_some() {
+        let is_busy = self.term.is_some() || self.campaign.is_some() || self.claim.under_way().is_some();
+        if self.closing == Closing::No || is_busy {
             return false;
         }
         if self.claim.is_settled() {
@@ -316,13 +320,13 @@ impl Candidate {
     fn on_change(&mut self, now: Moment, received_at: Moment, change: Change) {
         let own = Some(self.settings.identity.as_str());
         if !matches!(&change, Change::Written(found) if found.record.holder() == own) {
-            self.cancel_at(now + self.claim.interrupt_after().news, CancelReason::ForeignEvent);
+            self.cancel_at(now + self.claim.interrupt_after().news);
         }
         self.claim.on_change(now, received_at, change);
     }
 
-    fn cancel_at(&mut self, at: Moment, reason: CancelReason) {
-        self.effects.extend(self.claim.under_way().map(|request| Effect::CancelAt(request.id, at, reason)));
+    fn cancel_at(&mut self, at: Moment) {
+        self.effects.extend(self.claim.under_way().map(|request| Effect::CancelAt(request.id, at)));
     }
 
     /// Returns the notes of a write.

@@ -206,7 +206,7 @@ fn close_during_an_acquisition_waits_for_its_outcome() {
     scenario.wants();
     scenario.handle(Input::Close);
     assert!(scenario.candidate.may_hold());
-    assert!(matches!(scenario.wants()[..], [Effect::CancelAt(2, _, CancelReason::Release)]));
+    assert!(matches!(scenario.wants()[..], [Effect::CancelAt(2, _)]));
     scenario.handle(won);
     assert!(scenario.candidate.may_hold(), "it is ours");
     let (id, released) = scenario.releases();
@@ -337,7 +337,7 @@ fn lasting_refusal_is_reported_to_one_campaign_once() {
 }
 
 #[test]
-fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
+fn request_is_canceled_for_a_release_and_for_a_foreign_event() {
     let mut scenario = Scenario::campaigning(5, false);
     scenario.handle(Input::Withdraw(4));
     scenario.wins();
@@ -347,16 +347,16 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
     let ours = by(scenario.candidate.identity());
     let watched = |change| Input::Watched { received_at: sent_at, change };
     let written = |record| watched(Change::Written(VersionedRecord::new(record, 6, StoreData::none())));
-    let news = Some((CancelReason::ForeignEvent, 250));
+    let foreign = Some(250);
     for (input, expected) in [
         (written(ours), None),
-        (written(by("other")), news),
-        (watched(Change::Deleted { version: 6 }), news),
-        (Input::GuardGone { at: sent_at }, Some((CancelReason::Release, 50))),
+        (written(by("other")), foreign),
+        (watched(Change::Deleted { version: 6 }), foreign),
+        (Input::GuardGone { at: sent_at }, Some(50)),
     ] {
         scenario.handle(input);
         let cancelled = scenario.wants().into_iter().find_map(|effect| match effect {
-            Effect::CancelAt(id, at, behind) if id == renewal => Some((behind, at.since(sent_at).as_millis())),
+            Effect::CancelAt(id, at) if id == renewal => Some(at.since(sent_at).as_millis()),
             _ => None,
         });
         assert_eq!(cancelled, expected);

@@ -314,6 +314,7 @@ fn in_doubt_create_survives_an_event_of_an_unknown_object() {
             false => {
                 scenario.hears_deletion(14);
                 scenario.hears(made_anew(&create), 15);
+                scenario.fails(create.id, StoreErrorKind::Timeout);
             }
         }
         assert!(!scenario.events().iter().any(|event| matches!(event, Effect::IdentityConflict(_))));

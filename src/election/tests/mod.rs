@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::*;
 use crate::election::candidate::Candidate;
 use crate::election::candidate::fitness::FitnessSource;
-use crate::election::candidate::messages::{CancelReason, Effect, Input};
+use crate::election::candidate::messages::{Effect, Input};
 use crate::election::deadline::Deadline;
 use crate::election::drain::DrainLimit;
 use crate::election::settings::Config;
@@ -434,9 +434,9 @@ impl Scenario {
     }
 
     /// Takes all effects. Returns the time from now until the request under way is canceled.
-    fn cancelled_after(&mut self, behind: CancelReason) -> Duration {
+    fn cancelled_after(&mut self) -> Duration {
         let cancelled_at = self.effects().into_iter().find_map(|effect| match effect {
-            Effect::CancelAt(_, at, why) if why == behind => Some(at),
+            Effect::CancelAt(_, at) => Some(at),
             _ => None,
         });
         cancelled_at.expect("a cancellation").since(self.now)

@@ -179,6 +179,9 @@ fn request_to_a_standby_is_ignored() {
     scenario.requested_of(OTHER, &held_by(OTHER, 15), 12);
     let events = scenario.events();
     assert!(!events.iter().any(|event| matches!(event, Effect::Fitness { .. })), "{events:?}");
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.requested_of(ME, &held_by(OTHER, 15), 11);
+    assert_eq!(scenario.lines("request to step down"), 0, "without acceptance");
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn release_up_to_500_ms_away_lets_a_renewal_finish_in_time() {
             scenario.advance(millis(far));
             // The elector handles the drop of the guard before the answer to the renewal.
             scenario.handle(Input::GuardGone { at: gone_at });
-            let cancelled_after = scenario.cancelled_after(CancelReason::Release);
+            let cancelled_after = scenario.cancelled_after();
             assert!(cancelled_after > millis(far), "{far} ms, {renewals} renewals");
             scenario.applied(&renewal, version + 1);
             let release = scenario.write();
@@ -179,7 +179,7 @@ fn release_up_to_400_ms_away_outlasts_a_hanging_renewal() {
         let renewal = scenario.due_write();
         let gone_at = scenario.now;
         scenario.guard_gone();
-        let cancelled_after = scenario.cancelled_after(CancelReason::Release);
+        let cancelled_after = scenario.cancelled_after();
         scenario.advance(cancelled_after);
         scenario.fails(renewal.id, StoreErrorKind::Interrupted);
         let release = scenario.write();
@@ -218,9 +218,9 @@ impl Scenario {
     fn interrupted_after(&mut self) -> [Duration; 2] {
         // An event with a known version changes nothing else.
         self.hears(held_by(OTHER, 15), 1);
-        let news = self.cancelled_after(CancelReason::ForeignEvent);
+        let news = self.cancelled_after();
         self.guard_gone();
-        [news, self.cancelled_after(CancelReason::Release)]
+        [news, self.cancelled_after()]
     }
 }
 

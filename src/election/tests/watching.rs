@@ -118,8 +118,9 @@ fn echo_before_the_answer_to_a_create_costs_no_write() {
     scenario.hears(standing(&create), 10);
     scenario.elected();
     scenario.applied(&create, 10);
-    assert_eq!(scenario.quiet_for(), millis(1_980), "a renew interval after the create was sent");
-    assert_eq!(scenario.write().base, Some(10));
+    scenario.advance(millis(1_979));
+    assert_eq!(scenario.wait(), millis(1), "a renew interval after the create was sent");
+    assert_eq!(scenario.due_write().base, Some(10));
 }
 
 #[test]
@@ -134,8 +135,9 @@ fn distant_leader_does_not_read_ahead_of_its_watch() {
     scenario.wins_by(&create, 10);
     assert_eq!(scenario.wait(), secs(1), "the time of an event of an own write");
     scenario.hears(standing(&create), 10);
-    assert_eq!(scenario.quiet_for(), millis(1_200), "a renew interval after the create was sent");
-    assert_eq!(scenario.write().base, Some(10));
+    scenario.advance(millis(1_199));
+    assert_eq!(scenario.wait(), millis(1), "a renew interval after the create was sent");
+    assert_eq!(scenario.due_write().base, Some(10));
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub(crate) struct Unsent {
 
 /// Drops the caller's key of a campaign on another thread, because the drop may block or panic.
 ///
-/// The drop may wait for the elector's thread, which holds locks here. If the thread cannot start, the key leaks.
+/// The drop may wait for the elector's thread, which runs this function. If the thread cannot start, the key leaks.
 fn drop_aside(key: impl Send + 'static) {
     let key = ManuallyDrop::new(key);
     let drop_it = move || _ = caught(|| drop(ManuallyDrop::into_inner(key)));
@@ -101,10 +101,8 @@ impl CampaignSlot {
         let id = state.last_id;
         let once = matches!(delivery, Delivery::Round(_));
         state.waiting = Some(Waiting { id, delivery, decided: Vec::new() });
-        // Queued under the lock, so that the end of a campaign never precedes its start.
-        link.leave(Command::Input(Input::Campaign { id, once }));
-        drop(state);
-        link.work_off();
+        // Sent under the lock, so that the end of a campaign never precedes its start.
+        link.send(Command::Input(Input::Campaign { id, once }));
         Ok(id)
     }
 
@@ -112,11 +110,7 @@ impl CampaignSlot {
     ///
     /// Returns `None` if the campaign was answered before.
     pub(crate) fn withdraw(&self, id: u64, link: &Link) -> Option<Waiting> {
-        let waiting = self.0.lock().end(id, link).inspect(|_| link.leave(Command::Input(Input::Withdraw(id))));
-        if waiting.is_some() {
-            link.work_off();
-        }
-        waiting
+        self.0.lock().end(id, link).inspect(|_| link.send(Command::Input(Input::Withdraw(id))))
     }
 
     /// Answers a pending campaign with [`Error::Withdrawn`]. Returns `true` if a campaign was pending.
@@ -174,17 +168,11 @@ impl CampaignSlot {
         if link.is_forked() {
             return false;
         }
-        let answered = {
-            let mut state = self.0.lock();
-            before(&mut state);
-            let id = state.last_id;
-            let waiting = state.end(id, link).inspect(|_| link.leave(Command::Input(Input::Withdraw(id))));
-            waiting.map(|waiting| waiting.answer(Err(error)))
-        };
-        if answered.is_some() {
-            link.work_off();
-        }
-        answered.is_some()
+        let mut state = self.0.lock();
+        before(&mut state);
+        let id = state.last_id;
+        let waiting = state.end(id, link).inspect(|_| link.send(Command::Input(Input::Withdraw(id))));
+        waiting.map(|waiting| waiting.answer(Err(error))).is_some()
     }
 
     /// Returns `true` if campaign `id` has no answer yet.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{RecvTimeoutError, bounded};
 use leasehold::{Error, Fitness, LeaderElectorBuilder, StopReason, Unhealthy};
 
 use super::{builder, leading_with};
@@ -49,6 +49,7 @@ fn term_without_progress_ends_in_time_despite_hanging_calls() {
     }
     let lasted = last.elapsed();
     assert!(lasted >= WITHIN && lasted < WITHIN + AT_ONCE, "{lasted:?}");
+    assert_eq!(guard.ended().recv_timeout(AT_ONCE), Err(RecvTimeoutError::Disconnected), "the request still hangs");
     assert!(!guard.report_progress(), "it revives nothing");
     assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
     let health = elector.health_check().check();

@@ -83,8 +83,9 @@ impl World {
     fn actions_of(&self, state: &State, index: u8, node: &Node, actions: &mut Vec<Action>) {
         let facts = self.candidates.facts(node.candidate);
         let faults = state.left.faults > 0;
+        actions.push(Action::Next(index));
         match node.request {
-            Stage::None => actions.push(Action::Next(index)),
+            Stage::None => {}
             Stage::Sent => actions.push(Action::Arrives(index)),
             Stage::Answered(_) => actions.push(Action::Answer(index)),
         }

@@ -19,7 +19,7 @@ use crate::two_objects::checks::may_claim;
 use crate::world::World;
 
 impl World {
-    /// Runs the request thread of a candidate until the thread waits for something.
+    /// Runs the thread of a candidate until the thread waits for something.
     pub fn drive(&mut self, index: usize) -> Result<(), Violation> {
         if !self.nodes[index].is_ours() {
             return Ok(());
@@ -27,8 +27,7 @@ impl World {
         let mut waits = 0;
         loop {
             self.obey_all(index)?;
-            let record = &self.nodes[index].record;
-            if record.in_flight.is_some() || record.finished {
+            if self.nodes[index].record.finished {
                 return Ok(());
             }
             let node = &mut self.nodes[index];
@@ -391,7 +390,7 @@ impl World {
                     node.wants.take_if(|_| campaign == node.campaigns);
                 }
                 Effect::Released => node.release_by = None,
-                Effect::CancelAt(id, at, _) => {
+                Effect::CancelAt(id, at) => {
                     let to = (index, node.incarnation);
                     self.queue.push(node.clock.when(at).max(self.truth), Some(to), What::Interrupt(id));
                 }

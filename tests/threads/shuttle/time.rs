@@ -90,6 +90,8 @@ pub(crate) fn now() -> Duration {
 }
 
 /// Limits each step of the clock to `at_most` while another thread can run.
+///
+/// An elector waits with a deadline even while its request runs. Without a limit, a lease may expire during any request.
 pub fn eager_for(at_most: Duration) {
     EAGER.set(at_most);
 }

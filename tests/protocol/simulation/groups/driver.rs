@@ -325,7 +325,7 @@ impl World {
                     elector.candidate.handle(now, Input::Close);
                 }
                 Effect::Refuse { .. } | Effect::NotFit { .. } => elector.candidate.handle(now, Input::Close),
-                Effect::CancelAt(id, at, _) => {
+                Effect::CancelAt(id, at) => {
                     let failed = Err(StoreError::new(StoreErrorKind::Interrupted, "canceled"));
                     let at = node.clock.when(at);
                     self.push(at, to, What::Answer(Sender::Slot(serial), id, Box::new(failed)));

@@ -102,6 +102,7 @@ fn a_hanging_renewal_does_not_hold_up_a_release() {
 #[test]
 fn a_release_is_confirmed_only_when_the_record_is_nobodys() {
     explore("a release is confirmed only when the record is nobody's", 4000, || {
+        time::eager_for(Duration::from_secs(1));
         let (store, elector, guard) = leading();
         store.set_faults(Faults::Foul);
         time::sleep(Duration::from_secs(thread_rng().gen_range(0..4)));

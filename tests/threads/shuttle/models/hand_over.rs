@@ -19,6 +19,7 @@ use crate::{check_that_nothing_stale_ended, elector, end, lead, one_in};
 #[test]
 fn a_withdrawn_campaign_leaves_nothing_behind() {
     explore("a withdrawn campaign leaves nothing behind", 6000, || {
+        time::eager_for(Duration::from_secs(1));
         let store = FaultyStore::new(if one_in(2) { Faults::Fair } else { Faults::Foul });
         let elector = elector(&store);
         let campaign = elector.campaign().expect("nobody else asks");
@@ -126,6 +127,7 @@ fn a_stop_meets_the_answer() {
 #[test]
 fn a_stop_meets_the_beginning_of_a_campaign() {
     explore("a stop meets the beginning of a campaign", 6000, || {
+        time::eager_for(Duration::from_secs(1));
         let store = FaultyStore::new(Faults::Fair);
         store.give_to_another();
         let elector = Arc::new(elector(&store));
@@ -151,6 +153,7 @@ fn a_stop_meets_the_beginning_of_a_campaign() {
 #[test]
 fn a_round_that_does_not_win_leaves_nothing_behind() {
     explore("a round that does not win leaves nothing behind", 2000, || {
+        time::eager_for(Duration::from_secs(1));
         let store = FaultyStore::new(Faults::Fair);
         store.give_to_another();
         let elector = elector(&store);
