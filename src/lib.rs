@@ -33,7 +33,7 @@
 //! | prefer some candidates | [`hold_back`](LeaderElectorBuilder::hold_back) |
 //! | run many electors in one process | [`SharedWatch`], [`release_all`] |
 //! | divide shards over processes | [`LeaseGroup`], [`Shards`], [`Shard`] |
-//! | observe the election | [`Transitions`], [`Status`], [`Observer`] |
+//! | observe the election | [`Transitions`], [`Status`], [`Observer`], [`Event`] |
 //! | write callbacks in the style of client-go | [`Callbacks`] |
 //! | elect without Kubernetes | [`open_store`], [`MemoryStore`], [`Store`] |
 //!
@@ -192,7 +192,7 @@ pub use net::tls::config::TlsConfig;
 pub use observe::health::{HealthCheck, Unhealthy};
 #[cfg(feature = "metrics")]
 pub use observe::metrics_observer::MetricsObserver;
-pub use observe::observer::{Observer, RequestOutcome};
+pub use observe::observer::{Event, Observer, RequestOutcome};
 pub use observe::status::{Counters, Histogram, Status};
 pub use observe::transition::{Transition, Transitions};
 pub use store::memory::MemoryStore;

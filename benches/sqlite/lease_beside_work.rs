@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use leasehold::{LeaderElector, Observer, SqliteStore, StopReason};
+use leasehold::{Event, LeaderElector, Observer, SqliteStore, StopReason};
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The time that a transaction takes.
@@ -47,13 +47,15 @@ struct Seen {
 struct Seeing(Arc<Seen>);
 
 impl Observer for Seeing {
-    fn on_renewed(&self, latency: Duration) {
-        self.0.renewals.fetch_add(1, Relaxed);
-        self.0.slowest_millis.fetch_max(latency.as_millis() as u64, Relaxed);
-    }
-
-    fn on_stopped_leading(&self, reason: &StopReason) {
-        self.0.lost.fetch_add(u64::from(*reason == StopReason::Expired), Relaxed);
+    fn on_event(&self, event: &Event) {
+        match event {
+            Event::Renewed { latency } => {
+                self.0.renewals.fetch_add(1, Relaxed);
+                self.0.slowest_millis.fetch_max(latency.as_millis() as u64, Relaxed);
+            }
+            Event::StoppedLeading { reason: StopReason::Expired } => _ = self.0.lost.fetch_add(1, Relaxed),
+            _ => {}
+        }
     }
 }
 

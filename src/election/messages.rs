@@ -116,13 +116,6 @@ pub struct LeaderInfo {
     pub address: Option<String>,
 }
 
-impl LeaderInfo {
-    /// Returns `true` if both leaders exist and have the same identity.
-    pub(crate) fn is_same_holder(one: Option<&Self>, other: Option<&Self>) -> bool {
-        one.zip(other).is_some_and(|(one, other)| one.identity == other.identity)
-    }
-}
-
 /// An event of a watch.
 #[derive(Debug, Clone)]
 pub enum Change {

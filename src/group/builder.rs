@@ -98,8 +98,8 @@ setters! {
     ///
     /// All members must have the same lease duration. The renew interval must be at most one sixth of the lease
     /// duration. With a progress timeout, the start returns an error. Observers also receive
-    /// [`on_shard_started`](crate::Observer::on_shard_started) and
-    /// [`on_shard_ended`](crate::Observer::on_shard_ended). The drain timeout of the slot has no effect on shards.
+    /// [`Event::ShardStarted`](crate::Event::ShardStarted) and
+    /// [`Event::ShardEnded`](crate::Event::ShardEnded). The drain timeout of the slot has no effect on shards.
     ///
     /// Defaults to the values of [`LeaderElectorBuilder`].
     pub fn slot(mut self, change: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder) {

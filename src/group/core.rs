@@ -13,7 +13,7 @@ use crate::group::shard::{Ownership, Shard};
 use crate::group::status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
 use crate::leadership::error::Error;
 use crate::leadership::term::Term;
-use crate::observe::observer::{Fact, RequestOutcome};
+use crate::observe::observer::{Event, RequestOutcome};
 use crate::observe::transition::{Subscribers, Transitions};
 use crate::runtime::lines::{Item, Lines};
 use crate::runtime::observing::Observing;
@@ -267,7 +267,7 @@ impl GroupCore {
         let delivered = Shard::new(Arc::clone(&ownership), on_return);
         state.delivered.push((shards.clone(), delivered));
         state.ownerships[shard] = Some(ownership);
-        state.observe(&Fact::ShardStarted(shard, fencing_token));
+        state.observe(&Event::ShardStarted { shard, fencing_token });
         state.subscribers.publish(&GroupTransition::ShardStarted { shard, fencing_token });
         let text = format!("started owning shard {shard}, fencing token {fencing_token}");
         self.line(Notice::new(Level::Info, text), Some(fencing_token));
@@ -275,7 +275,7 @@ impl GroupCore {
 
     fn ended(&self, state: &mut GroupState, shard: usize, reason: OwnershipEnd) {
         state.ownerships[shard].take().iter().for_each(|ownership| ownership.end());
-        state.observe(&Fact::ShardEnded(shard, reason));
+        state.observe(&Event::ShardEnded { shard, reason });
         state.subscribers.publish(&GroupTransition::ShardEnded { shard, reason });
         let level = if reason == OwnershipEnd::Returned { Level::Info } else { Level::Warn };
         self.log(level, format!("stopped owning shard {shard}: {reason}"));
@@ -330,14 +330,14 @@ impl GroupCore {
     /// Handles the end of the listing.
     pub(super) fn listed(self: &Arc<Self>) {
         self.change(|group, now| group.listed(now));
-        self.with(|state| state.observe(&Fact::WatchOpened));
+        self.with(|state| state.observe(&Event::WatchOpened));
     }
 
     /// Handles the end of the watch.
     pub(super) fn watch_ended(self: &Arc<Self>, was_listed: bool) {
         self.change(|group, _| group.watch_ended());
         if was_listed {
-            self.with(|state| state.observe(&Fact::WatchLost));
+            self.with(|state| state.observe(&Event::WatchLost));
         }
     }
 
@@ -345,7 +345,7 @@ impl GroupCore {
     pub(super) fn answered(self: &Arc<Self>, operation: StoreOperation, latency: Duration, error: Option<&StoreError>) {
         let outcome = RequestOutcome { operation, latency, failure: error.map(StoreError::kind), is_slow_path: false };
         let failed = self.with(|state| {
-            state.observe(&Fact::Request(outcome));
+            state.observe(&Event::Request(outcome));
             state.requests.answered(clock::now(), operation, error)
         });
         failed.notice.into_iter().for_each(|notice| self.line(notice, None));
@@ -471,8 +471,8 @@ impl GroupState {
         }
     }
 
-    fn observe(&self, fact: &Fact) {
-        self.observers.iter().for_each(|observer| observer.tell(fact));
+    fn observe(&self, event: &Event) {
+        self.observers.iter().for_each(|observer| observer.send(event));
     }
 }
 

@@ -169,7 +169,7 @@ impl HealthCheck {
             let over_since = *state.ended.get_or_insert(over_since);
             // A hanging thread also does not report that the renewals of a drain have ended.
             if deadline.kept_for(now).is_zero() {
-                state.cover_lost.get_or_insert(if deadline.reason().drains() { now } else { over_since });
+                state.drain_ended.get_or_insert(if deadline.reason().drains() { now } else { over_since });
             }
             // Work that drains after its term must still make progress.
             let stalled_at = deadline.progress_limit().map(|limit| limit.until()).filter(|until| *until <= now);
@@ -180,7 +180,7 @@ impl HealthCheck {
         match (self.tolerance, state.ended, state.renewed) {
             (None, Some(ended), _) => {
                 let over_for = now.since(ended);
-                let is_uncovered = state.cover_lost.is_some_and(|at| now.since(at) > self.lease_duration);
+                let is_uncovered = state.drain_ended.is_some_and(|at| now.since(at) > self.lease_duration);
                 if over_for > self.drain_limit || is_uncovered {
                     Err(Unhealthy::GuardNotDropped { over_for })
                 } else {
@@ -304,7 +304,7 @@ mod tests {
     use crate::election::progress::ProgressLimit;
     use crate::election::settings::Config;
     use crate::leadership::term::Term;
-    use crate::observe::observer::Fact;
+    use crate::observe::observer::Event;
 
     /// Creates a health check of one record, and its observations.
     fn health(
@@ -317,8 +317,14 @@ mod tests {
         (Arc::clone(&observations), HealthCheck::new(observations, &settings))
     }
 
-    fn started(deadline: &Arc<Deadline>) -> Fact {
-        Fact::StartedLeading(Arc::new(Term::new(Arc::clone(deadline), 7)))
+    /// Notes the start of a term.
+    fn started(observations: &Observations, deadline: &Arc<Deadline>) {
+        let term = Arc::new(Term::new(Arc::clone(deadline), 7));
+        observations.note(&Event::StartedLeading { fencing_token: 7 }, Some(&term));
+    }
+
+    fn stopped(observations: &Observations, reason: StopReason) {
+        observations.note(&Event::StoppedLeading { reason }, None);
     }
 
     #[test]
@@ -354,16 +360,16 @@ mod tests {
         };
         let term = |until| Arc::new(Deadline::new(until));
         let for_long = clock::now() + Duration::from_secs(3_600);
-        observations.note(&started(&term(for_long)));
+        started(&observations, &term(for_long));
         observations.guard_gone();
-        observations.note(&Fact::StoppedLeading(StopReason::Expired));
+        stopped(&observations, StopReason::Expired);
         assert_eq!(check(), (true, true));
-        observations.note(&started(&term(for_long)));
-        observations.note(&Fact::StoppedLeading(StopReason::Expired));
+        started(&observations, &term(for_long));
+        stopped(&observations, StopReason::Expired);
         assert_eq!(check(), (false, false));
         observations.leader(None, None, "me");
         assert_eq!(check(), (false, true), "another leads");
-        observations.note(&started(&term(for_long)));
+        started(&observations, &term(for_long));
         assert!(check().0, "the next term has begun");
     }
 
@@ -372,7 +378,7 @@ mod tests {
     fn expired_term_needs_no_report() {
         let (observations, health) = health(Duration::from_millis(20), Duration::from_millis(20));
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_millis(20)));
-        observations.note(&started(&deadline));
+        started(&observations, &deadline);
         std::thread::sleep(Duration::from_millis(60));
         let over = health.check().unwrap_err();
         assert!(matches!(over, Unhealthy::GuardNotDropped { over_for } if over_for >= Duration::from_millis(20)));
@@ -386,7 +392,7 @@ mod tests {
         let now = clock::now();
         let limit = Arc::new(ProgressLimit::new(now, Duration::from_millis(1)));
         let deadline = Deadline::new(now + Duration::from_secs(3_600)).limited_by(Some(limit));
-        observations.note(&started(&Arc::new(deadline)));
+        started(&observations, &Arc::new(deadline));
         std::thread::sleep(Duration::from_millis(2));
         assert!(matches!(health.check(), Err(Unhealthy::NoProgress { .. })));
         let as_client_go = health.clone().with_tolerance(Duration::from_secs(3_600));
@@ -403,9 +409,9 @@ mod tests {
             let now = clock::now();
             let limit = Arc::new(ProgressLimit::new(now, within));
             let deadline = Arc::new(Deadline::new(now + for_long).limited_by(Some(limit)));
-            observations.note(&started(&deadline));
+            started(&observations, &deadline);
             deadline.end(now, StopReason::SteppedDown);
-            observations.note(&Fact::StoppedLeading(StopReason::SteppedDown));
+            stopped(&observations, StopReason::SteppedDown);
             deadline
         };
         let deadline = stepped_down(Duration::from_millis(500));
@@ -421,19 +427,19 @@ mod tests {
         // After a deletion, another candidate may soon lead. The check fails after a lease duration, before the drain
         // timeout.
         let deadline = Arc::new(Deadline::new(clock::now() + for_long));
-        observations.note(&started(&deadline));
+        started(&observations, &deadline);
         deadline.end(clock::now(), StopReason::Deleted);
         assert!(health.check().is_ok());
         std::thread::sleep(2 * lease);
         assert!(matches!(health.check(), Err(Unhealthy::GuardNotDropped { .. })));
 
         stepped_down(for_long);
-        observations.cover_lost();
+        observations.drain_ended();
         assert!(health.check().is_ok());
         std::thread::sleep(2 * lease);
         assert!(matches!(health.check(), Err(Unhealthy::GuardNotDropped { .. })));
         observations.guard_gone();
-        observations.cover_lost();
+        observations.drain_ended();
         assert!(health.check().is_ok());
     }
 
@@ -443,9 +449,9 @@ mod tests {
         let (observations, health) = health(lease, for_long);
         let without_limit = HealthCheck { drain_limit: self::health(lease, None).1.drain_limit, ..health.clone() };
         let deadline = Arc::new(Deadline::new(clock::now() + for_long));
-        observations.note(&started(&deadline));
+        started(&observations, &deadline);
         deadline.end(clock::now(), StopReason::SteppedDown);
-        observations.note(&Fact::StoppedLeading(StopReason::SteppedDown));
+        stopped(&observations, StopReason::SteppedDown);
         std::thread::sleep(3 * lease);
         assert_eq!(health.check(), Ok(()), "beyond the lease, within the drain timeout");
         assert!(matches!(without_limit.check(), Err(Unhealthy::GuardNotDropped { .. })));

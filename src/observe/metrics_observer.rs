@@ -1,12 +1,9 @@
 //! An observer that reports metrics through the `metrics` facade.
 
-use std::time::Duration;
-
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 use crate::election::group::OwnershipEnd;
-use crate::election::stop_reason::StopReason;
-use crate::observe::observer::{Observer, RequestOutcome};
+use crate::observe::observer::{Event, Observer, RequestOutcome};
 
 /// An observer that reports metrics to the installed recorder of the `metrics` crate.
 ///
@@ -58,23 +55,45 @@ impl MetricsObserver {
 }
 
 impl Observer for MetricsObserver {
-    fn on_started_leading(&self, _: u64) {
-        gauge!("leader_election_master_status", "name" => self.name.clone()).set(1.0);
-        counter!("leasehold_terms_total", "name" => self.name.clone()).increment(1);
-    }
-
-    fn on_stopped_leading(&self, reason: &StopReason) {
-        gauge!("leader_election_master_status", "name" => self.name.clone()).set(0.0);
-        if !reason.was_asked_for() {
-            counter!("leasehold_terms_lost_total", "name" => self.name.clone()).increment(1);
+    fn on_event(&self, event: &Event) {
+        let gauge = |name: &'static str| gauge!(name, "name" => self.name.clone());
+        let count = |name: &'static str| counter!(name, "name" => self.name.clone()).increment(1);
+        match event {
+            Event::StartedLeading { .. } => {
+                gauge("leader_election_master_status").set(1.0);
+                count("leasehold_terms_total");
+            }
+            Event::StoppedLeading { reason } => {
+                gauge("leader_election_master_status").set(0.0);
+                if !reason.was_asked_for() {
+                    count("leasehold_terms_lost_total");
+                }
+            }
+            Event::Renewed { latency } => {
+                histogram!("leasehold_renewal_duration_seconds", "name" => self.name.clone()).record(*latency);
+            }
+            Event::Request(outcome) => self.request(outcome),
+            Event::WatchOpened => {
+                gauge("leasehold_watch_up").set(1.0);
+                count("leasehold_watches_opened_total");
+            }
+            Event::WatchLost => gauge("leasehold_watch_up").set(0.0),
+            Event::ShardStarted { .. } => gauge("leasehold_shards_owned").increment(1.0),
+            Event::ShardEnded { reason, .. } => {
+                gauge("leasehold_shards_owned").decrement(1.0);
+                if *reason != OwnershipEnd::Returned {
+                    count("leasehold_shards_lost_total");
+                }
+            }
+            Event::Fit { .. } => gauge("leasehold_fit").set(1.0),
+            Event::Unfit => gauge("leasehold_fit").set(0.0),
+            Event::NewLeader { .. } | Event::NoLeader { .. } => {}
         }
     }
+}
 
-    fn on_renewed(&self, latency: Duration) {
-        histogram!("leasehold_renewal_duration_seconds", "name" => self.name.clone()).record(latency);
-    }
-
-    fn on_request(&self, outcome: &RequestOutcome) {
+impl MetricsObserver {
+    fn request(&self, outcome: &RequestOutcome) {
         let operation = outcome.operation.name();
         counter!("leasehold_requests_total", "name" => self.name.clone(), "operation" => operation).increment(1);
         if let Some(kind) = outcome.failure {
@@ -85,36 +104,13 @@ impl Observer for MetricsObserver {
             counter!("leader_election_slowpath_total", "name" => self.name.clone()).increment(1);
         }
     }
-
-    fn on_watch_opened(&self) {
-        gauge!("leasehold_watch_up", "name" => self.name.clone()).set(1.0);
-        counter!("leasehold_watches_opened_total", "name" => self.name.clone()).increment(1);
-    }
-
-    fn on_watch_lost(&self) {
-        gauge!("leasehold_watch_up", "name" => self.name.clone()).set(0.0);
-    }
-
-    fn on_shard_started(&self, _: usize, _: u64) {
-        gauge!("leasehold_shards_owned", "name" => self.name.clone()).increment(1.0);
-    }
-
-    fn on_shard_ended(&self, _: usize, reason: OwnershipEnd) {
-        gauge!("leasehold_shards_owned", "name" => self.name.clone()).decrement(1.0);
-        if reason != OwnershipEnd::Returned {
-            counter!("leasehold_shards_lost_total", "name" => self.name.clone()).increment(1);
-        }
-    }
-
-    fn on_fitness(&self, is_fit: bool) {
-        gauge!("leasehold_fit", "name" => self.name.clone()).set(if is_fit { 1.0 } else { 0.0 });
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use metrics::{
         Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString,
@@ -123,6 +119,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::election::stop_reason::StopReason;
     use crate::store::{StoreErrorKind, StoreOperation};
 
     /// A recorder that keeps the value of each metric, by name and labels.
@@ -204,16 +201,16 @@ mod tests {
             is_slow_path: true,
         };
         metrics::with_local_recorder(&said, || {
-            observer.on_watch_opened();
-            observer.on_fitness(true);
-            observer.on_started_leading(7);
-            observer.on_renewed(Duration::from_millis(250));
-            observer.on_request(&outcome);
-            observer.on_request(&RequestOutcome { failure: None, is_slow_path: false, ..outcome });
-            observer.on_stopped_leading(&StopReason::Expired);
-            observer.on_started_leading(8);
-            observer.on_stopped_leading(&StopReason::Released);
-            observer.on_started_leading(9);
+            observer.on_event(&Event::WatchOpened);
+            observer.on_event(&Event::Fit { pause: Duration::ZERO });
+            observer.on_event(&Event::StartedLeading { fencing_token: 7 });
+            observer.on_event(&Event::Renewed { latency: Duration::from_millis(250) });
+            observer.on_event(&Event::Request(outcome));
+            observer.on_event(&Event::Request(RequestOutcome { failure: None, is_slow_path: false, ..outcome }));
+            observer.on_event(&Event::StoppedLeading { reason: StopReason::Expired });
+            observer.on_event(&Event::StartedLeading { fencing_token: 8 });
+            observer.on_event(&Event::StoppedLeading { reason: StopReason::Released });
+            observer.on_event(&Event::StartedLeading { fencing_token: 9 });
         });
         let before = said.0.lock().clone();
         let expected = [
@@ -230,18 +227,18 @@ mod tests {
         ];
         assert_eq!(before, expected.map(|(key, value)| (key.to_owned(), value)).into());
         metrics::with_local_recorder(&said, || {
-            observer.on_watch_lost();
-            observer.on_fitness(false);
-            observer.on_stopped_leading(&StopReason::Released);
+            observer.on_event(&Event::WatchLost);
+            observer.on_event(&Event::Unfit);
+            observer.on_event(&Event::StoppedLeading { reason: StopReason::Released });
         });
         let gauges = ["leader_election_master_status", "leasehold_fit", "leasehold_watch_up"];
         assert_eq!(gauges.map(|gauge| said.0.lock()[&format!("{gauge} name=jobs")]), [0.0; 3]);
         assert_eq!(said.0.lock()["leasehold_terms_lost_total name=jobs"], 1.0);
         metrics::with_local_recorder(&said, || {
-            (0..4).for_each(|shard| observer.on_shard_started(shard, 7));
-            observer.on_shard_ended(0, OwnershipEnd::Returned);
-            observer.on_shard_ended(1, OwnershipEnd::DrainTimeout);
-            observer.on_shard_ended(2, OwnershipEnd::WatchLost);
+            (0..4).for_each(|shard| observer.on_event(&Event::ShardStarted { shard, fencing_token: 7 }));
+            observer.on_event(&Event::ShardEnded { shard: 0, reason: OwnershipEnd::Returned });
+            observer.on_event(&Event::ShardEnded { shard: 1, reason: OwnershipEnd::DrainTimeout });
+            observer.on_event(&Event::ShardEnded { shard: 2, reason: OwnershipEnd::WatchLost });
         });
         assert_eq!(said.0.lock()["leasehold_shards_owned name=jobs"], 1.0);
         assert_eq!(said.0.lock()["leasehold_shards_lost_total name=jobs"], 2.0);

@@ -6,7 +6,7 @@ use crate::election::LeaderInfo;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::leadership::term::Term;
-use crate::observe::observer::Fact;
+use crate::observe::observer::Event;
 use crate::observe::status::{Counters, Status};
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::util::clock::{self, Moment};
@@ -25,7 +25,7 @@ pub(super) struct ObservationState {
     /// The time at which the end of the `guarded` term was first noticed.
     pub(super) ended: Option<Moment>,
     /// The time at which the ended `guarded` term was no longer renewed while its work drains.
-    pub(super) cover_lost: Option<Moment>,
+    pub(super) drain_ended: Option<Moment>,
     /// The time of the last write of a record that names this candidate.
     ///
     /// Cleared when the record names another holder, or the guard is dropped.
@@ -70,16 +70,19 @@ impl Observations {
         }))
     }
 
-    pub(crate) fn note(&self, fact: &Fact) {
+    /// Notes an event.
+    ///
+    /// `term` is the term of the candidate, if there is one.
+    pub(crate) fn note(&self, event: &Event, term: Option<&Arc<Term>>) {
         let (now, state) = (clock::now(), &mut *self.0.lock());
         let counters = &mut state.counters;
-        match fact {
-            Fact::StartedLeading(term) => {
+        match event {
+            Event::StartedLeading { .. } => {
                 counters.terms += 1;
-                (state.term, state.guarded) = (Some(Arc::clone(term)), Some(Arc::clone(term)));
-                (state.ended, state.cover_lost, state.renewed) = (None, None, Some(now));
+                (state.term, state.guarded) = (term.cloned(), term.cloned());
+                (state.ended, state.drain_ended, state.renewed) = (None, None, Some(now));
             }
-            Fact::StoppedLeading(reason) => {
+            Event::StoppedLeading { reason } => {
                 counters.terms_lost += u64::from(!reason.was_asked_for());
                 // If the guard is already dropped, no work can outlive the term.
                 if *reason != StopReason::Released && state.guarded.is_some() {
@@ -89,39 +92,44 @@ impl Observations {
                     state.renewed = None;
                 }
             }
-            Fact::Renewed(ago) => {
-                counters.renewals.add(*ago);
-                let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
+            Event::Renewed { latency } => {
+                counters.renewals.add(*latency);
+                let ago = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
                 if state.guarded.is_some() {
                     state.renewed = Some(Moment::from_nanos(now.as_nanos().saturating_sub(ago)));
                 }
             }
-            Fact::Request(outcome) => {
+            Event::Request(outcome) => {
                 counters.requests[outcome.operation as usize] += 1;
                 outcome.failure.into_iter().for_each(|kind| counters.failures[kind as usize] += 1);
                 counters.slow_paths += u64::from(outcome.is_slow_path);
             }
-            Fact::WatchOpened => counters.watches_opened += 1,
-            Fact::WatchLost => counters.watches_lost += 1,
-            Fact::Fitness { is_fit, pause } => {
-                state.unfit_since = (!is_fit).then_some(now);
-                state.may_acquire_at = is_fit.then_some(now + *pause);
+            Event::WatchOpened => {
+                counters.watches_opened += 1;
+                state.is_watching = true;
             }
-            Fact::NewLeader(_) | Fact::ShardStarted(..) | Fact::ShardEnded(..) => {}
+            Event::WatchLost => {
+                counters.watches_lost += 1;
+                state.is_watching = false;
+            }
+            Event::Fit { pause } => (state.unfit_since, state.may_acquire_at) = (None, Some(now + *pause)),
+            Event::Unfit => (state.unfit_since, state.may_acquire_at) = (Some(now), None),
+            Event::NewLeader { .. } | Event::NoLeader { .. } => {}
+            Event::ShardStarted { .. } | Event::ShardEnded { .. } => {}
         }
     }
 
     /// Notes that an ended term is no longer renewed while its work drains.
-    pub(crate) fn cover_lost(&self) {
+    pub(crate) fn drain_ended(&self) {
         let mut state = self.0.lock();
         if state.guarded.is_some() {
-            state.cover_lost.get_or_insert_with(clock::now);
+            state.drain_ended.get_or_insert_with(clock::now);
         }
     }
 
     pub(crate) fn guard_gone(&self) {
         let mut state = self.0.lock();
-        (state.guarded, state.ended, state.cover_lost, state.renewed) = (None, None, None, None);
+        (state.guarded, state.ended, state.drain_ended, state.renewed) = (None, None, None, None);
     }
 
     /// Notes that the record no longer names this candidate.
@@ -150,11 +158,6 @@ impl Observations {
     pub(crate) fn leader_until(&self, until: Option<Moment>, has_twin: bool) {
         let mut state = self.0.lock();
         (state.leader_until, state.has_twin) = (until, has_twin);
-    }
-
-    /// Notes whether the record is watched.
-    pub(crate) fn watching(&self, is_watching: bool) {
-        self.0.lock().is_watching = is_watching;
     }
 
     /// Notes that the store has sent an answer or an event.

@@ -1,25 +1,23 @@
-//! Observers, which receive reports about an elector.
+//! The events of an elector, and observers that receive the events.
 
 use std::time::Duration;
 
 use crate::election::group::OwnershipEnd;
 use crate::election::stop_reason::StopReason;
-use crate::leadership::term::Term;
 use crate::store::{StoreErrorKind, StoreOperation};
-use crate::util::sync::Arc;
 
 /// An observer of an elector, for metrics, events or the program's own records.
 ///
-/// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer) adds an observer. The methods are called
-/// in order on a thread of the observer, and may block. In a [group](crate::LeaseGroup), the observer receives reports
-/// about the slot, about the shards, and about the group's own requests and watch. The watch of the slot is not
-/// reported.
+/// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer) adds an observer. A closure
+/// `Fn(&Event)` is an observer. The events arrive in order on a thread of the observer, which may block. In a
+/// [group](crate::LeaseGroup), the observer receives the events of the slot, of the shards, and of the group's own
+/// requests and watch. The watch of the slot is not reported.
 ///
-/// No request waits for an observer. A report may therefore concern a term that has already ended. Check the guard to
+/// No request waits for an observer. An event may therefore concern a term that has already ended. Check the guard to
 /// find out whether the term is valid.
 ///
-/// At most 1,024 reports wait for an observer. Newer reports are dropped. After the current call has returned, the
-/// elector logs the number of dropped reports at level `warn`. If an observer panics, the elector logs an error and no
+/// At most 1,024 events wait for an observer. Newer events are dropped. After the current call has returned, the
+/// elector logs the number of dropped events at level `warn`. If an observer panics, the elector logs an error and no
 /// longer calls the observer.
 ///
 /// # Examples
@@ -27,55 +25,90 @@ use crate::util::sync::Arc;
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::time::Duration;
-/// use leasehold::Observer;
+/// use leasehold::{Event, Observer};
 ///
 /// #[derive(Default)]
 /// struct SlowRenewals(AtomicU64);
 ///
 /// impl Observer for SlowRenewals {
-///     fn on_renewed(&self, latency: Duration) {
-///         if latency > Duration::from_secs(1) {
+///     fn on_event(&self, event: &Event) {
+///         if matches!(event, Event::Renewed { latency } if *latency > Duration::from_secs(1)) {
 ///             self.0.fetch_add(1, Ordering::Relaxed);
 ///         }
 ///     }
 /// }
 /// ```
-#[expect(unused_variables, reason = "the default of each method ignores its argument")]
 pub trait Observer: Send + Sync + 'static {
-    /// Called when a term starts, with its fencing token.
-    fn on_started_leading(&self, fencing_token: u64) {}
+    /// Called when an event has happened.
+    fn on_event(&self, event: &Event);
+}
 
-    /// Called when the term has ended, with the reason.
-    fn on_stopped_leading(&self, reason: &StopReason) {}
+impl<F: Fn(&Event) + Send + Sync + 'static> Observer for F {
+    fn on_event(&self, event: &Event) {
+        self(event);
+    }
+}
 
-    /// Called when the leader changes.
+/// An event of an elector, or of a member of a [group](crate::LeaseGroup).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A term of this candidate has started.
+    StartedLeading {
+        /// The fencing token, which grows with every term of any candidate.
+        fencing_token: u64,
+    },
+    /// The term of this candidate has ended.
+    StoppedLeading {
+        /// The reason for the end.
+        reason: StopReason,
+    },
+    /// The record has a new leader, which may be this candidate, or the leader has a new address.
     ///
-    /// The new leader may be this candidate. `None` means that there is no leader. An identity of more than 1,024 bytes
-    /// is cut to its first 1,024 bytes.
-    fn on_new_leader(&self, leader: Option<&str>) {}
-
-    /// Called when a write has renewed the term.
-    ///
-    /// `latency` is the time from before the write was sent until its answer or its watch event arrived.
-    fn on_renewed(&self, latency: Duration) {}
-
-    /// Called when a request to the store has been answered, or has failed.
-    fn on_request(&self, outcome: &RequestOutcome) {}
-
-    /// Called when a watch has opened, so that the elector no longer polls.
-    fn on_watch_opened(&self) {}
-
-    /// Called when a watch has ended or was refused.
-    fn on_watch_lost(&self) {}
-
-    /// Called when this process has started to own a shard of a [group](crate::LeaseGroup).
-    fn on_shard_started(&self, shard: usize, fencing_token: u64) {}
-
-    /// Called when this process no longer owns a shard of a group, with the reason.
-    fn on_shard_ended(&self, shard: usize, reason: OwnershipEnd) {}
-
-    /// Called when this candidate has become fit to lead, or unfit.
-    fn on_fitness(&self, is_fit: bool) {}
+    /// An observer receives the first 1,024 bytes of a longer identity or address.
+    NewLeader {
+        /// The identity of the leader.
+        identity: String,
+        /// The address that the leader [advertises](crate::LeaderElectorBuilder::advertise).
+        address: Option<String>,
+    },
+    /// The record was released or deleted, or its lease has expired on the local clock.
+    NoLeader {
+        /// The identity of the previous leader, which may be this candidate. Cut like the identity of a new leader.
+        previous: String,
+    },
+    /// A write has renewed the term.
+    Renewed {
+        /// The time from before the write was sent until its answer or its watch event arrived.
+        latency: Duration,
+    },
+    /// A request to the store was answered, or has failed.
+    Request(RequestOutcome),
+    /// A watch has opened, so that the elector no longer polls.
+    WatchOpened,
+    /// A watch has ended or was refused.
+    WatchLost,
+    /// This candidate has become fit to lead.
+    Fit {
+        /// The delay before the candidate may acquire the lease.
+        pause: Duration,
+    },
+    /// This candidate has become unfit to lead.
+    Unfit,
+    /// This process has started to own a shard of a group.
+    ShardStarted {
+        /// The index of the shard.
+        shard: usize,
+        /// The fencing token of the ownership.
+        fencing_token: u64,
+    },
+    /// This process no longer owns a shard of a group.
+    ShardEnded {
+        /// The index of the shard.
+        shard: usize,
+        /// The reason for the end.
+        reason: OwnershipEnd,
+    },
 }
 
 /// The outcome of a request to the store.
@@ -83,17 +116,16 @@ pub trait Observer: Send + Sync + 'static {
 /// # Examples
 ///
 /// ```
-/// use leasehold::{Observer, RequestOutcome};
+/// use leasehold::{Event, LeaderElector};
 ///
-/// struct Failures;
-///
-/// impl Observer for Failures {
-///     fn on_request(&self, outcome: &RequestOutcome) {
-///         if let Some(kind) = outcome.failure {
-///             println!("{} failed after {:?}: {kind:?}", outcome.operation, outcome.latency);
-///         }
+/// let failures = |event: &Event| {
+///     if let Event::Request(outcome) = event
+///         && let Some(kind) = outcome.failure
+///     {
+///         println!("{} failed after {:?}: {kind:?}", outcome.operation, outcome.latency);
 ///     }
-/// }
+/// };
+/// let builder = LeaderElector::builder("jobs").observer(failures);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -111,47 +143,21 @@ pub struct RequestOutcome {
     pub is_slow_path: bool,
 }
 
-/// A report to an observer.
-#[derive(Clone)]
-pub(crate) enum Fact {
-    StartedLeading(Arc<Term>),
-    StoppedLeading(StopReason),
-    NewLeader(Option<String>),
-    Renewed(Duration),
-    Request(RequestOutcome),
-    WatchOpened,
-    WatchLost,
-    ShardStarted(usize, u64),
-    ShardEnded(usize, OwnershipEnd),
-    Fitness {
-        is_fit: bool,
-        /// The time before a fit candidate may acquire.
-        pause: Duration,
-    },
-}
-
-/// The longest identity in a report, in bytes.
+/// The longest identity or address in a waiting event, in bytes.
 ///
-/// The limit bounds the memory of waiting reports.
-const LONGEST_LEADER: usize = 1024;
+/// The limit bounds the memory of waiting events.
+const LONGEST_TEXT: usize = 1024;
 
-impl Fact {
-    pub(crate) fn new_leader(leader: Option<&str>) -> Self {
-        Self::NewLeader(leader.map(|leader| beginning(leader, LONGEST_LEADER).to_owned()))
-    }
-
-    pub(crate) fn tell(&self, observer: &dyn Observer) {
+impl Event {
+    /// Returns the event with texts of a limited length.
+    pub(crate) fn limited(&self) -> Self {
+        let limited = |text: &String| beginning(text, LONGEST_TEXT).to_owned();
         match self {
-            Self::StartedLeading(term) => observer.on_started_leading(term.fencing_token),
-            Self::StoppedLeading(reason) => observer.on_stopped_leading(reason),
-            Self::NewLeader(leader) => observer.on_new_leader(leader.as_deref()),
-            Self::Renewed(latency) => observer.on_renewed(*latency),
-            Self::Request(outcome) => observer.on_request(outcome),
-            Self::WatchOpened => observer.on_watch_opened(),
-            Self::WatchLost => observer.on_watch_lost(),
-            Self::ShardStarted(shard, fencing_token) => observer.on_shard_started(*shard, *fencing_token),
-            Self::ShardEnded(shard, reason) => observer.on_shard_ended(*shard, *reason),
-            Self::Fitness { is_fit, .. } => observer.on_fitness(*is_fit),
+            Self::NewLeader { identity, address } => {
+                Self::NewLeader { identity: limited(identity), address: address.as_ref().map(limited) }
+            }
+            Self::NoLeader { previous } => Self::NoLeader { previous: limited(previous) },
+            _ => self.clone(),
         }
     }
 }

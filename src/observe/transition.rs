@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
-use crate::election::LeaderInfo;
 use crate::election::stop_reason::StopReason;
+use crate::observe::observer::Event;
 use crate::util::sync::channel::{self, Receiver, Sender};
 use crate::util::sync::{Arc, Mutex, Weak};
 
@@ -42,8 +42,7 @@ pub enum Transition {
     ///
     /// The record was released or deleted, or its lease has expired by this process's clock. If the previous leader
     /// renews the lease after all, a [`NewLeader`](Self::NewLeader) follows. The elector's thread sends this transition
-    /// and may be late, because the thread may be waiting for an answer.
-    /// [`current_leader`](crate::LeaderElector::current_leader) is exact.
+    /// and may be late on a busy machine. [`current_leader`](crate::LeaderElector::current_leader) is exact.
     NoLeader {
         /// The identity of the previous leader, which may be this candidate.
         previous: String,
@@ -111,8 +110,8 @@ pub(crate) struct Subscriptions(Mutex<SubscriptionsState>);
 
 #[derive(Default)]
 struct SubscriptionsState {
-    /// The holder in the record, until its lease expires.
-    leader: Option<LeaderInfo>,
+    /// The last transition to a leader, until its lease expires.
+    leader: Option<Transition>,
     leading: Option<u64>,
     subscribers: Subscribers<Transition>,
     closed: bool,
@@ -129,9 +128,18 @@ impl<T> Default for Subscribers<T> {
     }
 }
 
-impl LeaderInfo {
-    fn into_transition(self) -> Transition {
-        Transition::NewLeader { identity: self.identity, address: self.address }
+impl Transition {
+    /// Returns the transition of an event, if the event is a transition.
+    fn of(event: &Event) -> Option<Self> {
+        Some(match event {
+            Event::NewLeader { identity, address } => {
+                Self::NewLeader { identity: identity.clone(), address: address.clone() }
+            }
+            Event::NoLeader { previous } => Self::NoLeader { previous: previous.clone() },
+            Event::StartedLeading { fencing_token } => Self::StartedLeading { fencing_token: *fencing_token },
+            Event::StoppedLeading { reason } => Self::StoppedLeading { reason: reason.clone() },
+            _ => return None,
+        })
     }
 }
 
@@ -140,44 +148,22 @@ impl Subscriptions {
     pub(crate) fn subscribe(&self) -> Transitions {
         let mut state = self.0.lock();
         // The present state is sent under the same lock, so that no transition is missed or repeated.
-        let leader = state.leader.clone().map(LeaderInfo::into_transition);
+        let leader = state.leader.clone();
         let leading = state.leading.map(|fencing_token| Transition::StartedLeading { fencing_token });
         let is_open = !state.closed;
         state.subscribers.subscribe(leader.into_iter().chain(leading), is_open)
     }
 
-    /// Notes that the record names another holder or none, that the holder has another address, or that the lease has
-    /// expired.
-    ///
-    /// Returns `false` if only the address of the leader has changed.
-    pub(crate) fn new_leader(&self, leader: Option<LeaderInfo>) -> bool {
+    /// Publishes the transition of an event, if the event is a transition.
+    pub(crate) fn note(&self, event: &Event) {
+        let Some(transition) = Transition::of(event) else { return };
         let mut state = self.0.lock();
-        let previous = std::mem::replace(&mut state.leader, leader.clone());
-        let is_another = !LeaderInfo::is_same_holder(leader.as_ref(), previous.as_ref());
-        match (leader, previous) {
-            (Some(leader), _) => state.subscribers.publish(&leader.into_transition()),
-            (None, Some(previous)) => state.subscribers.publish(&Transition::NoLeader { previous: previous.identity }),
-            (None, None) => {}
+        match event {
+            Event::StartedLeading { fencing_token } => state.leading = Some(*fencing_token),
+            Event::StoppedLeading { .. } => state.leading = None,
+            _ => state.leader = Some(transition.clone()).filter(|it| matches!(it, Transition::NewLeader { .. })),
         }
-        is_another
-    }
-
-    pub(crate) fn started(&self, fencing_token: u64) {
-        let mut state = self.0.lock();
-        state.leading = Some(fencing_token);
-        state.subscribers.publish(&Transition::StartedLeading { fencing_token });
-    }
-
-    /// Publishes the end of the term.
-    ///
-    /// Returns `false` if the end was already published. The end is then not published again.
-    pub(crate) fn stopped(&self, reason: StopReason) -> bool {
-        let mut state = self.0.lock();
-        let is_news = state.leading.take().is_some();
-        if is_news {
-            state.subscribers.publish(&Transition::StoppedLeading { reason });
-        }
-        is_news
+        state.subscribers.publish(&transition);
     }
 
     /// Disconnects every subscription after the last transition.
@@ -220,26 +206,35 @@ impl<T: Clone + 'static> Subscribers<T> {
 mod tests {
     use super::*;
 
-    fn leader(identity: &str) -> LeaderInfo {
-        LeaderInfo { identity: identity.to_owned(), address: None }
+    fn leader(identity: &str) -> Event {
+        Event::NewLeader { identity: identity.to_owned(), address: None }
     }
 
     #[test]
     fn a_subscription_opens_with_the_present_state() {
         let subscriptions = Subscriptions::default();
-        subscriptions.new_leader(Some(leader("me")));
-        subscriptions.started(7);
+        subscriptions.note(&leader("me"));
+        subscriptions.note(&Event::StartedLeading { fencing_token: 7 });
         let late = subscriptions.subscribe();
-        subscriptions.stopped(StopReason::Expired);
+        subscriptions.note(&Event::StoppedLeading { reason: StopReason::Expired });
         subscriptions.close();
         assert_eq!(
             late.iter().collect::<Vec<_>>(),
             [
-                leader("me").into_transition(),
+                Transition::NewLeader { identity: "me".to_owned(), address: None },
                 Transition::StartedLeading { fencing_token: 7 },
                 Transition::StoppedLeading { reason: StopReason::Expired },
             ]
         );
+    }
+
+    #[test]
+    fn subscription_without_a_leader_opens_empty() {
+        let subscriptions = Subscriptions::default();
+        subscriptions.note(&leader("a"));
+        subscriptions.note(&Event::NoLeader { previous: "a".to_owned() });
+        subscriptions.note(&Event::WatchOpened);
+        assert_eq!(subscriptions.subscribe().try_iter().count(), 0);
     }
 
     #[test]
@@ -250,28 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn absent_leader_is_reported_once_with_the_last_leader() {
-        let subscriptions = Subscriptions::default();
-        let told = subscriptions.subscribe();
-        let new_leader = |identity: &str| leader(identity).into_transition();
-        let no_leader = |previous: &str| Transition::NoLeader { previous: previous.into() };
-        subscriptions.new_leader(None);
-        subscriptions.new_leader(Some(leader("a")));
-        subscriptions.new_leader(None);
-        assert_eq!(subscriptions.subscribe().try_iter().count(), 0);
-        subscriptions.new_leader(None);
-        subscriptions.new_leader(Some(leader("b")));
-        subscriptions.new_leader(None);
-        let expected = [new_leader("a"), no_leader("a"), new_leader("b"), no_leader("b")];
-        assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
     fn dropped_subscriptions_are_forgotten() {
         let subscriptions = Subscriptions::default();
         (0..10).for_each(|_| drop(subscriptions.subscribe()));
         assert_eq!(subscriptions.0.lock().subscribers.0.len(), 1, "until the next subscription");
-        subscriptions.started(1);
+        subscriptions.note(&Event::StartedLeading { fencing_token: 1 });
         assert!(subscriptions.0.lock().subscribers.0.is_empty());
     }
 }

@@ -11,14 +11,14 @@ use crate::election::candidate::messages::{Effect, Input};
 use crate::election::candidate::notice::{LogEvent, LogRecord, Notice};
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
-use crate::election::{Step, StoreResponse};
+use crate::election::{LeaderInfo, Step, StoreResponse};
 use crate::leadership::campaign::slot::{CampaignSlot, Unsent};
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::{Command, Link, ReleaseSender};
 use crate::leadership::term::Term;
 use crate::observe::observations::Observations;
-use crate::observe::observer::{Fact, RequestOutcome};
+use crate::observe::observer::{Event, RequestOutcome};
 use crate::observe::transition::Subscriptions;
 use crate::runtime::cancel_aside;
 use crate::runtime::lines::{Item, Lines};
@@ -53,8 +53,10 @@ pub(crate) struct ElectorState {
     /// The request that the request thread is sending.
     in_flight: Option<InFlight>,
     lines: Arc<Lines>,
-    /// The fencing token of the current term.
+    /// The fencing token of the term, until its end was reported.
     fencing_token: Option<u64>,
+    /// The identity of the reported leader.
+    leader: Option<String>,
     watcher: Watcher,
 }
 
@@ -86,6 +88,7 @@ impl ElectorState {
             in_flight: None,
             lines,
             fencing_token: None,
+            leader: None,
             watcher,
         }
     }
@@ -137,11 +140,11 @@ impl ElectorState {
                 drop(handled);
             }
             Command::WatchOpened { from_scratch } => {
-                self.watches(true);
+                self.report(&Event::WatchOpened, None);
                 self.handle(Input::WatchOpened { from_scratch });
             }
             Command::WatchLost => {
-                self.watches(false);
+                self.report(&Event::WatchLost, None);
                 self.handle(Input::WatchEnded);
             }
             Command::Answered { id, operation, took, cools, response } => {
@@ -159,14 +162,9 @@ impl ElectorState {
     }
 
     /// Notifies a caller that waits for a release.
-    fn tell_released(&self, ack: ReleaseSender) {
+    fn notify_released(&self, ack: ReleaseSender) {
         let _ = ack.acks.try_send(ack.number);
         self.lines.push(Item::Released(ack));
-    }
-
-    fn watches(&mut self, is_watched: bool) {
-        self.shared.observations.watching(is_watched);
-        self.observe(if is_watched { &Fact::WatchOpened } else { &Fact::WatchLost });
     }
 
     pub(crate) fn handle(&mut self, input: Input) {
@@ -179,59 +177,63 @@ impl ElectorState {
         let mut has_acted = false;
         while let Some(effect) = self.candidate.effect() {
             has_acted = true;
-            match effect {
-                Effect::Offer { campaign, deadline, fencing_token } => self.offer(campaign, deadline, fencing_token),
-                Effect::Refuse { campaign, error } => self.fail(campaign, Error::Store(error)),
-                Effect::RoundOver { campaign, error } => {
-                    self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
-                }
-                Effect::NotFit { campaign } => self.fail(campaign, Error::Unfit),
-                Effect::Fitness { is_fit, pause } => self.observe(&Fact::Fitness { is_fit, pause }),
-                Effect::Renewed(latency) => self.observe(&Fact::Renewed(latency)),
-                Effect::TermEnded(reason, error) => self.term_ended(reason, error.as_deref()),
-                Effect::DrainEnded(reason) => {
-                    self.shared.observations.cover_lost();
-                    let why = reason.map_or_else(|| "the drain timeout elapsed".to_owned(), |it| it.to_string());
-                    let line = format!(
-                        "renewals of the ended term stopped: {why}; another candidate can lead once the lease expires"
-                    );
-                    self.log(Notice::new(Level::Warn, line));
-                }
-                Effect::Released => {
-                    self.term = None;
-                    self.shared.observations.released();
-                    self.releasing.take().into_iter().for_each(|ack| self.tell_released(ack));
-                }
-                Effect::CancelAt(request, at) => self.cancel_at(request, at),
-                Effect::Leader(leader) => {
-                    let leader = leader.map(|leader| *leader);
-                    let (identity, has_twin) = (self.candidate.identity(), self.candidate.has_twin());
-                    self.shared.observations.leader(leader.clone(), self.candidate.leader_until(), identity);
-                    let holder = leader.as_ref().map(|leader| leader.identity.clone());
-                    let notice = Notice::of_leader(holder.clone(), identity, has_twin);
-                    // A changed address is only a transition.
-                    if self.shared.subscriptions.new_leader(leader) {
-                        self.log(notice);
-                        self.observe(&Fact::new_leader(holder.as_deref()));
-                    }
-                }
-                Effect::LeaderLeaseExpired => {
-                    // The expired lease may be this candidate's own. The observations keep the leader, so an unhealthy
-                    // check stays unhealthy.
-                    self.shared.subscriptions.new_leader(None);
-                    let text = "no leader: the lease has expired";
-                    self.log(Notice::of_event(Level::Info, LogEvent::NewLeader(None), text));
-                    self.observe(&Fact::new_leader(None));
-                }
-                Effect::WritesRefused(error) => self.shared.observations.write_failed(&error),
-                Effect::RestartWatch => self.watcher.restart(),
-                Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(notice),
-            }
+            self.perform(effect);
         }
         if !self.closing.is_empty() && !self.candidate.may_hold() {
-            mem::take(&mut self.closing).into_iter().for_each(|ack| self.tell_released(ack));
+            mem::take(&mut self.closing).into_iter().for_each(|ack| self.notify_released(ack));
         }
         has_acted
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Offer { campaign, deadline, fencing_token } => self.offer(campaign, deadline, fencing_token),
+            Effect::Refuse { campaign, error } => self.fail(campaign, Error::Store(error)),
+            Effect::RoundOver { campaign, error } => {
+                self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
+            }
+            Effect::NotFit { campaign } => self.fail(campaign, Error::Unfit),
+            Effect::Fitness { is_fit: true, pause } => self.report(&Event::Fit { pause }, None),
+            Effect::Fitness { is_fit: false, .. } => self.report(&Event::Unfit, None),
+            Effect::Renewed(latency) => self.report(&Event::Renewed { latency }, None),
+            Effect::TermEnded(reason, error) => self.term_ended(reason, error.as_deref()),
+            Effect::DrainEnded(reason) => {
+                self.shared.observations.drain_ended();
+                self.log(Notice::of_drain_end(reason));
+            }
+            Effect::Released => {
+                self.term = None;
+                self.shared.observations.released();
+                self.releasing.take().into_iter().for_each(|ack| self.notify_released(ack));
+            }
+            Effect::CancelAt(request, at) => self.cancel_at(request, at),
+            Effect::Leader(leader) => self.leader_changed(leader.map(|leader| *leader)),
+            Effect::LeaderLeaseExpired => {
+                // The expired lease may be this candidate's own. The observations keep the leader, so an unhealthy
+                // check stays unhealthy.
+                self.no_leader(Notice::of_expired_leader());
+            }
+            Effect::WritesRefused(error) => self.shared.observations.write_failed(&error),
+            Effect::RestartWatch => self.watcher.restart(),
+            Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(notice),
+        }
+    }
+
+    fn leader_changed(&mut self, leader: Option<LeaderInfo>) {
+        let (identity, has_twin) = (self.candidate.identity(), self.candidate.has_twin());
+        self.shared.observations.leader(leader.clone(), self.candidate.leader_until(), identity);
+        let notice = Notice::of_leader(leader.as_ref().map(|leader| leader.identity.clone()), identity, has_twin);
+        let Some(leader) = leader else { return self.no_leader(notice) };
+        let is_same = self.leader.replace(leader.identity.clone()).as_ref() == Some(&leader.identity);
+        // The log has no line about a changed address.
+        let notice = (!is_same).then_some(notice);
+        self.report(&Event::NewLeader { identity: leader.identity, address: leader.address }, notice);
+    }
+
+    fn no_leader(&mut self, notice: Notice) {
+        if let Some(previous) = self.leader.take() {
+            self.report(&Event::NoLeader { previous }, Some(notice));
+        }
     }
 
     /// Answers a campaign with an error.
@@ -245,17 +247,20 @@ impl ElectorState {
         }
     }
 
-    fn observe(&self, fact: &Fact) {
-        self.shared.observations.note(fact);
-        self.observers.iter().for_each(|observer| observer.tell(fact));
+    /// Passes an event to the log, the observations, the transitions and the observers.
+    fn report(&mut self, event: &Event, notice: Option<Notice>) {
+        notice.into_iter().for_each(|notice| self.log(notice));
+        self.shared.observations.note(event, self.term.as_ref());
+        self.shared.subscriptions.note(event);
+        self.observers.iter().for_each(|observer| observer.send(event));
     }
 
-    fn answered(&self, operation: StoreOperation, latency: Duration, response: &StoreResponse) {
+    fn answered(&mut self, operation: StoreOperation, latency: Duration, response: &StoreResponse) {
         let error = if let StoreResponse::Failed(error) = response { Some(error) } else { None };
         let failure = error.map(StoreError::kind);
         self.shared.observations.answered(operation, error);
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
-        self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
+        self.report(&Event::Request(RequestOutcome { operation, latency, failure, is_slow_path }), None);
     }
 
     /// Queues a log line.
@@ -268,12 +273,11 @@ impl ElectorState {
             return self.candidate.handle(clock::now(), Input::NotTaken);
         }
         self.fencing_token = Some(fencing_token);
-        let text = format!("started leading, fencing token {fencing_token}");
-        self.log(Notice::of_event(Level::Info, LogEvent::StartedLeading, text));
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
-        self.observe(&Fact::StartedLeading(Arc::clone(&term)));
-        self.shared.subscriptions.started(fencing_token);
+        let text = format!("started leading, fencing token {fencing_token}");
+        let notice = Notice::of_event(Level::Info, LogEvent::StartedLeading, text);
+        self.report(&Event::StartedLeading { fencing_token }, Some(notice));
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // The campaign may have been withdrawn since the check above.
         if let Err(Unsent { guard, is_by_key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
@@ -287,25 +291,19 @@ impl ElectorState {
         }
     }
 
+    /// Reports the end of the term, unless the end was reported before.
     pub(super) fn term_ended(&mut self, reason: StopReason, error: Option<&StoreError>) {
-        let Some(term) = &self.term else { return };
+        let Some(term) = self.term.as_ref().filter(|_| self.fencing_token.is_some()) else { return };
         // If the term ended earlier, the first reason counts.
         let reason = term.end(reason);
-        self.log(Notice::of_end(&reason, error));
+        let notice = Notice::of_end(&reason, error);
+        self.report(&Event::StoppedLeading { reason }, Some(notice));
         self.fencing_token = None;
-        self.observe(&Fact::StoppedLeading(reason.clone()));
-        self.shared.subscriptions.stopped(reason);
     }
 
     /// Ends the elector: its term, its observers and its probe.
     fn end(&mut self) {
-        if let Some(term) = self.term.take() {
-            let reason = term.end(StopReason::ElectorPanicked);
-            // The end may have been reported already.
-            if self.shared.subscriptions.stopped(reason.clone()) {
-                self.observe(&Fact::StoppedLeading(reason));
-            }
-        }
+        self.term_ended(StopReason::ElectorPanicked, None);
         if std::thread::panicking() {
             self.shared.observations.thread_panicked();
         }
@@ -315,6 +313,7 @@ impl ElectorState {
         self.shared.pending.stop(&self.shared.link);
         self.shared.subscriptions.close();
         self.in_flight.take().into_iter().for_each(|in_flight| cancel_aside(in_flight.cancel));
+        self.lines.log();
     }
 }
 

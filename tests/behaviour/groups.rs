@@ -12,8 +12,8 @@ use crossbeam_channel::{Sender, bounded, never};
 use leasehold::kubernetes::Method;
 use leasehold::testing::{ApiServer, ApiServerBuilder, Fault, Resource, User, Verb};
 use leasehold::{
-    Error, Fitness, GroupTransition, LeaderElector, LeaderElectorBuilder, LeaseGroup, LeaseGroupBuilder, LeaseStore,
-    MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    Error, Event, Fitness, GroupTransition, LeaderElector, LeaderElectorBuilder, LeaseGroup, LeaseGroupBuilder,
+    LeaseStore, MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 use parking_lot::Mutex;
 
@@ -314,17 +314,14 @@ fn observers_and_transitions_report_shards() {
     struct Facts(Arc<Mutex<Vec<String>>>);
 
     impl Observer for Facts {
-        fn on_watch_opened(&self) {
-            self.0.lock().push("watch".to_owned());
-        }
-        fn on_started_leading(&self, _: u64) {
-            self.0.lock().push("slot".to_owned());
-        }
-        fn on_shard_started(&self, shard: usize, _: u64) {
-            self.0.lock().push(format!("started {shard}"));
-        }
-        fn on_shard_ended(&self, shard: usize, reason: OwnershipEnd) {
-            self.0.lock().push(format!("ended {shard}: {reason}"));
+        fn on_event(&self, event: &Event) {
+            self.0.lock().push(match event {
+                Event::WatchOpened => "watch".to_owned(),
+                Event::StartedLeading { .. } => "slot".to_owned(),
+                Event::ShardStarted { shard, .. } => format!("started {shard}"),
+                Event::ShardEnded { shard, reason } => format!("ended {shard}: {reason}"),
+                _ => return,
+            });
         }
     }
 

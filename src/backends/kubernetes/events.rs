@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::backends::kubernetes::client::{Client, ClientError, Method, Request};
 use crate::election::stop_reason::StopReason;
 use crate::net::json as limited;
-use crate::observe::observer::{Observer, beginning};
+use crate::observe::observer::{Event, Observer, beginning};
 use crate::store::record::MicroTime;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
@@ -114,14 +114,14 @@ impl EventRecorder {
 }
 
 impl Observer for EventRecorder {
-    fn on_started_leading(&self, _: u64) {
-        self.record("became leader");
-    }
-
-    fn on_stopped_leading(&self, reason: &StopReason) {
-        match reason {
-            StopReason::Requested => self.record(&format!("stopped leading: {reason}")),
-            _ => self.record("stopped leading"),
+    fn on_event(&self, event: &Event) {
+        match event {
+            Event::StartedLeading { .. } => self.record("became leader"),
+            Event::StoppedLeading { reason: reason @ StopReason::Requested } => {
+                self.record(&format!("stopped leading: {reason}"));
+            }
+            Event::StoppedLeading { .. } => self.record("stopped leading"),
+            _ => {}
         }
     }
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use crossbeam_channel::{Sender, bounded};
-use leasehold::{Fitness, LeaderElectorBuilder, LeaseGroup, Observer, Status};
+use leasehold::{Event, Fitness, LeaderElectorBuilder, LeaseGroup, Observer, Status};
 use rustix::process::{getpid, set_child_subreaper};
 
 use super::election::{ElectionArgs, duration, positive_duration};
@@ -227,7 +227,9 @@ fn last_error(status: Status) -> String {
 struct Renewals(Sender<()>);
 
 impl Observer for Renewals {
-    fn on_renewed(&self, _: Duration) {
-        let _ = self.0.try_send(());
+    fn on_event(&self, event: &Event) {
+        if let Event::Renewed { .. } = event {
+            let _ = self.0.try_send(());
+        }
     }
 }

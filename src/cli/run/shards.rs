@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
-use leasehold::{LeaseGroupBuilder, Observer, RequestOutcome, Settings, Shard, StoreErrorKind};
+use leasehold::{Event, LeaseGroupBuilder, Observer, Settings, Shard, StoreErrorKind};
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
@@ -42,13 +42,13 @@ pub struct ShardMeans {
 pub struct LastFailure(Arc<Mutex<Option<StoreErrorKind>>>);
 
 impl Observer for LastFailure {
-    fn on_request(&self, outcome: &RequestOutcome) {
+    fn on_event(&self, event: &Event) {
         let mut last = self.0.lock();
-        *last = outcome.failure.or(*last);
-    }
-
-    fn on_renewed(&self, _: Duration) {
-        *self.0.lock() = None;
+        match event {
+            Event::Request(outcome) => *last = outcome.failure.or(*last),
+            Event::Renewed { .. } => *last = None,
+            _ => {}
+        }
     }
 }
 

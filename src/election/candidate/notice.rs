@@ -69,6 +69,19 @@ impl Notice {
         Self { error, ..Self::of_event(level, event, format!("stopped leading: {reason}{cause}")) }
     }
 
+    /// Creates a line about the end of a drain. `None` means that the drain limit has passed.
+    pub(crate) fn of_drain_end(reason: Option<StopReason>) -> Self {
+        let why = reason.map_or_else(|| "the drain timeout elapsed".to_owned(), |reason| reason.to_string());
+        let text =
+            format!("renewals of the ended term stopped: {why}; another candidate can lead once the lease expires");
+        Self::new(Level::Warn, text)
+    }
+
+    /// Creates a line about a leader whose lease has expired.
+    pub(crate) fn of_expired_leader() -> Self {
+        Self::of_event(Level::Info, LogEvent::NewLeader(None), "no leader: the lease has expired")
+    }
+
     /// Creates a second line about the end of a term, if the term ended for missing progress.
     pub(crate) fn of_stall(reason: &StopReason, within: Option<Duration>) -> Option<Self> {
         let within = humantime::format_duration(within.filter(|_| *reason == StopReason::NoProgress)?);

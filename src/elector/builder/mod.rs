@@ -116,20 +116,14 @@ setters! {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElector, MemoryStore, Observer, StopReason};
+    /// use leasehold::{Event, LeaderElector, MemoryStore};
     ///
-    /// struct Audit;
-    ///
-    /// impl Observer for Audit {
-    ///     fn on_started_leading(&self, fencing_token: u64) {
-    ///         println!("started leading with token {fencing_token}");
-    ///     }
-    ///     fn on_stopped_leading(&self, reason: &StopReason) {
-    ///         println!("stopped leading: {reason}");
-    ///     }
-    /// }
-    ///
-    /// let elector = LeaderElector::builder("jobs").observer(Audit).start_on(MemoryStore::new())?;
+    /// let audit = |event: &Event| match event {
+    ///     Event::StartedLeading { fencing_token } => println!("started leading with token {fencing_token}"),
+    ///     Event::StoppedLeading { reason } => println!("stopped leading: {reason}"),
+    ///     _ => {}
+    /// };
+    /// let elector = LeaderElector::builder("jobs").observer(audit).start_on(MemoryStore::new())?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn observer(mut self, observer: impl Observer) { self.asking.observers.push(Arc::new(observer)) }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use leasehold::{
-    Error, MemoryStore, Observer, RequestOutcome, StopReason, StoreError, StoreErrorKind, StoreOperation, Transition,
-    Unhealthy, WatchEvent,
+    Error, Event, MemoryStore, Observer, StopReason, StoreError, StoreErrorKind, StoreOperation, Transition, Unhealthy,
+    WatchEvent,
 };
 use log::Level;
 
@@ -45,27 +45,21 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn on_started_leading(&self, fencing_token: u64) {
-        self.tell(Told::Started(fencing_token));
-    }
-    fn on_stopped_leading(&self, reason: &StopReason) {
-        self.tell(Told::Stopped(reason.clone()));
-    }
-    fn on_new_leader(&self, leader: Option<&str>) {
-        self.tell(Told::Leader(leader.map(str::to_owned)));
-    }
-    fn on_renewed(&self, latency: Duration) {
-        assert!(latency < SOON);
-        self.tell(Told::Renewed);
-    }
-    fn on_request(&self, outcome: &RequestOutcome) {
-        self.tell(Told::Request(outcome.operation, outcome.failure, outcome.is_slow_path));
-    }
-    fn on_watch_opened(&self) {
-        self.tell(Told::WatchOpened);
-    }
-    fn on_watch_lost(&self) {
-        self.tell(Told::WatchLost);
+    fn on_event(&self, event: &Event) {
+        self.tell(match event {
+            Event::StartedLeading { fencing_token } => Told::Started(*fencing_token),
+            Event::StoppedLeading { reason } => Told::Stopped(reason.clone()),
+            Event::NewLeader { identity, .. } => Told::Leader(Some(identity.clone())),
+            Event::NoLeader { .. } => Told::Leader(None),
+            Event::Renewed { latency } => {
+                assert!(*latency < SOON);
+                Told::Renewed
+            }
+            Event::Request(outcome) => Told::Request(outcome.operation, outcome.failure, outcome.is_slow_path),
+            Event::WatchOpened => Told::WatchOpened,
+            Event::WatchLost => Told::WatchLost,
+            _ => return,
+        });
     }
 }
 
@@ -143,17 +137,10 @@ impl Bad {
 }
 
 impl Observer for Bad {
-    fn on_request(&self, _: &RequestOutcome) {
-        self.be();
-    }
-    fn on_started_leading(&self, _: u64) {
-        self.be();
-    }
-    fn on_renewed(&self, _: Duration) {
-        self.be();
-    }
-    fn on_watch_opened(&self) {
-        self.be();
+    fn on_event(&self, event: &Event) {
+        if let Event::Request(_) | Event::StartedLeading { .. } | Event::Renewed { .. } | Event::WatchOpened = event {
+            self.be();
+        }
     }
 }
 

@@ -68,7 +68,7 @@ pub use leadership::guard::{LeaderGuard, Leadership, Scope};
 pub use leadership::progress::ProgressHandle;
 pub use leadership::term::TermEnded;
 pub use observe::health::{HealthCheck, Unhealthy};
-pub use observe::observer::{Observer, RequestOutcome};
+pub use observe::observer::{Event, Observer, RequestOutcome};
 pub use observe::status::{Counters, Histogram, Status};
 pub use observe::transition::Transition;
 pub use store::memory::MemoryStore;
