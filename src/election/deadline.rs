@@ -85,7 +85,7 @@ impl Deadline {
             return false;
         }
         self.renewed_until.fetch_max(until.as_nanos(), Ordering::SeqCst);
-        self.lengthen(now)
+        self.extend_to_earliest(now)
     }
 
     /// Reports progress, and returns `true` if the term is valid.
@@ -93,15 +93,15 @@ impl Deadline {
     /// Late progress has no effect.
     ///
     /// `oldest` is the last progress of the worker that is furthest behind.
-    pub fn progress(&self, now: Moment, oldest: Moment) -> bool {
+    pub fn report_progress(&self, now: Moment, oldest: Moment) -> bool {
         match &self.progress {
-            Some(limit) if limit.stamp(now, oldest) => self.lengthen(now),
+            Some(limit) if limit.report(now, oldest) => self.extend_to_earliest(now),
             _ => self.is_valid(now),
         }
     }
 
     /// Sets the deadline to the earlier part. Returns `false` if the deadline has passed.
-    fn lengthen(&self, now: Moment) -> bool {
+    fn extend_to_earliest(&self, now: Moment) -> bool {
         // Orders the store of one part before the load of the other part.
         fence(Ordering::SeqCst);
         while let Some(old) = self.live(now) {
@@ -210,7 +210,7 @@ mod tests {
         for (now, oldest, is_live, until, last) in
             [(11, 10, true, 15, 10), (12, 8, true, 15, 10), (14, 14, true, 19, 14), (19, 19, false, 19, 14)]
         {
-            assert_eq!(limit.stamp(at(now), at(oldest)), is_live, "at {now}");
+            assert_eq!(limit.report(at(now), at(oldest)), is_live, "at {now}");
             assert_eq!((limit.until(), limit.last()), (at(until), at(last)), "at {now}");
         }
     }
@@ -284,22 +284,25 @@ mod tests {
         assert_eq!(deadline.remaining(at(1)), Duration::from_secs(3));
         assert!(deadline.extend(at(1), at(11)));
         assert_eq!(deadline.remaining(at(1)), Duration::from_secs(3));
-        assert!(deadline.progress(at(3), at(3)));
+        assert!(deadline.report_progress(at(3), at(3)));
         assert_eq!(deadline.remaining(at(3)), Duration::from_secs(4));
-        assert!(deadline.progress(at(6), at(5)), "a part of the work was last heard of a second ago");
+        assert!(deadline.report_progress(at(6), at(5)), "a part of the work was last heard of a second ago");
         assert_eq!(deadline.remaining(at(6)), Duration::from_secs(3));
-        assert!(deadline.progress(at(8), at(8)));
+        assert!(deadline.report_progress(at(8), at(8)));
         assert_eq!(deadline.remaining(at(8)), Duration::from_secs(3), "what the renewals cover");
-        assert!(!deadline.progress(at(11), at(11)));
+        assert!(!deadline.report_progress(at(11), at(11)));
         assert_eq!(deadline.reason(), StopReason::Expired);
     }
 
     #[test]
     fn late_progress_revives_nothing_and_does_not_change_the_reason() {
         let deadline = limited(10, 0, 4);
-        assert!(!deadline.progress(at(4), at(4)), "unchecked, but passed");
+        assert!(!deadline.report_progress(at(4), at(4)), "unchecked, but passed");
         assert_eq!(deadline.progress_limit().unwrap().until(), at(4), "the drain does not continue either");
-        assert!(!deadline.progress(at(3), at(3)), "an earlier clock reading in another thread does not revive it");
+        assert!(
+            !deadline.report_progress(at(3), at(3)),
+            "an earlier clock reading in another thread does not revive it"
+        );
         assert!(!deadline.extend(at(3), at(13)));
         assert_eq!(deadline.reason(), StopReason::NoProgress);
         assert!(!deadline.was_ended());

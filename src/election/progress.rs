@@ -24,7 +24,7 @@ impl ProgressLimit {
     ///
     /// `oldest` is the last progress of the worker that is furthest behind. Returns `false` without an effect if the
     /// limit has already passed at `now`.
-    pub fn stamp(&self, now: Moment, oldest: Moment) -> bool {
+    pub fn report(&self, now: Moment, oldest: Moment) -> bool {
         let new = (oldest + self.within).as_nanos();
         let later = |until: u64| (until > now.as_nanos()).then_some(until.max(new));
         self.until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, later).is_ok()

@@ -228,7 +228,7 @@ pub(crate) fn whole_seconds(duration: Duration) -> Duration {
 
 impl Settings {
     /// Returns `true` if a probe or the program reports whether the candidate is fit.
-    pub(crate) fn is_judged(&self) -> bool {
+    pub(crate) fn has_fitness_source(&self) -> bool {
         self.is_probed || self.has_fitness
     }
 

@@ -83,7 +83,7 @@ fn watch(core: &Arc<GroupCore>) {
         if is_listed {
             backoff.reset();
             has_listed = true;
-            let works = failures.works(now).map(|works| Notice::works_again("watch", &works));
+            let works = failures.recovered(now).map(|recovery| Notice::of_recovery("watch", &recovery));
             works.into_iter().for_each(|notice| core.line(notice, None));
         }
         match ended {

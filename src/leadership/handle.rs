@@ -38,7 +38,7 @@ pub(crate) fn as_runtime() -> OnDrop<impl Fn()> {
 /// A message to the thread of an elector.
 pub(crate) enum Command {
     Input(Input),
-    GuardGone {
+    GuardDropped {
         /// Notifies the thread that waits for the release. `None` if no thread waits.
         ack: Option<ReleaseSender>,
         at: Moment,
@@ -64,7 +64,7 @@ pub(crate) enum Command {
         operation: StoreOperation,
         took: Duration,
         /// The new idle time after which the connection must be used again, if it has changed.
-        cools: Option<Input>,
+        idle_timeout: Option<Input>,
         response: StoreResponse,
     },
     /// The request thread has panicked.
@@ -137,11 +137,11 @@ impl Link {
     }
 
     /// Reserves the elector for one campaign or guard. Returns `false` if the elector is busy.
-    pub(crate) fn take_seat(&self) -> bool {
+    pub(crate) fn try_reserve(&self) -> bool {
         !self.busy.swap(true, Ordering::SeqCst)
     }
 
-    pub(crate) fn free_seat(&self) {
+    pub(crate) fn clear_busy(&self) {
         self.busy.store(false, Ordering::SeqCst);
     }
 
@@ -166,8 +166,8 @@ impl Link {
 
     /// Releases the lease of a dropped guard and waits for the release.
     pub(crate) fn release(&self) -> Result<(), Error> {
-        let released = self.wait_for(|ack| Command::GuardGone { ack, at: clock::now() });
-        self.free_seat();
+        let released = self.wait_for(|ack| Command::GuardDropped { ack, at: clock::now() });
+        self.clear_busy();
         released
     }
 
@@ -183,8 +183,8 @@ impl Link {
     ///
     /// If the elector was dropped earlier, this method waits for the release, because no later drop waits.
     pub(crate) fn release_untaken(&self) {
-        self.send(Command::GuardGone { ack: None, at: clock::now() });
-        self.free_seat();
+        self.send(Command::GuardDropped { ack: None, at: clock::now() });
+        self.clear_busy();
         // Checked after the command was sent. If the elector is dropped later, its drop waits for the release.
         if self.closed.load(Ordering::SeqCst) {
             self.close();
@@ -193,7 +193,7 @@ impl Link {
 
     /// Starts the release of a dropped guard. The caller frees the elector after the release.
     pub(crate) fn start_release(&self, ack: ReleaseSender) {
-        self.start(ack, |ack| Command::GuardGone { ack, at: clock::now() });
+        self.start(ack, |ack| Command::GuardDropped { ack, at: clock::now() });
     }
 
     fn start(&self, ack: ReleaseSender, command: impl FnOnce(Option<ReleaseSender>) -> Command) {

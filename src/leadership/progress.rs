@@ -2,7 +2,7 @@
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::leadership::term::{Stamp, Term};
+use crate::leadership::term::{ProgressReport, Term};
 use crate::util::clock::{self, Moment};
 use crate::util::debug_fields::debug_fields;
 use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
@@ -46,7 +46,7 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 #[must_use = "a handle that is dropped does not count"]
 pub struct ProgressHandle {
     term: Arc<Term>,
-    stamp: Arc<Stamp>,
+    report: Arc<ProgressReport>,
 }
 
 impl Term {
@@ -56,7 +56,7 @@ impl Term {
     pub(crate) fn report_progress(&self) -> bool {
         let now = clock::now();
         match self.deadline.progress_limit() {
-            Some(_) if self.oldest().is_none() => self.deadline.progress(now, now),
+            Some(_) if self.oldest().is_none() => self.deadline.report_progress(now, now),
             _ => self.deadline.is_valid(now),
         }
     }
@@ -64,26 +64,28 @@ impl Term {
     /// Records the progress of the slowest worker. Returns `true` if the term is valid.
     fn judge(&self, now: Moment) -> bool {
         // Another worker may have reported after `now` was read.
-        self.deadline.progress(now, self.oldest().unwrap_or(now).min(now))
+        self.deadline.report_progress(now, self.oldest().unwrap_or(now).min(now))
     }
 
     /// Returns the last report of the slowest worker, or `None` if no handle counts.
     fn oldest(&self) -> Option<Moment> {
-        let stamps = self.stamps.lock();
+        let progress_reports = self.progress_reports.lock();
         // After the end of the term, a worker that panicked no longer counts, because only the remaining workers drain.
         let is_ended = self.deadline.was_ended();
-        let counting = stamps.iter().filter(|stamp| !(is_ended && stamp.is_abandoned.load(Ordering::SeqCst)));
-        counting.map(|stamp| stamp.at.load(Ordering::SeqCst)).min().map(Moment::from_nanos)
+        let counting =
+            progress_reports.iter().filter(|report| !(is_ended && report.is_abandoned.load(Ordering::SeqCst)));
+        counting.map(|report| report.at.load(Ordering::SeqCst)).min().map(Moment::from_nanos)
     }
 }
 
 impl ProgressHandle {
     pub(crate) fn new(term: Arc<Term>) -> Self {
         let now = clock::now();
-        let stamp = Arc::new(Stamp { at: AtomicU64::new(now.as_nanos()), is_abandoned: AtomicBool::new(false) });
-        term.stamps.lock().push(Arc::clone(&stamp));
+        let report =
+            Arc::new(ProgressReport { at: AtomicU64::new(now.as_nanos()), is_abandoned: AtomicBool::new(false) });
+        term.progress_reports.lock().push(Arc::clone(&report));
         term.judge(now);
-        Self { term, stamp }
+        Self { term, report }
     }
 
     /// Reports progress of this worker and returns `true` if the term is still valid.
@@ -92,7 +94,7 @@ impl ProgressHandle {
     /// term that has ended.
     pub fn report(&self) -> bool {
         let now = clock::now();
-        self.stamp.at.store(now.as_nanos(), Ordering::SeqCst);
+        self.report.at.store(now.as_nanos(), Ordering::SeqCst);
         self.term.judge(now)
     }
 }
@@ -100,9 +102,9 @@ impl ProgressHandle {
 impl Drop for ProgressHandle {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.stamp.is_abandoned.store(true, Ordering::SeqCst);
+            self.report.is_abandoned.store(true, Ordering::SeqCst);
         } else {
-            self.term.stamps.lock().retain(|other| !Arc::ptr_eq(other, &self.stamp));
+            self.term.progress_reports.lock().retain(|other| !Arc::ptr_eq(other, &self.report));
             self.term.judge(clock::now());
         }
     }

@@ -49,6 +49,6 @@ pub fn release_all(guards: impl IntoIterator<Item = LeaderGuard>, timeout: Durat
     // From here on, the channel disconnects when the last release is logged.
     drop(acks);
     finish(&mut results, &progress, began, timeout);
-    links.iter().for_each(|link| link.free_seat());
+    links.iter().for_each(|link| link.clear_busy());
     results.into_iter().flatten().collect()
 }

@@ -40,13 +40,13 @@ pub(crate) struct Term {
     pub(crate) ended: Receiver<Infallible>,
     /// Dropped at the end of the term, so that `ended` disconnects.
     end: Mutex<Option<Sender<Infallible>>>,
-    told: Mutex<StepDownNotice>,
+    step_down_notice: Mutex<StepDownNotice>,
     /// The last report of each progress handle.
-    pub(super) stamps: Mutex<Vec<Arc<Stamp>>>,
+    pub(super) progress_reports: Mutex<Vec<Arc<ProgressReport>>>,
 }
 
 /// The last progress report of one worker.
-pub(super) struct Stamp {
+pub(super) struct ProgressReport {
     pub(super) at: AtomicU64,
     /// `true` after a panic has dropped the handle.
     pub(super) is_abandoned: AtomicBool,
@@ -64,8 +64,8 @@ enum StepDownNotice {
 impl Term {
     pub(crate) fn new(deadline: Arc<Deadline>, fencing_token: u64) -> Self {
         let (sender, ended) = channel::bounded(0);
-        let (end, told) = (Mutex::new(Some(sender)), Mutex::new(StepDownNotice::Nothing));
-        Self { deadline, fencing_token, ended, end, told, stamps: Mutex::default() }
+        let (end, step_down_notice) = (Mutex::new(Some(sender)), Mutex::new(StepDownNotice::Nothing));
+        Self { deadline, fencing_token, ended, end, step_down_notice, progress_reports: Mutex::default() }
     }
 
     /// Ends the term for every view, wakes all waiters, and returns the first reason.
@@ -79,21 +79,22 @@ impl Term {
 
     /// Ends the term and keeps the record.
     ///
-    /// Calls `leave_word` only if the elector does not have this notice yet and the guard still exists.
-    pub(crate) fn step_down(&self, limit: DrainLimit, leave_word: impl FnOnce()) {
+    /// Calls `send` only if the elector does not have this notice yet and the guard still exists.
+    pub(crate) fn step_down(&self, limit: DrainLimit, send: impl FnOnce()) {
         self.end(StopReason::SteppedDown);
-        let mut told = self.told.lock();
+        let mut notice = self.step_down_notice.lock();
         // A repeated step-down is sent only if the repetition sets a limit.
-        if *told == StepDownNotice::Nothing || (*told == StepDownNotice::SteppedDown && limit != DrainLimit::AsSet) {
-            *told = StepDownNotice::SteppedDown;
-            leave_word();
+        if *notice == StepDownNotice::Nothing || (*notice == StepDownNotice::SteppedDown && limit != DrainLimit::AsSet)
+        {
+            *notice = StepDownNotice::SteppedDown;
+            send();
         }
     }
 
     /// Ends the term before its release. No notice of a step-down may follow.
     pub(crate) fn close(&self) {
         self.end(StopReason::Released);
-        *self.told.lock() = StepDownNotice::Closed;
+        *self.step_down_notice.lock() = StepDownNotice::Closed;
     }
 
     pub(crate) fn is_valid(&self) -> bool {

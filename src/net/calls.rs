@@ -151,7 +151,7 @@ impl ActiveCall {
         };
         if let (Ok(_), Some((slot, connection))) = (&answer, &used) {
             // Reported even if the connection is closed below, because a standby then opens another connection.
-            self.context.set_cools_after(slot.far(connection).map(|far| far.used_after));
+            self.context.set_idle_timeout(slot.far(connection).map(|far| far.used_after));
         }
         let kind = answer.as_ref().err().and_then(E::net_kind);
         if is_interrupted || matches!(kind, Some(NetErrorKind::Timeout | NetErrorKind::Interrupted)) {
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn slowly_opened_connection_is_kept_and_used_in_time() {
         let seconds = Duration::from_secs;
-        for (opened_in, max_idle, answer, cools_after, kept_for) in [
+        for (opened_in, max_idle, answer, idle_timeout, kept_for) in [
             (10, MAX_IDLE, Ok(()), Some(None), Some(MAX_IDLE)),
             (11, MAX_IDLE, Ok(()), Some(Some(seconds(65))), Some(seconds(75))),
             (11, MAX_IDLE, Err(Refused(true)), None, Some(seconds(75))),
@@ -334,7 +334,7 @@ mod tests {
             let (pool, context) = (Pool::new(9, max_idle), CallContext::new(LONG, CancelToken::new()));
             let call = ActiveCall::begin(&context);
             let _: TestOutcome = call.end(answer, [&pool], Some(opened(&pool, opened_in)));
-            assert_eq!(context.cools_after(), cools_after);
+            assert_eq!(context.idle_timeout(), idle_timeout);
             assert_eq!(pool.idle_for().first().copied(), kept_for);
         }
         // The answer arrived together with the cancellation, which closes the connection.
@@ -342,7 +342,7 @@ mod tests {
         let call = ActiveCall::begin(&context);
         context.cancel().cancel();
         let answer = call.end(Ok::<_, TestFailure<true>>(()), [&pool], Some(opened(&pool, 11)));
-        assert_eq!((answer, context.cools_after()), (Ok(()), Some(Some(seconds(65)))));
+        assert_eq!((answer, context.idle_timeout()), (Ok(()), Some(Some(seconds(65)))));
     }
 
     /// Runs one exchange, and returns the numbers of the connections that the exchange used.

@@ -361,7 +361,7 @@ mod tests {
         let term = |until| Arc::new(Deadline::new(until));
         let for_long = clock::now() + Duration::from_secs(3_600);
         started(&observations, &term(for_long));
-        observations.guard_gone();
+        observations.guard_dropped();
         stopped(&observations, StopReason::Expired);
         assert_eq!(check(), (true, true));
         started(&observations, &term(for_long));
@@ -382,7 +382,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(60));
         let over = health.check().unwrap_err();
         assert!(matches!(over, Unhealthy::GuardNotDropped { over_for } if over_for >= Duration::from_millis(20)));
-        observations.guard_gone();
+        observations.guard_dropped();
         assert!(health.check().is_ok());
     }
 
@@ -397,7 +397,7 @@ mod tests {
         assert!(matches!(health.check(), Err(Unhealthy::NoProgress { .. })));
         let as_client_go = health.clone().with_tolerance(Duration::from_secs(3_600));
         assert!(matches!(as_client_go.check(), Err(Unhealthy::NoProgress { .. })));
-        observations.guard_gone();
+        observations.guard_dropped();
         assert!(health.check().is_ok());
     }
 
@@ -422,7 +422,7 @@ mod tests {
             matches!(hangs, Err(Unhealthy::NoProgress { over_for }) if over_for < Duration::from_secs(60)),
             "{hangs:?}"
         );
-        assert!(!deadline.progress(clock::now(), clock::now()));
+        assert!(!deadline.report_progress(clock::now(), clock::now()));
 
         // After a deletion, another candidate may soon lead. The check fails after a lease duration, before the drain
         // timeout.
@@ -438,7 +438,7 @@ mod tests {
         assert!(health.check().is_ok());
         std::thread::sleep(2 * lease);
         assert!(matches!(health.check(), Err(Unhealthy::GuardNotDropped { .. })));
-        observations.guard_gone();
+        observations.guard_dropped();
         observations.drain_ended();
         assert!(health.check().is_ok());
     }

@@ -42,7 +42,7 @@ pub(super) struct ObservationState {
     pub(super) failed_write: Option<(Moment, StoreError)>,
     pub(super) started: Moment,
     pub(super) panicked: bool,
-    has_twin: bool,
+    identity_is_shared: bool,
     /// The holder in the record, followed by the time at which its lease expires.
     leader: Option<LeaderInfo>,
     leader_until: Option<Moment>,
@@ -65,7 +65,7 @@ impl Observations {
         Self(Mutex::new(ObservationState {
             started: now,
             unheld_since: Some(now),
-            unfit_since: settings.is_judged().then_some(now),
+            unfit_since: settings.has_fitness_source().then_some(now),
             ..ObservationState::default()
         }))
     }
@@ -127,7 +127,7 @@ impl Observations {
         }
     }
 
-    pub(crate) fn guard_gone(&self) {
+    pub(crate) fn guard_dropped(&self) {
         let mut state = self.0.lock();
         (state.guarded, state.ended, state.drain_ended, state.renewed) = (None, None, None, None);
     }
@@ -154,10 +154,10 @@ impl Observations {
 
     /// Notes the time at which the lease of the current leader expires, or `None` if unknown.
     ///
-    /// `has_twin` means that another process wrote the record under this candidate's identity.
-    pub(crate) fn leader_until(&self, until: Option<Moment>, has_twin: bool) {
+    /// `identity_is_shared` means that another process wrote the record under this candidate's identity.
+    pub(crate) fn leader_until(&self, until: Option<Moment>, identity_is_shared: bool) {
         let mut state = self.0.lock();
-        (state.leader_until, state.has_twin) = (until, has_twin);
+        (state.leader_until, state.identity_is_shared) = (until, identity_is_shared);
     }
 
     /// Notes that the store has sent an answer or an event.
@@ -166,7 +166,7 @@ impl Observations {
     }
 
     /// Notes that a watch has reported a change of the record.
-    pub(crate) fn heard(&self) {
+    pub(crate) fn watch_delivered(&self) {
         self.0.lock().failed_read = None;
     }
 
@@ -174,14 +174,14 @@ impl Observations {
     pub(crate) fn answered(&self, operation: StoreOperation, error: Option<&StoreError>) {
         let is_read = operation == StoreOperation::Get;
         // A refusal because another write was faster counts as an answer.
-        match error.filter(|error| !error.kind().is_beaten()) {
+        match error.filter(|error| !error.kind().is_conflict()) {
             // This elector interrupted the request, so the error is not a failure of the store.
             Some(error) if error.kind() == StoreErrorKind::Interrupted => {}
             Some(error) if is_read => self.0.lock().failed_read = Some(error.clone()),
             Some(error) => self.write_failed(error),
             None => {
                 self.contact();
-                self.heard();
+                self.watch_delivered();
                 self.0.lock().failed_write.take_if(|_| !is_read && error.is_none());
             }
         }
@@ -238,7 +238,7 @@ impl Observations {
             last_contact: state.contact.map(|at| now.since(at)),
             last_error,
             failed_write,
-            has_twin: state.has_twin,
+            identity_is_shared: state.identity_is_shared,
             is_fit: state.unfit_since.is_none(),
             unfit_for: state.unfit_since.map(|since| now.since(since)),
             may_acquire_in: state.may_acquire_at.map(|at| at.since(now)).filter(|left| !left.is_zero()),
@@ -292,7 +292,7 @@ mod tests {
             assert_eq!(after(Create, Some(Conflict)), [Some(kind), Some(kind)], "the store answers");
             after(Get, Some(Malformed));
             assert_eq!(after(Get, None), [Some(kind), Some(kind)]);
-            observations.heard();
+            observations.watch_delivered();
             assert_eq!(errors(), [Some(kind), Some(kind)]);
             let leader = LeaderInfo { identity: "a".to_owned(), address: None };
             observations.leader(Some(leader), None, "me");

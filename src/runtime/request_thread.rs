@@ -62,7 +62,7 @@ impl Requests {
             id,
             operation: kind,
             took: clock::now().since(began),
-            cools: call.cools_after().map(Input::Cools),
+            idle_timeout: call.idle_timeout().map(Input::IdleTimeout),
             response: response.unwrap_or_else(StoreResponse::Failed),
         }
     }

@@ -98,7 +98,9 @@ impl ElectorState {
         loop {
             let step = self.candidate.next(Now::read());
             if !(self.act() && matches!(step, Step::Wait(_))) {
-                self.shared.observations.leader_until(self.candidate.leader_until(), self.candidate.has_twin());
+                self.shared
+                    .observations
+                    .leader_until(self.candidate.leader_until(), self.candidate.identity_is_shared());
                 return step;
             }
         }
@@ -125,17 +127,17 @@ impl ElectorState {
     pub(super) fn take(&mut self, command: Command) -> bool {
         match command {
             Command::Input(input) => self.handle(input),
-            Command::GuardGone { ack, at } => {
-                self.shared.observations.guard_gone();
+            Command::GuardDropped { ack, at } => {
+                self.shared.observations.guard_dropped();
                 self.releasing = ack;
-                self.handle(Input::GuardGone { at });
+                self.handle(Input::GuardDropped { at });
             }
             Command::Close { ack } => {
                 self.closing.extend(ack);
                 self.handle(Input::Close);
             }
             Command::Watched { received_at, change, handled } => {
-                self.shared.observations.heard();
+                self.shared.observations.watch_delivered();
                 self.handle(Input::Watched { received_at, change });
                 drop(handled);
             }
@@ -147,10 +149,10 @@ impl ElectorState {
                 self.report(&Event::WatchLost, None);
                 self.handle(Input::WatchEnded);
             }
-            Command::Answered { id, operation, took, cools, response } => {
+            Command::Answered { id, operation, took, idle_timeout, response } => {
                 self.in_flight = None;
                 self.answered(operation, took, &response);
-                cools.into_iter().for_each(|cools| self.handle(cools));
+                idle_timeout.into_iter().for_each(|idle_timeout| self.handle(idle_timeout));
                 self.handle(Input::Response(id, response));
             }
             Command::RequestThreadPanicked => {
@@ -220,9 +222,10 @@ impl ElectorState {
     }
 
     fn leader_changed(&mut self, leader: Option<LeaderInfo>) {
-        let (identity, has_twin) = (self.candidate.identity(), self.candidate.has_twin());
+        let (identity, identity_is_shared) = (self.candidate.identity(), self.candidate.identity_is_shared());
         self.shared.observations.leader(leader.clone(), self.candidate.leader_until(), identity);
-        let notice = Notice::of_leader(leader.as_ref().map(|leader| leader.identity.clone()), identity, has_twin);
+        let notice =
+            Notice::of_leader(leader.as_ref().map(|leader| leader.identity.clone()), identity, identity_is_shared);
         let Some(leader) = leader else { return self.no_leader(notice) };
         let is_same = self.leader.replace(leader.identity.clone()).as_ref() == Some(&leader.identity);
         // The log has no line about a changed address.
@@ -281,7 +284,7 @@ impl ElectorState {
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // The campaign may have been withdrawn since the check above.
         if let Err(Unsent { guard, is_by_key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
-            self.shared.observations.guard_gone();
+            self.shared.observations.guard_dropped();
             guard.into_iter().for_each(LeaderGuard::forget);
             if is_by_key {
                 let text = "term released: the channel of the campaign is full or disconnected";

@@ -139,7 +139,7 @@ impl WatchThread {
                 plan.opened();
                 return link.send(Command::WatchOpened { from_scratch: begin.is_none() });
             }
-            let notice = plan.told();
+            let notice = plan.delivered();
             let tell = |change| {
                 let (handled, is_handled) = channel::bounded(0);
                 link.send(Command::Watched { received_at, change, handled });

@@ -22,13 +22,13 @@ pub struct CallContext {
     timeout: Duration,
     began: Instant,
     cancel: CancelToken,
-    cools_after: Arc<OnceLock<Option<Duration>>>,
+    idle_timeout: Arc<OnceLock<Option<Duration>>>,
 }
 
 impl CallContext {
     /// Creates the context of a call whose timeout starts now.
     pub fn new(timeout: Duration, cancel: CancelToken) -> Self {
-        Self { timeout, began: Instant::now(), cancel, cools_after: Arc::default() }
+        Self { timeout, began: Instant::now(), cancel, idle_timeout: Arc::default() }
     }
 
     /// Returns the time left before the timeout, or zero.
@@ -48,12 +48,12 @@ impl CallContext {
     ///
     /// The idle time is `None` if the connection stays open by itself, or if opening another connection is fast. The
     /// result is `None` if the call failed or used no connection.
-    pub(crate) fn cools_after(&self) -> Option<Option<Duration>> {
-        self.cools_after.get().copied()
+    pub(crate) fn idle_timeout(&self) -> Option<Option<Duration>> {
+        self.idle_timeout.get().copied()
     }
 
     #[cfg(feature = "_tls")]
-    pub(crate) fn set_cools_after(&self, after: Option<Duration>) {
-        let _ = self.cools_after.set(after);
+    pub(crate) fn set_idle_timeout(&self, after: Option<Duration>) {
+        let _ = self.idle_timeout.set(after);
     }
 }

@@ -100,7 +100,7 @@ impl StoreErrorKind {
     ];
 
     /// Returns `true` if another write came first, which shows that the store works.
-    pub(crate) const fn is_beaten(self) -> bool {
+    pub(crate) const fn is_conflict(self) -> bool {
         matches!(self, Self::Conflict | Self::AlreadyExists | Self::NotApplied)
     }
 
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn each_kind_has_its_name_and_its_class() {
         use StoreErrorKind::*;
-        // Columns: the kind, its name in metrics, `is_beaten` and `is_transient`.
-        for (kind, name, is_beaten, is_transient) in [
+        // Columns: the kind, its name in metrics, `is_conflict` and `is_transient`.
+        for (kind, name, is_conflict, is_transient) in [
             (Conflict, "conflict", true, true),
             (AlreadyExists, "already_exists", true, true),
             (NotApplied, "not_applied", true, true),
@@ -192,7 +192,7 @@ mod tests {
             (ConnectionClosed, "connection_closed", false, true),
             (Unavailable, "unavailable", false, true),
         ] {
-            assert_eq!((kind.name(), kind.is_beaten()), (name, is_beaten));
+            assert_eq!((kind.name(), kind.is_conflict()), (name, is_conflict));
             assert_eq!(StoreError::new(kind, "").is_transient(), is_transient, "{name}");
         }
     }

@@ -482,7 +482,7 @@ fn concurrent_writes_are_serialized(table: &Table) {
                 let record = LeaderElectionRecord { lease_transitions: Some(count + 1), ..held_by(identity) };
                 match table.update(&base, &record) {
                     Ok(_) => break,
-                    Err(error) => assert!(error.kind().is_beaten(), "{error}"),
+                    Err(error) => assert!(error.kind().is_conflict(), "{error}"),
                 }
             }
         }

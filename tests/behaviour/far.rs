@@ -70,9 +70,9 @@ fn the_tries_do_meet_renewals_in_flight() {
     let cluster = Cluster::in_memory("flight");
     let server = cluster.in_memory_server().expect("it is in memory");
     let round_trip = Duration::from_millis(1_600);
-    let gone_at = try_to_release(&cluster, round_trip, In(1, 0.5), &cluster.lease);
+    let dropped_at = try_to_release(&cluster, round_trip, In(1, 0.5), &cluster.lease);
     let met = server.requests().into_iter().filter(|request| request.verb == Some(Verb::Update)).any(|request| {
-        let since_sent = (gone_at + round_trip / 2).checked_duration_since(request.at);
+        let since_sent = (dropped_at + round_trip / 2).checked_duration_since(request.at);
         since_sent.is_some_and(|since| since < round_trip)
     });
     assert!(met, "no renewal was in flight when the guard went");
@@ -148,11 +148,11 @@ fn try_to_release(cluster: &Cluster, round_trip: Duration, when: When, lease: &s
             thread::sleep(if is_heard { round_trip / 2 + Duration::from_millis(80) } else { round_trip / 4 });
         }
     }
-    let gone_at = Instant::now();
+    let dropped_at = Instant::now();
     let released = guard.release();
-    let took = gone_at.elapsed();
+    let took = dropped_at.elapsed();
     released.unwrap_or_else(|error| panic!("{round_trip:?} away, {when:?}: {error} ({took:?})"));
-    gone_at
+    dropped_at
 }
 
 /// Returns the time until the next renewal is sent.

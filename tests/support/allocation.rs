@@ -40,11 +40,11 @@ thread_local! {
     static COUNT: Cell<Count> = const { Cell::new(Count { live: 0, peak: 0, total: 0 }) };
 }
 
-fn count(taken: usize, given_back: usize) {
+fn count(taken: usize, late_win_released: usize) {
     // An ending thread may free memory after its thread-local values were destroyed.
     let _ = COUNT.try_with(|cell| {
         let Count { live, peak, total } = cell.get();
-        let live = live + taken as isize - given_back as isize;
+        let live = live + taken as isize - late_win_released as isize;
         cell.set(Count { live, peak: peak.max(live), total: total + taken });
     });
 }

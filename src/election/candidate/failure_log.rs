@@ -24,7 +24,7 @@ pub(crate) struct FailureLog {
 
 /// A recovery after a failure.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Works {
+pub(crate) struct Recovery {
     /// The level of the line about the recovery.
     pub(crate) level: Level,
     /// The kind of the last failure, and the time since then.
@@ -53,19 +53,19 @@ impl FailureLog {
     ///
     /// Returns the level of its line, which is `warn` at most once a minute.
     pub(crate) fn happened(&mut self, now: Moment) -> Level {
-        self.works(now);
+        self.recovered(now);
         self.failed(now, StoreErrorKind::Conflict).unwrap_or(Level::Debug)
     }
 
     /// Notes a success.
     ///
     /// Returns the recovery, or `None` if there was no failure.
-    pub(crate) fn works(&mut self, now: Moment) -> Option<Works> {
+    pub(crate) fn recovered(&mut self, now: Moment) -> Option<Recovery> {
         let failed = self.fails.take()?;
         // After a warning, the recovery is logged at `info`, even if the kind of the failure has changed since the
         // warning.
         let level = if std::mem::take(&mut self.is_announced) { Level::Info } else { Level::Debug };
-        Some(Works { level, failed, ago: self.failed_at.map_or(Duration::ZERO, |at| now.since(at)) })
+        Some(Recovery { level, failed, ago: self.failed_at.map_or(Duration::ZERO, |at| now.since(at)) })
     }
 }
 
@@ -80,16 +80,16 @@ mod tests {
     #[test]
     fn lasting_failure_is_logged_each_minute() {
         let mut log = FailureLog::default();
-        assert_eq!(log.works(at(0)), None, "nothing has failed");
+        assert_eq!(log.recovered(at(0)), None, "nothing has failed");
         for began in [0, 5_000] {
             for second in 0..2_000 {
                 let is_logged = second % 60 == 0;
-                let told = log.failed(at(began + second), StoreErrorKind::Unavailable);
-                assert_eq!(told, is_logged.then_some(Level::Warn), "{second}");
+                let level = log.failed(at(began + second), StoreErrorKind::Unavailable);
+                assert_eq!(level, is_logged.then_some(Level::Warn), "{second}");
             }
             let (level, failed, ago) = (Level::Info, StoreErrorKind::Unavailable, Duration::from_secs(61));
-            assert_eq!(log.works(at(began + 2_060)), Some(Works { level, failed, ago }));
-            assert_eq!(log.works(at(began + 2_060)), None);
+            assert_eq!(log.recovered(at(began + 2_060)), Some(Recovery { level, failed, ago }));
+            assert_eq!(log.recovered(at(began + 2_060)), None);
         }
     }
 
@@ -110,10 +110,10 @@ mod tests {
         ] {
             assert_eq!(log.failed(at(second), kind), level, "second {second}");
         }
-        let works = log.works(at(62)).expect("it has failed");
-        assert_eq!((works.level, works.failed), (Level::Info, Unauthorized));
+        let recovery = log.recovered(at(62)).expect("it has failed");
+        assert_eq!((recovery.level, recovery.failed), (Level::Info, Unauthorized));
         assert_eq!(log.failed(at(63), Unauthorized), Some(Level::Debug), "a recovery does not reset the limit");
-        assert_eq!(log.works(at(63)).map(|works| works.level), Some(Level::Debug));
+        assert_eq!(log.recovered(at(63)).map(|recovery| recovery.level), Some(Level::Debug));
     }
 
     #[test]
@@ -123,12 +123,12 @@ mod tests {
         for second in 0..600 {
             // The operation fails in even seconds, for one of two reasons, and succeeds in odd seconds.
             let kind = if second % 3 == 0 { StoreErrorKind::Timeout } else { StoreErrorKind::Unavailable };
-            let told = if second % 2 == 0 {
+            let level = if second % 2 == 0 {
                 log.failed(at(second), kind)
             } else {
-                log.works(at(second)).map(|works| works.level)
+                log.recovered(at(second)).map(|recovery| recovery.level)
             };
-            lines += usize::from(told.is_some_and(|level| level <= Level::Info));
+            lines += usize::from(level.is_some_and(|level| level <= Level::Info));
         }
         assert!((36..=40).contains(&lines), "two lines a minute for each reason: {lines}");
     }
@@ -137,7 +137,7 @@ mod tests {
     fn lasting_failure_is_raised_from_debug_to_warn() {
         let mut log = FailureLog::default();
         log.failed(at(0), StoreErrorKind::Timeout);
-        log.works(at(0));
+        log.recovered(at(0));
         assert_eq!(log.failed(at(1), StoreErrorKind::Timeout), Some(Level::Debug));
         assert_eq!(log.failed(at(59), StoreErrorKind::Timeout), None);
         assert_eq!(log.failed(at(60), StoreErrorKind::Timeout), Some(Level::Warn));

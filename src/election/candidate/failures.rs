@@ -94,7 +94,7 @@ impl Failures {
         let tracker = &mut self.operations[operation as usize];
         let log = std::mem::take(&mut tracker.log);
         *tracker = FailureTracker { ever_succeeded: true, log, ..FailureTracker::default() };
-        tracker.log.works(now).map(|works| Notice::works_again(operation.name(), &works))
+        tracker.log.recovered(now).map(|recovery| Notice::of_recovery(operation.name(), &recovery))
     }
 
     /// Notes a failure.
@@ -105,13 +105,13 @@ impl Failures {
         // Servers and load balancers may close a connection at any time. The first such failure is no warning, because
         // the election repeats the operation at once.
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
-        let is_beaten = error.kind().is_beaten();
-        if is_beaten {
+        let is_conflict = error.kind().is_conflict();
+        if is_conflict {
             tracker.is_failing = false;
         }
-        if is_repeated || is_beaten || error.kind() == Interrupted {
+        if is_repeated || is_conflict || error.kind() == Interrupted {
             // A candidate that loses races also meets conflicts, but not for three renew deadlines without a success.
-            let is_refused = is_beaten && tracker.refused.note(now, self.renew_deadline) >= self.renew_deadline * 3;
+            let is_refused = is_conflict && tracker.refused.note(now, self.renew_deadline) >= self.renew_deadline * 3;
             let level = is_refused.then(|| tracker.log.failed(now, error.kind())).flatten();
             let text = format!("{name} keeps conflicting, another client or a proxy may interfere");
             let notice = match level {

@@ -92,7 +92,7 @@ impl FitnessPolicy {
         Self {
             probe: settings.is_probed.then_some(FitUntil::NoReport),
             program: settings.has_fitness.then_some(FitUntil::NoReport),
-            state: match settings.is_judged() {
+            state: match settings.has_fitness_source() {
                 true => EvaluatedFitness::New,
                 false => EvaluatedFitness::Fit { since: Moment::default(), waits_until: None },
             },
@@ -112,14 +112,14 @@ impl FitnessPolicy {
         *report = Some(if is_fit { fit_until } else { FitUntil::Unfit });
     }
 
-    /// Makes the candidate unfit until a lease duration after [`guard_gone`](Self::guard_gone), because it was asked to
+    /// Makes the candidate unfit until a lease duration after [`guard_dropped`](Self::guard_dropped), because it was asked to
     /// step down.
     pub(crate) fn step_aside(&mut self) {
         self.aside_until = Some(AFTER_THE_DRAIN);
     }
 
     /// Notes that the guard of the term was dropped.
-    pub(crate) fn guard_gone(&mut self, now: Moment) {
+    pub(crate) fn guard_dropped(&mut self, now: Moment) {
         self.aside_until = self.aside_until.map(|_| now + self.settings.lease_duration);
     }
 
@@ -324,7 +324,7 @@ mod tests {
         for another_leads in [false, true, false] {
             asked.step_aside();
             assert_eq!(asked.changed(at(0)), Some(FitnessChange::Aside(Duration::from_secs(15))));
-            asked.guard_gone(at(0));
+            asked.guard_dropped(at(0));
             assert_eq!((asked.changed(at(14)), asked.may_acquire()), (None, false));
             assert_eq!(asked.wakes(at(14)), Some(at(15)));
             if another_leads {
@@ -342,7 +342,7 @@ mod tests {
         asked.report(at(0), FitnessSource::Program, true);
         asked.changed(at(0));
         asked.step_aside();
-        asked.guard_gone(at(1));
+        asked.guard_dropped(at(1));
         assert_eq!(asked.changed(at(1)), Some(FitnessChange::Aside(Duration::from_secs(15))));
         asked.report(at(2), FitnessSource::Program, false);
         assert_eq!(asked.changed(at(2)), None, "already unfit");

@@ -33,7 +33,7 @@ pub enum Input {
     /// A source of fitness reports whether this candidate is fit.
     Fitness(FitnessSource, bool),
     /// The guard of the term was dropped.
-    GuardGone {
+    GuardDropped {
         /// The time of the drop.
         at: Moment,
     },
@@ -44,7 +44,7 @@ pub enum Input {
     /// The idle time after which the connection must be used again to stay open.
     ///
     /// `None` if the connection stays open by itself, or if opening another connection is fast.
-    Cools(Option<Duration>),
+    IdleTimeout(Option<Duration>),
     /// A watch is open.
     WatchOpened {
         /// `true` if the watch starts with the current state.

@@ -53,7 +53,7 @@ use term::HeldTerm;
 /// | call `next` again at the moment of [`Step::Wait`], or after the next input | the lease expires, or a takeover is late |
 /// | answer each [`Step::Send`] with one [`Input::Response`], also after a timeout or a panic of the store | no other request is sent |
 /// | send [`Input::NotTaken`] if no campaign takes the term of [`Effect::Offer`] | the lease is renewed without a guard |
-/// | send [`Input::GuardGone`] once for each guard, after it has ended the deadline | the lease is renewed forever |
+/// | send [`Input::GuardDropped`] once for each guard, after it has ended the deadline | the lease is renewed forever |
 /// | start no campaign while a campaign or a guard exists, and number campaigns without repetition | an earlier attempt may win the wrong campaign |
 /// | cancel the request at the moment of [`Effect::CancelAt`] | a release waits for a request that hangs |
 /// | end the watch and open a watch from scratch after [`Effect::RestartWatch`] | changes are missed until the next read |
@@ -136,8 +136,8 @@ impl Candidate {
     /// Handles an input at any time, even while a request is under way.
     pub fn handle(&mut self, now: Moment, input: Input) {
         // The time aside starts with the release, because the work may drain for longer than a lease duration.
-        if let Input::GuardGone { .. } | Input::NotTaken = input {
-            self.fitness.guard_gone(now);
+        if let Input::GuardDropped { .. } | Input::NotTaken = input {
+            self.fitness.guard_dropped(now);
         }
         // The call of `next` after the input registers the wakeups.
         let timer = &mut Timer::new(now, now);
@@ -149,16 +149,16 @@ impl Candidate {
             }
             Input::Campaign { id, once } => self.campaign = Some(WaitingCampaign { id, is_round: once }),
             Input::Withdraw(id) => _ = self.campaign.take_if(|campaign| campaign.id == id),
-            Input::NotTaken => self.guard_gone(now, now),
+            Input::NotTaken => self.guard_dropped(now, now),
             Input::StepDown(limit) => self.drain(now, StopReason::SteppedDown, limit),
             Input::Fitness(source, is_fit) => self.fitness.report(now, source, is_fit),
-            Input::GuardGone { at } => {
+            Input::GuardDropped { at } => {
                 self.cancel_at(now + self.claim.interrupt_after().release);
-                self.guard_gone(now, at);
+                self.guard_dropped(now, at);
             }
             Input::Close => self.close(now),
             Input::Response(id, response) => self.on_response(now, id, response),
-            Input::Cools(after) => self.claim.cools(now, after),
+            Input::IdleTimeout(after) => self.claim.set_idle_timeout(now, after),
             Input::WatchOpened { from_scratch } => self.claim.watch_opened(now, from_scratch),
             Input::Watched { received_at, change } => self.on_change(now, received_at, change),
             Input::WatchEnded => self.claim.watch_lost(now),
@@ -209,8 +209,8 @@ impl Candidate {
     }
 
     /// Returns `true` if another process wrote this candidate's identity to the record.
-    pub fn has_twin(&self) -> bool {
-        self.claim.observed().has_twin()
+    pub fn identity_is_shared(&self) -> bool {
+        self.claim.observed().identity_is_shared()
     }
 
     /// Returns the identity of this candidate.
@@ -253,19 +253,19 @@ impl Candidate {
             self.report_event(now, event);
         }
         self.claim.pursue(now, self.want());
-        if self.release_by.is_some() && !self.claim.owes_release() {
+        if self.release_by.is_some() && !self.claim.must_release() {
             self.release_by = None;
             self.effects.push_back(Effect::Released);
         }
         self.report_leader(now);
     }
 
-    /// Ends the term because its guard was dropped at `gone_at`, or because no campaign took the term.
-    fn guard_gone(&mut self, now: Moment, gone_at: Moment) {
+    /// Ends the term because its guard was dropped at `dropped_at`, or because no campaign took the term.
+    fn guard_dropped(&mut self, now: Moment, dropped_at: Moment) {
         if let Some(mut term) = self.term.take() {
             let event = term.end(now, StopReason::Released);
             self.report_term(now, event);
-            self.release_by = Some(gone_at + self.settings.release_timeout);
+            self.release_by = Some(dropped_at + self.settings.release_timeout);
         }
     }
 
@@ -320,7 +320,7 @@ impl Candidate {
     fn on_change(&mut self, now: Moment, received_at: Moment, change: Change) {
         let own = Some(self.settings.identity.as_str());
         if !matches!(&change, Change::Written(found) if found.record.holder() == own) {
-            self.cancel_at(now + self.claim.interrupt_after().news);
+            self.cancel_at(now + self.claim.interrupt_after().foreign_event);
         }
         self.claim.on_change(now, received_at, change);
     }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::election::candidate::failure_log::Works;
+use crate::election::candidate::failure_log::Recovery;
 use crate::election::stop_reason::StopReason;
 use crate::store::StoreError;
 use crate::util::log_fields::{LogFields, log_with};
 
 /// The text after a leader's identity if another process uses this candidate's identity.
-pub(crate) const TWIN: &str =
+pub(crate) const SHARED_IDENTITY: &str =
     " (another process uses this identity, or used this identity and ended without a release)";
 
 /// A change of the election's state.
@@ -50,10 +50,10 @@ impl Notice {
     }
 
     /// Creates a line about a new leader, or about the lack of a leader.
-    pub(crate) fn of_leader(leader: Option<String>, identity: &str, has_twin: bool) -> Self {
+    pub(crate) fn of_leader(leader: Option<String>, identity: &str, identity_is_shared: bool) -> Self {
         let text = match &leader {
             Some(leader) if *leader != identity => format!("new leader: {leader}"),
-            Some(leader) if has_twin => format!("new leader: {leader}{TWIN}"),
+            Some(leader) if identity_is_shared => format!("new leader: {leader}{SHARED_IDENTITY}"),
             Some(leader) => format!("new leader: {leader} (this candidate)"),
             None => "no leader: no candidate holds the lease".to_owned(),
         };
@@ -127,7 +127,7 @@ impl Notice {
     /// Creates a line about the first success of `what` after a failure.
     ///
     /// The failure may be long ago, because a candidate that watches sends no requests.
-    pub(crate) fn works_again(what: &str, Works { level, failed, ago }: &Works) -> Self {
+    pub(crate) fn of_recovery(what: &str, Recovery { level, failed, ago }: &Recovery) -> Self {
         let ago = humantime::format_duration(Duration::from_millis(ago.as_millis().try_into().unwrap_or(u64::MAX)));
         Self::new(*level, format!("{what} recovered: last failure {ago} ago (`{}`)", failed.name()))
     }

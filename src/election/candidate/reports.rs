@@ -171,7 +171,7 @@ impl Candidate {
                 (Some((true, pause)), Level::Info, "fit to lead".to_owned())
             }
             FitnessChange::Fit(pause) => {
-                let level = log.works(now).map_or(Level::Info, |works| works.level);
+                let level = log.recovered(now).map_or(Level::Info, |recovery| recovery.level);
                 let line = format!("fit again: may acquire the lease in {}", humantime::format_duration(pause));
                 (Some((true, pause)), level, line)
             }

@@ -352,7 +352,7 @@ fn request_is_canceled_for_a_release_and_for_a_foreign_event() {
         (written(ours), None),
         (written(by("other")), foreign),
         (watched(Change::Deleted { version: 6 }), foreign),
-        (Input::GuardGone { at: sent_at }, Some(50)),
+        (Input::GuardDropped { at: sent_at }, Some(50)),
     ] {
         scenario.handle(input);
         let cancelled = scenario.wants().into_iter().find_map(|effect| match effect {
@@ -421,7 +421,7 @@ fn end_of_a_term_has_the_last_error_since_the_renewal() {
                 scenario.now = scenario.now + Duration::from_secs(10);
                 scenario.step();
             } else {
-                scenario.handle(Input::GuardGone { at: scenario.now });
+                scenario.handle(Input::GuardDropped { at: scenario.now });
             }
             let mut ends = scenario.wants().into_iter().filter_map(|effect| match effect {
                 Effect::TermEnded(reason, error) => Some((reason, error)),
@@ -438,7 +438,7 @@ fn end_of_a_term_has_the_last_error_since_the_renewal() {
     let mut scenario = Scenario::leading();
     scenario.request();
     scenario.now = scenario.now + Duration::from_secs(8);
-    scenario.handle(Input::GuardGone { at: scenario.now });
+    scenario.handle(Input::GuardDropped { at: scenario.now });
     let ends = scenario.wants();
     let Some(Effect::TermEnded(StopReason::Expired, Some(error))) = ends.last() else { panic!("{ends:?}") };
     assert_eq!(error.to_string(), "the store has not answered a request for 8.0 s");
@@ -635,7 +635,7 @@ fn requested_candidate_waits_only_until_another_has_led() {
     assert_eq!(scenario.count("Fitness { is_fit: true"), 1);
     let free = VersionedRecord::new(LeaderElectionRecord::default(), 21, StoreData::none());
     scenario.handle(Input::Watched { received_at: scenario.now, change: Change::Written(free) });
-    scenario.handle(Input::GuardGone { at: scenario.now });
+    scenario.handle(Input::GuardDropped { at: scenario.now });
     assert_eq!(scenario.count("Fitness"), 0, "the request is over");
 }
 
@@ -649,7 +649,7 @@ fn requested_candidate_stays_aside_after_a_long_drain() {
     }
     assert_eq!(scenario.count("Fitness"), 0, "no change while the work drains");
     let released_at = scenario.now;
-    scenario.handle(Input::GuardGone { at: released_at });
+    scenario.handle(Input::GuardDropped { at: released_at });
     let (id, released) = scenario.releases();
     scenario.handle(Input::Response(id, StoreResponse::Written(released)));
     scenario.handle(Input::Campaign { id: 6, once: false });
@@ -667,7 +667,7 @@ fn requested_term_is_renewed_for_one_renew_deadline() {
     let last = scenario.renews_until(began + seconds(60)).pop().expect("a renewal");
     assert!(last > began + seconds(7) && last < began + seconds(10), "{:?}", last.since(began));
     assert_eq!(scenario.count("DrainEnded(None)"), 1);
-    scenario.handle(Input::GuardGone { at: scenario.now });
+    scenario.handle(Input::GuardDropped { at: scenario.now });
     scenario.releases();
 }
 
@@ -693,7 +693,7 @@ fn drain_without_limit_outlasts_lease_and_unfitness() {
     assert!(last > began + Duration::from_secs(55), "{:?}", last.since(began));
     assert!(!deadline.kept_for(scenario.now).is_zero(), "a command would be killed");
     assert_eq!(scenario.count("DrainEnded"), 0);
-    scenario.handle(Input::GuardGone { at: scenario.now });
+    scenario.handle(Input::GuardDropped { at: scenario.now });
     scenario.releases();
 }
 

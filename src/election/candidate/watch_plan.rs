@@ -28,7 +28,7 @@ pub struct WatchPlan {
     /// The time at which the last watch was started.
     began: Moment,
     /// `true` if the last watch has delivered an event.
-    told: bool,
+    has_delivered: bool,
     /// `true` if a watch has opened. A server that restarts may then refuse watches for a moment.
     has_opened: bool,
     /// The pauses after watches that failed or were ended early.
@@ -55,7 +55,7 @@ impl WatchPlan {
             random: fastrand::Rng::with_seed(seed),
             from: None,
             began: Moment::from_nanos(0),
-            told: false,
+            has_delivered: false,
             has_opened: false,
             backoff: Backoff::default(),
             log: FailureLog::default(),
@@ -67,7 +67,7 @@ impl WatchPlan {
     /// Returns the position at which the watch starts, or `None` for the current state.
     pub fn begin(&mut self, now: Moment) -> Option<Cursor> {
         self.began = now;
-        self.told = false;
+        self.has_delivered = false;
         self.from.clone()
     }
 
@@ -79,9 +79,9 @@ impl WatchPlan {
     /// Notes an event of the watch, and returns the notice of a recovery.
     ///
     /// Only an event proves a recovery, because a failing watch may open and deliver nothing.
-    pub fn told(&mut self) -> Option<Notice> {
-        self.told = true;
-        self.log.works(self.began).map(|works| Notice::works_again("watch", &works))
+    pub fn delivered(&mut self) -> Option<Notice> {
+        self.has_delivered = true;
+        self.log.recovered(self.began).map(|recovery| Notice::of_recovery("watch", &recovery))
     }
 
     /// Sets the position at which the next watch starts.
@@ -127,7 +127,7 @@ impl WatchPlan {
         // events were missing, the next watch would probably fail again. Such a watch must therefore last longer to
         // reset the pauses.
         let is_given_up = error.kind() == Interrupted;
-        if self.told && lasted > if is_given_up { LONGEST_PAUSE } else { self.retry_period } {
+        if self.has_delivered && lasted > if is_given_up { LONGEST_PAUSE } else { self.retry_period } {
             self.backoff.reset();
         }
         let is_first = self.backoff.is_reset();
@@ -196,10 +196,10 @@ mod tests {
         }
 
         /// Runs a watch for the duration `lasts`. Returns the pause before the next watch.
-        fn watch(&mut self, told: bool, lasts: Duration, ended: Result<(), StoreError>) -> Duration {
+        fn watch(&mut self, has_delivered: bool, lasts: Duration, ended: Result<(), StoreError>) -> Duration {
             self.plan.begin(self.now);
-            if told {
-                self.plan.told();
+            if has_delivered {
+                self.plan.delivered();
             }
             self.now = self.now + lasts;
             self.plan.ended(self.now, ended.as_ref().copied()).pause.expect("there is one to be had")

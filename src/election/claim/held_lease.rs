@@ -14,7 +14,7 @@ pub(super) struct HeldLease {
     renewed_until: Moment,
     renew_at: Moment,
     /// The number of renewals that were sent since the last applied write.
-    attempts: u32,
+    renewals_sent: u32,
 }
 
 impl HeldLease {
@@ -26,7 +26,7 @@ impl HeldLease {
             transitions: record.lease_transitions.unwrap_or(0),
             renewed_until: sent_at + settings.renew_deadline,
             renew_at: sent_at + settings.renew_interval,
-            attempts: 0,
+            renewals_sent: 0,
         }
     }
 
@@ -52,15 +52,15 @@ impl HeldLease {
 
     /// Returns `true` if the renewal under way is the first since the last applied write.
     pub(super) fn is_first_attempt(&self) -> bool {
-        self.attempts == 1
+        self.renewals_sent == 1
     }
 
     /// Notes that a renewal is sent. A third attempt in a row waits until `third_at`.
     ///
     /// After a conflict with an edit of other fields, the second attempt follows at once.
     pub(super) fn renewal_sent(&mut self, third_at: Moment) {
-        self.attempts += 1;
-        if self.attempts > 1 {
+        self.renewals_sent += 1;
+        if self.renewals_sent > 1 {
             self.renew_at = third_at;
         }
     }
@@ -72,14 +72,14 @@ impl HeldLease {
 
     /// Allows one immediate attempt with the time of a first attempt, because the connection of the last one was lost.
     pub(super) fn repeat(&mut self, now: Moment) {
-        (self.renew_at, self.attempts) = (now, 0);
+        (self.renew_at, self.renewals_sent) = (now, 0);
     }
 
     /// Notes an applied write that was sent at `sent_at`.
     pub(super) fn renewed(&mut self, sent_at: Moment, settings: &Settings) {
         self.renewed_until = self.renewed_until.max(sent_at + settings.renew_deadline);
         self.renew_at = sent_at + settings.renew_interval;
-        self.attempts = 0;
+        self.renewals_sent = 0;
     }
 }
 

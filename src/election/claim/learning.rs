@@ -71,12 +71,12 @@ impl Claim {
             Change::Deleted { version } => (*version, None),
         };
         let known = self.observed.record().map(|known| &known.record);
-        match (self.watch.tells(received_at, delivered, (self.observed.newest(), known)), change) {
+        match (self.watch.evaluate_event(received_at, delivered, (self.observed.newest(), known)), change) {
             // A lagging server may deliver events from before the observed deletion of the object.
-            (EventTrust::Believed, Change::Written(written)) if self.observed.is_gone(&written.record) => {}
+            (EventTrust::Trusted, Change::Written(written)) if self.observed.is_deleted(&written.record) => {}
             // Unlike an answer, an event does not settle a create, because a late event may show an older object.
-            (EventTrust::Believed, Change::Written(written)) => _ = self.learn(now, received_at, written),
-            (EventTrust::Believed, Change::Deleted { version }) => self.learn_deletion(now, version),
+            (EventTrust::Trusted, Change::Written(written)) => _ = self.learn(now, received_at, written),
+            (EventTrust::Trusted, Change::Deleted { version }) => self.learn_deletion(now, version),
             (EventTrust::Unconfirmed, _) if self.watch.is_open() => self.read_within(now, Duration::ZERO),
             (EventTrust::Unconfirmed, _) => {}
             (EventTrust::Contradicted, _) => self.give_up_watch(now),
@@ -113,7 +113,7 @@ impl Claim {
     fn note_round_trip(&mut self, now: Moment, id: u64, response: &StoreResponse) {
         let is_answer = match response {
             StoreResponse::Read(..) | StoreResponse::Written(_) => true,
-            StoreResponse::Failed(error) => error.kind().is_beaten(),
+            StoreResponse::Failed(error) => error.kind().is_conflict(),
         };
         let request = self.sent.answered(id);
         if is_answer {
@@ -122,11 +122,11 @@ impl Claim {
     }
 
     fn request_failed(&mut self, now: Moment, id: u64, error: &StoreError) {
-        let is_conflict = error.kind().is_beaten();
+        let is_conflict = error.kind().is_conflict();
         let write = self.in_doubt.failed(id, error.kind());
         // A release may interrupt a renewal. The failure of the renewal must not delay the release, which settles both
         // writes.
-        let is_given_up = |write: FailedWrite| !is_conflict && !write.is_release && self.owes_release();
+        let is_given_up = |write: FailedWrite| !is_conflict && !write.is_release && self.must_release();
         // If the watch has already delivered the record that made the create fail, no read is needed.
         let is_explained = |write: FailedWrite| is_conflict && write.is_create && self.observed.record().is_some();
         if write.is_some_and(|write| !is_given_up(write) && !is_explained(write)) {
@@ -171,7 +171,7 @@ impl Claim {
         // An open watch delivers the conflicting record, so losing candidates do not all read. A release reads at once.
         let pause = match self.goal {
             _ if !is_conflict || !self.watch_delivers_all(|at| at <= now) => Duration::ZERO,
-            _ if self.owes_release() => Duration::ZERO,
+            _ if self.must_release() => Duration::ZERO,
             Goal::Renew(_) | Goal::Abstain => self.pace.retry_delay(now, self.urgency(now)).min(CONFLICT_EVENT_WITHIN),
             _ if self.campaign().is_some() => self.pace.retry_delay(now, self.urgency(now)),
             Goal::Observe(_) | Goal::Acquire(_) => Duration::ZERO,
@@ -184,7 +184,7 @@ impl Claim {
     /// Returns `false` if the record is not new.
     fn learn_response(&mut self, now: Moment, id: u64, found: VersionedRecord) -> bool {
         // The answer shows an object whose deletion was already observed, so the answer is outdated.
-        if self.observed.is_gone(&found.record) {
+        if self.observed.is_deleted(&found.record) {
             return false;
         }
         // A store that has lost history may have other notes at the same version.
@@ -217,7 +217,7 @@ impl Claim {
             Verdict::Unchanged => _ = self.observed.see_again(found),
             Verdict::LateOwn { is_recreated, too_late } => {
                 self.see(found, received_at, Holder::Ourselves);
-                self.gives_back |= too_late.is_some();
+                self.releases_late_win |= too_late.is_some();
                 self.events.extend(too_late.map(ClaimEvent::TooLateForProgress));
                 // If the term has expired, the first reason stays. In a valid term, an older own write reappears only
                 // after a restore of the store.
@@ -227,7 +227,7 @@ impl Claim {
                 self.see(found, received_at, Holder::Predecessor);
                 // After a restore of the store, the record may be an older record of this candidate, so no predecessor is
                 // reported.
-                if !self.watch.is_doubtful() {
+                if !self.watch.is_distrusted() {
                     self.events.push_back(ClaimEvent::Predecessor);
                 }
             }
@@ -257,15 +257,15 @@ impl Claim {
         self.observed.see(found, changed_at, holder);
         self.abandon_attempt();
         if holder != Holder::Ourselves {
-            self.given_back(changed_at);
+            self.late_win_released(changed_at);
         }
     }
 
     /// Delays the next acquisition after the release of a late acquisition.
     ///
     /// An immediate acquisition would probably also take longer than the progress timeout.
-    fn given_back(&mut self, now: Moment) {
-        if std::mem::take(&mut self.gives_back) {
+    fn late_win_released(&mut self, now: Moment) {
+        if std::mem::take(&mut self.releases_late_win) {
             self.pace.delay_write(now);
         }
     }
@@ -318,7 +318,7 @@ impl Claim {
     fn learn_absence(&mut self, now: Moment) {
         if self.observed.vanish() {
             self.abandon_attempt();
-            self.given_back(now);
+            self.late_win_released(now);
             self.lose(StopReason::Deleted);
         }
     }
@@ -341,7 +341,7 @@ impl Claim {
         self.abandon_attempt();
         self.lose(StopReason::StoreRestored);
         // The watch waits for versions above the lost state, or delivers events from before the restore.
-        self.watch.doubt(restored);
+        self.watch.distrust(restored);
         self.events.push_back(ClaimEvent::WatchStale);
     }
 

@@ -49,7 +49,7 @@ pub(super) struct Claim {
     watch: WatchTrust,
     sent: SentRequests,
     /// `true` while an acquisition that took longer than the progress timeout is released.
-    gives_back: bool,
+    releases_late_win: bool,
     events: VecDeque<ClaimEvent>,
 }
 
@@ -65,7 +65,7 @@ impl Claim {
             pace: Pace::new(Arc::clone(&settings), seed),
             watch: WatchTrust::default(),
             sent: SentRequests::default(),
-            gives_back: false,
+            releases_late_win: false,
             events: VecDeque::new(),
             settings,
         }
@@ -102,13 +102,13 @@ impl Claim {
     ///
     /// Registers the moments at which the result may change.
     pub(super) fn next(&mut self, now: Now, timer: &mut Timer) -> Option<StoreRequest> {
-        if self.watch.overdue_at().is_some_and(|at| timer.is_due(at)) {
+        if self.watch.missing_event_deadline().is_some_and(|at| timer.is_due(at)) {
             self.give_up_watch(now.local);
         }
         match &self.goal {
-            Goal::Acquire(_) if !self.gives_back => self.acquire_when_due(now, timer),
+            Goal::Acquire(_) if !self.releases_late_win => self.acquire_when_due(now, timer),
             Goal::Acquire(acquiring) if acquiring.is_round() => self.end_round(now, timer),
-            Goal::Observe(_) | Goal::Acquire(_) if self.owes_release() => self.release(now, timer),
+            Goal::Observe(_) | Goal::Acquire(_) if self.must_release() => self.release(now, timer),
             Goal::Observe(_) | Goal::Acquire(_) => self.read_when_due(timer),
             Goal::Renew(lease) => {
                 let renew_at = self.pace.may_renew_at(lease.renew_at());
@@ -152,17 +152,17 @@ impl Claim {
     /// not count, because such a write may stay in doubt forever.
     pub(super) fn may_hold(&self) -> bool {
         let under_way = self.sent.under_way().map(|request| request.id);
-        let may_hold = self.owes_release() || self.in_doubt.may_hold(under_way, self.pace.must_read());
+        let may_hold = self.must_release() || self.in_doubt.may_hold(under_way, self.pace.must_read());
         may_hold && matches!(self.goal, Goal::Observe(_) | Goal::Acquire(_))
     }
 
     /// Returns `true` if this candidate holds the record but does not need the record.
     ///
     /// A term needs the record, and so does a campaign that may acquire the lease.
-    pub(super) fn owes_release(&self) -> bool {
+    pub(super) fn must_release(&self) -> bool {
         let is_wanted = match self.goal {
             Goal::Observe(_) => false,
-            Goal::Acquire(_) => !self.gives_back,
+            Goal::Acquire(_) => !self.releases_late_win,
             Goal::Renew(_) | Goal::Abstain => true,
         };
         !is_wanted && self.observed.is_ours()
@@ -170,12 +170,12 @@ impl Claim {
 
     /// Returns `true` if no release is owed and the outcome of every write is known.
     pub(super) fn is_settled(&self) -> bool {
-        !self.owes_release() && self.in_doubt.is_settled()
+        !self.must_release() && self.in_doubt.is_settled()
     }
 
     /// Notes the idle time after which the connection must be used again to stay open.
-    pub(super) fn cools(&mut self, now: Moment, after: Option<Duration>) {
-        self.pace.cools(now, after);
+    pub(super) fn set_idle_timeout(&mut self, now: Moment, after: Option<Duration>) {
+        self.pace.set_idle_timeout(now, after);
     }
 
     /// Returns the times after which a waiting release or watch event interrupts a request.
@@ -323,7 +323,7 @@ impl Claim {
         let is_write = !matches!(operation, Operation::Get(_));
         let purpose = match &self.goal {
             Goal::Renew(lease) if is_write && lease.is_first_attempt() => Purpose::FirstRenewal,
-            _ if self.campaign().is_some() && !self.owes_release() => Purpose::Campaign,
+            _ if self.campaign().is_some() && !self.must_release() => Purpose::Campaign,
             _ => Purpose::Other,
         };
         let timeout = self.pace.timeout(now, self.urgency(now), purpose);
@@ -358,7 +358,7 @@ impl Claim {
     fn urgency(&self, now: Moment) -> Urgency {
         match &self.goal {
             Goal::Renew(lease) => Urgency::Term(lease.renewed_until()),
-            Goal::Observe(needs) if self.owes_release() => match needs.release_by {
+            Goal::Observe(needs) if self.must_release() => match needs.release_by {
                 Some(until) if now < until => Urgency::Release(until),
                 _ => Urgency::None,
             },

@@ -20,9 +20,9 @@ pub(crate) struct Observed {
 #[derive(Debug)]
 enum ObservedState {
     Unknown,
-    /// The record does not exist. `gone` is the uid of the deleted object, whose later observations are outdated.
+    /// The record does not exist. `deleted_uid` is the uid of the deleted object, whose later observations are outdated.
     Absent {
-        gone: Option<String>,
+        deleted_uid: Option<String>,
     },
     Present {
         record: VersionedRecord,
@@ -83,7 +83,7 @@ impl Observed {
     }
 
     /// Returns `true` if another process wrote the record with the identity of this candidate.
-    pub(crate) fn has_twin(&self) -> bool {
+    pub(crate) fn identity_is_shared(&self) -> bool {
         matches!(self.holder(), Some(Holder::Predecessor | Holder::DuplicateIdentity))
     }
 
@@ -161,12 +161,12 @@ impl Observed {
 
     /// Notes that the record does not exist. Returns `false` if its absence was known.
     pub(super) fn vanish(&mut self) -> bool {
-        let gone = match &mut self.state {
+        let deleted_uid = match &mut self.state {
             ObservedState::Absent { .. } => return false,
             ObservedState::Present { record, .. } => record.record.uid.take(),
             ObservedState::Unknown => None,
         };
-        self.state = ObservedState::Absent { gone };
+        self.state = ObservedState::Absent { deleted_uid };
         true
     }
 
@@ -176,8 +176,8 @@ impl Observed {
     }
 
     /// Returns `true` if the record belongs to the object whose deletion was observed.
-    pub(super) fn is_gone(&self, record: &LeaderElectionRecord) -> bool {
-        matches!(&self.state, ObservedState::Absent { gone: Some(gone) } if record.uid.as_ref() == Some(gone))
+    pub(super) fn is_deleted(&self, record: &LeaderElectionRecord) -> bool {
+        matches!(&self.state, ObservedState::Absent { deleted_uid: Some(uid) } if record.uid.as_ref() == Some(uid))
     }
 
     /// Returns `true` if a read proves that the store was restored to an older state.
@@ -188,7 +188,7 @@ impl Observed {
     pub(super) fn proves_restore(&self, context: ReadContext, found: &VersionedRecord) -> bool {
         let version = found.version;
         // The object was known to be deleted before the read was sent. Only a restore brings the object back.
-        let is_back = context.absent && context.newest == self.newest && self.is_gone(&found.record);
+        let is_back = context.absent && context.newest == self.newest && self.is_deleted(&found.record);
         version < context.newest
             || is_back
             || (context.absent && version == context.newest)

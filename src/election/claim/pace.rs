@@ -147,7 +147,7 @@ impl Pace {
     }
 
     /// Notes the idle time after which the connection must be used again to stay open.
-    pub(super) fn cools(&mut self, now: Moment, after: Option<Duration>) {
+    pub(super) fn set_idle_timeout(&mut self, now: Moment, after: Option<Duration>) {
         self.keep_alive = after.map(|after| (after, now + after));
     }
 

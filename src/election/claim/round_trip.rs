@@ -22,7 +22,7 @@ pub struct InterruptAfter {
     /// The time for a release.
     pub release: Duration,
     /// The time for an event of another candidate.
-    pub news: Duration,
+    pub foreign_event: Duration,
 }
 
 impl RoundTrip {
@@ -68,7 +68,7 @@ impl RoundTrip {
         InterruptAfter {
             // At most half of the timeout is spent waiting, so that the rest remains for the release itself.
             release: answered_by.max(RELEASE_WAITS.min(release_timeout / 4)).min(release_timeout / 2),
-            news: answered_by.min(renew_deadline / 4).max(NEWS_WAIT),
+            foreign_event: answered_by.min(renew_deadline / 4).max(NEWS_WAIT),
         }
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_server_that_is_near_or_unknown_is_given_the_least() {
         for near in [&[][..], &[1], &[3, 1, 2, 1, 1]] {
-            assert_eq!(after(near), InterruptAfter { release: millis(50), news: millis(250) }, "{near:?}");
+            assert_eq!(after(near), InterruptAfter { release: millis(50), foreign_event: millis(250) }, "{near:?}");
         }
     }
 
@@ -101,9 +101,9 @@ mod tests {
             let mut round_trips = vec![3 * far];
             for _ in 0..20 {
                 round_trips.push(far);
-                let InterruptAfter { release, news } = after(&round_trips);
+                let InterruptAfter { release, foreign_event } = after(&round_trips);
                 let answered = millis(far + far / 2);
-                assert_eq!((release, news), (answered, answered.max(NEWS_WAIT)), "{far} ms, {round_trips:?}");
+                assert_eq!((release, foreign_event), (answered, answered.max(NEWS_WAIT)), "{far} ms, {round_trips:?}");
             }
         }
     }
@@ -127,9 +127,9 @@ mod tests {
     #[test]
     fn half_of_the_release_timeout_is_left_for_the_release() {
         assert_eq!(after(&[60_000, 60_000]).release, millis(1_000));
-        assert_eq!(after(&[60_000, 60_000]).news, millis(2_500));
+        assert_eq!(after(&[60_000, 60_000]).foreign_event, millis(2_500));
         let brief = RoundTrip::default().interrupt_after(millis(40), millis(400));
-        assert_eq!(brief, InterruptAfter { release: millis(10), news: millis(250) });
+        assert_eq!(brief, InterruptAfter { release: millis(10), foreign_event: millis(250) });
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         let mut round_trips = vec![5; 20];
         round_trips.push(8_000);
         round_trips.extend([5; 20]);
-        assert_eq!(after(&round_trips), InterruptAfter { release: millis(50), news: millis(250) });
+        assert_eq!(after(&round_trips), InterruptAfter { release: millis(50), foreign_event: millis(250) });
     }
 
     #[test]

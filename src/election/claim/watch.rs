@@ -15,7 +15,7 @@ pub(super) struct WatchTrust {
     ///
     /// A sign is an event that is not outdated, or a read that finds no undelivered change. A resumed watch keeps this
     /// time, because the silence of the previous watch continues.
-    heard_at: Option<Moment>,
+    confirmed_at: Option<Moment>,
     /// `true` once an event or a read has confirmed the state that was known before the watch.
     ///
     /// A watch from scratch delivers an existing record, but does not report that a record no longer exists.
@@ -32,13 +32,13 @@ pub(super) struct WatchTrust {
 struct OpenWatch {
     opened_at: Moment,
     /// The newest delivered version. A resumed watch starts with the newest known version.
-    told: u64,
+    delivered_version: u64,
     /// The last delivered change of the record, and its time.
     change: Option<(Moment, LeaderElectionRecord)>,
     /// The longest time between two delivered changes of the current term.
     longest_gap: Duration,
     /// An undelivered version that a read found, and the latest time for its event.
-    owed: Option<(u64, Moment)>,
+    missing_event: Option<(u64, Moment)>,
     /// `true` if the events are known to be from the current state of the store.
     verified: bool,
     /// The event that a read must confirm: its version, its record and its time.
@@ -49,7 +49,7 @@ struct OpenWatch {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EventTrust {
     /// The candidate applies the event.
-    Believed,
+    Trusted,
     /// A read must confirm the event.
     Unconfirmed,
     /// The event is from before a restore of the store.
@@ -64,15 +64,15 @@ impl WatchTrust {
     pub(super) fn opened(&mut self, now: Moment, from_scratch: bool, newest: u64) {
         self.open = Some(OpenWatch {
             opened_at: now,
-            told: if from_scratch { 0 } else { newest },
+            delivered_version: if from_scratch { 0 } else { newest },
             change: None,
             longest_gap: Duration::ZERO,
-            owed: None,
-            verified: !self.is_doubtful(),
+            missing_event: None,
+            verified: !self.is_distrusted(),
             to_confirm: None,
         });
         if from_scratch {
-            (self.heard_at, self.synced) = (Some(now), false);
+            (self.confirmed_at, self.synced) = (Some(now), false);
         }
     }
 
@@ -86,12 +86,12 @@ impl WatchTrust {
     }
 
     /// Returns `true` if a restore of the store was detected.
-    pub(super) fn is_doubtful(&self) -> bool {
+    pub(super) fn is_distrusted(&self) -> bool {
         self.restored.is_some()
     }
 
     /// Closes the watch, and distrusts all events until reads confirm them.
-    pub(super) fn doubt(&mut self, restored: LeaderElectionRecord) {
+    pub(super) fn distrust(&mut self, restored: LeaderElectionRecord) {
         self.restored = Some(restored);
         self.open = None;
     }
@@ -99,7 +99,7 @@ impl WatchTrust {
     /// Evaluates an event with `version`.
     ///
     /// `newest` is the newest known version, and `known` is its record.
-    pub(super) fn tells(
+    pub(super) fn evaluate_event(
         &mut self,
         at: Moment,
         (version, record): (u64, Option<&LeaderElectionRecord>),
@@ -107,17 +107,17 @@ impl WatchTrust {
     ) -> EventTrust {
         // No watch is open, so the event is a late event of an ended watch.
         let Some(open) = &mut self.open else {
-            return if self.restored.is_some() { EventTrust::Unconfirmed } else { EventTrust::Believed };
+            return if self.restored.is_some() { EventTrust::Unconfirmed } else { EventTrust::Trusted };
         };
-        if version > open.told {
-            open.told = version;
+        if version > open.delivered_version {
+            open.delivered_version = version;
             open.note_change(at, record);
             if version >= newest {
-                self.heard_at = Some(at);
+                self.confirmed_at = Some(at);
             }
         }
-        if open.owed.is_some_and(|(owed, _)| owed <= version) {
-            open.owed = None;
+        if open.missing_event.is_some_and(|(missing, _)| missing <= version) {
+            open.missing_event = None;
         }
         // After a restore, an event older than `newest` does not verify the watch, because the old state may contain the
         // same event.
@@ -130,7 +130,7 @@ impl WatchTrust {
             open.verified = record != self.restored.as_ref();
         }
         self.synced |= record.is_some() && version >= newest && open.to_confirm.is_none();
-        if open.to_confirm.is_none() { EventTrust::Believed } else { EventTrust::Unconfirmed }
+        if open.to_confirm.is_none() { EventTrust::Trusted } else { EventTrust::Unconfirmed }
     }
 
     /// Compares the result of a read with the events.
@@ -140,10 +140,10 @@ impl WatchTrust {
         &mut self,
         context: ReadContext,
         found: Option<&VersionedRecord>,
-        told_by: Moment,
+        delivered_by: Moment,
     ) -> bool {
         let Some(open) = &mut self.open else {
-            self.heard_at = self.heard_at.max(Some(context.sent_at));
+            self.confirmed_at = self.confirmed_at.max(Some(context.sent_at));
             return true;
         };
         // The read was sent before the watch opened, so the read shows nothing about the watch.
@@ -151,18 +151,19 @@ impl WatchTrust {
             return true;
         }
         self.synced = true;
-        let owed = match found {
-            Some(found) => (found.version > open.told).then_some(found.version),
+        let missing_version = match found {
+            Some(found) => (found.version > open.delivered_version).then_some(found.version),
             // The read finds no record, but the last event shows a record. The event of the deletion is missing.
-            None => open.change.as_ref().map(|_| open.told + 1),
+            None => open.change.as_ref().map(|_| open.delivered_version + 1),
         };
-        open.owed = owed.map(|owed| (owed, open.owed.map_or(told_by, |(_, by)| by)));
-        if owed.is_none() {
-            self.heard_at = self.heard_at.max(Some(context.sent_at));
+        open.missing_event =
+            missing_version.map(|version| (version, open.missing_event.map_or(delivered_by, |(_, by)| by)));
+        if missing_version.is_none() {
+            self.confirmed_at = self.confirmed_at.max(Some(context.sent_at));
         }
         match (&open.to_confirm, found) {
-            (Some((told, _, at)), Some(found)) if context.sent_at >= *at => {
-                let reaches = found.version >= *told;
+            (Some((version, _, at)), Some(found)) if context.sent_at >= *at => {
+                let reaches = found.version >= *version;
                 self.agrees(found) && reaches
             }
             // The record may have been deleted after the event, so the read neither confirms nor contradicts the event.
@@ -180,14 +181,14 @@ impl WatchTrust {
     pub(super) fn agrees(&mut self, found: &VersionedRecord) -> bool {
         let Some(open) = &mut self.open else { return true };
         match &open.to_confirm {
-            Some((told, record, _)) if *told == found.version => {
+            Some((version, record, _)) if *version == found.version => {
                 let agrees = record.as_ref() == Some(&found.record);
                 open.verified |= agrees && *record != self.restored;
                 open.to_confirm = None;
                 agrees
             }
             // The read found a newer version than the event, so the read cannot confirm the event.
-            Some((told, ..)) if *told < found.version => {
+            Some((version, ..)) if *version < found.version => {
                 open.to_confirm = None;
                 true
             }
@@ -198,8 +199,8 @@ impl WatchTrust {
 
 impl WatchTrust {
     /// Returns the latest time for the event of a version that a read found.
-    pub(super) fn overdue_at(&self) -> Option<Moment> {
-        self.open.as_ref()?.owed.map(|(_, by)| by)
+    pub(super) fn missing_event_deadline(&self) -> Option<Moment> {
+        self.open.as_ref()?.missing_event.map(|(_, by)| by)
     }
 
     /// Returns `true` if the watch delivers every change, so that no polling is needed.
@@ -211,7 +212,7 @@ impl WatchTrust {
     ) -> bool {
         let Some(open) = &self.open else { return false };
         let knows = self.synced || observed.is_absent();
-        knows && open.owed.is_none() && open.to_confirm.is_none() && !silent_at.is_some_and(is_due)
+        knows && open.missing_event.is_none() && open.to_confirm.is_none() && !silent_at.is_some_and(is_due)
     }
 
     /// Returns the time at which an open watch on a held lease has been silent for too long.
@@ -223,7 +224,7 @@ impl WatchTrust {
         let published = observed.record()?.record.lease_duration_or(otherwise);
         let tolerance = (published / 3).max(open.longest_gap * 2).max(least);
         // The read comes early enough to find a renewal before the lease expires. After the expiry, silence is normal.
-        let at = self.heard_at.unwrap_or(open.opened_at) + tolerance.min(published * 9 / 10);
+        let at = self.confirmed_at.unwrap_or(open.opened_at) + tolerance.min(published * 9 / 10);
         (at < expires_at).then_some(at)
     }
 }
@@ -278,11 +279,11 @@ mod tests {
         observed
     }
 
-    /// Returns a watch from scratch, which was opened at 1 s, after a restore if `is_doubtful`.
-    fn opened(is_doubtful: bool) -> WatchTrust {
+    /// Returns a watch from scratch, which was opened at 1 s, after a restore if `is_distrusted`.
+    fn opened(is_distrusted: bool) -> WatchTrust {
         let mut watch = WatchTrust::default();
-        if is_doubtful {
-            watch.doubt(record(0));
+        if is_distrusted {
+            watch.distrust(record(0));
         }
         watch.opened(at(1), true, 10);
         watch
@@ -297,15 +298,19 @@ mod tests {
         type Before = fn(&mut WatchTrust);
         let known = record(1);
         let mention: Before = |watch| {
-            watch.tells(at(2), (10, Some(&record(1))), (10, Some(&record(1))));
+            watch.evaluate_event(at(2), (10, Some(&record(1))), (10, Some(&record(1))));
         };
         let cases: [(&str, Before, bool); 7] = [
             ("nothing delivered", |_| {}, false),
             ("the known version", mention, true),
-            ("an older version", |watch| _ = watch.tells(at(2), (9, Some(&record(1))), (10, Some(&record(1)))), false),
+            (
+                "an older version",
+                |watch| _ = watch.evaluate_event(at(2), (9, Some(&record(1))), (10, Some(&record(1)))),
+                false,
+            ),
             ("a read confirms", |watch| assert!(reads(watch, at(2), Some(&found(1, 10)))), false),
             ("a read of an earlier time", |watch| assert!(reads(watch, at(0), Some(&found(1, 10)))), false),
-            ("a missing version", |watch| _ = watch.tells(at(2), (10, None), (10, None)), false),
+            ("a missing version", |watch| _ = watch.evaluate_event(at(2), (10, None), (10, None)), false),
             ("closed", |watch| watch.ended(), false),
         ];
         for (case, before, expected) in cases {
@@ -318,40 +323,43 @@ mod tests {
         assert!(!watch.delivers_all(&observed(), Some(at(5)), |_| true), "silent");
         // A read finds a version that the watch has not delivered yet.
         assert!(reads(&mut watch, at(3), Some(&found(2, 11))));
-        assert_eq!((watch.overdue_at(), watch.delivers_all(&observed(), None, |_| false)), (Some(at(9)), false));
-        watch.tells(at(4), (11, Some(&record(2))), (11, Some(&known)));
-        assert_eq!((watch.overdue_at(), watch.delivers_all(&observed(), None, |_| false)), (None, true));
+        assert_eq!(
+            (watch.missing_event_deadline(), watch.delivers_all(&observed(), None, |_| false)),
+            (Some(at(9)), false)
+        );
+        watch.evaluate_event(at(4), (11, Some(&record(2))), (11, Some(&known)));
+        assert_eq!((watch.missing_event_deadline(), watch.delivers_all(&observed(), None, |_| false)), (None, true));
     }
 
     #[test]
     fn event_after_a_restore_needs_a_confirming_read() {
-        use EventTrust::{Believed, Contradicted, Unconfirmed};
+        use EventTrust::{Contradicted, Trusted, Unconfirmed};
         let known = record(1);
         // Whether a restore was detected, the version and the record of the event, and the trust.
-        for (is_doubtful, version, event, expected) in [
-            (false, 11, Some(record(2)), Believed),
+        for (is_distrusted, version, event, expected) in [
+            (false, 11, Some(record(2)), Trusted),
             (true, 11, Some(record(2)), Unconfirmed),
-            (true, 10, Some(record(1)), Believed),
+            (true, 10, Some(record(1)), Trusted),
             (true, 10, Some(record(5)), Contradicted),
-            (true, 9, Some(record(5)), Believed),
+            (true, 9, Some(record(5)), Trusted),
             (true, 11, None, Unconfirmed),
         ] {
-            let told = (version, event.as_ref());
-            assert_eq!(opened(is_doubtful).tells(at(2), told, (10, Some(&known))), expected, "{is_doubtful} {version}");
+            let trust = opened(is_distrusted).evaluate_event(at(2), (version, event.as_ref()), (10, Some(&known)));
+            assert_eq!(trust, expected, "{is_distrusted} {version}");
         }
         // The send time of the read, what the read found, whether the read agrees, and the trust in the next event.
         for (sent_at, read, agrees, next) in [
             (at(1), Some(found(2, 11)), true, Unconfirmed),
-            (at(3), Some(found(2, 11)), true, Believed),
+            (at(3), Some(found(2, 11)), true, Trusted),
             (at(3), Some(found(5, 11)), false, Unconfirmed),
             (at(3), Some(found(1, 10)), false, Unconfirmed),
             (at(3), Some(found(3, 12)), true, Unconfirmed),
             (at(3), None, true, Unconfirmed),
         ] {
             let mut watch = opened(true);
-            watch.tells(at(2), (11, Some(&record(2))), (10, Some(&known)));
+            watch.evaluate_event(at(2), (11, Some(&record(2))), (10, Some(&known)));
             assert_eq!(reads(&mut watch, sent_at, read.as_ref()), agrees, "{read:?}");
-            let trust = watch.tells(at(4), (20, Some(&record(7))), (12, Some(&known)));
+            let trust = watch.evaluate_event(at(4), (20, Some(&record(7))), (12, Some(&known)));
             assert_eq!(trust, next, "{sent_at:?} {read:?}");
         }
     }
@@ -362,7 +370,7 @@ mod tests {
         observed.see(found(2, 11), at(2), Holder::Other);
         let silent_after = |longest_gap: u64, least: u64| {
             let mut watch = opened(false);
-            watch.heard_at = Some(at(2));
+            watch.confirmed_at = Some(at(2));
             watch.open.as_mut().unwrap().longest_gap = Duration::from_secs(longest_gap);
             watch
                 .silent_at(&observed, OTHERWISE, Duration::from_secs(least))
@@ -374,7 +382,7 @@ mod tests {
         }
         // After the expiry, silence is normal.
         let mut watch = opened(false);
-        watch.heard_at = Some(at(13));
+        watch.confirmed_at = Some(at(13));
         assert_eq!(watch.silent_at(&observed, OTHERWISE, Duration::ZERO), None);
     }
 }

@@ -47,12 +47,12 @@ impl Group {
         let retry_period = self.settings.retry_period;
         let lease_duration = self.settings.lease_duration;
         let row = self.row(key);
-        if error.kind().is_beaten() && row.version > sent.version {
+        if error.kind().is_conflict() && row.version > sent.version {
             // The watch has reported a newer version before the response.
             return;
         }
         row.must_read = true;
-        if error.kind().is_beaten() {
+        if error.kind().is_conflict() {
             // The watch usually reports the newer version before the read is due.
             row.retry_at = now + retry_period / 8;
             return;

@@ -44,7 +44,7 @@ fn winding_down_ends_to_the_moment_or_with_the_last_renewal() {
     scenario.set_fit(true);
     assert_eq!(scenario.wait(), millis(500));
     assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown)]);
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.endings(), []);
     // Without a renewal for a renew deadline, the drain ends as expired.
     let (mut scenario, ..) = Scenario::leading();
@@ -73,7 +73,7 @@ fn progress_missing_ends_a_term_despite_renewals() {
     assert!(last < began + secs(5) && last >= began + secs(3), "{:?}", last.since(began));
     assert_eq!(scenario.lost(), Some(StopReason::NoProgress));
     assert!(!deadline.is_valid(began), "for good");
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.write().record.holder(), None, "released at once");
 }
 
@@ -130,7 +130,7 @@ fn progress_a_term_goes_on_with_it() {
     let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_timeout = Some(secs(5)));
     let mut known = record;
     for round in 0..10 {
-        assert!(deadline.progress(scenario.now, scenario.now), "round {round}");
+        assert!(deadline.report_progress(scenario.now, scenario.now), "round {round}");
         renews(&mut scenario, &known, secs(4));
         known = scenario.standing();
     }
@@ -145,7 +145,7 @@ fn progress_counts_after_a_step_down_too() {
         scenario.step_down(None);
         scenario.advance(secs(4));
         if is_stamped {
-            assert!(!deadline.progress(scenario.now, scenario.now), "the term is over");
+            assert!(!deadline.report_progress(scenario.now, scenario.now), "the term is over");
         }
         let last = renews(&mut scenario, &record, secs(60)).expect("renewals");
         let limit = began + if is_stamped { secs(9) } else { secs(5) };
@@ -164,7 +164,7 @@ fn drain_is_renewed_for_the_given_time() {
         let last = renews(&mut scenario, &record, secs(100)).expect("renewals");
         assert!(last < began + secs(20) && last > began + secs(17), "{limits:?}: {:?}", last.since(began));
         assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown), None]);
-        scenario.guard_gone();
+        scenario.guard_dropped();
         assert_eq!(scenario.endings(), []);
         assert_eq!(scenario.write().record.holder(), None);
     }
@@ -212,7 +212,7 @@ fn fitness_unfit_leader_drains_and_releases_with_its_guard() {
         assert_eq!(scenario.lost(), Some(StopReason::Unfit));
         let last = renews(&mut scenario, &record, secs(100)).expect("renewals").since(began);
         assert!(last < secs(limit) && last + secs(3) > secs(limit), "{last:?}");
-        scenario.guard_gone();
+        scenario.guard_dropped();
         assert_eq!(scenario.write().record.holder(), None);
     }
 }

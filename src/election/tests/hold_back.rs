@@ -102,7 +102,7 @@ fn hold_back_does_not_apply_to_a_reclaimed_record() {
 #[test]
 fn hold_back_applies_after_the_own_release() {
     let (mut scenario, _, _) = Scenario::leading_with(|config| config.hold_back = DELAY);
-    scenario.guard_gone();
+    scenario.guard_dropped();
     scenario.write_succeeds(11);
     scenario.campaign(false);
     assert_eq!(scenario.quiet_for(), DELAY);

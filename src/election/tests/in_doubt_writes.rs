@@ -108,7 +108,7 @@ fn in_doubt_d_foreign_record_with_own_identity_ends_the_term() {
         assert!(events.iter().any(|event| matches!(event, Effect::IdentityConflict(_))));
         assert!(events.iter().any(|event| matches!(event, Effect::TermEnded(StopReason::IdentityConflict, _))));
         assert!(!deadline.is_valid(scenario.now));
-        scenario.guard_gone();
+        scenario.guard_dropped();
         assert!(scenario.released(), "not ours to release");
         scenario.campaign(false);
         scenario.advance(millis(14_999));
@@ -364,7 +364,7 @@ fn in_doubt_copy_of_an_answered_create_is_ours_too() {
     let (mut scenario, create) = creating_after_a_deletion();
     scenario.written(&create, made_anew(&create), 13);
     scenario.elected();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     let release = scenario.write();
     scenario.written(&release, LeaderElectionRecord { uid: Some("uid-2".into()), ..release.record.clone() }, 14);
     scenario.wait_out();
@@ -462,7 +462,7 @@ fn in_doubt_wait_of_a_closed_election_reports_no_conflict() {
     }
     scenario.found_nothing();
     assert_eq!(scenario.lost(), Some(StopReason::Deleted));
-    scenario.guard_gone();
+    scenario.guard_dropped();
     scenario.handle(Input::Close);
     scenario.wait_out();
     // The process has started another election with the same identity.

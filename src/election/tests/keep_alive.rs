@@ -12,7 +12,7 @@ fn candidate(campaigns: bool, took: Duration) -> Scenario {
     }
     let read = scenario.read();
     scenario.advance(took);
-    scenario.handle(Input::Cools(Some(IDLE)));
+    scenario.handle(Input::IdleTimeout(Some(IDLE)));
     scenario.reads(read, held_by(OTHER, 15), 10);
     scenario.watches(held_by(OTHER, 15), 10);
     scenario
@@ -26,7 +26,7 @@ fn reads_in_ten_minutes(mut scenario: Scenario, round_trip: Duration) -> usize {
         while let Some(request) = scenario.request_before(renewed_at) {
             count += 1;
             scenario.advance(round_trip);
-            scenario.handle(Input::Cools(Some(IDLE)));
+            scenario.handle(Input::IdleTimeout(Some(IDLE)));
             assert!(scenario.answers_read(request, Some((&record, version))).is_none(), "a write");
         }
         (record, version) = (renewed(&record), version + 1);
@@ -43,7 +43,7 @@ fn distant_standby_reads_once_in_each_idle_time() {
 #[test]
 fn standby_of_a_near_server_does_not_read() {
     let mut near = candidate(true, millis(150));
-    near.handle(Input::Cools(None));
+    near.handle(Input::IdleTimeout(None));
     assert_eq!(reads_in_ten_minutes(near, millis(50)), 0);
     // The connection opened slowly although the server is near. The first round trip shows the truth.
     assert_eq!(reads_in_ten_minutes(candidate(true, millis(20)), millis(2)), 1);
@@ -65,7 +65,7 @@ fn requests_until_takeover(round_trip: Duration, idle: Duration) -> Vec<Duration
     let record = renewed(&held_by(OTHER, 60));
     scenario.hears(record.clone(), 12);
     let since = scenario.now;
-    scenario.handle(Input::Cools(Some(idle)));
+    scenario.handle(Input::IdleTimeout(Some(idle)));
     let mut times = Vec::new();
     loop {
         let request = scenario.request();

@@ -411,8 +411,8 @@ impl Scenario {
         self.hears_at(self.now, Change::Deleted { version });
     }
 
-    fn guard_gone(&mut self) {
-        self.handle(Input::GuardGone { at: self.now });
+    fn guard_dropped(&mut self) {
+        self.handle(Input::GuardDropped { at: self.now });
     }
 
     /// Takes all effects.
@@ -466,7 +466,7 @@ impl Scenario {
 
     /// Drops the guard and starts another campaign.
     fn campaigns_again(&mut self) {
-        self.guard_gone();
+        self.guard_dropped();
         self.campaign(false);
     }
 

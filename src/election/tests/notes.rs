@@ -31,7 +31,7 @@ fn address_is_in_each_write_of_the_holder() {
     scenario.wins_by(&create, 10);
     let renewal = scenario.due_write_succeeds(11);
     assert_eq!(renewal.notes.term.address.as_deref(), Some("host:1"));
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.write().notes, RecordNotes::default());
 }
 
@@ -84,7 +84,7 @@ fn every_write_keeps_the_notes_of_the_record() {
     let renewal = scenario.due_write_succeeds(13);
     assert_eq!(renewal.notes.released(), kept);
     assert_eq!(renewal.notes.term.unknown.as_deref(), Some(r#"{"zone":"b"}"#));
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.write().notes, kept);
 }
 
@@ -98,7 +98,7 @@ fn acceptance_of_requests_is_published() {
     let (deadline, _) = scenario.elected();
     // The pause after the first request is one lease duration, counted from the winning write.
     scenario.requested_until_the_end(&deadline, record);
-    scenario.guard_gone();
+    scenario.guard_dropped();
     let released = scenario.write_succeeds(12);
     assert_eq!(released.notes.term, TermNotes::default());
     scenario.campaign(false);
@@ -153,7 +153,7 @@ fn request_ends_the_term_and_the_lease_is_renewed() {
 fn request_is_removed_by_the_next_acquisition() {
     let (mut scenario, _, record) = Scenario::leading_with(accepting);
     scenario.requested_of(ME, &record, 11);
-    scenario.guard_gone();
+    scenario.guard_dropped();
     let release = scenario.write_succeeds(12);
     assert_eq!(release.notes.step_down.as_deref(), Some(ME));
     scenario.campaign(false);
@@ -228,7 +228,7 @@ impl Scenario {
 
     /// Drops the guard, releases the lease, and wins the next term.
     fn leads_again(&mut self) -> (Arc<Deadline>, LeaderElectionRecord) {
-        self.guard_gone();
+        self.guard_dropped();
         let release = self.write_succeeds(self.newest_version() + 1);
         self.campaign(false);
         let acquired = self.acquires_after(&release, self.newest_version());
@@ -251,7 +251,7 @@ fn restored_request_is_deferred_longer_each_time() {
     }
     // After another candidate has led, a request has its effect at once.
     scenario.hears(held_by(OTHER, 15), scenario.newest_version() + 1);
-    scenario.guard_gone();
+    scenario.guard_dropped();
     scenario.advance(secs(900));
     scenario.hears(held_by("", 1), scenario.newest_version() + 1);
     scenario.campaign(false);

@@ -122,7 +122,7 @@ fn rule_5_transitions_stop_at_the_limit_of_32_bits() {
 #[test]
 fn rule_6_release_empties_the_holder_and_keeps_transitions() {
     let (mut scenario, _, record) = Scenario::leading();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.lost(), Some(StopReason::Released));
     let release = scenario.write();
     assert_eq!(release.base, Some(10));
@@ -144,7 +144,7 @@ fn rule_6_nothing_is_released_that_is_not_ours() {
     scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(held_by(OTHER, 15), 11);
     scenario.events();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert!(scenario.released());
     assert!(scenario.wait() > Duration::ZERO);
 }
@@ -156,11 +156,11 @@ fn rule_6_release_overtakes_a_hanging_renewal_and_is_repeated() {
         let (mut scenario, ..) = Scenario::leading();
         let hanging = scenario.due_write();
         if is_reported_first {
-            scenario.guard_gone();
+            scenario.guard_dropped();
         }
         scenario.fails(hanging.id, StoreErrorKind::Interrupted);
         if !is_reported_first {
-            scenario.guard_gone();
+            scenario.guard_dropped();
         }
         scenario.events();
         let release = scenario.write_fails(StoreErrorKind::Conflict);
@@ -177,7 +177,7 @@ fn rule_6_release_overtakes_a_hanging_renewal_and_is_repeated() {
 #[test]
 fn rule_6_unanswered_release_is_resolved_in_release_timeout() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     let began = scenario.now;
     let release = scenario.write();
     scenario.advance(release.timeout);
@@ -214,7 +214,7 @@ fn rule_6_close_waits_for_in_doubt_writes_up_to_renew_deadline() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Timeout);
     scenario.handle(Input::Close);
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(lingers_for(&mut scenario), secs(10));
 
     let (mut scenario, _) = closed_over_a_take_over();
@@ -254,7 +254,7 @@ fn rule_6_close_without_in_doubt_writes_finishes_at_once() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.handle(Input::Close);
     assert!(matches!(scenario.next(), Step::Wait(_)), "the guard keeps it");
-    scenario.guard_gone();
+    scenario.guard_dropped();
     scenario.write_succeeds(11);
     assert!(matches!(scenario.next(), Step::Finished));
 }
@@ -264,7 +264,7 @@ fn rule_6_read_interrupted_by_a_release_is_repeated_at_once() {
     let (mut scenario, _, record) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Conflict);
     let hanging = scenario.read();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     scenario.fails(hanging.id, StoreErrorKind::Interrupted);
     scenario.found(record, 11);
     let release = scenario.write();

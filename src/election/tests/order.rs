@@ -118,7 +118,7 @@ fn order_own_earlier_write_behind_a_term_proves_a_restore() {
     };
     echo(&mut scenario, &create, 10);
     scenario.elected();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     let release = scenario.write();
     echo(&mut scenario, &release, 11);
     scenario.campaign(false);

@@ -62,7 +62,7 @@ fn requested_pause_of_a_candidate_is_limited() {
 #[test]
 fn requested_pause_after_the_release_timeout_is_limited() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     scenario.write_fails(StoreErrorKind::Unavailable);
     scenario.advance(secs(3));
     let id = scenario.request().id;
@@ -80,7 +80,7 @@ fn requested_pause_of_a_long_release_timeout_is_limited() {
         config.retry_period = Some(millis(500));
         config.release_timeout = Some(secs(30));
     });
-    scenario.guard_gone();
+    scenario.guard_dropped();
     let release = scenario.write();
     scenario.responds(release.id, busy(secs(3_600)));
     scenario.watches(standing(&release), 11);
@@ -93,7 +93,7 @@ fn requested_pause_of_a_long_release_timeout_is_limited() {
 fn distant_release_keeps_a_pause_that_leaves_time_for_another() {
     for (far, kept) in [(millis(1), millis(1_500)), (millis(400), secs(1))] {
         let (mut scenario, _) = Scenario::leading_from_afar(far);
-        scenario.guard_gone();
+        scenario.guard_dropped();
         let release = scenario.write();
         scenario.responds(release.id, busy(millis(1_500)));
         assert_eq!(scenario.wait(), kept, "{far:?}");
@@ -105,7 +105,7 @@ fn a_pause_from_before_does_not_hold_up_a_release() {
     let (mut scenario, ..) = Scenario::leading();
     let renewal = scenario.due_write();
     scenario.responds(renewal.id, busy(secs(6)));
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.wait(), secs(1));
 }
 
@@ -116,7 +116,7 @@ fn shortened_pause_of_an_ended_term_keeps_its_end() {
     let renewal = scenario.due_write();
     scenario.responds(renewal.id, busy(secs(6)));
     scenario.hears_deletion(11);
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.quiet_for(), secs(6));
 }
 
@@ -134,10 +134,10 @@ fn requested_pause_does_not_end_the_term_just_won() {
 #[test]
 fn from_far_away_a_release_may_take_all_that_is_left() {
     let (mut scenario, ..) = Scenario::leading_from_afar(millis(500));
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.write().timeout, secs(2), "a second attempt would take 1.5 s");
     let (mut scenario, ..) = Scenario::leading_from_afar(millis(50));
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.write().timeout, millis(1_750));
 }
 
@@ -154,10 +154,10 @@ fn release_up_to_500_ms_away_lets_a_renewal_finish_in_time() {
                 scenario.applied(&renewal, version);
             }
             let renewal = scenario.due_write();
-            let gone_at = scenario.now;
+            let dropped_at = scenario.now;
             scenario.advance(millis(far));
             // The elector handles the drop of the guard before the answer to the renewal.
-            scenario.handle(Input::GuardGone { at: gone_at });
+            scenario.handle(Input::GuardDropped { at: dropped_at });
             let cancelled_after = scenario.cancelled_after();
             assert!(cancelled_after > millis(far), "{far} ms, {renewals} renewals");
             scenario.applied(&renewal, version + 1);
@@ -167,7 +167,7 @@ fn release_up_to_500_ms_away_lets_a_renewal_finish_in_time() {
             scenario.advance(millis(far));
             scenario.applied(&release, version + 2);
             assert!(scenario.released(), "{far} ms");
-            assert!(scenario.now.since(gone_at) <= millis(far) * 2);
+            assert!(scenario.now.since(dropped_at) <= millis(far) * 2);
         }
     }
 }
@@ -177,14 +177,14 @@ fn release_up_to_400_ms_away_outlasts_a_hanging_renewal() {
     for far in [1, 20, 50, 100, 200, 300, 400] {
         let (mut scenario, _) = Scenario::leading_from_afar(millis(far));
         let renewal = scenario.due_write();
-        let gone_at = scenario.now;
-        scenario.guard_gone();
+        let dropped_at = scenario.now;
+        scenario.guard_dropped();
         let cancelled_after = scenario.cancelled_after();
         scenario.advance(cancelled_after);
         scenario.fails(renewal.id, StoreErrorKind::Interrupted);
         let release = scenario.write();
         assert!(release.timeout >= millis(far) * 3, "{far} ms: {:?}", release.timeout);
-        let settled_after = scenario.now.since(gone_at) + millis(far) * 3;
+        let settled_after = scenario.now.since(dropped_at) + millis(far) * 3;
         assert!(settled_after < secs(2), "{far} ms: {settled_after:?}");
     }
 }
@@ -192,17 +192,17 @@ fn release_up_to_400_ms_away_outlasts_a_hanging_renewal() {
 #[test]
 fn a_release_counts_from_when_the_guard_went() {
     let (mut scenario, ..) = Scenario::leading();
-    let gone_at = scenario.now;
+    let dropped_at = scenario.now;
     // The elector's thread was busy, and handles the drop of the guard one second later.
     scenario.advance(secs(1));
-    scenario.handle(Input::GuardGone { at: gone_at });
+    scenario.handle(Input::GuardDropped { at: dropped_at });
     assert_eq!(scenario.write().timeout, millis(750));
 }
 
 #[test]
 fn a_release_is_urgent_only_until_its_timeout() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     let began = scenario.now;
     let mut requests = Vec::new();
     while let Some(request) = scenario.request_before(began + secs(60)) {
@@ -219,7 +219,7 @@ impl Scenario {
         // An event with a known version changes nothing else.
         self.hears(held_by(OTHER, 15), 1);
         let news = self.cancelled_after();
-        self.guard_gone();
+        self.guard_dropped();
         [news, self.cancelled_after()]
     }
 }
@@ -269,7 +269,7 @@ fn request_lost_with_its_connection_is_resent_once_at_once() {
 
     // A release is resent.
     let (mut scenario, ..) = Scenario::leading();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     scenario.write_fails(StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
     assert_eq!((second.base, second.record.holder()), (Some(10), None));

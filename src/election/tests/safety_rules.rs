@@ -41,7 +41,7 @@ fn loss_is_final_and_nothing_is_written_while_the_guard_exists() {
         let request = scenario.request();
         assert!(scenario.answers_read(request, Some((&record, 10))).is_none(), "a write");
     }
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.lost(), None, "it was lost before");
     assert_eq!(scenario.write().record.holder(), None, "released when the guard goes, as it is still ours");
 }
@@ -60,7 +60,7 @@ fn loss_is_final_and_a_step_down_renews_until_the_guard_drops() {
         // Another step-down changes nothing.
         scenario.step_down(None);
     }
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.lost(), None);
     assert_eq!(scenario.write().base, Some(19));
 }
@@ -71,7 +71,7 @@ fn loss_is_final_and_an_ended_term_waits_for_its_reason() {
     deadline.end(scenario.now, StopReason::Released);
     scenario.due_write_succeeds(11);
     assert!(scenario.events().is_empty(), "neither lost nor renewed");
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.lost(), Some(StopReason::Released));
 }
 
@@ -81,10 +81,10 @@ fn loss_is_final_and_has_the_reason_that_was_there_first() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.advance(secs(10));
     assert!(!deadline.is_valid(scenario.now));
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
     // If no caller has noticed the expiry, a step-down or a drop still ends the term as expired.
-    for end in [|it: &mut Scenario| it.step_down(None), Scenario::guard_gone] {
+    for end in [|it: &mut Scenario| it.step_down(None), Scenario::guard_dropped] {
         let (mut scenario, ..) = Scenario::leading();
         scenario.advance(secs(10));
         end(&mut scenario);
@@ -108,7 +108,7 @@ fn update_names_the_uid_and_a_recreated_lease_is_a_loss() {
     scenario.written(&renewal, recreated, 12);
     assert_eq!(scenario.lost(), Some(StopReason::Deleted));
     assert!(!deadline.is_valid(scenario.now));
-    scenario.guard_gone();
+    scenario.guard_dropped();
     assert_eq!(scenario.write().record.holder(), None, "what our write left behind is cleared away");
 }
 
@@ -182,7 +182,7 @@ fn the_fencing_token_grows_over_deletion_and_re_creation() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found_nothing();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     scenario.events();
     scenario.campaign(false);
     let create = scenario.write();

@@ -193,7 +193,7 @@ fn a_failed_write_of_a_watcher_is_resolved_by_a_read_at_once() {
     scenario.read();
     // After a release fails with a conflict, the election also reads at once.
     let (mut scenario, ..) = Scenario::leading_and_watching();
-    scenario.guard_gone();
+    scenario.guard_dropped();
     scenario.write_fails(StoreErrorKind::Conflict);
     scenario.read();
     assert!(!scenario.released());

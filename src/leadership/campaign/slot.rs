@@ -94,7 +94,7 @@ impl CampaignSlot {
         if state.stopped {
             return Err(Error::Stopped);
         }
-        if !link.take_seat() {
+        if !link.try_reserve() {
             return Err(Error::Busy);
         }
         state.last_id += 1;
@@ -140,7 +140,7 @@ impl CampaignSlot {
         let mut state = self.0.lock();
         let Some(waiting) = state.take(id) else { return Err(Unsent { guard: Some(guard), is_by_key: false }) };
         // A delivered guard keeps the elector busy. An undelivered guard frees the elector for another campaign.
-        waiting.answer(Ok(guard)).inspect_err(|_| link.free_seat())
+        waiting.answer(Ok(guard)).inspect_err(|_| link.clear_busy())
     }
 
     /// Answers campaign `id` with an error.
@@ -188,7 +188,7 @@ impl SlotState {
 
     /// Removes campaign `id` and frees the elector for another campaign.
     fn end(&mut self, id: u64, link: &Link) -> Option<Waiting> {
-        self.take(id).inspect(|_| link.free_seat())
+        self.take(id).inspect(|_| link.clear_busy())
     }
 }
 

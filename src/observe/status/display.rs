@@ -6,7 +6,7 @@ use std::time::Duration;
 use humantime::FormattedDuration;
 
 use super::Status;
-use crate::election::candidate::notice::TWIN;
+use crate::election::candidate::notice::SHARED_IDENTITY;
 use crate::util::one_line::OneLine;
 
 impl fmt::Display for Status {
@@ -34,7 +34,9 @@ impl Status {
                 }
             }
             Some(leader) if self.leader_lease_expired => write!(f, "no leader; the lease of {leader} has expired")?,
-            Some(leader) if leader == identity && self.has_twin => write!(f, "{leader} holds the lease{TWIN}")?,
+            Some(leader) if leader == identity && self.identity_is_shared => {
+                write!(f, "{leader} holds the lease{SHARED_IDENTITY}")?
+            }
             Some(leader) if leader == identity => {
                 write!(f, "{leader} (this candidate) holds the lease after the end of its term")?
             }

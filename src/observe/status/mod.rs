@@ -91,7 +91,7 @@ pub struct Status {
     pub is_running: bool,
     /// The counters since the start.
     pub counters: Counters,
-    pub(super) has_twin: bool,
+    pub(super) identity_is_shared: bool,
 }
 
 /// Counters of an elector since its start.

@@ -298,14 +298,14 @@ impl Process {
             Event::TellGone => {
                 self.guard = Guard::None;
                 self.interrupted = self.pending.is_some();
-                self.candidate.handle(now, Input::GuardGone { at: now });
+                self.candidate.handle(now, Input::GuardDropped { at: now });
             }
             Event::TellStepDown => {
                 self.guard = Guard::SteppedDown;
                 self.candidate.handle(now, Input::StepDown(DrainLimit::AsSet));
             }
             Event::Progress => {
-                let _ = self.deadline.as_ref().map(|deadline| deadline.progress(now, now));
+                let _ = self.deadline.as_ref().map(|deadline| deadline.report_progress(now, now));
             }
             Event::SetFit(is_fit) => {
                 self.fit = is_fit;

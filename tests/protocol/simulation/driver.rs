@@ -216,8 +216,8 @@ impl World {
         }
         if under_way && !matches!(answer, StoreResponse::Failed(_)) {
             // Half of the connections are to a distant server.
-            let cools_after = id.is_multiple_of(2).then_some(Duration::from_secs(5));
-            node.candidate().handle(now, Input::Cools(cools_after));
+            let idle_timeout = id.is_multiple_of(2).then_some(Duration::from_secs(5));
+            node.candidate().handle(now, Input::IdleTimeout(idle_timeout));
         }
         node.candidate().handle(now, Input::Response(id, answer));
         self.listen(index, was_valid)?;
@@ -268,12 +268,12 @@ impl World {
                     node.is_fit = is_fit;
                     Input::Fitness(FitnessSource::Program, is_fit)
                 }
-                Command::GuardGone { at } => {
+                Command::GuardDropped { at } => {
                     node.release_by = self
                         .plan
                         .steady_network
                         .then(|| self.truth + node.settings.release_timeout.as_nanos() as Nanos + SECOND / 2);
-                    Input::GuardGone { at }
+                    Input::GuardDropped { at }
                 }
                 Command::Close => Input::Close,
                 Command::WatchOpened { from_scratch } => Input::WatchOpened { from_scratch },

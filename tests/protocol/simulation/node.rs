@@ -147,7 +147,7 @@ pub enum Command {
     Withdraw(u64),
     StepDown,
     Fitness(bool),
-    GuardGone { at: Moment },
+    GuardDropped { at: Moment },
     Close,
     Heard { received_at: Moment, change: Change, former_since: Option<Nanos> },
     WatchOpened { from_scratch: bool },

@@ -170,7 +170,7 @@ impl Watcher {
     /// Notes how far the stream has come, as a store does that adds a cursor to each event.
     fn tells(&mut self, version: u64) {
         self.after = self.after.max(Some(version));
-        self.plan.told();
+        self.plan.delivered();
         self.plan.bookmark(Cursor::new(self.after.unwrap_or_default()));
         self.openings.told = true;
     }

@@ -77,7 +77,7 @@ impl World {
         let now = node.clock.local(truth);
         node.works = calm || if node.works { roll >= 5 } else { roll < 20 };
         if let Some(term) = node.term.as_ref().filter(|term| node.works && term.guard_held) {
-            term.deadline.progress(now, now);
+            term.deadline.report_progress(now, now);
             node.refresh();
         }
         let roll = self.random.u32(..100);
@@ -123,7 +123,7 @@ impl World {
             term.guard_held = false;
         }
         node.refresh();
-        node.order(Command::GuardGone { at: now });
+        node.order(Command::GuardDropped { at: now });
         if again && node.closed_at.is_none() {
             let command = node.campaign(Wants::Term);
             node.order(command);

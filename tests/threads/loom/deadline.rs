@@ -151,7 +151,7 @@ const WITHIN: Duration = Duration::from_nanos(EXPIRY.as_nanos());
 fn with_progress() -> (Arc<Deadline>, JoinHandle<bool>) {
     let limit = std::sync::Arc::new(ProgressLimit::new(Moment::from_nanos(0), WITHIN));
     let deadline = Arc::new(Deadline::new(EXPIRY).limited_by(Some(limit)));
-    let worker = spawn(&deadline, |deadline| deadline.progress(EARLY, EARLY));
+    let worker = spawn(&deadline, |deadline| deadline.report_progress(EARLY, EARLY));
     (deadline, worker)
 }
 

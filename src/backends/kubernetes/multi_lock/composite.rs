@@ -275,7 +275,7 @@ impl CompositeCall {
             };
         };
         let error = match (request, answer) {
-            (ObjectRequest::Write, Err(error)) if error.kind().is_beaten() => {
+            (ObjectRequest::Write, Err(error)) if error.kind().is_conflict() => {
                 self.request = ObjectRequest::GetAfter(error);
                 return None;
             }

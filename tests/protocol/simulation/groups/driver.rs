@@ -121,7 +121,7 @@ impl World {
                 let Some(elector) = &mut node.elector else {
                     return Err(format!("{} leaves without a slot", node.identity).into());
                 };
-                elector.candidate.handle(now, Input::GuardGone { at: now });
+                elector.candidate.handle(now, Input::GuardDropped { at: now });
                 elector.candidate.handle(now, Input::Close);
                 elector.is_leaving = !is_early;
                 if is_early {

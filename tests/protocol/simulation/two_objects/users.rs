@@ -72,7 +72,7 @@ impl World {
         let (now, within) = (node.clock.local(truth), within.as_nanos() as Nanos);
         let hangs = !calm && self.random.u8(..20) == 0;
         if !hangs {
-            term.deadline.progress(now, now);
+            term.deadline.report_progress(now, now);
             node.refresh();
         }
         // The delay is in true time. A third of the timeout leaves enough room even for the fastest clock.
