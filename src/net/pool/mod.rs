@@ -133,7 +133,8 @@ struct Dial {
 type Rank = (Instant, u64);
 
 struct WaitingCaller {
-    accepts_idle: bool,
+    /// `true` while the caller would take an idle connection.
+    wants_idle: bool,
     wake: Sender<()>,
 }
 
@@ -239,12 +240,14 @@ impl<C: CallConnection> PoolState<C> {
 
     /// Decides about a caller that began to wait at `began`.
     fn claim(&mut self, demand: &Demand<'_>, rank: Rank, began: Instant, now: Instant) -> SlotClaim<C> {
-        let more_urgent = self.waiting.range(..rank).filter(|(_, other)| other.accepts_idle).count();
+        let more_urgent = self.waiting.range(..rank).filter(|(_, other)| other.wants_idle).count();
+        self.set_wants_idle(rank, demand.idle.is_some());
         if demand.idle.is_some()
             && self.idle.len() > more_urgent
             && let Some(idle) = self.idle.pop()
         {
             self.in_use += 1;
+            self.set_wants_idle(rank, false);
             return SlotClaim::Idle(idle.connection);
         }
         let quarter = demand.deadline.saturating_duration_since(began) / 4;
@@ -261,6 +264,7 @@ impl<C: CallConnection> PoolState<C> {
                 self.dials.pop_front();
             }
             self.in_use += 1;
+            self.set_wants_idle(rank, false);
             let number = self.next_number();
             self.dials.push_back(Dial { number, since: now });
             return SlotClaim::Dial(number);
@@ -269,9 +273,16 @@ impl<C: CallConnection> PoolState<C> {
         SlotClaim::WaitUntil(patient_until.map_or(overdue_at, |at| at.min(overdue_at)))
     }
 
+    /// A caller that has a connection is in the queue until it leaves the pool, but needs no idle connection.
+    fn set_wants_idle(&mut self, rank: Rank, wants_idle: bool) {
+        if let Some(caller) = self.waiting.get_mut(&rank) {
+            caller.wants_idle = wants_idle;
+        }
+    }
+
     fn enqueue(&mut self, demand: &Demand<'_>) -> (Rank, Receiver<()>) {
         let (rank, (wake, woken)) = ((demand.deadline, self.next_number()), bounded(1));
-        self.waiting.insert(rank, WaitingCaller { accepts_idle: demand.idle.is_some(), wake });
+        self.waiting.insert(rank, WaitingCaller { wants_idle: demand.idle.is_some(), wake });
         (rank, woken)
     }
 }
@@ -280,7 +291,7 @@ impl<C> PoolState<C> {
     /// Wakes the callers that may take an idle connection, or open one.
     fn wake(&self) {
         let free = self.most_dials.saturating_sub(self.dials.len());
-        let urgent = self.waiting.values().filter(|caller| caller.accepts_idle).take(self.idle.len());
+        let urgent = self.waiting.values().filter(|caller| caller.wants_idle).take(self.idle.len());
         for caller in urgent.chain(self.waiting.values().rev().take(free)) {
             // If the channel is full, the caller has not yet handled an earlier wakeup.
             let _ = caller.wake.try_send(());

@@ -69,13 +69,9 @@ impl Virtual {
         self.state.enqueue(&demand(&self.interrupter, self.began + timeout)).0
     }
 
-    /// Lets a caller ask `after` the start. A caller that is served leaves the queue.
+    /// Lets a caller ask `after` the start. A caller that is served has not left the queue yet.
     fn ask(&mut self, rank: Rank, after: Duration) -> SlotClaim<Numbered> {
-        let claim = self.state.claim(&demand(&self.interrupter, rank.0), rank, self.began, self.began + after);
-        if !matches!(claim, SlotClaim::WaitUntil(_)) {
-            self.state.waiting.remove(&rank);
-        }
-        claim
+        self.state.claim(&demand(&self.interrupter, rank.0), rank, self.began, self.began + after)
     }
 
     fn opens(&mut self, rank: Rank, after: Duration) -> bool {
@@ -177,6 +173,8 @@ fn earliest_deadline_gets_an_idle_connection_first() {
     assert_eq!(it.ask(ranks[2], soon), SlotClaim::Idle(Numbered(3)));
     assert!(matches!(it.ask(ranks[0], soon), SlotClaim::WaitUntil(_)));
     assert_eq!(it.ask(ranks[1], soon), SlotClaim::Idle(Numbered(1)));
+    it.put_idle(4);
+    assert_eq!(it.ask(ranks[0], soon), SlotClaim::Idle(Numbered(4)), "the two others are served");
 }
 
 #[test]
