@@ -29,9 +29,9 @@ use crate::util::sync::{Arc, Instant};
 
 /// A candidate for one lease, which runs on its own threads.
 ///
-/// Per store, one thread sends requests and one thread reads the watch. The probe and each observer have their own
-/// thread. Threads for name lookups, new connections and log lines start on demand and end. All methods may be called
-/// from any thread at any time.
+/// One thread decides, one sends requests, and one reads the watch. The probe and each observer have their own thread.
+/// Threads for name lookups, new connections, cancellations, callbacks and log lines start on demand and end. All methods
+/// may be called from any thread at any time.
 ///
 /// **One at a time.** An elector has at most one campaign or one undropped guard. Between campaigns, the elector only
 /// observes who leads. Dropping a guard never starts a new campaign.
@@ -147,7 +147,7 @@ impl LeaderElector {
     /// ```
     pub fn leadership(&self) -> Option<Leadership> {
         let SharedParts { link, observations, .. } = &self.shared;
-        observations.valid_term().map(|term| Leadership { term, link: Arc::clone(link) })
+        observations.valid_term().map(|term| Leadership::new(term, Arc::clone(link)))
     }
 
     /// Starts a campaign for one term.
@@ -171,10 +171,7 @@ impl LeaderElector {
     /// - Returns [`Error::Stopped`] after [`stop`](Self::stop).
     /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn campaign(&self) -> Result<Campaign, Error> {
-        let (sender, receiver) = channel::bounded(1);
-        let id = self.shared.pending.enter(Delivery::Term(sender.clone()), &self.shared.link)?;
-        let SharedParts { pending: slot, link, .. } = self.shared.clone();
-        Ok(Campaign { id, receiver, sender, slot, link })
+        Campaign::start(&self.shared.pending, &self.shared.link)
     }
 
     /// Starts a campaign and sends its result to `sender`, tagged with `key`.
@@ -302,6 +299,10 @@ impl LeaderElector {
             Some(until) => campaign.receiver().recv_deadline(until).ok(),
             None => campaign.receiver().recv().ok(),
         };
+        if answer.is_none() {
+            // The program may have reported just now that it is fit.
+            self.shared.link.wait_until_handled();
+        }
         match (answer, self.shared.observations.last_error()) {
             (None, Some(error)) => Err(Error::Store(error)),
             (None, None) if !self.shared.observations.is_fit() => Err(Error::Unfit),

@@ -47,9 +47,10 @@ impl Fitness {
 
     /// Sets whether the process is fit to lead.
     ///
-    /// The electors react immediately, on their own threads.
+    /// The electors react immediately, on their own threads. Right after this call, a status may show the earlier fitness.
     pub fn set(&self, is_fit: bool) {
         let mut state = self.0.lock();
+        state.electors.iter().filter_map(Weak::upgrade).for_each(|link| link.wait_for_room());
         if mem::replace(&mut state.is_fit, is_fit) == is_fit {
             return;
         }

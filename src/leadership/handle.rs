@@ -22,6 +22,9 @@ use crate::util::sync::{AtomicBool, Instant, Ordering, thread_local};
 /// The release waits, because the process may exit afterwards. The wait is limited, because a logger may hang.
 pub(crate) const LOGGED_WITHIN: Duration = Duration::from_millis(200);
 
+/// The number of queued commands from which on a caller waits for the elector.
+const MAX_QUEUED: usize = 1024;
+
 thread_local! {
     static IS_RUNTIME: Cell<bool> = const { Cell::new(false) };
 }
@@ -56,8 +59,12 @@ pub(crate) enum Command {
     },
     WatchOpened {
         from_scratch: bool,
+        /// Dropped after the opening was handled, for which the watch waits.
+        handled: Sender<Infallible>,
     },
     WatchLost,
+    /// Dropped after all earlier commands were handled.
+    Barrier(Sender<Infallible>),
     /// The answer to the request under way.
     Answered {
         id: u64,
@@ -155,11 +162,28 @@ impl Link {
         }
     }
 
+    /// Waits until the elector has handled all earlier commands.
+    ///
+    /// The elector never waits for the store, so the wait is short.
+    pub(crate) fn wait_until_handled(&self) {
+        let (handled, is_handled) = channel::bounded(0);
+        self.send(Command::Barrier(handled));
+        let Err(_) = is_handled.recv();
+    }
+
+    /// Waits for the elector if many commands are queued, so that a caller in a loop fills no memory.
+    pub(crate) fn wait_for_room(&self) {
+        if !self.is_forked() && self.commands.len() >= MAX_QUEUED {
+            self.wait_until_handled();
+        }
+    }
+
     /// Ends `term` and sends the limit of its renewals to the elector.
     ///
     /// Does nothing in a forked child.
     pub(crate) fn step_down(&self, term: &Term, limit: DrainLimit) {
         if !self.is_forked() {
+            self.wait_for_room();
             term.step_down(limit, || self.send(Command::Input(Input::StepDown(limit))));
         }
     }
@@ -198,7 +222,7 @@ impl Link {
 
     fn start(&self, ack: ReleaseSender, command: impl FnOnce(Option<ReleaseSender>) -> Command) {
         if IS_RUNTIME.with(Cell::get) {
-            // Two electors whose threads drop each other's guards would wait for each other forever.
+            // Two electors whose threads drop each other's guards would wait for each other until the release timeout.
             self.send(command(None));
             let _ = ack.acks.send(ack.number);
         } else {
@@ -228,5 +252,19 @@ pub(crate) mod tests {
 
     pub(crate) fn fields() -> LogFields {
         LogFields::new("jobs".to_owned(), "me")
+    }
+
+    #[test]
+    fn caller_waits_if_many_commands_are_queued() {
+        let (link, commands) = link();
+        (0..MAX_QUEUED).for_each(|_| link.send(Command::WatchLost));
+        let caller = std::thread::spawn(move || link.wait_for_room());
+        while commands.len() == MAX_QUEUED {
+            std::thread::yield_now();
+        }
+        let barrier = commands.iter().find(|command| matches!(command, Command::Barrier(_)));
+        assert!(barrier.is_some() && !caller.is_finished());
+        drop(barrier);
+        caller.join().expect("no panic");
     }
 }

@@ -59,6 +59,8 @@ pub enum Event {
         fencing_token: u64,
     },
     /// The term of this candidate has ended.
+    ///
+    /// An observer receives the first 1,024 bytes of a longer identity in the reason.
     StoppedLeading {
         /// The reason for the end.
         reason: StopReason,
@@ -157,6 +159,9 @@ impl Event {
                 Self::NewLeader { identity: limited(identity), address: address.as_ref().map(limited) }
             }
             Self::NoLeader { previous } => Self::NoLeader { previous: limited(previous) },
+            Self::StoppedLeading { reason: StopReason::Superseded { by: Some(by) } } => {
+                Self::StoppedLeading { reason: StopReason::Superseded { by: Some(limited(by)) } }
+            }
             _ => self.clone(),
         }
     }

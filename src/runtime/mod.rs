@@ -1,5 +1,6 @@
 //! The threads of an elector, which decide, send requests, watch, probe, observe and log.
 
+use crate::leadership::handle::as_runtime;
 use crate::util::cancel::CancelToken;
 use crate::util::panics::caught;
 use crate::util::sync::thread;
@@ -23,7 +24,11 @@ const STACK_SIZE: usize = 256 * 1024;
 /// If no thread can be started, the hooks run on the calling thread.
 fn cancel_aside(cancel: CancelToken) {
     let aside = cancel.clone();
-    let run = move || _ = caught(|| aside.cancel());
+    let run = move || {
+        // A hook that drops a guard must not wait for a release that waits for the hook.
+        let _as_runtime = as_runtime();
+        let _ = caught(|| aside.cancel());
+    };
     if thread::Builder::new().name("leasehold-cancel".into()).spawn(run).is_err() {
         let _ = caught(|| cancel.cancel());
     }

@@ -40,8 +40,10 @@ impl RequestThread {
 impl Requests {
     fn run(self) {
         let _as_runtime = as_runtime();
-        while let Ok((request, cancel)) = self.queue.recv() {
-            self.link.send(self.answer(request, cancel));
+        // Dropped before the mark of this thread, because the store may drop a guard.
+        let requests = self;
+        while let Ok((request, cancel)) = requests.queue.recv() {
+            requests.link.send(requests.answer(request, cancel));
         }
     }
 

@@ -141,10 +141,12 @@ impl ElectorState {
                 self.handle(Input::Watched { received_at, change });
                 drop(handled);
             }
-            Command::WatchOpened { from_scratch } => {
+            Command::WatchOpened { from_scratch, handled } => {
                 self.report(&Event::WatchOpened, None);
                 self.handle(Input::WatchOpened { from_scratch });
+                drop(handled);
             }
+            Command::Barrier(handled) => drop(handled),
             Command::WatchLost => {
                 self.report(&Event::WatchLost, None);
                 self.handle(Input::WatchEnded);
@@ -156,6 +158,7 @@ impl ElectorState {
                 self.handle(Input::Response(id, response));
             }
             Command::RequestThreadPanicked => {
+                self.term_ended(StopReason::ElectorPanicked, None);
                 self.shared.observations.thread_panicked();
                 return false;
             }

@@ -92,8 +92,14 @@ impl Drop for Watcher {
 }
 
 impl WatchThread {
-    fn run(mut self) {
+    fn run(self) {
         let _as_runtime = as_runtime();
+        // Dropped before the mark of this thread, because the store may drop a guard.
+        let mut watching = self;
+        watching.watch_until_the_end();
+    }
+
+    fn watch_until_the_end(&mut self) {
         let mut pause = Duration::ZERO;
         loop {
             if !self.pause(pause) {
@@ -137,7 +143,10 @@ impl WatchThread {
             observations.contact();
             if let WatchEvent::Opened = event {
                 plan.opened();
-                return link.send(Command::WatchOpened { from_scratch: begin.is_none() });
+                let (handled, is_handled) = channel::bounded(0);
+                link.send(Command::WatchOpened { from_scratch: begin.is_none(), handled });
+                let Err(_) = is_handled.recv();
+                return;
             }
             let notice = plan.delivered();
             let tell = |change| {

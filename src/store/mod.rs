@@ -36,12 +36,15 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 ///
 /// # Calls
 ///
-/// An elector calls [`get`](Store::get), [`create`](Store::create) and [`update`](Store::update) from its own thread,
-/// one at a time. The elector calls [`watch`](Store::watch) from a second thread. Every key has passed
+/// An elector calls [`get`](Store::get), [`create`](Store::create) and [`update`](Store::update) from one thread, one at
+/// a time. The elector calls [`watch`](Store::watch) from another thread. Every key has passed
 /// [`check_key`](Store::check_key); for other keys, a store may behave in any way.
 ///
 /// Each call must return within its [timeout](CallContext::remaining), apart from scheduling delays. A call that blocks
-/// longer delays the report of a lost term, but does not extend the term.
+/// longer delays the next request, such as a release or a takeover, but does not extend a term.
+///
+/// The data of a record and the source of an error may be dropped on the thread that decides. Their destructors must
+/// neither block nor panic.
 ///
 /// A cancelled call must return soon. If no answer has arrived, the call returns [`StoreErrorKind::Interrupted`].
 /// Cancelling must not affect other calls. A store that cannot cancel calls must document this limit, because a release

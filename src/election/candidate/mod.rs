@@ -253,11 +253,12 @@ impl Candidate {
             self.report_event(now, event);
         }
         self.claim.pursue(now, self.want());
+        // The caller of a release wakes after the report that the lease has no leader.
+        self.report_leader(now);
         if self.release_by.is_some() && !self.claim.must_release() {
             self.release_by = None;
             self.effects.push_back(Effect::Released);
         }
-        self.report_leader(now);
     }
 
     /// Ends the term because its guard was dropped at `dropped_at`, or because no campaign took the term.
@@ -274,7 +275,9 @@ impl Candidate {
     /// The candidate finishes after [`Settings::renew_deadline`] at the latest.
     fn close(&mut self, now: Moment) {
         self.campaign = None;
-        self.closing = Closing::WhenSettled;
+        if self.closing == Closing::No {
+            self.closing = Closing::WhenSettled;
+        }
         self.claim.pursue(now, self.want());
         if self.may_hold() {
             self.cancel_at(now + self.claim.interrupt_after().release);

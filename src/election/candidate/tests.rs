@@ -714,3 +714,15 @@ fn draining_term_shortens_a_requested_pause() {
     scenario.updates();
     assert!(scenario.now < began + Duration::from_secs(10), "{:?}", scenario.now.since(began));
 }
+
+#[test]
+fn end_of_leadership_is_reported_before_its_release() {
+    let mut scenario = Scenario::leading();
+    scenario.wants();
+    scenario.handle(Input::GuardDropped { at: scenario.now });
+    let (id, released) = scenario.releases();
+    scenario.wants();
+    scenario.handle(Input::Response(id, StoreResponse::Written(released)));
+    let wants = scenario.wants();
+    assert!(matches!(&wants[..], [Effect::Leader(None), Effect::Released]), "{wants:?}");
+}

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::election::messages::Operation;
 use crate::election::settings::Settings;
 use crate::election::timer::Timer;
 use crate::store::StoreErrorKind;
@@ -24,19 +25,19 @@ pub(super) struct InDoubt {
 
 /// A write that the candidate remembers.
 #[derive(Debug)]
-pub(super) struct InDoubtWrite {
-    pub(super) id: u64,
-    pub(super) base: Base,
-    pub(super) record: LeaderElectionRecord,
-    pub(super) sent_at: Moment,
+struct InDoubtWrite {
+    id: u64,
+    base: Base,
+    record: LeaderElectionRecord,
+    sent_at: Moment,
     /// The number of the acquisition whose term the write starts or extends. `None` for a release.
-    pub(super) acquisition: Option<u64>,
-    pub(super) outcome: Outcome,
+    acquisition: Option<u64>,
+    outcome: Outcome,
 }
 
 /// The state of the record that a write replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Base {
+enum Base {
     /// The write is a create.
     Absent,
     Version(u64),
@@ -97,9 +98,14 @@ impl InDoubt {
         Self { writes: Vec::new(), settings }
     }
 
-    /// Remembers a write that is sent now.
-    pub(super) fn send(&mut self, write: InDoubtWrite) {
-        self.writes.push(write);
+    /// Remembers a write that is sent at `now`, of this acquisition or a release.
+    pub(super) fn send(&mut self, now: Moment, id: u64, operation: &Operation, acquisition: Option<u64>) {
+        let (base, record) = match operation {
+            Operation::Get(_) => return,
+            Operation::Create(record) => (Base::Absent, record.clone()),
+            Operation::Update(base, record) => (Base::Version(base.version), record.clone()),
+        };
+        self.writes.push(InDoubtWrite { id, base, record, sent_at: now, acquisition, outcome: Outcome::InDoubt });
     }
 
     /// Returns `true` if there is room for another write. May forget the oldest write.
@@ -323,7 +329,7 @@ mod tests {
             (3, update, Some("u"), ME, Some(2)),
             (4, update, Some("u"), "", None),
         ] {
-            in_doubt.send(write(id, base, record(uid, holder, id), acquisition));
+            in_doubt.writes.push(write(id, base, record(uid, holder, id), acquisition));
         }
         in_doubt
     }
@@ -459,7 +465,7 @@ mod tests {
         let mut in_doubt = InDoubt::new(Arc::new(settings));
         for id in 1..=MAX_WRITES as u64 {
             assert!(in_doubt.makes_room(&mut Timer::new(at(0), at(0)), Adopts::Attempt(Some(1))), "{id}");
-            in_doubt.send(write(id, Base::Absent, record(None, ME, id), Some(1)));
+            in_doubt.send(at(id), id, &Operation::Create(record(None, ME, id)), Some(1));
         }
         let mut timer = Timer::new(at(10), at(99));
         assert!(!in_doubt.makes_room(&mut timer, Adopts::Attempt(Some(1))));
@@ -467,7 +473,7 @@ mod tests {
         for (second, adopts) in [(11, Adopts::Attempt(Some(1))), (11, Adopts::Attempt(Some(2))), (11, Adopts::Nothing)]
         {
             assert!(in_doubt.makes_room(&mut Timer::new(at(second), at(99)), adopts));
-            in_doubt.send(write(99, Base::Absent, record(None, ME, 99), None));
+            in_doubt.send(at(99), 99, &Operation::Create(record(None, ME, 99)), None);
         }
         assert_eq!(in_doubt.outcome(3), None);
         assert_eq!(in_doubt.outcome(4), Some(Outcome::InDoubt));

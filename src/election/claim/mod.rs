@@ -23,9 +23,9 @@ mod sent_requests;
 mod watch;
 
 use goal::{Acquiring, Attempt, Goal, Want};
+use in_doubt::InDoubt;
 #[cfg(test)]
 pub(super) use in_doubt::MAX_WRITES;
-use in_doubt::{Base, InDoubt, InDoubtWrite, Outcome};
 use observed::Observed;
 use pace::{Pace, Purpose, Urgency};
 pub use round_trip::InterruptAfter;
@@ -301,19 +301,11 @@ impl Claim {
         acquisition: Option<u64>,
     ) -> StoreRequest {
         self.pace.write_sent(now, self.urgency(now));
-        let write = InDoubtWrite {
-            id: self.sent.next_id(),
-            base: base.as_ref().map_or(Base::Absent, |base| Base::Version(base.version)),
-            record: record.clone(),
-            sent_at: now,
-            acquisition,
-            outcome: Outcome::InDoubt,
-        };
-        self.in_doubt.send(write);
         let operation = match base {
             Some(base) => Operation::Update(base, record),
             None => Operation::Create(record),
         };
+        self.in_doubt.send(now, self.sent.next_id(), &operation, acquisition);
         self.send(now, operation)
     }
 

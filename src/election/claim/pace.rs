@@ -127,12 +127,12 @@ impl Pace {
 
     /// Returns `true` if a read is usually answered before a renewal at `renew_at`.
     pub(super) fn leaves_time_for_a_read(&self, now: Moment, renew_at: Moment) -> bool {
-        now + self.round_trip.smoothed <= renew_at
+        now + self.round_trip.usual() <= renew_at
     }
 
     /// Returns `true` if a waiting candidate must read now, so that its connection stays open for the takeover.
     pub(super) fn keeps_alive(&mut self, timer: &mut Timer, takeover_at: Option<Moment>) -> bool {
-        let Some((idle_time, ends_at)) = self.keep_alive.filter(|_| self.round_trip.smoothed > NEAR) else {
+        let Some((idle_time, ends_at)) = self.keep_alive.filter(|_| self.round_trip.usual() > NEAR) else {
             return false;
         };
         let takeover_at = takeover_at.unwrap_or(timer.now() + self.settings.renew_deadline);

@@ -11,7 +11,7 @@ const NEWS_WAIT: Duration = Duration::from_millis(250);
 /// The time from sending a request to its answer, smoothed as in RFC 6298.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoundTrip {
-    pub(super) smoothed: Duration,
+    smoothed: Duration,
     deviation: Duration,
     last: Duration,
 }
@@ -26,6 +26,11 @@ pub struct InterruptAfter {
 }
 
 impl RoundTrip {
+    /// Returns the smoothed time of an answer.
+    pub(super) fn usual(&self) -> Duration {
+        self.smoothed
+    }
+
     /// Notes how long an answer took.
     pub(super) fn note(&mut self, took: Duration) {
         self.last = took;

@@ -40,7 +40,7 @@ mod object;
 /// | [`fit_while`](Self::fit_while), [`fitness`](Self::fitness) | none | whether this candidate may lead |
 /// | [`probe_timeout`](Self::probe_timeout) | renew deadline | time that a candidate stays fit after the probe returned `true` |
 /// | [`drain_timeout`](Self::drain_timeout) | renew deadline; no limit after `step_down()` | time that the lease is kept while the work of an ended term finishes |
-/// | [`observer`](Self::observer) | none | receives reports about the elector |
+/// | [`observer`](Self::observer) | none | receives the events of the elector |
 ///
 /// If only some of the first three durations are set, the others follow in client-go's proportions. The setting
 /// `lease_duration(30 s)` alone gives 30 s, 20 s and 4 s. [`validate`](Self::validate) returns the effective settings.
@@ -107,7 +107,7 @@ setters! {
     /// Defaults to the namespace of the kubeconfig context, then of the pod, then `default`.
     pub fn namespace(mut self, namespace: impl Into<String>) { self.namespace = Some(namespace.into()) }
 
-    /// Adds an observer that receives reports about the elector on its own thread.
+    /// Adds an observer that receives the events of the elector on its own thread.
     ///
     /// Several observers may be added, each with its own thread. Clones of the builder share the observers.
     ///

@@ -13,7 +13,7 @@ use crate::util::sync::{Arc, thread};
 
 pub(crate) mod slot;
 
-use slot::{CampaignSlot, Won};
+use slot::{CampaignSlot, Delivery, Won};
 
 /// A request for one term, created by [`LeaderElector::campaign`].
 ///
@@ -53,15 +53,22 @@ use slot::{CampaignSlot, Won};
 /// ```
 #[must_use = "a campaign that is dropped is withdrawn"]
 pub struct Campaign {
-    pub(crate) id: u64,
-    pub(crate) receiver: Receiver<Won>,
+    id: u64,
+    receiver: Receiver<Won>,
     /// Keeps the channel connected after the message.
-    pub(crate) sender: Sender<Won>,
-    pub(crate) slot: Arc<CampaignSlot>,
-    pub(crate) link: Arc<Link>,
+    sender: Sender<Won>,
+    slot: Arc<CampaignSlot>,
+    link: Arc<Link>,
 }
 
 impl Campaign {
+    /// Starts a campaign, unless the elector already has a campaign or a guard.
+    pub(crate) fn start(slot: &Arc<CampaignSlot>, link: &Arc<Link>) -> Result<Self, Error> {
+        let (sender, receiver) = channel::bounded(1);
+        let id = slot.enter(Delivery::Term(sender.clone()), link)?;
+        Ok(Self { id, receiver, sender, slot: Arc::clone(slot), link: Arc::clone(link) })
+    }
+
     /// Returns the channel that delivers the answer, which is the guard or an error.
     ///
     /// The channel delivers one answer. The error is permanent, as

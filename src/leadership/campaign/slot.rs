@@ -90,6 +90,8 @@ impl CampaignSlot {
         if link.is_forked() {
             return Err(Error::Forked);
         }
+        // Waits without the lock, which the elector takes.
+        link.wait_for_room();
         let mut state = self.0.lock();
         if state.stopped {
             return Err(Error::Stopped);

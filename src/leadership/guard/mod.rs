@@ -171,7 +171,7 @@ impl LeaderGuard {
 
     /// Returns a view of this term for other threads.
     pub fn leadership(&self) -> Leadership {
-        Leadership { term: Arc::clone(&self.term), link: Arc::clone(&self.link) }
+        Leadership::new(Arc::clone(&self.term), Arc::clone(&self.link))
     }
 
     /// Ends the term but keeps the lease until the guard is dropped.
@@ -367,11 +367,15 @@ debug_fields!(impl Debug for LeaderGuard { self => fencing_token: self.fencing_t
 /// ```
 #[derive(Clone)]
 pub struct Leadership {
-    pub(crate) term: Arc<Term>,
-    pub(crate) link: Arc<Link>,
+    term: Arc<Term>,
+    link: Arc<Link>,
 }
 
 impl Leadership {
+    pub(crate) fn new(term: Arc<Term>, link: Arc<Link>) -> Self {
+        Self { term, link }
+    }
+
     /// Returns `true` while the term is valid, like [`LeaderGuard::is_leader`].
     pub fn is_leader(&self) -> bool {
         self.term.is_valid()

@@ -345,3 +345,17 @@ fn drain_beside_a_panicked_worker_is_renewed() {
     assert!(scope.is_err());
     assert_eq!(renewed.into_inner(), 2, "beside those that have handles, and where none is left");
 }
+
+#[test]
+fn report_of_fitness_counts_in_the_next_call() {
+    let store = Memory::default();
+    let other = start(builder("a"), &store);
+    let _guard = other.block_until_leader().expect("a term");
+    for _ in 0..100 {
+        let fitness = Fitness::new();
+        let elector = start(builder("b").fitness(&fitness), &store);
+        fitness.set(true);
+        let answer = elector.block_until_leader_timeout(Duration::ZERO);
+        assert!(matches!(answer, Ok(None)), "{answer:?}");
+    }
+}
