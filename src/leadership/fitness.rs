@@ -50,10 +50,10 @@ impl Fitness {
     /// The electors react immediately, on their own threads. Right after this call, a status may show the earlier fitness.
     pub fn set(&self, is_fit: bool) {
         let mut state = self.0.lock();
-        state.electors.iter().filter_map(Weak::upgrade).for_each(|link| link.wait_for_room());
         if mem::replace(&mut state.is_fit, is_fit) == is_fit {
             return;
         }
+        state.electors.iter().filter_map(Weak::upgrade).for_each(|link| link.wait_for_room());
         state.electors.retain(|elector| elector.strong_count() > 0);
         // Sent under the lock, so that each elector receives all changes in their order.
         state.electors.iter().filter_map(Weak::upgrade).for_each(|link| link.send(reported(is_fit)));

@@ -166,8 +166,13 @@ impl Link {
     ///
     /// The elector never waits for the store, so the wait is short.
     pub(crate) fn wait_until_handled(&self) {
+        self.send_and_wait(Command::Barrier);
+    }
+
+    /// Sends a command, and waits until the elector has dropped the sender in the command.
+    pub(crate) fn send_and_wait(&self, command: impl FnOnce(Sender<Infallible>) -> Command) {
         let (handled, is_handled) = channel::bounded(0);
-        self.send(Command::Barrier(handled));
+        self.send(command(handled));
         let Err(_) = is_handled.recv();
     }
 

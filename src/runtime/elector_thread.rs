@@ -219,9 +219,9 @@ mod tests {
         guard.step_down();
         elector.state.term_ended(StopReason::Superseded { by: None }, None);
         assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
-        let told: Vec<_> = transitions.try_iter().collect();
+        let received: Vec<_> = transitions.try_iter().collect();
         let stopped = Transition::StoppedLeading { reason: StopReason::SteppedDown };
-        assert_eq!(told, [Transition::StartedLeading { fencing_token: 7 }, stopped]);
+        assert_eq!(received, [Transition::StartedLeading { fencing_token: 7 }, stopped]);
         guard.forget();
     }
 }

@@ -143,16 +143,12 @@ impl WatchThread {
             observations.contact();
             if let WatchEvent::Opened = event {
                 plan.opened();
-                let (handled, is_handled) = channel::bounded(0);
-                link.send(Command::WatchOpened { from_scratch: begin.is_none(), handled });
-                let Err(_) = is_handled.recv();
-                return;
+                let from_scratch = begin.is_none();
+                return link.send_and_wait(|handled| Command::WatchOpened { from_scratch, handled });
             }
             let notice = plan.delivered();
             let tell = |change| {
-                let (handled, is_handled) = channel::bounded(0);
-                link.send(Command::Watched { received_at, change, handled });
-                let Err(_) = is_handled.recv();
+                link.send_and_wait(|handled| Command::Watched { received_at, change, handled });
             };
             match event {
                 WatchEvent::Changed { observed, .. } => tell(Change::Written(observed)),

@@ -1,5 +1,6 @@
 //! The leader that a candidate has reported.
 
+use super::messages::Effect;
 use crate::election::messages::LeaderInfo;
 use crate::util::clock::Moment;
 
@@ -13,18 +14,9 @@ pub(super) struct LeaderView {
     is_awaited: bool,
 }
 
-/// A change of the leader that the candidate reports.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum LeaderChange {
-    /// The record has another holder or no holder, or the holder has another address or has renewed its expired lease.
-    Leader(Option<Box<LeaderInfo>>),
-    /// The lease of the leader has expired.
-    LeaseExpired,
-}
-
 impl LeaderView {
     /// Notes the identity and the address of the holder in the record.
-    pub(super) fn observe(&mut self, holder: Option<(&str, Option<&str>)>) -> Option<LeaderChange> {
+    pub(super) fn observe(&mut self, holder: Option<(&str, Option<&str>)>) -> Option<Effect> {
         let known = self.leader.as_ref().map(|leader| (leader.identity.as_str(), leader.address.as_deref()));
         if known == holder {
             return None;
@@ -37,19 +29,19 @@ impl LeaderView {
             (self.has_expired, self.is_awaited) = (false, false);
         }
         // Without a renewal, the holder of an expired lease is no longer the leader.
-        (!self.has_expired).then(|| LeaderChange::Leader(self.leader.clone()))
+        (!self.has_expired).then(|| Effect::Leader(self.leader.clone()))
     }
 
     /// Notes the expiry of the leader's lease.
-    pub(super) fn expires(&mut self, now: Moment, until: Option<Moment>) -> Option<LeaderChange> {
+    pub(super) fn expires(&mut self, now: Moment, until: Option<Moment>) -> Option<Effect> {
         let has_expired = until.is_some_and(|until| until <= now);
         if has_expired == self.has_expired || self.leader.is_none() {
             return None;
         }
         (self.has_expired, self.is_awaited) = (has_expired, false);
         Some(match has_expired {
-            true => LeaderChange::LeaseExpired,
-            false => LeaderChange::Leader(self.leader.clone()),
+            true => Effect::LeaderLeaseExpired,
+            false => Effect::Leader(self.leader.clone()),
         })
     }
 

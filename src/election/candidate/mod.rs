@@ -185,11 +185,9 @@ impl Candidate {
         let request =
             request.map(|request| StoreRequest { notes: self.notes(now.local, &request.operation), ..request });
         self.settle(now.local);
-        self.claim
-            .leader_until()
-            .filter(|_| !self.leader.has_expired())
-            .into_iter()
-            .for_each(|at| _ = timer.is_due(at));
+        if let Some(at) = self.claim.leader_until().filter(|_| !self.leader.has_expired()) {
+            timer.is_due(at);
+        }
         request.map_or_else(|| Step::Wait(timer.wake()), Step::Send)
     }
 

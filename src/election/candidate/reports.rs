@@ -6,7 +6,6 @@ use log::Level;
 
 use super::Candidate;
 use super::fitness::FitnessChange;
-use super::leader_view::LeaderChange;
 use super::messages::Effect;
 use super::notice::{LogEvent, Notice};
 use super::step_down_requests::RequestDecision;
@@ -128,10 +127,7 @@ impl Candidate {
         let leader_until = self.claim.leader_until();
         let changed = self.leader.observe(self.claim.observed().leader());
         let expired = self.leader.expires(now, leader_until);
-        self.effects.extend([changed, expired].into_iter().flatten().map(|change| match change {
-            LeaderChange::Leader(leader) => Effect::Leader(leader),
-            LeaderChange::LeaseExpired => Effect::LeaderLeaseExpired,
-        }));
+        self.effects.extend([changed, expired].into_iter().flatten());
         if self.leader.other_than(&self.settings.identity).is_some() {
             self.requests.another_leads();
             self.fitness.another_leads();
