@@ -101,8 +101,8 @@ pub struct Settings {
 }
 
 impl Config {
-    /// Checks every rule and returns the settings with all defaults.
-    pub(crate) fn validate(&self) -> Result<Settings, ConfigError> {
+    /// Returns an error if a duration is too short or too long by itself.
+    fn require_valid_durations(&self) -> Result<(), ConfigError> {
         let optional = [
             ("lease_duration", self.lease_duration, SHORTEST),
             ("renew_deadline", self.renew_deadline, SHORTEST),
@@ -118,6 +118,12 @@ impl Config {
             require(value >= shortest, field, show(value), "must be at least 1ms")?;
             require(value <= LONGEST, field, show(value), "must fit in 31 bits of seconds")?;
         }
+        Ok(())
+    }
+
+    /// Checks every rule and returns the settings with all defaults.
+    pub(crate) fn validate(&self) -> Result<Settings, ConfigError> {
+        self.require_valid_durations()?;
         let [lease_duration, renew_deadline, retry_period] = self.durations()?;
         let renew_interval = self.renew_interval.unwrap_or(retry_period.min(renew_deadline / 2).max(SHORTEST));
         let release_timeout = self.release_timeout.unwrap_or(retry_period);

@@ -122,64 +122,22 @@ impl LeaderElector {
     pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<RunOutcome, Error> {
         let campaign = self.campaign()?;
         let transitions = self.transitions();
-        let mut leader = None;
-        let mut report = |transition| match transition {
-            // Another address of the same leader is no report.
-            Transition::NewLeader { identity, .. } if leader.as_ref() != Some(&identity) => {
-                callbacks.on_new_leader(&identity);
-                leader = Some(identity);
-            }
-            Transition::NoLeader { .. } => leader = None,
-            _ => {}
-        };
+        let mut reporter = LeaderReporter { callbacks, leader: None };
         let guard = loop {
             // If a stop and an acquisition arrive together, the term must not start.
             channel::select_biased! {
                 recv(stop) -> _ => return Ok(RunOutcome::Stopped),
                 recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
                 recv(transitions) -> transition => match transition {
-                    Ok(transition) => report(transition),
+                    Ok(transition) => reporter.report(transition),
                     Err(_) => return Err(Error::Stopped),
                 },
             }
         };
-        let end = guard.scope(|scope| {
-            let (working, done) = channel::bounded::<()>(0);
-            let worker = scope.spawn(|| {
-                // `done` disconnects when this sender is dropped, even if the work panics.
-                let _working = working;
-                callbacks.on_started_leading(&guard);
-            });
-            let (mut stop, mut transitions) = (stop.clone(), transitions.clone());
-            let mut is_stopped = false;
-            loop {
-                channel::select! {
-                    recv(done) -> _ => break,
-                    recv(stop) -> _ => {
-                        is_stopped = true;
-                        guard.step_down();
-                        // A channel without senders is always ready, so the loop would spin.
-                        stop = channel::never();
-                    }
-                    recv(transitions) -> transition => match transition {
-                        Ok(transition) => report(transition),
-                        // The elector and the term have ended, so the loop waits only for the work.
-                        Err(_) => transitions = channel::never(),
-                    },
-                }
-            }
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            match guard.check() {
-                _ if is_stopped => RunOutcome::Stopped,
-                Ok(()) => RunOutcome::WorkReturned,
-                // The work stepped down itself, so the term was not lost.
-                Err(ended) if ended.reason == StopReason::SteppedDown => RunOutcome::WorkReturned,
-                Err(ended) => RunOutcome::Lost(ended.reason),
-            }
-        });
+        let outcome = reporter.work(&guard, stop.clone(), transitions.clone());
         drop(guard);
         callbacks.on_stopped_leading();
-        Ok(end)
+        Ok(outcome)
     }
 
     /// Runs `work` in every term of this candidate, one term after another, until a stop.
@@ -230,6 +188,71 @@ impl LeaderElector {
                 recv(stop) -> _ => return Ok(()),
                 default(retry_period.saturating_sub(took)) => {}
             }
+        }
+    }
+}
+
+/// The reports of leaders to the callbacks of one run.
+struct LeaderReporter<'a, C> {
+    callbacks: &'a C,
+    /// The reported leader.
+    leader: Option<String>,
+}
+
+impl<C: Callbacks> LeaderReporter<'_, C> {
+    fn report(&mut self, transition: Transition) {
+        match transition {
+            // Another address of the same leader is no report.
+            Transition::NewLeader { identity, .. } if self.leader.as_ref() != Some(&identity) => {
+                self.callbacks.on_new_leader(&identity);
+                self.leader = Some(identity);
+            }
+            Transition::NoLeader { .. } => self.leader = None,
+            _ => {}
+        }
+    }
+
+    /// Runs the work of a term, and reports leaders until the work has returned.
+    fn work<T>(
+        &mut self,
+        guard: &LeaderGuard,
+        mut stop: Receiver<T>,
+        mut transitions: Receiver<Transition>,
+    ) -> RunOutcome {
+        let callbacks = self.callbacks;
+        let is_stopped = guard.scope(|scope| {
+            let (working, done) = channel::bounded::<()>(0);
+            let worker = scope.spawn(|| {
+                // `done` disconnects when this sender is dropped, even if the work panics.
+                let _working = working;
+                callbacks.on_started_leading(guard);
+            });
+            let mut is_stopped = false;
+            loop {
+                channel::select! {
+                    recv(done) -> _ => break,
+                    recv(stop) -> _ => {
+                        is_stopped = true;
+                        guard.step_down();
+                        // A channel without senders is always ready, so the loop would spin.
+                        stop = channel::never();
+                    }
+                    recv(transitions) -> transition => match transition {
+                        Ok(transition) => self.report(transition),
+                        // The elector and the term have ended, so the loop waits only for the work.
+                        Err(_) => transitions = channel::never(),
+                    },
+                }
+            }
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            is_stopped
+        });
+        match guard.check() {
+            _ if is_stopped => RunOutcome::Stopped,
+            Ok(()) => RunOutcome::WorkReturned,
+            // The work stepped down itself, so the term was not lost.
+            Err(ended) if ended.reason == StopReason::SteppedDown => RunOutcome::WorkReturned,
+            Err(ended) => RunOutcome::Lost(ended.reason),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::on_drop::OnDrop;
 use crate::util::panics::caught;
-use crate::util::sync::channel::Sender;
+use crate::util::sync::channel::{Receiver, Sender};
 use crate::util::sync::{Arc, Instant, Mutex, channel, thread};
 
 /// The stack size of the thread. The deepest stack is a TLS handshake.
@@ -133,6 +133,18 @@ struct KeyWatch {
     end: Sender<WatchEnd>,
 }
 
+/// The states of one key, as a watch of the key delivers them.
+struct KeyStream<'a> {
+    key: &'a str,
+    /// The state that was delivered last.
+    last: Option<Arc<KeyState>>,
+    /// `true` if the watch of all keys will report the current record.
+    reports_current: bool,
+    woken: Receiver<()>,
+    contacted: Receiver<()>,
+    ended: Receiver<WatchEnd>,
+}
+
 /// The end of the watch of all keys, and the newest state of one key at that time.
 type WatchEnd = (Option<Arc<KeyState>>, Result<(), StoreError>);
 
@@ -165,6 +177,15 @@ impl KeyState {
     }
 }
 
+impl KeyStream<'_> {
+    /// Returns the event that reports `state`, if the state is new.
+    fn next(&mut self, state: Arc<KeyState>) -> Option<(WatchEvent, Arc<KeyState>)> {
+        let event = state.after(self.last.as_deref(), self.key)?;
+        self.last = Some(Arc::clone(&state));
+        Some((event, state))
+    }
+}
+
 impl WatchHub {
     /// Stores a state of `key` and wakes the watches of `key`, unless the known state is newer.
     ///
@@ -191,44 +212,47 @@ impl<S: Store> SharedWatch<S> {
         hub.last_watch += 1;
         let id = hub.last_watch;
         if hub.collection.is_none() {
-            hub.cursor = hub.cursor.take().filter(|_| is_resumed);
-            if hub.cursor.is_none() {
-                // Deletions since the last watch would be missed.
-                hub.states.clear();
-            }
-            let (mut from, cancel) = (hub.cursor.clone(), CancelToken::new());
-            let collection = CollectionWatch {
-                id,
-                cancel: cancel.clone(),
-                is_open: false,
-                owed_since: None,
-                contact_at: Instant::now(),
-            };
-            let shared = Self { store: Arc::clone(&self.store), hub: Arc::clone(&self.hub) };
-            let run = move || {
-                let mut on_event = |event| shared.on_event(id, event);
-                let panicked = || Err(StoreError::new(StoreErrorKind::Unavailable, "cannot watch: the store panicked"));
-                loop {
-                    let began = Instant::now();
-                    let ended = caught(|| shared.store.watch(WatchScope::All, from.as_ref(), &cancel, &mut on_event));
-                    let ended = ended.unwrap_or_else(panicked);
-                    from = shared.hub.lock().cursor.clone();
-                    // Servers end watches in normal operation. The electors need not notice.
-                    if ended.is_err() || from.is_none() || cancel.is_cancelled() || began.elapsed() < SHORTEST {
-                        return shared.end(id, &ended);
-                    }
-                }
-            };
-            let started = thread::Builder::new().name("leasehold-shared".into()).stack_size(STACK_SIZE).spawn(run);
-            started.map_err(|error| {
-                StoreError::new(StoreErrorKind::Unavailable, format!("cannot watch: cannot start a thread: {error}"))
-            })?;
-            hub.collection = Some(collection);
+            hub.collection = Some(self.start(&mut hub, id, is_resumed)?);
         }
         hub.states.entry(watch.key.clone()).or_default();
         hub.watches.insert(id, watch);
         let is_from_scratch = hub.cursor.is_none();
         Ok((id, is_from_scratch && hub.collection.as_ref().is_some_and(|it| !it.is_open)))
+    }
+
+    /// Starts the watch `id` of all keys.
+    fn start(&self, hub: &mut WatchHub, id: u64, is_resumed: bool) -> Result<CollectionWatch, StoreError> {
+        hub.cursor = hub.cursor.take().filter(|_| is_resumed);
+        if hub.cursor.is_none() {
+            // Deletions since the last watch would be missed.
+            hub.states.clear();
+        }
+        let shared = Self { store: Arc::clone(&self.store), hub: Arc::clone(&self.hub) };
+        let (from, cancel) = (hub.cursor.clone(), CancelToken::new());
+        let (is_open, owed_since, contact_at) = (false, None, Instant::now());
+        let collection = CollectionWatch { id, cancel: cancel.clone(), is_open, owed_since, contact_at };
+        let run = move || shared.watch_all(id, from, &cancel);
+        let started = thread::Builder::new().name("leasehold-shared".into()).stack_size(STACK_SIZE).spawn(run);
+        started.map(|_| collection).map_err(|error| {
+            StoreError::new(StoreErrorKind::Unavailable, format!("cannot watch: cannot start a thread: {error}"))
+        })
+    }
+
+    /// Keeps the watch `id` of all keys open.
+    ///
+    /// Servers end watches in normal operation, which the electors need not notice.
+    fn watch_all(&self, id: u64, mut from: Option<Cursor>, cancel: &CancelToken) {
+        let panicked = || Err(StoreError::new(StoreErrorKind::Unavailable, "cannot watch: the store panicked"));
+        loop {
+            let began = Instant::now();
+            let watch =
+                || self.store.watch(WatchScope::All, from.as_ref(), cancel, &mut |event| self.on_event(id, event));
+            let ended = caught(watch).unwrap_or_else(panicked);
+            from = self.hub.lock().cursor.clone();
+            if ended.is_err() || from.is_none() || cancel.is_cancelled() || began.elapsed() < SHORTEST {
+                return self.end(id, &ended);
+            }
+        }
     }
 
     /// Removes a watch that its caller has ended, and ends the watch of all keys after the last one.
@@ -313,6 +337,51 @@ impl<S: Store> SharedWatch<S> {
         Ok(())
     }
 
+    /// Delivers the states of one key until the watch of the key ends.
+    fn deliver(
+        &self,
+        mut stream: KeyStream<'_>,
+        cancel: &CancelToken,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let (key, is_resumed, mut is_open, mut end) = (stream.key, stream.last.is_some(), false, None);
+        loop {
+            check_watch(cancel)?;
+            end = end.or_else(|| stream.ended.try_recv().ok());
+            let state = match &end {
+                Some((newest, _)) => is_open.then(|| newest.clone()),
+                None => self.state(key),
+            };
+            if let Some(state) = state.as_ref().filter(|_| !is_open) {
+                match is_resumed {
+                    // A read does not return the version of a deletion.
+                    true if state.is_none() => return Err(self.expired(key, "the record may have been deleted")),
+                    false if !stream.reports_current => self.read(key, state.as_ref(), cancel)?,
+                    _ => {}
+                }
+                is_open = true;
+                on_event(WatchEvent::Opened);
+            } else if let Some((event, state)) = state.flatten().and_then(|state| stream.next(state)) {
+                on_event(event);
+                check_watch(cancel)?;
+                on_event(WatchEvent::Bookmark(Cursor::new(state)));
+            } else if let Some((_, ended)) = end {
+                return ended;
+            } else {
+                if let (true, Ok(()), Some(last)) = (is_open, stream.contacted.try_recv(), &stream.last) {
+                    on_event(WatchEvent::Bookmark(Cursor::new(Arc::clone(last))));
+                }
+                // `recv` cannot fail, because the hook owns a sender.
+                let _ = stream.woken.recv();
+            }
+        }
+    }
+
+    fn expired(&self, key: &str, cause: &str) -> StoreError {
+        let message = format!("cannot resume the watch of {}: {cause}", self.store.describe(key));
+        StoreError::new(StoreErrorKind::Expired, message)
+    }
+
     /// Replaces the watch of all keys if events are missing since a known change. Returns `observed`.
     fn noted(&self, key: &str, observed: VersionedRecord) -> VersionedRecord {
         let mut guard = self.hub.lock();
@@ -363,58 +432,17 @@ impl<S: Store> Store for SharedWatch<S> {
     ) -> Result<(), StoreError> {
         let WatchScope::Key(key) = scope else { return self.store.watch(scope, from, cancel, on_event) };
         check_watch(cancel)?;
-        let expired = |cause| {
-            let message = format!("cannot resume the watch of {}: {cause}", self.describe(key));
-            Err(StoreError::new(StoreErrorKind::Expired, message))
-        };
-        let mut last = from.and_then(Cursor::get::<Arc<KeyState>>).cloned();
+        let last = from.and_then(Cursor::get::<Arc<KeyState>>).cloned();
         if from.is_some() && last.is_none() {
-            return expired("the cursor is from another store");
+            return Err(self.expired(key, "the cursor is from another store"));
         }
-        let ((wake, woken), (end, ended)) = (channel::bounded(1), channel::bounded(1));
-        let (contact, contacted) = channel::bounded(1);
+        let [(wake, woken), (contact, contacted)] = [channel::bounded(1), channel::bounded(1)];
+        let (end, ended) = channel::bounded(1);
         let wake_cancelled = wake.clone();
         let _hook = cancel.on_cancel(move || _ = wake_cancelled.try_send(()));
         let (id, reports_current) = self.join(KeyWatch { key: key.into(), wake, contact, end }, from.is_some())?;
         let _joined = OnDrop(|| self.leave(id));
-        let (mut is_open, mut end) = (false, None);
-        loop {
-            check_watch(cancel)?;
-            end = end.or_else(|| ended.try_recv().ok());
-            let state = match &end {
-                Some((newest, _)) => is_open.then(|| newest.clone()),
-                None => self.state(key),
-            };
-            if let Some(state) = state.as_ref().filter(|_| !is_open) {
-                match from {
-                    // A read does not return the version of a deletion.
-                    Some(_) if state.is_none() => return expired("the record may have been deleted"),
-                    None if !reports_current => self.read(key, state.as_ref(), cancel)?,
-                    _ => {}
-                }
-                is_open = true;
-                on_event(WatchEvent::Opened);
-                continue;
-            }
-            match state.flatten().and_then(|state| Some((state.after(last.as_deref(), key)?, state))) {
-                Some((event, state)) => {
-                    last = Some(Arc::clone(&state));
-                    on_event(event);
-                    check_watch(cancel)?;
-                    on_event(WatchEvent::Bookmark(Cursor::new(state)));
-                }
-                None => {
-                    if let Some((_, ended)) = end {
-                        return ended;
-                    }
-                    if let (true, Ok(()), Some(last)) = (is_open, contacted.try_recv(), &last) {
-                        on_event(WatchEvent::Bookmark(Cursor::new(Arc::clone(last))));
-                    }
-                    // `recv` cannot fail, because the hook owns a sender.
-                    let _ = woken.recv();
-                }
-            }
-        }
+        self.deliver(KeyStream { key, last, reports_current, woken, contacted, ended }, cancel, on_event)
     }
 
     delegate_descriptions!(self => self.store);

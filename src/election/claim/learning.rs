@@ -223,25 +223,7 @@ impl Claim {
                 // after a restore of the store.
                 self.lose(if is_recreated { StopReason::Deleted } else { StopReason::StoreRestored });
             }
-            Verdict::SharedIdentity if self.observed.is_unknown() => {
-                self.see(found, received_at, Holder::Predecessor);
-                // After a restore of the store, the record may be an older record of this candidate, so no predecessor is
-                // reported.
-                if !self.watch.is_distrusted() {
-                    self.events.push_back(ClaimEvent::Predecessor);
-                }
-            }
-            Verdict::SharedIdentity => {
-                let is_known = self.observed.holder() == Some(Holder::DuplicateIdentity);
-                // After the drop of an elector, its process may start another elector with this identity.
-                let is_closing = matches!(self.goal, Goal::Observe(needs) if needs.is_closing);
-                if !is_known && !is_closing {
-                    self.events.push_back(ClaimEvent::IdentityConflict);
-                    self.observed.reclaim_at(now + self.pace.jittered_retry());
-                }
-                self.see(found, received_at, Holder::DuplicateIdentity);
-                self.lose(StopReason::IdentityConflict);
-            }
+            Verdict::SharedIdentity => self.learn_shared_identity(now, received_at, found),
             Verdict::Other => {
                 let by = found.record.holder().map(str::to_owned);
                 self.see(found, received_at, if by.is_some() { Holder::Other } else { Holder::Nobody });
@@ -250,6 +232,28 @@ impl Claim {
         }
         self.report_request();
         true
+    }
+
+    /// Evaluates a record with this candidate's identity that this candidate did not write.
+    fn learn_shared_identity(&mut self, now: Moment, received_at: Moment, found: VersionedRecord) {
+        if self.observed.is_unknown() {
+            self.see(found, received_at, Holder::Predecessor);
+            // After a restore of the store, the record may be an older record of this candidate, so no predecessor is
+            // reported.
+            if !self.watch.is_distrusted() {
+                self.events.push_back(ClaimEvent::Predecessor);
+            }
+            return;
+        }
+        let is_known = self.observed.holder() == Some(Holder::DuplicateIdentity);
+        // After the drop of an elector, its process may start another elector with this identity.
+        let is_closing = matches!(self.goal, Goal::Observe(needs) if needs.is_closing);
+        if !is_known && !is_closing {
+            self.events.push_back(ClaimEvent::IdentityConflict);
+            self.observed.reclaim_at(now + self.pace.jittered_retry());
+        }
+        self.see(found, received_at, Holder::DuplicateIdentity);
+        self.lose(StopReason::IdentityConflict);
     }
 
     /// Stores a changed record and ends the attempt on the previous record.

@@ -16,11 +16,9 @@ use crate::util::log_fields::log_with;
 use crate::util::sync::channel::{self, Receiver};
 use crate::util::sync::{Arc, thread};
 
-mod scope;
-mod worker;
+mod work;
 
-pub use scope::Scope;
-pub use worker::Worker;
+pub use work::{Scope, Worker};
 
 /// One term of leadership; dropping the guard releases the lease.
 ///

@@ -24,31 +24,8 @@ impl fmt::Display for Status {
 impl Status {
     /// Writes the text without escaping line breaks in names.
     fn write_text(&self, f: &mut String) -> fmt::Result {
-        let identity = &self.settings.identity;
         write!(f, "{}: ", self.record)?;
-        match &self.leader {
-            _ if self.is_leader => {
-                write!(f, "leader is {identity} (this candidate) for another {}", seconds(self.remaining))?;
-                if let Some(token) = self.fencing_token {
-                    write!(f, ", fencing token {token}")?;
-                }
-            }
-            Some(leader) if self.leader_lease_expired => write!(f, "no leader; the lease of {leader} has expired")?,
-            Some(leader) if leader == identity && self.identity_is_shared => {
-                write!(f, "{leader} holds the lease{SHARED_IDENTITY}")?
-            }
-            Some(leader) if leader == identity => {
-                write!(f, "{leader} (this candidate) holds the lease after the end of its term")?
-            }
-            Some(leader) => {
-                write!(f, "leader is {leader}")?;
-                if let Some(address) = &self.leader_address {
-                    write!(f, " at {address}")?;
-                }
-                write!(f, "; this candidate is {identity}")?;
-            }
-            None => write!(f, "no leader; this candidate is {identity}")?,
-        }
+        self.write_leader(f)?;
         match self.last_contact {
             Some(since) => write!(f, "; last contact {} ago", seconds(since))?,
             None => f.write_str("; no contact yet")?,
@@ -68,6 +45,31 @@ impl Status {
             (false, _) => f.write_str("; elector ended"),
             (true, false) => f.write_str("; no watch, polling"),
             (true, true) => Ok(()),
+        }
+    }
+
+    fn write_leader(&self, f: &mut String) -> fmt::Result {
+        let identity = &self.settings.identity;
+        match &self.leader {
+            _ if self.is_leader => {
+                write!(f, "leader is {identity} (this candidate) for another {}", seconds(self.remaining))?;
+                self.fencing_token.map_or(Ok(()), |token| write!(f, ", fencing token {token}"))
+            }
+            Some(leader) if self.leader_lease_expired => write!(f, "no leader; the lease of {leader} has expired"),
+            Some(leader) if leader == identity && self.identity_is_shared => {
+                write!(f, "{leader} holds the lease{SHARED_IDENTITY}")
+            }
+            Some(leader) if leader == identity => {
+                write!(f, "{leader} (this candidate) holds the lease after the end of its term")
+            }
+            Some(leader) => {
+                write!(f, "leader is {leader}")?;
+                if let Some(address) = &self.leader_address {
+                    write!(f, " at {address}")?;
+                }
+                write!(f, "; this candidate is {identity}")
+            }
+            None => write!(f, "no leader; this candidate is {identity}"),
         }
     }
 }

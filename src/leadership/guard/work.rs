@@ -1,12 +1,36 @@
-//! A thread that owns the guard and does the leader's work.
+//! The work of a term: threads that borrow the guard, and a thread that owns the guard.
 
 use std::convert::Infallible;
 use std::fmt;
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, ScopedJoinHandle};
 
+use crate::election::drain::DrainLimit;
 use crate::leadership::error::Error;
 use crate::leadership::guard::{LeaderGuard, Leadership};
+use crate::util::on_drop::OnDrop;
 use crate::util::sync::channel::{self, Receiver, TryRecvError};
+
+/// A scope for threads that borrow the guard, created by [`LeaderGuard::scope`].
+///
+/// # Examples
+///
+/// ```no_run
+/// # use leasehold::LeaderElector;
+/// # let elector = LeaderElector::builder("jobs").start()?;
+/// let guard = elector.block_until_leader()?;
+/// guard.scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| while guard.is_leader() { /* one unit of work */ });
+///     }
+///     println!("four workers have token {}", scope.guard().fencing_token());
+/// });
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Scope<'scope, 'env> {
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    guard: &'env LeaderGuard,
+}
 
 /// A thread that owns the guard and runs the work, created by [`LeaderGuard::spawn`].
 ///
@@ -41,6 +65,58 @@ pub struct Worker<T> {
 }
 
 impl LeaderGuard {
+    /// Runs `work` in a scope and returns when all threads of the scope have ended.
+    ///
+    /// The scope can spawn threads that borrow this guard, like `std::thread::scope`. The compiler proves that
+    /// protected work ends before the lease is released. The compiler does not prove that the work ends before the term
+    /// does. Workers must still check [`is_leader`](Self::is_leader), or wait for [`ended`](Self::ended).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// let done = guard.scope(|scope| {
+    ///     let workers: Vec<_> = (0..4)
+    ///         .map(|_| scope.spawn(|| (0..100).take_while(|_| guard.is_leader()).count()))
+    ///         .collect();
+    ///     workers.into_iter().map(|worker| worker.join().unwrap()).sum::<usize>()
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// The closure cannot move or drop the guard, and no spawned thread can leave the scope:
+    ///
+    /// ```compile_fail,E0505
+    /// # fn f(guard: leasehold::LeaderGuard) {
+    /// guard.scope(|scope| {
+    ///     drop(guard);
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// ```compile_fail,E0505
+    /// # fn f(guard: leasehold::LeaderGuard) {
+    /// guard.scope(|scope| {
+    ///     scope.spawn(move || guard.is_leader());
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// ```compile_fail
+    /// # fn f(guard: leasehold::LeaderGuard) {
+    /// let handle = guard.scope(|scope| scope.spawn(|| 1));
+    /// handle.join().unwrap();
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics like `std::thread::scope`, if `work` panics, or if a spawned thread panics and was not joined. Either
+    /// panic steps the term down at once, so that the candidate does not lead without its workers.
+    pub fn scope<'env, T>(&'env self, work: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
+        std::thread::scope(|scope| self.step_down_unless_finished(|| work(Scope { scope, guard: self })))
+    }
+
     /// Moves this guard into a new thread that runs `work` and then releases the lease.
     ///
     /// Use this method for work that does not fit in a [`scope`](Self::scope). If `work` panics, the lease is released
@@ -74,6 +150,39 @@ impl LeaderGuard {
         };
         let thread = Builder::new().name("leasehold-work".to_owned()).spawn(run).map_err(Error::Thread)?;
         Ok(Worker { leadership, ended, thread })
+    }
+
+    fn step_down_unless_finished<T>(&self, work: impl FnOnce() -> T) -> T {
+        let unfinished = OnDrop(|| self.link.step_down(&self.term, DrainLimit::Bounded));
+        let result = work();
+        std::mem::forget(unfinished);
+        result
+    }
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Spawns a thread that ends before the guard can be dropped.
+    ///
+    /// If the thread panics, the term is stepped down at once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// guard.scope(|scope| {
+    ///     let worker = scope.spawn(|| guard.fencing_token());
+    ///     assert_eq!(worker.join().unwrap(), guard.fencing_token());
+    /// });
+    /// # }
+    /// ```
+    pub fn spawn<T: Send + 'scope>(&self, work: impl FnOnce() -> T + Send + 'scope) -> ScopedJoinHandle<'scope, T> {
+        let guard = self.guard;
+        self.scope.spawn(move || guard.step_down_unless_finished(work))
+    }
+
+    /// Returns the guard of this scope.
+    pub fn guard(&self) -> &'env LeaderGuard {
+        self.guard
     }
 }
 
