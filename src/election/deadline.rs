@@ -1,62 +1,49 @@
-//! The atomic deadline of a term.
+//! The deadline of a term.
 
 use std::time::Duration;
 
 use crate::election::progress::ProgressLimit;
 use crate::election::stop_reason::StopReason;
 use crate::util::clock::Moment;
-use crate::util::sync::{Arc, AtomicU64, OnceLock, Ordering, fence};
+use crate::util::sync::{Arc, AtomicBool, AtomicU64, OnceLock, Ordering};
 
 /// The validity of a term, which an election extends and guards check.
 ///
-/// A term is valid until the earlier of two parts: the end of its renewed validity, and the progress limit if there is
-/// one.
+/// A term is valid until its renewed validity ends, its progress limit passes, or [`end`](Self::end) is called. The
+/// first thread that finds a moment passed ends the term for all threads, so an extension never revives the term. A
+/// reader loads both moments before the flag `has_ended`. The moments of a valid term only grow, so a term whose flag is
+/// not set after these loads was valid with these moments. No caller gets `true` after another caller got `false`.
 ///
-/// The end is final. A thread that finds the deadline passed replaces the deadline by a final value. An extension is a
-/// compare-exchange that only replaces a deadline in the future. No caller gets `true` after another caller got
-/// `false`.
-///
-/// The first end sets the only reason. The reason is stored before the term becomes invalid, so every caller gets the
-/// same reason.
-///
-/// An extension first stores its own part and then loads the other part. If two extensions run at the same time, at
-/// least one of them sees both parts, and neither extends the term beyond either part.
+/// The first end sets the only reason, before the flag, so every caller gets the same reason.
 ///
 /// Every access is sequentially consistent, because a validity check after a release was sent must not read an older
-/// value. The fence exists only for loom, which models sequential consistency only for fences.
+/// value.
 #[derive(Debug)]
 pub struct Deadline {
-    /// The earlier part in nanoseconds above the lowest bit.
-    ///
-    /// The lowest bit is [`BY_PROGRESS`](Self::BY_PROGRESS).
-    until: AtomicU64,
+    /// The end of the renewed validity in nanoseconds. After a step-down, the end of the renewed lease.
     renewed_until: AtomicU64,
     progress: Option<Arc<ProgressLimit>>,
-    reason: OnceLock<StopReason>,
+    end: OnceLock<TermEnd>,
+    has_ended: AtomicBool,
+}
+
+/// The end of a term.
+#[derive(Debug, Clone)]
+struct TermEnd {
+    at: Moment,
+    reason: StopReason,
 }
 
 impl Deadline {
-    /// The final value after the renewed validity has ended.
-    const EXPIRED: u64 = 0;
-    /// The final value after [`end`](Self::end).
-    const ENDED: u64 = 1;
-    /// The final value after the progress limit has passed.
-    const STALLED: u64 = 2;
-
-    /// The bit for a progress limit that is not later than the end of the renewed validity.
-    const BY_PROGRESS: u64 = 1;
-
     /// Creates a term that is valid until `until`.
     pub fn new(until: Moment) -> Self {
-        let renewed_until = until.as_nanos();
-        let (until, renewed_until) = (AtomicU64::new(earlier(renewed_until, None)), AtomicU64::new(renewed_until));
-        Self { until, renewed_until, progress: None, reason: OnceLock::new() }
+        let (renewed_until, has_ended) = (AtomicU64::new(until.as_nanos()), AtomicBool::new(false));
+        Self { renewed_until, progress: None, end: OnceLock::new(), has_ended }
     }
 
     /// Adds a progress limit.
     pub fn limited_by(self, progress: Option<Arc<ProgressLimit>>) -> Self {
-        let until = earlier(self.renewed_until.load(Ordering::SeqCst), progress.as_deref());
-        Self { until: AtomicU64::new(until), progress, ..self }
+        Self { progress, ..self }
     }
 
     /// Returns the progress limit.
@@ -66,26 +53,29 @@ impl Deadline {
 
     /// Returns `true` if the term is valid at `now`. Once `false`, the result stays `false`.
     pub fn is_valid(&self, now: Moment) -> bool {
-        self.live(now).is_some()
+        !self.remaining(now).is_zero()
     }
 
     /// Returns the remaining validity at `now`. Once zero, the result stays zero.
     pub fn remaining(&self, now: Moment) -> Duration {
-        let left = self.live(now).map(|until| time(until) - now.as_nanos());
-        Duration::from_nanos(left.unwrap_or(0))
+        let limit = self.limit();
+        if limit.at <= now {
+            self.finish(limit);
+            return Duration::ZERO;
+        }
+        if self.has_ended.load(Ordering::SeqCst) { Duration::ZERO } else { limit.at.since(now) }
     }
 
     /// Extends the renewed validity to `until`, if `until` is later.
     ///
     /// Returns `false` if the term has ended.
     pub fn extend(&self, now: Moment, until: Moment) -> bool {
-        // Makes an end final before the extension, so that a thread with an earlier clock reading cannot revive the
-        // term.
+        // Ends a term whose deadline has passed before the extension.
         if !self.is_valid(now) {
             return false;
         }
         self.renewed_until.fetch_max(until.as_nanos(), Ordering::SeqCst);
-        self.extend_to_earliest(now)
+        self.is_valid(now)
     }
 
     /// Reports progress, and returns `true` if the term is valid.
@@ -94,105 +84,70 @@ impl Deadline {
     ///
     /// `oldest` is the last progress of the worker that is furthest behind.
     pub fn report_progress(&self, now: Moment, oldest: Moment) -> bool {
-        match &self.progress {
-            Some(limit) if limit.report(now, oldest) => self.extend_to_earliest(now),
-            _ => self.is_valid(now),
-        }
-    }
-
-    /// Sets the deadline to the earlier part. Returns `false` if the deadline has passed.
-    fn extend_to_earliest(&self, now: Moment) -> bool {
-        // Orders the store of one part before the load of the other part.
-        fence(Ordering::SeqCst);
-        while let Some(old) = self.live(now) {
-            let new = earlier(self.renewed_until.load(Ordering::SeqCst), self.progress.as_deref());
-            if self.until.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Returns the raw deadline if the term is valid at `now`. Otherwise makes the end final.
-    fn live(&self, now: Moment) -> Option<u64> {
-        // If another thread extends the term meanwhile, the closure runs again with the new deadline.
-        let latch = |until: u64| {
-            let has_run_out = until > Self::STALLED && time(until) <= now.as_nanos();
-            has_run_out.then_some(if until & Self::BY_PROGRESS == 0 { Self::EXPIRED } else { Self::STALLED })
-        };
-        let until = self.until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, latch).err();
-        until.filter(|until| time(*until) > now.as_nanos())
+        self.progress.iter().for_each(|limit| _ = limit.report(now, oldest));
+        self.is_valid(now)
     }
 
     /// Ends the term and returns the final reason.
     ///
     /// The final reason is `reason`, unless the term had already ended at `now`.
     pub fn end(&self, now: Moment, reason: StopReason) -> StopReason {
-        let reason = if self.is_valid(now) { reason } else { self.ran_out() };
-        let final_reason = self.reason.get_or_init(|| reason).clone();
-        let end = |until: u64| (until > Self::STALLED).then_some(Self::ENDED);
-        let _ = self.until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, end);
-        final_reason
+        let limit = self.limit();
+        self.finish(if limit.at <= now { limit } else { TermEnd { at: now, reason } }).reason.clone()
+    }
+
+    /// Ends the term, and returns the first end.
+    fn finish(&self, end: TermEnd) -> &TermEnd {
+        let end = self.end.get_or_init(|| end);
+        self.has_ended.store(true, Ordering::SeqCst);
+        end
     }
 
     /// Returns the reason of a term that has ended.
     pub fn reason(&self) -> StopReason {
-        let reason = self.ran_out();
-        self.reason.get_or_init(|| reason).clone()
+        self.end.get().map_or_else(|| self.limit().reason, |end| end.reason.clone())
+    }
+
+    /// Returns the time of the end if the term is not valid at `now`.
+    pub fn ended_at(&self, now: Moment) -> Option<Moment> {
+        self.ended(now).map(|end| end.at)
+    }
+
+    fn ended(&self, now: Moment) -> Option<&TermEnd> {
+        if self.is_valid(now) { None } else { self.end.get() }
     }
 
     /// Returns `true` if [`end`](Self::end) ended the term before the deadline.
     pub fn was_ended(&self) -> bool {
-        self.until.load(Ordering::SeqCst) == Self::ENDED
+        let reason = self.end.get().map(|end| &end.reason);
+        reason.is_some_and(|reason| !matches!(reason, StopReason::Expired | StopReason::NoProgress))
     }
 
-    /// Returns the moment at which the term ends, or would have ended without [`end`](Self::end).
-    pub(crate) fn runs_out_at(&self) -> Moment {
-        Moment::from_nanos(time(earlier(self.renewed_until.load(Ordering::SeqCst), self.progress.as_deref())))
+    /// Returns the end of a term that nothing extends or ends earlier.
+    fn limit(&self) -> TermEnd {
+        let renewed_until = Moment::from_nanos(self.renewed_until.load(Ordering::SeqCst));
+        match self.progress.as_ref().map(|limit| limit.until()) {
+            Some(at) if at <= renewed_until => TermEnd { at, reason: StopReason::NoProgress },
+            _ => TermEnd { at: renewed_until, reason: StopReason::Expired },
+        }
     }
 
-    /// Notes a renewal after [`end`](Self::end), which keeps the lease until `until`.
-    pub(crate) fn keep(&self, until: Moment) {
+    /// Notes a renewal of the lease after [`end`](Self::end).
+    pub(crate) fn lease_renewed(&self, until: Moment) {
         self.renewed_until.fetch_max(until.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Notes that the lease of an ended term is lost.
-    pub(crate) fn keep_no_longer(&self) {
-        self.renewed_until.store(0, Ordering::SeqCst);
+    /// Notes that the lease of an ended term was lost at `now`.
+    pub(crate) fn lease_lost(&self, now: Moment) {
+        self.renewed_until.fetch_min(now.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Returns how long the lease is kept without another renewal, even while the work drains.
-    pub fn kept_for(&self, now: Moment) -> Duration {
-        match self.live(now) {
-            Some(until) => Duration::from_nanos(time(until) - now.as_nanos()),
-            None if self.reason().drains() => self.runs_out_at().since(now),
-            None => Duration::ZERO,
+    /// Returns the moment until which the lease is kept without another renewal, even while the work drains.
+    pub(crate) fn lease_until(&self, now: Moment) -> Moment {
+        match self.ended(now) {
+            Some(end) if !end.reason.drains() => end.at,
+            _ => self.limit().at,
         }
-    }
-
-    /// Returns the reason of a term whose deadline has passed.
-    fn ran_out(&self) -> StopReason {
-        match self.until.load(Ordering::SeqCst) {
-            Self::STALLED => StopReason::NoProgress,
-            _ => StopReason::Expired,
-        }
-    }
-}
-
-fn time(until: u64) -> u64 {
-    until >> 1
-}
-
-/// Shifts nanoseconds above the lowest bit. Saturates after three centuries.
-fn in_place(nanos: u64) -> u64 {
-    nanos.min(u64::MAX >> 1) << 1
-}
-
-/// Returns the raw deadline: the earlier part, with the bit for the progress limit.
-fn earlier(renewed_until: u64, progress: Option<&ProgressLimit>) -> u64 {
-    match progress.map(|limit| limit.until().as_nanos()) {
-        Some(progress_until) if progress_until <= renewed_until => in_place(progress_until) | Deadline::BY_PROGRESS,
-        _ => in_place(renewed_until),
     }
 }
 
@@ -217,24 +172,25 @@ mod tests {
 
     #[test]
     fn lease_is_kept_after_an_end_that_drains_until_it_is_lost() {
+        let kept_for = |deadline: &Deadline, now| deadline.lease_until(now).since(now);
         let deadline = Deadline::new(at(10));
-        assert_eq!(deadline.kept_for(at(1)), Duration::from_secs(9));
+        assert_eq!(kept_for(&deadline, at(1)), Duration::from_secs(9));
         deadline.end(at(2), StopReason::Requested);
-        assert_eq!((deadline.kept_for(at(3)), deadline.remaining(at(3))), (Duration::from_secs(7), Duration::ZERO));
-        deadline.keep(at(14));
-        assert_eq!((deadline.kept_for(at(9)), deadline.is_valid(at(3))), (Duration::from_secs(5), false));
-        assert_eq!(deadline.kept_for(at(14)), Duration::ZERO);
-        deadline.keep_no_longer();
-        assert_eq!(deadline.kept_for(at(9)), Duration::ZERO);
+        assert_eq!((kept_for(&deadline, at(3)), deadline.remaining(at(3))), (Duration::from_secs(7), Duration::ZERO));
+        deadline.lease_renewed(at(14));
+        assert_eq!((kept_for(&deadline, at(9)), deadline.is_valid(at(3))), (Duration::from_secs(5), false));
+        assert_eq!(kept_for(&deadline, at(14)), Duration::ZERO);
+        deadline.lease_lost(at(9));
+        assert_eq!(kept_for(&deadline, at(9)), Duration::ZERO);
         for reason in [StopReason::Deleted, StopReason::Released] {
             let deadline = Deadline::new(at(10));
             deadline.end(at(2), reason);
-            assert_eq!(deadline.kept_for(at(3)), Duration::ZERO);
+            assert_eq!(kept_for(&deadline, at(3)), Duration::ZERO);
         }
         let expired = Deadline::new(at(10));
-        assert_eq!(expired.kept_for(at(10)), Duration::ZERO);
-        expired.keep(at(20));
-        assert_eq!(expired.kept_for(at(11)), Duration::ZERO, "an expired term is not revived");
+        assert_eq!(kept_for(&expired, at(10)), Duration::ZERO);
+        expired.lease_renewed(at(20));
+        assert_eq!(kept_for(&expired, at(11)), Duration::ZERO, "an expired term is not revived");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::observe::health::HealthCheck;
 use crate::observe::observations::Observations;
 use crate::observe::observer::Observer;
 use crate::observe::status::Status;
-use crate::observe::transition::{Subscriptions, Transitions};
+use crate::observe::transition::Transitions;
 use crate::runtime::elector_thread::ElectorThread;
 use crate::runtime::observing::Observing;
 use crate::runtime::probing::{self, SharedProbe};
@@ -95,8 +95,7 @@ impl LeaderElector {
         let shared = SharedParts {
             link: Arc::clone(&link),
             pending: Arc::new(CampaignSlot::default()),
-            subscriptions: Arc::new(Subscriptions::default()),
-            observations: Arc::new(Observations::new(&settings)),
+            observations: Arc::new(Observations::new(Arc::clone(&settings))),
         };
         let spawned = observers.iter().map(|observer| Observing::spawn(Arc::clone(observer), fields.clone()));
         let observers = spawned.chain(observing.iter().cloned().map(Ok)).collect::<Result<_, _>>()?;
@@ -147,7 +146,7 @@ impl LeaderElector {
     /// ```
     pub fn leadership(&self) -> Option<Leadership> {
         let SharedParts { link, observations, .. } = &self.shared;
-        observations.valid_term().map(|term| Leadership::new(term, Arc::clone(link)))
+        observations.term().filter(|term| term.is_valid()).map(|term| Leadership::new(term, Arc::clone(link)))
     }
 
     /// Starts a campaign for one term.
@@ -384,21 +383,21 @@ impl LeaderElector {
     /// loop.
     #[must_use = "each call creates a new subscription; call this method once, outside the loop"]
     pub fn transitions(&self) -> Transitions {
-        self.shared.subscriptions.subscribe()
+        self.shared.observations.subscribe()
     }
 
     /// Returns a snapshot of the elector's state and counters.
     ///
     /// Does no I/O.
     pub fn status(&self) -> Status {
-        self.shared.observations.status((&self.name, &self.description), &self.settings)
+        self.shared.observations.status(&self.name, &self.description)
     }
 
     /// Returns a health check for a liveness probe.
     ///
     /// [`HealthCheck`] has an example.
     pub fn health_check(&self) -> HealthCheck {
-        HealthCheck::new(Arc::clone(&self.shared.observations), &self.settings)
+        HealthCheck::new(Arc::clone(&self.shared.observations))
     }
 }
 

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
-use crate::observe::observations::Observations;
+use crate::observe::observations::{EndedGuard, Observations};
 use crate::util::clock;
 use crate::util::debug_fields::debug_fields;
 use crate::util::sync::Arc;
@@ -42,9 +41,6 @@ use crate::util::sync::Arc;
 #[derive(Clone)]
 pub struct HealthCheck {
     observations: Arc<Observations>,
-    lease_duration: Duration,
-    /// The time limit for dropping the guard after the end of its term.
-    drain_limit: Duration,
     /// The tolerance of client-go's rule, or `None` if the rule is not selected.
     tolerance: Option<Duration>,
 }
@@ -114,9 +110,8 @@ pub enum Unhealthy {
 }
 
 impl HealthCheck {
-    pub(crate) fn new(observations: Arc<Observations>, settings: &Settings) -> Self {
-        let drain_limit = settings.lease_duration.max(settings.drain_timeout.unwrap_or_default());
-        Self { observations, lease_duration: settings.lease_duration, drain_limit, tolerance: None }
+    pub(crate) fn new(observations: Arc<Observations>) -> Self {
+        Self { observations, tolerance: None }
     }
 
     /// Returns a check with the semantics of client-go's `HealthzAdaptor`.
@@ -157,41 +152,35 @@ impl HealthCheck {
     /// - Returns [`Unhealthy::NotRenewed`] if the rule of [`with_tolerance`](Self::with_tolerance) applies.
     /// - Returns [`Unhealthy::ElectorPanicked`] if the elector's thread has panicked.
     pub fn check(&self) -> Result<(), Unhealthy> {
-        let mut state = self.observations.0.lock();
-        if state.panicked {
+        let (now, settings) = (clock::now(), &self.observations.settings);
+        if self.observations.has_panicked() {
             return Err(Unhealthy::ElectorPanicked);
         }
-        let now = clock::now();
-        // The check reads the term itself, because a hanging elector thread does not report the end of the term.
-        if let Some(term) = state.guarded.clone().filter(|term| !term.deadline.is_valid(now)) {
-            let deadline = &term.deadline;
-            let over_since = if deadline.was_ended() { now } else { deadline.runs_out_at() };
-            let over_since = *state.ended.get_or_insert(over_since);
-            // A hanging thread also does not report that the renewals of a drain have ended.
-            if deadline.kept_for(now).is_zero() {
-                state.drain_ended.get_or_insert(if deadline.reason().drains() { now } else { over_since });
-            }
-            // Work that drains after its term must still make progress.
-            let stalled_at = deadline.progress_limit().map(|limit| limit.until()).filter(|until| *until <= now);
-            if deadline.reason() == StopReason::NoProgress || stalled_at.is_some() {
-                return Err(Unhealthy::NoProgress { over_for: now.since(stalled_at.unwrap_or(over_since)) });
-            }
+        let Some(EndedGuard { term, ended_at, unrenewed_since, is_holder }) = self.observations.ended_guard(now) else {
+            return Ok(());
+        };
+        let (over_for, reason) = (now.since(ended_at), term.deadline.reason());
+        // Work that drains after its term must still make progress.
+        let stalled_at = term.deadline.progress_limit().map(|limit| limit.until()).filter(|until| *until <= now);
+        if reason == StopReason::NoProgress || stalled_at.is_some() {
+            return Err(Unhealthy::NoProgress { over_for: stalled_at.map_or(over_for, |at| now.since(at)) });
         }
-        match (self.tolerance, state.ended, state.renewed) {
-            (None, Some(ended), _) => {
-                let over_for = now.since(ended);
-                let is_uncovered = state.drain_ended.is_some_and(|at| now.since(at) > self.lease_duration);
-                if over_for > self.drain_limit || is_uncovered {
+        match self.tolerance {
+            None => {
+                let drain_limit = settings.lease_duration.max(settings.drain_timeout.unwrap_or_default());
+                let is_unrenewed = now.since(unrenewed_since) > settings.lease_duration;
+                if over_for > drain_limit || is_unrenewed {
                     Err(Unhealthy::GuardNotDropped { over_for })
                 } else {
                     Ok(())
                 }
             }
-            (Some(tolerance), _, Some(renewed)) => {
-                let (since, most) = (now.since(renewed), self.lease_duration.saturating_add(tolerance));
+            Some(tolerance) if is_holder && reason == StopReason::Expired => {
+                let (since, most) =
+                    (over_for + settings.renew_deadline, settings.lease_duration.saturating_add(tolerance));
                 if since > most { Err(Unhealthy::NotRenewed { since }) } else { Ok(()) }
             }
-            _ => Ok(()),
+            Some(_) => Ok(()),
         }
     }
 
@@ -222,15 +211,15 @@ impl HealthCheck {
     /// - Returns [`Unhealthy::NoContact`] if the store has been silent for longer than `max_age`.
     /// - Returns [`Unhealthy::WritesFail`] if writes have failed for longer than `max_age`.
     pub fn check_contact(&self, max_age: Duration) -> Result<(), Unhealthy> {
-        let state = self.observations.0.lock();
         let now = clock::now();
-        let since = now.since(state.contact.unwrap_or(state.started));
+        let since = now.since(self.observations.silent_since());
         if since > max_age {
             return Err(Unhealthy::NoContact { since });
         }
-        let failing = state.failed_write.iter().map(|(first, error)| (now.since(*first), error.to_string()));
-        let mut for_long = failing.filter(|(since, _)| *since > max_age);
-        for_long.next().map_or(Ok(()), |(since, error)| Err(Unhealthy::WritesFail { since, error }))
+        match self.observations.failed_write().map(|(first, error)| (now.since(first), error)) {
+            Some((since, error)) if since > max_age => Err(Unhealthy::WritesFail { since, error: error.to_string() }),
+            _ => Ok(()),
+        }
     }
 
     /// Returns an error if no candidate has led for longer than `max_age`.
@@ -258,7 +247,7 @@ impl HealthCheck {
     /// - Returns [`Unhealthy::NoLeader`] if no candidate has led for longer than `max_age`.
     pub fn check_leader(&self, max_age: Duration) -> Result<(), Unhealthy> {
         let now = clock::now();
-        let leaderless_since = self.observations.0.lock().leaderless_since(now);
+        let leaderless_since = self.observations.leaderless_since(now);
         let since = leaderless_since.map_or(Duration::ZERO, |at| now.since(at));
         if since > max_age { Err(Unhealthy::NoLeader { since }) } else { Ok(()) }
     }
@@ -300,31 +289,42 @@ impl std::error::Error for Unhealthy {}
 mod tests {
     use super::*;
     use crate::election::LeaderInfo;
+    use crate::election::candidate::messages::LeaderFacts;
     use crate::election::deadline::Deadline;
     use crate::election::progress::ProgressLimit;
-    use crate::election::settings::Config;
+    use crate::election::settings::{Config, Settings};
     use crate::leadership::term::Term;
     use crate::observe::observer::Event;
+    use crate::util::clock::Moment;
 
     /// Creates a health check of one record, and its observations.
     fn health(
         lease_duration: Duration,
         drain_timeout: impl Into<Option<Duration>>,
     ) -> (Arc<Observations>, HealthCheck) {
-        let settings = Config::default().validate().unwrap();
+        let settings = Config { identity: Some("me".to_owned()), ..Config::default() }.validate().unwrap();
         let settings = Settings { lease_duration, drain_timeout: drain_timeout.into(), ..settings };
-        let observations = Arc::new(Observations::new(&settings));
-        (Arc::clone(&observations), HealthCheck::new(observations, &settings))
+        let observations = Arc::new(Observations::new(Arc::new(settings)));
+        (Arc::clone(&observations), HealthCheck::new(observations))
     }
 
     /// Notes the start of a term.
     fn started(observations: &Observations, deadline: &Arc<Deadline>) {
-        let term = Arc::new(Term::new(Arc::clone(deadline), 7));
-        observations.note(&Event::StartedLeading { fencing_token: 7 }, Some(&term));
+        leads(observations, Some("me"), None);
+        observations.term_begins(Arc::new(Term::new(Arc::clone(deadline), 7)));
+        observations.note(&Event::StartedLeading { fencing_token: 7 }, LeaderFacts::default());
     }
 
-    fn stopped(observations: &Observations, reason: StopReason) {
-        observations.note(&Event::StoppedLeading { reason }, None);
+    /// Notes the end of a term.
+    fn stopped(observations: &Observations, deadline: &Deadline, reason: StopReason) {
+        let reason = deadline.end(clock::now(), reason);
+        observations.note(&Event::StoppedLeading { reason }, LeaderFacts::default());
+    }
+
+    /// Notes the leader.
+    fn leads(observations: &Observations, leader: Option<&str>, until: Option<Moment>) {
+        let leader = leader.map(|identity| LeaderInfo { identity: identity.to_owned(), address: None });
+        observations.note_leader(LeaderFacts { leader: leader.as_ref(), until, identity_is_shared: false });
     }
 
     #[test]
@@ -336,16 +336,15 @@ mod tests {
         };
         std::thread::sleep(Duration::from_millis(2));
         assert!(since(Duration::from_millis(1)).is_some() && since(Duration::from_secs(3_600)).is_none(), "the start");
-        let leader = || Some(LeaderInfo { identity: "a".to_owned(), address: None });
         let (now, hour) = (clock::now(), Duration::from_secs(3_600));
-        observations.leader(leader(), Some(now + hour), "me");
+        leads(&observations, Some("a"), Some(now + hour));
         assert_eq!(since(Duration::ZERO), None);
-        observations.leader_until(Some(now), false);
+        leads(&observations, Some("a"), Some(now));
         std::thread::sleep(Duration::from_millis(2));
         assert!(since(Duration::from_millis(1)).is_some(), "the lease has expired");
-        observations.leader(leader(), None, "me");
+        leads(&observations, Some("a"), None);
         assert_eq!(since(Duration::ZERO), None, "a record without a duration never expires");
-        observations.leader(None, None, "me");
+        leads(&observations, None, None);
         std::thread::sleep(Duration::from_millis(2));
         assert!(since(Duration::from_millis(1)).is_some_and(|since| since < hour));
     }
@@ -358,18 +357,19 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
             (health.check().is_ok(), health.clone().with_tolerance(Duration::ZERO).check().is_ok())
         };
-        let term = |until| Arc::new(Deadline::new(until));
-        let for_long = clock::now() + Duration::from_secs(3_600);
-        started(&observations, &term(for_long));
+        let term = || Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
+        let deadline = term();
+        started(&observations, &deadline);
         observations.guard_dropped();
-        stopped(&observations, StopReason::Expired);
+        stopped(&observations, &deadline, StopReason::Expired);
         assert_eq!(check(), (true, true));
-        started(&observations, &term(for_long));
-        stopped(&observations, StopReason::Expired);
+        let deadline = term();
+        started(&observations, &deadline);
+        stopped(&observations, &deadline, StopReason::Expired);
         assert_eq!(check(), (false, false));
-        observations.leader(None, None, "me");
+        leads(&observations, None, None);
         assert_eq!(check(), (false, true), "another leads");
-        started(&observations, &term(for_long));
+        started(&observations, &term());
         assert!(check().0, "the next term has begun");
     }
 
@@ -410,8 +410,7 @@ mod tests {
             let limit = Arc::new(ProgressLimit::new(now, within));
             let deadline = Arc::new(Deadline::new(now + for_long).limited_by(Some(limit)));
             started(&observations, &deadline);
-            deadline.end(now, StopReason::SteppedDown);
-            stopped(&observations, StopReason::SteppedDown);
+            stopped(&observations, &deadline, StopReason::SteppedDown);
             deadline
         };
         let deadline = stepped_down(Duration::from_millis(500));
@@ -447,16 +446,15 @@ mod tests {
     fn drain_is_healthy_until_its_renewals_end() {
         let (lease, for_long) = (Duration::from_millis(20), Duration::from_secs(3_600));
         let (observations, health) = health(lease, for_long);
-        let without_limit = HealthCheck { drain_limit: self::health(lease, None).1.drain_limit, ..health.clone() };
+        let (other, without_limit) = self::health(lease, None);
         let deadline = Arc::new(Deadline::new(clock::now() + for_long));
-        started(&observations, &deadline);
-        deadline.end(clock::now(), StopReason::SteppedDown);
-        stopped(&observations, StopReason::SteppedDown);
+        [&observations, &other].into_iter().for_each(|observations| started(observations, &deadline));
+        stopped(&observations, &deadline, StopReason::SteppedDown);
         std::thread::sleep(3 * lease);
         assert_eq!(health.check(), Ok(()), "beyond the lease, within the drain timeout");
         assert!(matches!(without_limit.check(), Err(Unhealthy::GuardNotDropped { .. })));
         // The elector's thread hangs, so it does not report that the renewals have ended.
-        deadline.keep_no_longer();
+        deadline.lease_lost(clock::now());
         assert_eq!(health.check(), Ok(()), "the lease duration begins");
         std::thread::sleep(2 * lease);
         assert!(matches!(health.check(), Err(Unhealthy::GuardNotDropped { .. })));

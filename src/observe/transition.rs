@@ -5,7 +5,7 @@ use std::ops::Deref;
 use crate::election::stop_reason::StopReason;
 use crate::observe::observer::Event;
 use crate::util::sync::channel::{self, Receiver, Sender};
-use crate::util::sync::{Arc, Mutex, Weak};
+use crate::util::sync::{Arc, Weak};
 
 /// A change of leadership, as one elector observed it.
 ///
@@ -104,19 +104,6 @@ impl<T: 'static> Iterator for Transitions<T> {
     }
 }
 
-/// The current state of leadership, and the subscribers to its changes.
-#[derive(Default)]
-pub(crate) struct Subscriptions(Mutex<SubscriptionsState>);
-
-#[derive(Default)]
-struct SubscriptionsState {
-    /// The last transition to a leader, until its lease expires.
-    leader: Option<Transition>,
-    leading: Option<u64>,
-    subscribers: Subscribers<Transition>,
-    closed: bool,
-}
-
 /// The subscribers to transitions.
 ///
 /// Each sender has a `Weak` that no longer upgrades once its subscription is dropped.
@@ -130,7 +117,7 @@ impl<T> Default for Subscribers<T> {
 
 impl Transition {
     /// Returns the transition of an event, if the event is a transition.
-    fn of(event: &Event) -> Option<Self> {
+    pub(super) fn of(event: &Event) -> Option<Self> {
         Some(match event {
             Event::NewLeader { identity, address } => {
                 Self::NewLeader { identity: identity.clone(), address: address.clone() }
@@ -140,37 +127,6 @@ impl Transition {
             Event::StoppedLeading { reason } => Self::StoppedLeading { reason: reason.clone() },
             _ => return None,
         })
-    }
-}
-
-impl Subscriptions {
-    /// Creates a subscription that starts with the present state.
-    pub(crate) fn subscribe(&self) -> Transitions {
-        let mut state = self.0.lock();
-        // The present state is sent under the same lock, so that no transition is missed or repeated.
-        let leader = state.leader.clone();
-        let leading = state.leading.map(|fencing_token| Transition::StartedLeading { fencing_token });
-        let is_open = !state.closed;
-        state.subscribers.subscribe(leader.into_iter().chain(leading), is_open)
-    }
-
-    /// Publishes the transition of an event, if the event is a transition.
-    pub(crate) fn note(&self, event: &Event) {
-        let Some(transition) = Transition::of(event) else { return };
-        let mut state = self.0.lock();
-        match event {
-            Event::StartedLeading { fencing_token } => state.leading = Some(*fencing_token),
-            Event::StoppedLeading { .. } => state.leading = None,
-            _ => state.leader = Some(transition.clone()).filter(|it| matches!(it, Transition::NewLeader { .. })),
-        }
-        state.subscribers.publish(&transition);
-    }
-
-    /// Disconnects every subscription after the last transition.
-    pub(crate) fn close(&self) {
-        let mut state = self.0.lock();
-        state.closed = true;
-        state.subscribers = Subscribers::default();
     }
 }
 
@@ -206,50 +162,12 @@ impl<T: Clone + 'static> Subscribers<T> {
 mod tests {
     use super::*;
 
-    fn leader(identity: &str) -> Event {
-        Event::NewLeader { identity: identity.to_owned(), address: None }
-    }
-
-    #[test]
-    fn a_subscription_opens_with_the_present_state() {
-        let subscriptions = Subscriptions::default();
-        subscriptions.note(&leader("me"));
-        subscriptions.note(&Event::StartedLeading { fencing_token: 7 });
-        let late = subscriptions.subscribe();
-        subscriptions.note(&Event::StoppedLeading { reason: StopReason::Expired });
-        subscriptions.close();
-        assert_eq!(
-            late.iter().collect::<Vec<_>>(),
-            [
-                Transition::NewLeader { identity: "me".to_owned(), address: None },
-                Transition::StartedLeading { fencing_token: 7 },
-                Transition::StoppedLeading { reason: StopReason::Expired },
-            ]
-        );
-    }
-
-    #[test]
-    fn subscription_without_a_leader_opens_empty() {
-        let subscriptions = Subscriptions::default();
-        subscriptions.note(&leader("a"));
-        subscriptions.note(&Event::NoLeader { previous: "a".to_owned() });
-        subscriptions.note(&Event::WatchOpened);
-        assert_eq!(subscriptions.subscribe().try_iter().count(), 0);
-    }
-
-    #[test]
-    fn a_subscription_after_the_last_word_is_disconnected() {
-        let subscriptions = Subscriptions::default();
-        subscriptions.close();
-        assert_eq!(subscriptions.subscribe().iter().count(), 0);
-    }
-
     #[test]
     fn dropped_subscriptions_are_forgotten() {
-        let subscriptions = Subscriptions::default();
-        (0..10).for_each(|_| drop(subscriptions.subscribe()));
-        assert_eq!(subscriptions.0.lock().subscribers.0.len(), 1, "until the next subscription");
-        subscriptions.note(&Event::StartedLeading { fencing_token: 1 });
-        assert!(subscriptions.0.lock().subscribers.0.is_empty());
+        let mut subscribers = Subscribers::default();
+        (0..10).for_each(|_| drop(subscribers.subscribe([], true)));
+        assert_eq!(subscribers.0.len(), 1, "until the next subscription");
+        subscribers.publish(&Transition::StartedLeading { fencing_token: 1 });
+        assert!(subscribers.0.is_empty());
     }
 }

@@ -112,9 +112,9 @@ mod tests {
         let settings = settings();
         let candidate = Candidate::new(Arc::clone(&settings), 1);
         let (link, commands) = link();
-        let (pending, subscriptions) = (Arc::default(), Arc::default());
-        let observations = Arc::new(Observations::new(&settings));
-        let shared = SharedParts { link, pending, subscriptions, observations };
+        let pending = Arc::default();
+        let observations = Arc::new(Observations::new(Arc::clone(&settings)));
+        let shared = SharedParts { link, pending, observations };
         ElectorThread::new(candidate, entry(), commands, Vec::new(), None, shared, &settings).unwrap()
     }
 
@@ -134,7 +134,7 @@ mod tests {
     fn leading() -> (ElectorThread, Transitions, LeaderGuard, Arc<Deadline>) {
         let mut elector = elector();
         let shared = elector.state.shared.clone();
-        let transitions = shared.subscriptions.subscribe();
+        let transitions = shared.observations.subscribe();
         let (sender, receiver) = channel::bounded(1);
         let id = shared.pending.enter(Delivery::Term(sender), &shared.link).unwrap();
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
@@ -175,7 +175,7 @@ mod tests {
             shared.pending.enter(Delivery::to("key", channel::unbounded().0), &shared.link),
             Err(Error::Stopped)
         ));
-        let health = HealthCheck::new(Arc::clone(&shared.observations), &settings()).check();
+        let health = HealthCheck::new(Arc::clone(&shared.observations)).check();
         assert!(health.is_err(), "{health:?}");
     }
 
@@ -189,8 +189,8 @@ mod tests {
         let stalled = Arc::new(ProgressLimit::new(now, Duration::ZERO));
         let over = Deadline::new(now).limited_by(Some(stalled));
         elector.state.offer(id, Arc::new(over), 7);
-        assert_eq!(HealthCheck::new(Arc::clone(&shared.observations), &settings()).check(), Ok(()));
-        let status = shared.observations.status(("jobs", "jobs"), &settings());
+        assert_eq!(HealthCheck::new(Arc::clone(&shared.observations)).check(), Ok(()));
+        let status = shared.observations.status("jobs", "jobs");
         assert_eq!(status.since_progress, None);
     }
 

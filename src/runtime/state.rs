@@ -19,7 +19,6 @@ use crate::leadership::handle::{Command, Link, ReleaseSender};
 use crate::leadership::term::Term;
 use crate::observe::observations::Observations;
 use crate::observe::observer::{Event, RequestOutcome};
-use crate::observe::transition::Subscriptions;
 use crate::runtime::cancel_aside;
 use crate::runtime::lines::{Item, Lines};
 use crate::runtime::observing::Observing;
@@ -35,7 +34,6 @@ use crate::util::sync::channel::Sender;
 pub(crate) struct SharedParts {
     pub(crate) link: Arc<Link>,
     pub(crate) pending: Arc<CampaignSlot>,
-    pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) observations: Arc<Observations>,
 }
 
@@ -45,7 +43,6 @@ pub(crate) struct ElectorState {
     observers: Vec<Observing>,
     /// Dropping the sender ends the thread of the probe.
     probing: Option<Sender<Infallible>>,
-    term: Option<Arc<Term>>,
     /// Notifies the caller that waits for the release of the last term.
     releasing: Option<ReleaseSender>,
     /// Notify the callers that wait until the closed elector holds no record.
@@ -53,10 +50,6 @@ pub(crate) struct ElectorState {
     /// The request that the request thread is sending.
     in_flight: Option<InFlight>,
     lines: Arc<Lines>,
-    /// The fencing token of the term, until its end was reported.
-    fencing_token: Option<u64>,
-    /// The identity of the reported leader.
-    leader: Option<String>,
     watcher: Watcher,
 }
 
@@ -82,13 +75,10 @@ impl ElectorState {
             shared,
             observers,
             probing,
-            term: None,
             releasing: None,
             closing: Vec::new(),
             in_flight: None,
             lines,
-            fencing_token: None,
-            leader: None,
             watcher,
         }
     }
@@ -98,9 +88,7 @@ impl ElectorState {
         loop {
             let step = self.candidate.next(Now::read());
             if !(self.act() && matches!(step, Step::Wait(_))) {
-                self.shared
-                    .observations
-                    .leader_until(self.candidate.leader_until(), self.candidate.identity_is_shared());
+                self.shared.observations.note_leader(self.candidate.leader());
                 return step;
             }
         }
@@ -159,7 +147,7 @@ impl ElectorState {
             }
             Command::RequestThreadPanicked => {
                 self.term_ended(StopReason::ElectorPanicked, None);
-                self.shared.observations.thread_panicked();
+                self.shared.observations.ended(true);
                 return false;
             }
         }
@@ -207,38 +195,25 @@ impl ElectorState {
                 self.log(Notice::of_drain_end(reason));
             }
             Effect::Released => {
-                self.term = None;
                 self.shared.observations.released();
                 self.releasing.take().into_iter().for_each(|ack| self.notify_released(ack));
             }
             Effect::CancelAt(request, at) => self.cancel_at(request, at),
-            Effect::Leader(leader) => self.leader_changed(leader.map(|leader| *leader)),
-            Effect::LeaderLeaseExpired => {
-                // The expired lease may be this candidate's own. The observations keep the leader, so an unhealthy
-                // check stays unhealthy.
-                self.no_leader(Notice::of_expired_leader());
+            Effect::NewLeader { leader, is_new_address } => {
+                let LeaderInfo { identity, address } = *leader;
+                // The log has no line about a changed address.
+                let notice = (!is_new_address).then(|| {
+                    let identity_is_shared = self.candidate.leader().identity_is_shared;
+                    Notice::of_leader(&identity, self.candidate.identity(), identity_is_shared)
+                });
+                self.report(&Event::NewLeader { identity, address }, notice);
+            }
+            Effect::NoLeader { previous, is_expiry } => {
+                self.report(&Event::NoLeader { previous }, Some(Notice::of_no_leader(is_expiry)));
             }
             Effect::WritesRefused(error) => self.shared.observations.write_failed(&error),
             Effect::RestartWatch => self.watcher.restart(),
             Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(notice),
-        }
-    }
-
-    fn leader_changed(&mut self, leader: Option<LeaderInfo>) {
-        let (identity, identity_is_shared) = (self.candidate.identity(), self.candidate.identity_is_shared());
-        self.shared.observations.leader(leader.clone(), self.candidate.leader_until(), identity);
-        let notice =
-            Notice::of_leader(leader.as_ref().map(|leader| leader.identity.clone()), identity, identity_is_shared);
-        let Some(leader) = leader else { return self.no_leader(notice) };
-        let is_same = self.leader.replace(leader.identity.clone()).as_ref() == Some(&leader.identity);
-        // The log has no line about a changed address.
-        let notice = (!is_same).then_some(notice);
-        self.report(&Event::NewLeader { identity: leader.identity, address: leader.address }, notice);
-    }
-
-    fn no_leader(&mut self, notice: Notice) {
-        if let Some(previous) = self.leader.take() {
-            self.report(&Event::NoLeader { previous }, Some(notice));
         }
     }
 
@@ -253,11 +228,10 @@ impl ElectorState {
         }
     }
 
-    /// Passes an event to the log, the observations, the transitions and the observers.
+    /// Passes an event to the log, the observations, the subscribers and the observers.
     fn report(&mut self, event: &Event, notice: Option<Notice>) {
         notice.into_iter().for_each(|notice| self.log(notice));
-        self.shared.observations.note(event, self.term.as_ref());
-        self.shared.subscriptions.note(event);
+        self.shared.observations.note(event, self.candidate.leader());
         self.observers.iter().for_each(|observer| observer.send(event));
     }
 
@@ -265,25 +239,27 @@ impl ElectorState {
         let error = if let StoreResponse::Failed(error) = response { Some(error) } else { None };
         let failure = error.map(StoreError::kind);
         self.shared.observations.answered(operation, error);
-        let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
+        let is_slow_path =
+            operation == StoreOperation::Get && self.shared.observations.term().is_some_and(|term| term.is_valid());
         self.report(&Event::Request(RequestOutcome { operation, latency, failure, is_slow_path }), None);
     }
 
     /// Queues a log line.
     fn log(&self, notice: Notice) {
-        self.lines.push(Item::LogRecord(LogRecord { fencing_token: self.fencing_token, notice }));
+        let fencing_token = self.shared.observations.reported_term().map(|term| term.fencing_token);
+        self.lines.push(Item::LogRecord(LogRecord { fencing_token, notice }));
     }
 
     pub(super) fn offer(&mut self, campaign: u64, deadline: Arc<Deadline>, fencing_token: u64) {
         if !self.shared.pending.is_waiting(campaign) {
             return self.candidate.handle(clock::now(), Input::NotTaken);
         }
-        self.fencing_token = Some(fencing_token);
         let term = Arc::new(Term::new(deadline, fencing_token));
-        self.term = Some(Arc::clone(&term));
+        self.shared.observations.term_begins(Arc::clone(&term));
         let text = format!("started leading, fencing token {fencing_token}");
         let notice = Notice::of_event(Level::Info, LogEvent::StartedLeading, text);
-        self.report(&Event::StartedLeading { fencing_token }, Some(notice));
+        self.lines.push(Item::LogRecord(LogRecord { fencing_token: Some(fencing_token), notice }));
+        self.report(&Event::StartedLeading { fencing_token }, None);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // The campaign may have been withdrawn since the check above.
         if let Err(Unsent { guard, is_by_key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
@@ -299,25 +275,21 @@ impl ElectorState {
 
     /// Reports the end of the term, unless the end was reported before.
     pub(super) fn term_ended(&mut self, reason: StopReason, error: Option<&StoreError>) {
-        let Some(term) = self.term.as_ref().filter(|_| self.fencing_token.is_some()) else { return };
+        let Some(term) = self.shared.observations.reported_term() else { return };
         // If the term ended earlier, the first reason counts.
         let reason = term.end(reason);
         let notice = Notice::of_end(&reason, error);
         self.report(&Event::StoppedLeading { reason }, Some(notice));
-        self.fencing_token = None;
     }
 
     /// Ends the elector: its term, its observers and its probe.
     fn end(&mut self) {
         self.term_ended(StopReason::ElectorPanicked, None);
-        if std::thread::panicking() {
-            self.shared.observations.thread_panicked();
-        }
         self.observers.clear();
         drop(self.probing.take());
-        self.shared.observations.ended();
+        self.shared.observations.ended(std::thread::panicking());
         self.shared.pending.stop(&self.shared.link);
-        self.shared.subscriptions.close();
+        self.shared.observations.disconnect();
         self.in_flight.take().into_iter().for_each(|in_flight| cancel_aside(in_flight.cancel));
         self.lines.log();
     }

@@ -181,7 +181,7 @@ mod tests {
             wake: woken,
             current: Arc::default(),
             plan: WatchPlan::new(Duration::from_secs(2), Duration::from_secs(15), 1),
-            observations: Arc::new(Observations::new(&Config::default().validate().unwrap())),
+            observations: Arc::new(Observations::new(Config::default().validate().unwrap().into())),
             fields: fields(),
         };
         watching.plan.bookmark(Cursor::new(7_u64));

@@ -5,7 +5,7 @@
 
 pub(crate) use crossbeam_channel as channel;
 pub(crate) use parking_lot::Mutex;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
 pub(crate) use std::time::Instant;
 pub(crate) use std::{thread, thread_local};

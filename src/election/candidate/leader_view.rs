@@ -21,28 +21,36 @@ impl LeaderView {
         if known == holder {
             return None;
         }
-        let is_same = known.zip(holder).is_some_and(|((known, _), (holder, _))| known == holder);
-        self.leader = holder.map(|(identity, address)| {
+        let is_new_address = known.zip(holder).is_some_and(|((known, _), (holder, _))| known == holder);
+        let leader = holder.map(|(identity, address)| {
             Box::new(LeaderInfo { identity: identity.to_owned(), address: address.map(str::to_owned) })
         });
-        if !is_same {
+        let previous = std::mem::replace(&mut self.leader, leader).filter(|_| !self.has_expired);
+        if !is_new_address {
             (self.has_expired, self.is_awaited) = (false, false);
         }
-        // Without a renewal, the holder of an expired lease is no longer the leader.
-        (!self.has_expired).then(|| Effect::Leader(self.leader.clone()))
+        match self.leader.clone() {
+            // Without a renewal, the holder of an expired lease is no longer the leader.
+            Some(_) if self.has_expired => None,
+            Some(leader) => Some(Effect::NewLeader { leader, is_new_address }),
+            None => previous.map(|leader| Effect::NoLeader { previous: leader.identity, is_expiry: false }),
+        }
     }
 
     /// Notes the expiry of the leader's lease.
     pub(super) fn expires(&mut self, now: Moment, until: Option<Moment>) -> Option<Effect> {
         let has_expired = until.is_some_and(|until| until <= now);
-        if has_expired == self.has_expired || self.leader.is_none() {
-            return None;
-        }
+        let leader = self.leader.clone().filter(|_| has_expired != self.has_expired)?;
         (self.has_expired, self.is_awaited) = (has_expired, false);
         Some(match has_expired {
-            true => Effect::LeaderLeaseExpired,
-            false => Effect::Leader(self.leader.clone()),
+            true => Effect::NoLeader { previous: leader.identity, is_expiry: true },
+            false => Effect::NewLeader { leader, is_new_address: false },
         })
+    }
+
+    /// Returns the holder in the record.
+    pub(super) fn leader(&self) -> Option<&LeaderInfo> {
+        self.leader.as_deref()
     }
 
     pub(super) fn has_expired(&self) -> bool {

@@ -61,6 +61,17 @@ pub enum Input {
     WatchEnded,
 }
 
+/// The leader that a candidate observes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LeaderFacts<'a> {
+    /// The holder in the record, even after the lease has expired.
+    pub leader: Option<&'a LeaderInfo>,
+    /// The time when the lease expires without another renewal, or `None` if unknown.
+    pub until: Option<Moment>,
+    /// `true` if another process wrote the record under this candidate's identity.
+    pub identity_is_shared: bool,
+}
+
 /// The output of a candidate.
 #[derive(Debug)]
 pub enum Effect {
@@ -112,11 +123,20 @@ pub enum Effect {
     ///
     /// The release of a record waits for the request, or a watch event about another candidate.
     CancelAt(u64, Moment),
-    /// The record has another holder or no holder, the holder has another address, or the holder renewed its expired
-    /// lease.
-    Leader(Option<Box<LeaderInfo>>),
-    /// The lease of the holder has expired on the local clock.
-    LeaderLeaseExpired,
+    /// The record has another holder, the holder has another address, or the holder renewed its expired lease.
+    NewLeader {
+        /// The holder.
+        leader: Box<LeaderInfo>,
+        /// `true` if only the address of the leader has changed.
+        is_new_address: bool,
+    },
+    /// The record no longer has a holder, or the lease of the holder has expired on the local clock.
+    NoLeader {
+        /// The identity of the last leader.
+        previous: String,
+        /// `true` if the lease has expired.
+        is_expiry: bool,
+    },
     /// Every write has met a conflict for three renew deadlines.
     WritesRefused(StoreError),
     /// The watch must be restarted with the current state.

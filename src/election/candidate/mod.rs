@@ -33,7 +33,7 @@ use failure_log::FailureLog;
 use failures::Failures;
 use fitness::FitnessPolicy;
 use leader_view::LeaderView;
-use messages::{Effect, Input};
+use messages::{Effect, Input, LeaderFacts};
 use notice::Notice;
 use step_down_requests::StepDownRequests;
 use term::HeldTerm;
@@ -196,19 +196,18 @@ impl Candidate {
         self.effects.pop_front()
     }
 
-    /// Returns the time when the leader's lease expires without another renewal.
-    pub fn leader_until(&self) -> Option<Moment> {
-        self.claim.leader_until()
+    /// Returns the leader, whose changes the effects report.
+    pub fn leader(&self) -> LeaderFacts<'_> {
+        LeaderFacts {
+            leader: self.leader.leader(),
+            until: self.claim.leader_until(),
+            identity_is_shared: self.claim.observed().identity_is_shared(),
+        }
     }
 
     /// Returns `true` if this candidate may hold the record without a guard.
     pub fn may_hold(&self) -> bool {
         self.claim.may_hold()
-    }
-
-    /// Returns `true` if another process wrote this candidate's identity to the record.
-    pub fn identity_is_shared(&self) -> bool {
-        self.claim.observed().identity_is_shared()
     }
 
     /// Returns the identity of this candidate.

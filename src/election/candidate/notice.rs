@@ -49,15 +49,21 @@ impl Notice {
         Self { event: Some(event), ..Self::new(level, text) }
     }
 
-    /// Creates a line about a new leader, or about the lack of a leader.
-    pub(crate) fn of_leader(leader: Option<String>, identity: &str, identity_is_shared: bool) -> Self {
-        let text = match &leader {
-            Some(leader) if *leader != identity => format!("new leader: {leader}"),
-            Some(leader) if identity_is_shared => format!("new leader: {leader}{SHARED_IDENTITY}"),
-            Some(leader) => format!("new leader: {leader} (this candidate)"),
-            None => "no leader: no candidate holds the lease".to_owned(),
+    /// Creates a line about a new leader.
+    pub(crate) fn of_leader(leader: &str, identity: &str, identity_is_shared: bool) -> Self {
+        let remark = match identity_is_shared {
+            _ if leader != identity => "",
+            true => SHARED_IDENTITY,
+            false => " (this candidate)",
         };
-        Self::of_event(Level::Info, LogEvent::NewLeader(leader), text)
+        let event = LogEvent::NewLeader(Some(leader.to_owned()));
+        Self::of_event(Level::Info, event, format!("new leader: {leader}{remark}"))
+    }
+
+    /// Creates a line about the lack of a leader.
+    pub(crate) fn of_no_leader(is_expiry: bool) -> Self {
+        let cause = if is_expiry { "the lease has expired" } else { "no candidate holds the lease" };
+        Self::of_event(Level::Info, LogEvent::NewLeader(None), format!("no leader: {cause}"))
     }
 
     /// Creates a line about the end of a term, with the last failure since the last renewal.
@@ -75,11 +81,6 @@ impl Notice {
         let text =
             format!("renewals of the ended term stopped: {why}; another candidate can lead once the lease expires");
         Self::new(Level::Warn, text)
-    }
-
-    /// Creates a line about a leader whose lease has expired.
-    pub(crate) fn of_expired_leader() -> Self {
-        Self::of_event(Level::Info, LogEvent::NewLeader(None), "no leader: the lease has expired")
     }
 
     /// Creates a second line about the end of a term, if the term ended for missing progress.

@@ -74,7 +74,7 @@ impl HeldTerm {
     /// Extends the term by an applied write, which the candidate sent a renew deadline before `valid_until`.
     pub(super) fn renewed(&mut self, now: Moment, valid_until: Moment) -> Option<TermEvent> {
         if self.deadline.was_ended() {
-            self.deadline.keep(valid_until);
+            self.deadline.lease_renewed(valid_until);
         }
         // If the holder has ended the term, the queued step-down will report the end. An expired term ends now.
         let is_extended = self.deadline.extend(now, valid_until) || self.deadline.was_ended();
@@ -122,7 +122,7 @@ impl HeldTerm {
             TermPhase::Draining(_) | TermPhase::Lost => None,
         };
         if self.deadline.was_ended() {
-            self.deadline.keep_no_longer();
+            self.deadline.lease_lost(now);
         }
         self.phase = TermPhase::Lost;
         event

@@ -195,7 +195,7 @@ fn a_renewal_takes_as_long_as_since_it_was_sent() {
     scenario.now = scenario.now + Duration::from_millis(30);
     scenario.handle(Input::Response(id, StoreResponse::Written(renewed)));
     assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
-    assert!(scenario.candidate.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
+    assert!(scenario.candidate.leader().until.is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
 }
 
 #[test]
@@ -251,12 +251,12 @@ fn expiry_and_renewal_of_a_lease_are_reported_at_once() {
     for version in 1..=2 {
         scenario.hears_of_another(version);
         let leader = LeaderInfo { identity: "other".to_owned(), address: Some(format!("host:{version}")) };
-        assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(reported))] if **reported == leader));
+        assert!(matches!(&scenario.wants()[..], [Effect::NewLeader { leader: reported, .. }] if **reported == leader));
         let runs_out = scenario.now + Duration::from_secs(15);
         loop {
             assert!(scenario.now <= runs_out, "not reported");
             let step = scenario.step();
-            if scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderLeaseExpired)) {
+            if scenario.wants().iter().any(|effect| matches!(effect, Effect::NoLeader { is_expiry: true, .. })) {
                 break;
             }
             match step {
@@ -691,7 +691,7 @@ fn drain_without_limit_outlasts_lease_and_unfitness() {
     let began = scenario.now;
     let last = scenario.renews_until(began + Duration::from_secs(60)).pop().expect("a renewal");
     assert!(last > began + Duration::from_secs(55), "{:?}", last.since(began));
-    assert!(!deadline.kept_for(scenario.now).is_zero(), "a command would be killed");
+    assert!(!deadline.lease_until(scenario.now).since(scenario.now).is_zero(), "a command would be killed");
     assert_eq!(scenario.count("DrainEnded"), 0);
     scenario.handle(Input::GuardDropped { at: scenario.now });
     scenario.releases();
@@ -701,7 +701,10 @@ fn drain_without_limit_outlasts_lease_and_unfitness() {
 fn drain_whose_record_is_lost_keeps_no_lease() {
     let (mut scenario, deadline) = draining();
     scenario.hears_of_another(99);
-    assert!(deadline.kept_for(scenario.now).is_zero(), "a command would run beside another leader");
+    assert!(
+        deadline.lease_until(scenario.now).since(scenario.now).is_zero(),
+        "a command would run beside another leader"
+    );
 }
 
 #[test]
@@ -724,5 +727,5 @@ fn end_of_leadership_is_reported_before_its_release() {
     scenario.wants();
     scenario.handle(Input::Response(id, StoreResponse::Written(released)));
     let wants = scenario.wants();
-    assert!(matches!(&wants[..], [Effect::Leader(None), Effect::Released]), "{wants:?}");
+    assert!(matches!(&wants[..], [Effect::NoLeader { is_expiry: false, .. }, Effect::Released]), "{wants:?}");
 }

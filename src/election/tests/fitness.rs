@@ -294,7 +294,7 @@ fn progress_late_acquisition_of_a_round_ends_the_round() {
     let release = scenario.write();
     assert_eq!((release.base, release.record.holder()), (Some(10), None));
     let events = scenario.events();
-    assert!(matches!(events[..], [Effect::Leader(_), Effect::RoundOver { .. }]), "{events:?}");
+    assert!(matches!(events[..], [Effect::NewLeader { .. }, Effect::RoundOver { .. }]), "{events:?}");
     let released = scenario.applied(&release, 11);
     // The caller of the next round sets the pace.
     scenario.campaign(true);

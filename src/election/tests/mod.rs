@@ -473,7 +473,8 @@ impl Scenario {
     /// Takes all events. Returns the reported leaders.
     fn leaders(&mut self) -> Vec<Option<LeaderInfo>> {
         let leader = |event| match event {
-            Effect::Leader(leader) => Some(leader.map(|leader| *leader)),
+            Effect::NewLeader { leader, .. } => Some(Some(*leader)),
+            Effect::NoLeader { is_expiry: false, .. } => Some(None),
             _ => None,
         };
         self.events().into_iter().filter_map(leader).collect()

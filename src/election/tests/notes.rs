@@ -53,7 +53,7 @@ fn changed_address_is_reported_without_a_new_record() {
     scenario.hears_noted(noted(held_by(OTHER, 15), 11, address));
     scenario.hears_noted(noted(held_by(OTHER, 15), 12, address));
     assert_eq!(scenario.leaders(), [info(OTHER, Some("host:1"))]);
-    let until = scenario.candidate.leader_until().expect("a holder");
+    let until = scenario.candidate.leader().until.expect("a holder");
     assert_eq!(until.since(scenario.now), secs(10), "the wait does not start again");
 }
 

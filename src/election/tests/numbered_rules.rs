@@ -12,7 +12,7 @@ fn rule_1_nothing_there_is_created_and_created_is_elected() {
     assert_eq!(write.record.uid, None);
     scenario.applied(&write, 10);
     let events = scenario.events();
-    let [Effect::Leader(Some(leader)), Effect::Offer { deadline, fencing_token: 10, .. }] = &events[..] else {
+    let [Effect::NewLeader { leader, .. }, Effect::Offer { deadline, fencing_token: 10, .. }] = &events[..] else {
         panic!("{events:?}")
     };
     assert!(leader.identity == ME && deadline.is_valid(scenario.now));

@@ -158,7 +158,12 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
     scenario.watch_opens(true);
     let renewed = renewed(&held_by("new", 15));
     scenario.hears(renewed.clone(), 501);
-    assert!(!scenario.events().iter().any(|event| matches!(event, Effect::Leader(_))));
+    assert!(
+        !scenario
+            .events()
+            .iter()
+            .any(|event| matches!(event, Effect::NewLeader { .. } | Effect::NoLeader { is_expiry: false, .. }))
+    );
     scenario.found(renewed.clone(), 501);
     // The read has confirmed the event, so later events are trusted.
     scenario.hears(held_by("third", 15), 502);
@@ -280,7 +285,7 @@ fn order_restored_a_reused_version_confirms_nothing() {
     let events = scenario.events();
     assert!(events.iter().any(|event| matches!(event, Effect::RestartWatch)), "{events:?}");
     assert!(
-        !events.iter().any(|event| matches!(event, Effect::Leader(Some(leader)) if leader.identity == "old")),
+        !events.iter().any(|event| matches!(event, Effect::NewLeader { leader, .. } if leader.identity == "old")),
         "{events:?}"
     );
     // The answer to an own write contradicts the event.

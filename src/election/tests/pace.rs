@@ -322,7 +322,8 @@ fn leaders_are_reported_once_each() {
         scenario.advance(secs(3));
         scenario.found(held_by(holder, version as i32), version);
         reported.extend(scenario.events().into_iter().map(|event| match event {
-            Effect::Leader(leader) => leader.map(|leader| leader.identity),
+            Effect::NewLeader { leader, .. } => Some(leader.identity),
+            Effect::NoLeader { .. } => None,
             other => panic!("{other:?}"),
         }));
     }
@@ -333,14 +334,14 @@ fn leaders_are_reported_once_each() {
 fn a_lease_that_is_gone_has_no_leader() {
     for reported in [false, true] {
         let mut scenario = Scenario::observing(held_by(OTHER, 15), 10);
-        assert!(matches!(&scenario.events()[..], [Effect::Leader(Some(leader))] if leader.identity == OTHER));
+        assert!(matches!(&scenario.events()[..], [Effect::NewLeader { leader, .. }] if leader.identity == OTHER));
         if reported {
             scenario.hears_deletion(11);
         } else {
             scenario.wait_out();
             scenario.found_nothing();
         }
-        assert!(matches!(scenario.events()[..], [Effect::Leader(None)]), "reported: {reported}");
+        assert!(matches!(scenario.events()[..], [Effect::NoLeader { is_expiry: false, .. }]), "reported: {reported}");
     }
 }
 

@@ -390,7 +390,8 @@ impl Leadership {
     /// renewed. Returns zero once the lease may be lost.
     #[doc(hidden)]
     pub fn kept_for(&self) -> Duration {
-        self.term.deadline.kept_for(clock::now())
+        let now = clock::now();
+        self.term.deadline.lease_until(now).since(now)
     }
 
     /// Returns an error once the term has ended, like [`LeaderGuard::check`].

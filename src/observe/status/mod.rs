@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::election::settings::Settings;
+use crate::observe::observer::Event;
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 
 mod display;
@@ -125,8 +126,8 @@ pub struct Counters {
     pub watches_opened: u64,
     /// The number of watches that ended or were refused.
     pub watches_lost: u64,
-    pub(super) requests: [u64; StoreOperation::ALL.len()],
-    pub(super) failures: [u64; StoreErrorKind::ALL.len()],
+    requests: [u64; StoreOperation::ALL.len()],
+    failures: [u64; StoreErrorKind::ALL.len()],
 }
 
 /// A histogram of durations.
@@ -161,7 +162,7 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    pub(super) fn add(&mut self, took: Duration) {
+    fn add(&mut self, took: Duration) {
         let place = Self::BOUNDS_MS.partition_point(|bound| Duration::from_millis(*bound) < took);
         self.counts[place] += 1;
         self.sum = self.sum.saturating_add(took);
@@ -169,6 +170,22 @@ impl Histogram {
 }
 
 impl Counters {
+    pub(super) fn note(&mut self, event: &Event) {
+        match event {
+            Event::StartedLeading { .. } => self.terms += 1,
+            Event::StoppedLeading { reason } => self.terms_lost += u64::from(!reason.was_asked_for()),
+            Event::Renewed { latency } => self.renewals.add(*latency),
+            Event::Request(outcome) => {
+                self.requests[outcome.operation as usize] += 1;
+                outcome.failure.into_iter().for_each(|kind| self.failures[kind as usize] += 1);
+                self.slow_paths += u64::from(outcome.is_slow_path);
+            }
+            Event::WatchOpened => self.watches_opened += 1,
+            Event::WatchLost => self.watches_lost += 1,
+            _ => {}
+        }
+    }
+
     /// Returns the number of requests of this operation, answered or not.
     pub fn requests(&self, operation: StoreOperation) -> u64 {
         self.requests[operation as usize]

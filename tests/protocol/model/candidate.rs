@@ -488,8 +488,8 @@ impl Process {
                 | Effect::DrainEnded(_)
                 | Effect::CancelAt(..)
                 | Effect::IdentityConflict(_)
-                | Effect::Leader(_)
-                | Effect::LeaderLeaseExpired
+                | Effect::NewLeader { .. }
+                | Effect::NoLeader { .. }
                 | Effect::WritesRefused(_)
                 | Effect::Log(_) => {}
             }

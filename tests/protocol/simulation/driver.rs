@@ -318,7 +318,9 @@ impl World {
             let node = &mut self.nodes[index];
             trace!(self, "{} wants {effect:?}", node.identity);
             match effect {
-                Effect::TermEnded(..) | Effect::Leader(_) if node.record.hears_of_former => {
+                Effect::TermEnded(..) | Effect::NewLeader { .. } | Effect::NoLeader { is_expiry: false, .. }
+                    if node.record.hears_of_former =>
+                {
                     return Err(format!("{} believes a server of a former life: {effect:?}", node.identity).into());
                 }
                 Effect::Offer { campaign, deadline, fencing_token } => {
@@ -399,10 +401,11 @@ impl World {
                     return Err(format!("{} does not know its own writes", node.identity).into());
                 }
                 Effect::Fitness { is_fit, .. } => node.is_aside = node.is_fit && !is_fit,
-                Effect::Leader(leader) => self.may_report(index, leader.as_deref())?,
+                Effect::NewLeader { leader, .. } => self.may_report(index, Some(&leader))?,
+                Effect::NoLeader { is_expiry: false, .. } => self.may_report(index, None)?,
                 Effect::IdentityConflict(_)
                 | Effect::Log(_)
-                | Effect::LeaderLeaseExpired
+                | Effect::NoLeader { .. }
                 | Effect::WritesRefused(_)
                 | Effect::DrainEnded(_)
                 | Effect::Renewed(_) => {}

@@ -23,7 +23,7 @@ mod util {
     pub(crate) use crate::leasehold::util::clock;
 
     pub(crate) mod sync {
-        pub(crate) use loom::sync::atomic::{AtomicU64, fence};
+        pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
         pub(crate) use std::sync::atomic::Ordering;
         pub(crate) use std::sync::{Arc, OnceLock};
     }

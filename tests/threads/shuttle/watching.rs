@@ -23,7 +23,7 @@ impl Watched {
         let entry = Entry::new(store, "jobs");
         let fields = LogFields::new(entry.describe(), "me");
         let link = Arc::new(Link::new(tell, settings.release_timeout, fields));
-        let observations = Arc::new(Observations::new(&settings));
+        let observations = Arc::new(Observations::new(Arc::new(settings.clone())));
         let watcher = Watcher::spawn(entry, link, observations, &settings).expect("threads cost nothing here");
         Self { watcher, told }
     }
