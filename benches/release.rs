@@ -1,7 +1,7 @@
 //! Measures the time of a release and of noticing a lost lease, far from the API server.
 //!
-//! Run `cargo bench --bench release`. The connections use TLS. All durations are defaults, except a shorter renew
-//! interval, which saves an hour. `release.md` shows results.
+//! Run `cargo bench --bench release`, or with `-- ended` only the delay of `ended`. The connections use TLS. All durations
+//! are defaults, except a shorter renew interval, which saves an hour. `release.md` shows results.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -71,11 +71,21 @@ struct Outcome {
 
 fn main() {
     let server = ApiServer::builder().tls(true).start().expect("an in-memory server");
+    if !std::env::args().any(|argument| argument == "ended") {
+        measure_releases(&server);
+    }
+    let mut late = ends_behind_a_hang(&server);
+    late.sort();
+    println!("\nFrom the end of a term until `ended` disconnects, while a renewal hangs:\n");
+    println!("median {:.1?}, worst {:.1?}, {} terms", late[late.len() / 2], late[late.len() - 1], late.len());
+}
+
+fn measure_releases(server: &ApiServer) {
     let rows: Vec<_> = ROUND_TRIPS
         .map(Duration::from_millis)
         .into_iter()
         .map(|round_trip| (round_trip, CASES.map(|(_, ending, situation)| (ending, situation))))
-        .map(|(round_trip, cases)| (round_trip, measure(&server, round_trip, &cases)))
+        .map(|(round_trip, cases)| (round_trip, measure(server, round_trip, &cases)))
         .collect();
     for (index, (name, ending, _)) in CASES.iter().enumerate() {
         let done = if *ending == Ending::Release { "confirmed" } else { "noticed" };
@@ -86,10 +96,6 @@ fn main() {
             println!("{}", row(*round_trip, &outcomes[index]));
         }
     }
-    let mut late = ends_behind_a_hang(&server);
-    late.sort();
-    println!("\nFrom the end of a term until `ended` disconnects, while a renewal hangs:\n");
-    println!("median {:.1?}, worst {:.1?}, {} terms", late[late.len() / 2], late[late.len() - 1], late.len());
 }
 
 /// Returns the times from the end of a term until `ended` disconnects, while a renewal hangs.

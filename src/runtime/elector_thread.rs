@@ -96,7 +96,7 @@ mod tests {
     use crate::leadership::error::Error;
     use crate::leadership::guard::LeaderGuard;
     use crate::leadership::handle::tests::link;
-    use crate::observe::health::HealthCheck;
+    use crate::observe::health::{HealthCheck, Unhealthy};
     use crate::observe::observations::Observations;
     use crate::observe::transition::{Transition, Transitions};
     use crate::runtime::tests::entry;
@@ -153,6 +153,7 @@ mod tests {
     #[test]
     fn panic_ends_the_term_once_and_no_later_call_waits() {
         let (elector, transitions, guard) = superseded();
+        let health = HealthCheck::new(Arc::clone(&elector.state.shared.observations));
         let panics = move || {
             let _elector = elector;
             panic!("made up")
@@ -162,6 +163,7 @@ mod tests {
         let stops = transitions.iter().filter(|it| matches!(it, Transition::StoppedLeading { .. }));
         assert_eq!(stops.count(), 1);
         assert!(matches!(guard.release(), Err(Error::Stopped)));
+        assert_eq!(health.check(), Err(Unhealthy::ElectorPanicked));
     }
 
     #[test]
