@@ -118,7 +118,7 @@ impl Deadline {
     }
 
     /// Returns `true` if [`end`](Self::end) ended the term before the deadline.
-    pub fn was_ended(&self) -> bool {
+    pub fn was_ended_early(&self) -> bool {
         let reason = self.end.get().map(|end| &end.reason);
         reason.is_some_and(|reason| !matches!(reason, StopReason::Expired | StopReason::NoProgress))
     }
@@ -261,7 +261,7 @@ mod tests {
         );
         assert!(!deadline.extend(at(3), at(13)));
         assert_eq!(deadline.reason(), StopReason::NoProgress);
-        assert!(!deadline.was_ended());
+        assert!(!deadline.was_ended_early());
 
         let deadline = limited(10, 0, 4);
         assert_eq!(deadline.end(at(4), StopReason::Deleted), StopReason::NoProgress);
@@ -275,18 +275,18 @@ mod tests {
         assert_eq!(deadline.end(at(9), StopReason::Deleted), StopReason::Deleted);
         assert_eq!(deadline.remaining(at(1)), Duration::ZERO);
         assert!(!deadline.extend(at(1), at(20)));
-        assert!(deadline.was_ended());
+        assert!(deadline.was_ended_early());
 
         let deadline = Deadline::new(at(10));
         assert!(!deadline.is_valid(at(10)));
         assert_eq!(deadline.reason(), StopReason::Expired);
         assert_eq!(deadline.end(at(9), StopReason::Deleted), StopReason::Expired);
-        assert!(!deadline.was_ended(), "it had run out before");
+        assert!(!deadline.was_ended_early(), "it had run out before");
 
         for reason in [StopReason::Deleted, StopReason::Released] {
             let deadline = Deadline::new(at(10));
             assert_eq!(deadline.end(at(10), reason), StopReason::Expired, "unchecked, but expired");
-            assert!(!deadline.was_ended());
+            assert!(!deadline.was_ended_early());
             assert!(!deadline.is_valid(at(1)));
         }
     }

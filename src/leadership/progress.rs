@@ -71,7 +71,7 @@ impl Term {
     fn oldest(&self) -> Option<Moment> {
         let progress_reports = self.progress_reports.lock();
         // After the end of the term, a worker that panicked no longer counts, because only the remaining workers drain.
-        let is_ended = self.deadline.was_ended();
+        let is_ended = self.deadline.was_ended_early();
         let counting =
             progress_reports.iter().filter(|report| !(is_ended && report.is_abandoned.load(Ordering::SeqCst)));
         counting.map(|report| report.at.load(Ordering::SeqCst)).min().map(Moment::from_nanos)

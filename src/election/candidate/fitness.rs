@@ -8,9 +8,6 @@ use crate::util::backoff::Backoff;
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
-/// The end of the time aside while the requested term drains.
-const AFTER_THE_DRAIN: Moment = Moment::from_nanos(u64::MAX);
-
 /// The source of a fitness report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FitnessSource {
@@ -36,8 +33,17 @@ pub struct FitnessPolicy {
     /// The delays start over after fitness for twice the last delay.
     recoveries: Backoff,
     pause: Duration,
-    /// The latest time at which the candidate may acquire again after a request to step down.
-    aside_until: Option<Moment>,
+    after_request: AfterRequest,
+}
+
+/// The unfitness after an accepted request to step down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterRequest {
+    Over,
+    /// The requested term still drains.
+    Drains,
+    /// The guard of the requested term was dropped. The unfitness ends at this moment.
+    Until(Moment),
 }
 
 /// The fitness by one source.
@@ -98,7 +104,7 @@ impl FitnessPolicy {
             },
             recoveries: Backoff::default(),
             pause: Duration::ZERO,
-            aside_until: None,
+            after_request: AfterRequest::Over,
             settings,
         }
     }
@@ -115,24 +121,30 @@ impl FitnessPolicy {
     /// Makes the candidate unfit until a lease duration after [`guard_dropped`](Self::guard_dropped), because it was asked to
     /// step down.
     pub(crate) fn step_aside(&mut self) {
-        self.aside_until = Some(AFTER_THE_DRAIN);
+        self.after_request = AfterRequest::Drains;
     }
 
     /// Notes that the guard of the term was dropped.
     pub(crate) fn guard_dropped(&mut self, now: Moment) {
-        self.aside_until = self.aside_until.map(|_| now + self.settings.lease_duration);
+        if self.after_request != AfterRequest::Over {
+            self.after_request = AfterRequest::Until(now + self.settings.lease_duration);
+        }
     }
 
     /// Ends the effect of a request to step down.
     pub(crate) fn another_leads(&mut self) {
-        self.aside_until = None;
+        self.after_request = AfterRequest::Over;
     }
 
     /// Returns the next change up to now, if there is one. Otherwise registers the time of the next change.
     pub(crate) fn change(&mut self, timer: &mut Timer) -> Option<FitnessChange> {
         let now = timer.now();
         let is_fit = [self.program, self.probe].into_iter().flatten().all(|source| source.is_fit(timer));
-        self.aside_until.take_if(|until| timer.is_due(*until));
+        if let AfterRequest::Until(until) = self.after_request
+            && timer.is_due(until)
+        {
+            self.after_request = AfterRequest::Over;
+        }
         if let EvaluatedFitness::New = self.state {
             self.state = EvaluatedFitness::NeverFit { since: now, is_explained: false };
         }
@@ -144,7 +156,7 @@ impl FitnessPolicy {
                 }
                 Some(FitnessChange::Unfit(self.reason()))
             }
-            EvaluatedFitness::Fit { .. } if self.aside_until.is_some() => {
+            EvaluatedFitness::Fit { .. } if self.after_request != AfterRequest::Over => {
                 self.state = EvaluatedFitness::Aside;
                 Some(FitnessChange::Aside(self.settings.lease_duration))
             }
@@ -153,7 +165,7 @@ impl FitnessPolicy {
                 Some(FitnessChange::MayAcquire)
             }
             EvaluatedFitness::Fit { .. } => None,
-            _ if is_fit && self.aside_until.is_none() => Some(FitnessChange::Fit(self.becomes_fit(now))),
+            _ if is_fit && self.after_request == AfterRequest::Over => Some(FitnessChange::Fit(self.becomes_fit(now))),
             EvaluatedFitness::Aside if !is_fit => {
                 self.state = EvaluatedFitness::Unfit;
                 None
@@ -226,9 +238,9 @@ mod tests {
 
         /// Returns the time of the next change without another report.
         fn wakes(&mut self, now: Moment) -> Option<Moment> {
-            let mut timer = Timer::new(now, AFTER_THE_DRAIN);
+            let mut timer = Timer::new(now, Moment::from_nanos(u64::MAX));
             assert_eq!(self.change(&mut timer), None);
-            Some(timer.wake()).filter(|at| *at != AFTER_THE_DRAIN)
+            Some(timer.wake()).filter(|at| *at != Moment::from_nanos(u64::MAX))
         }
     }
 

@@ -135,7 +135,7 @@ impl Candidate {
 
     /// Handles an input at any time, even while a request is under way.
     pub fn handle(&mut self, now: Moment, input: Input) {
-        // The time aside starts with the release, because the work may drain for longer than a lease duration.
+        // The unfitness after a request counts from the release, because the work may drain for longer.
         if let Input::GuardDropped { .. } | Input::NotTaken = input {
             self.fitness.guard_dropped(now);
         }

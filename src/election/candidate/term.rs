@@ -23,6 +23,7 @@ pub(super) struct HeldTerm {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TermPhase {
+    /// The candidate knows of no end. The holder may have ended the deadline, and its step-down or drop may be queued.
     Valid,
     /// The term has ended. The candidate renews the lease until the guard is dropped, at most until this moment.
     Draining(Option<Moment>),
@@ -73,15 +74,16 @@ impl HeldTerm {
 
     /// Extends the term by an applied write, which the candidate sent a renew deadline before `valid_until`.
     pub(super) fn renewed(&mut self, now: Moment, valid_until: Moment) -> Option<TermEvent> {
-        if self.deadline.was_ended() {
+        let is_extended = self.deadline.extend(now, valid_until);
+        if self.deadline.was_ended_early() {
+            // The term drains, or will drain once its step-down arrives.
             self.deadline.lease_renewed(valid_until);
+            return None;
         }
-        // If the holder has ended the term, the queued step-down will report the end. An expired term ends now.
-        let is_extended = self.deadline.extend(now, valid_until) || self.deadline.was_ended();
-        match (self.phase, is_extended) {
-            (TermPhase::Valid, true) if !self.deadline.was_ended() => Some(TermEvent::Extended),
-            (TermPhase::Valid, false) => self.end(now, StopReason::Expired),
-            _ => None,
+        match self.phase {
+            TermPhase::Valid if is_extended => Some(TermEvent::Extended),
+            TermPhase::Valid => self.end(now, StopReason::Expired),
+            TermPhase::Draining(_) | TermPhase::Lost => None,
         }
     }
 
@@ -97,11 +99,10 @@ impl HeldTerm {
         let is_stalled = self.deadline.progress_limit().is_some_and(|limit| timer.is_due(limit.until()));
         let is_drained = matches!(self.phase, TermPhase::Draining(Some(until)) if timer.is_due(until));
         match self.phase {
-            TermPhase::Valid if !self.deadline.is_valid(now) && !self.deadline.was_ended() => {
+            TermPhase::Valid if !self.deadline.is_valid(now) && !self.deadline.was_ended_early() => {
                 self.end(now, StopReason::Expired)
             }
-            // No renewal succeeded within the renew deadline, so the renewals end. If the phase is still `Valid`, the
-            // holder has ended the term and the step-down is queued.
+            // No renewal succeeded within the renew deadline, so the renewals end, even before a queued step-down arrives.
             _ if is_unrenewed => self.end(now, StopReason::Expired),
             // The progress limit also applies while the term drains.
             _ if is_stalled => self.end(now, StopReason::NoProgress),
@@ -121,7 +122,7 @@ impl HeldTerm {
             TermPhase::Draining(_) if reason != StopReason::Released => Some(TermEvent::DrainEnded(Some(reason))),
             TermPhase::Draining(_) | TermPhase::Lost => None,
         };
-        if self.deadline.was_ended() {
+        if self.deadline.was_ended_early() {
             self.deadline.lease_lost(now);
         }
         self.phase = TermPhase::Lost;
@@ -137,7 +138,7 @@ impl HeldTerm {
         match &mut self.phase {
             TermPhase::Valid => {
                 let final_reason = self.deadline.end(now, reason.clone());
-                // If the holder has stepped down first, the queued step-down brings its own limit.
+                // If the holder has stepped down first, its step-down will arrive with its own limit.
                 let until = until.filter(|_| final_reason == reason);
                 self.phase = if final_reason.drains() { TermPhase::Draining(until) } else { TermPhase::Lost };
                 return Some(TermEvent::Ended(final_reason));

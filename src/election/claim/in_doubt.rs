@@ -138,13 +138,13 @@ impl InDoubt {
     ) -> Verdict {
         let record = &found.record;
         let own = self.writes.iter().filter(|write| write.produced(record)).min_by_key(|write| write.sent_at);
-        // If an own write appears in an object with another uid, the write has re-created a deleted record. A term does
-        // not continue in another object.
-        let is_another_object = match (adopts, known) {
+        // An own write in an object with another uid has re-created a deleted record. In a term, the object of the term
+        // decides, because a term does not continue in another object. Otherwise, `produced` has compared the uid.
+        let may_be_recreated = match (adopts, known) {
             (Adopts::Term(_), Some(known)) => known.uid != record.uid,
             _ => own.is_none(),
         };
-        let is_recreated = is_another_object && self.writes.iter().any(|write| write.record.same_fields(record));
+        let is_recreated = may_be_recreated && self.writes.iter().any(|write| write.record.same_fields(record));
         let own = own.filter(|_| !is_recreated);
         let has_own_identity = record.holder() == Some(identity);
         let verdict = match own {

@@ -112,15 +112,16 @@ impl Claim {
             Goal::Observe(_) | Goal::Acquire(_) => self.read_when_due(timer),
             Goal::Renew(lease) => {
                 let renew_at = self.pace.may_renew_at(lease.renew_at());
-                match !self.pace.must_read() {
-                    false => self.read_when_due(timer),
-                    true if timer.is_due(renew_at) => self.renew(now, timer),
+                if self.pace.must_read() {
+                    self.read_when_due(timer)
+                } else if timer.is_due(renew_at) {
+                    self.renew(now, timer)
+                } else if self.watch.is_open() && self.pace.leaves_time_for_a_read(now.local, renew_at) {
                     // With an open watch, the candidate also reads if an event may be missing. Without a watch, or if
                     // the read would delay the renewal, the answers to renewals are enough.
-                    true if self.watch.is_open() && self.pace.leaves_time_for_a_read(now.local, renew_at) => {
-                        self.read_when_due(timer)
-                    }
-                    true => None,
+                    self.read_when_due(timer)
+                } else {
+                    None
                 }
             }
             Goal::Abstain => self.read_when_due(timer),

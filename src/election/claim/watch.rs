@@ -48,7 +48,7 @@ struct OpenWatch {
 /// The trust in one event of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EventTrust {
-    /// The candidate applies the event.
+    /// The claim evaluates the event, and ignores versions up to the newest.
     Trusted,
     /// A read must confirm the event.
     Unconfirmed,

@@ -509,7 +509,7 @@ impl Process {
     }
 
     fn ended_by(&self, reason: &StopReason) -> bool {
-        self.deadline.as_ref().is_some_and(|deadline| deadline.was_ended() && deadline.reason() == *reason)
+        self.deadline.as_ref().is_some_and(|deadline| deadline.was_ended_early() && deadline.reason() == *reason)
     }
 
     /// Returns an error if nothing that has happened justifies the end of the term.

@@ -343,7 +343,7 @@ impl World {
                     // The caller may stop waiting without withdrawing the campaign.
                     let wanted = waits && (self.truth >= self.plan.heal_at || self.random.u8(..16) > 0);
                     // A request that was written with the winning record ends the term at once.
-                    let is_requested = deadline.was_ended() && deadline.reason() == StopReason::Requested;
+                    let is_requested = deadline.was_ended_early() && deadline.reason() == StopReason::Requested;
                     node.term = Some(Term {
                         serial: self.count.terms,
                         deadline,

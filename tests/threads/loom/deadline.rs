@@ -120,7 +120,7 @@ fn ended_term_is_over_for_every_later_reader() {
         ender.join().unwrap();
         viewer.join().unwrap();
         assert!(!deadline.is_valid(EARLY));
-        assert!(deadline.was_ended(), "nothing else can have ended it");
+        assert!(deadline.was_ended_early(), "nothing else can have ended it");
     });
 }
 
