@@ -15,7 +15,8 @@ use crate::util::sync::Arc;
 ///
 /// - The guard still exists although its term ended longer ago than a lease duration. If the
 ///   [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout) is longer, the drain timeout applies instead.
-/// - The lease has not been renewed for a lease duration, and the guard of the ended term still exists.
+/// - The validity of the last renewal passed longer ago than a lease duration, and the guard of the ended term still
+///   exists.
 /// - The work has reported no progress for longer than its timeout, and the guard still exists.
 /// - The elector's thread has panicked, so that this process never leads again.
 ///
@@ -156,7 +157,7 @@ impl HealthCheck {
         if self.observations.has_panicked() {
             return Err(Unhealthy::ElectorPanicked);
         }
-        let Some(EndedGuard { term, ended_at, unrenewed_since, is_holder }) = self.observations.ended_guard(now) else {
+        let Some(EndedGuard { term, ended_at, lease_until, is_holder }) = self.observations.ended_guard(now) else {
             return Ok(());
         };
         let (over_for, reason) = (now.since(ended_at), term.deadline.reason());
@@ -168,7 +169,7 @@ impl HealthCheck {
         match self.tolerance {
             None => {
                 let drain_limit = settings.lease_duration.max(settings.drain_timeout.unwrap_or_default());
-                let is_unrenewed = now.since(unrenewed_since) > settings.lease_duration;
+                let is_unrenewed = now.since(lease_until) > settings.lease_duration;
                 if over_for > drain_limit || is_unrenewed {
                     Err(Unhealthy::GuardNotDropped { over_for })
                 } else {
@@ -432,13 +433,11 @@ mod tests {
         std::thread::sleep(2 * lease);
         assert!(matches!(health.check(), Err(Unhealthy::GuardNotDropped { .. })));
 
-        stepped_down(for_long);
-        observations.drain_ended();
+        stepped_down(for_long).lease_lost(clock::now());
         assert!(health.check().is_ok());
         std::thread::sleep(2 * lease);
         assert!(matches!(health.check(), Err(Unhealthy::GuardNotDropped { .. })));
         observations.guard_dropped();
-        observations.drain_ended();
         assert!(health.check().is_ok());
     }
 

@@ -41,8 +41,6 @@ struct TermState {
     /// `true` until the end of the term was reported.
     is_leading: bool,
     has_guard: bool,
-    /// The time at which the renewals of the ended term stopped while its work drains.
-    drain_ended: Option<Moment>,
 }
 
 /// The leader in the record.
@@ -83,8 +81,8 @@ enum ThreadState {
 pub(super) struct EndedGuard {
     pub(super) term: Arc<Term>,
     pub(super) ended_at: Moment,
-    /// The time since which the lease is no longer renewed.
-    pub(super) unrenewed_since: Moment,
+    /// The time at which the lease expires without another renewal.
+    pub(super) lease_until: Moment,
     /// `true` if the record names this candidate.
     pub(super) is_holder: bool,
 }
@@ -151,14 +149,7 @@ impl Observations {
 
     /// Notes the start of a term, before the event of the start.
     pub(crate) fn term_begins(&self, term: Arc<Term>) {
-        self.state.lock().term = Some(TermState { term, is_leading: false, has_guard: true, drain_ended: None });
-    }
-
-    /// Notes that an ended term is no longer renewed while its work drains.
-    pub(crate) fn drain_ended(&self) {
-        if let Some(state) = &mut self.state.lock().term {
-            state.drain_ended = Some(clock::now());
-        }
+        self.state.lock().term = Some(TermState { term, is_leading: false, has_guard: true });
     }
 
     pub(crate) fn guard_dropped(&self) {
@@ -239,14 +230,13 @@ impl Observations {
     /// Returns the guard that still exists after the end of its term.
     pub(super) fn ended_guard(&self, now: Moment) -> Option<EndedGuard> {
         let state = self.state.lock();
-        let TermState { term, drain_ended, .. } = state.term.as_ref().filter(|state| state.has_guard)?;
+        let TermState { term, .. } = state.term.as_ref().filter(|state| state.has_guard)?;
         // The check reads the term itself, because a hanging elector thread does not report the end of the term.
         let ended_at = term.deadline.ended_at(now)?;
         let lease_until = term.deadline.lease_until(now);
-        let unrenewed_since = drain_ended.map_or(lease_until, |at| at.min(lease_until));
         let holder = state.leader.leader.as_ref().map(|leader| &leader.identity);
         let is_holder = holder == Some(&self.settings.identity);
-        Some(EndedGuard { term: Arc::clone(term), ended_at, unrenewed_since, is_holder })
+        Some(EndedGuard { term: Arc::clone(term), ended_at, lease_until, is_holder })
     }
 
     /// Returns the time of the last contact with the store, or of the start.

@@ -190,10 +190,7 @@ impl ElectorState {
             Effect::Fitness { is_fit: false, .. } => self.report(&Event::Unfit, None),
             Effect::Renewed(latency) => self.report(&Event::Renewed { latency }, None),
             Effect::TermEnded(reason, error) => self.term_ended(reason, error.as_deref()),
-            Effect::DrainEnded(reason) => {
-                self.shared.observations.drain_ended();
-                self.log(Notice::of_drain_end(reason));
-            }
+            Effect::DrainEnded(reason) => self.log(Notice::of_drain_end(reason)),
             Effect::Released => {
                 self.shared.observations.released();
                 self.releasing.take().into_iter().for_each(|ack| self.notify_released(ack));
