@@ -10,9 +10,8 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use leasehold::Stop;
 use leasehold::testing::ApiServer;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 fn main() -> ExitCode {
     match run() {
@@ -25,13 +24,13 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let stop = Stop::on_signals()?;
     let server = ApiServer::start()?;
     match std::env::args_os().nth(1) {
         Some(path) => server.write_kubeconfig(path, "me")?,
         None => print!("{}", server.kubeconfig("me")),
     }
     eprintln!("serving at {}", server.url());
-    signals.forever().next();
+    let _ = stop.receiver().recv();
     Ok(())
 }

@@ -4,9 +4,6 @@
 //!
 //! After SIGTERM, each job stops at the end of its current piece of work, and another replica takes over at once.
 
-#[path = "shared/stop.rs"]
-mod stop;
-
 use std::error::Error;
 use std::fmt::{self, Write};
 use std::process::ExitCode;
@@ -16,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{select, tick};
-use leasehold::{LeaderElector, LeaderGuard, TermEnded};
+use leasehold::{LeaderElector, LeaderGuard, Stop, TermEnded};
 use tiny_http::{Request, Response, Server};
 
 struct Job {
@@ -75,7 +72,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
-    let stop = stop::signal()?;
+    let stop = Stop::on_signals()?;
     let listen = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let server = Server::http(&listen).map_err(|error| format!("{listen}: {error}"))?;
     println!("probes and metrics at http://{}", server.server_addr());
@@ -85,6 +82,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     elector.run_until(&stop, |guard| {
         println!("{}", elector.status());
         guard.scope(|scope| JOBS.iter().for_each(|job| drop(scope.spawn(move || job.repeat(guard)))));
+        Ok(())
     })?;
     println!("ended");
     Ok(())

@@ -12,9 +12,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam_channel::{Receiver, bounded, select};
+use crossbeam_channel::{Receiver, select};
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
-use leasehold::{LeaderElector, LeaderGuard, ResourceLock, StopReason, Transition};
+use leasehold::{LeaderElector, LeaderGuard, ResourceLock, Stop, StopReason, Transition};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
 
@@ -63,11 +63,11 @@ fn main() -> ExitCode {
         Err(error) => return unusable(error),
     };
     let heartbeat = options.heartbeat;
-    let (elector, shutdown) = match start(options).and_then(|elector| Ok((elector, shutdown()?))) {
+    let (elector, stop) = match start(options).and_then(|elector| Ok((elector, Stop::on_signals()?))) {
         Ok(started) => started,
         Err(error) => return unusable(error),
     };
-    match candidate(&elector, &shutdown, heartbeat) {
+    match candidate(&elector, &stop, heartbeat) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("leader_election: {error}");
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 /// Campaigns and leads until a signal arrives. After a loss of the lease, campaigns again.
 fn candidate(
     elector: &LeaderElector,
-    shutdown: &Receiver<()>,
+    stop: &Stop,
     heartbeat: Option<Duration>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let transitions = elector.transitions();
@@ -89,15 +89,15 @@ fn candidate(
             select! {
                 recv(campaign.receiver()) -> won => break won??,
                 recv(transitions) -> transition => print_transition(elector, transition?)?,
-                recv(shutdown) -> _ => return Ok(()),
+                recv(stop.receiver()) -> _ => return Ok(()),
             }
         };
         print(elector, "started_leading", Stamp::now(), json!({ "fencing_token": guard.fencing_token() }))?;
-        let is_shutdown = lead(elector, &guard, &transitions, shutdown, heartbeat)?;
+        let is_stopped = lead(elector, &guard, &transitions, stop, heartbeat)?;
         let reason = guard.check().err().map_or(StopReason::Released, |ended| ended.reason);
         print(elector, "stopped_leading", Stamp::now(), json!({ "reason": reason.to_string() }))?;
         drop(guard);
-        if is_shutdown {
+        if is_stopped {
             return Ok(());
         }
     }
@@ -108,7 +108,7 @@ fn lead(
     elector: &LeaderElector,
     guard: &LeaderGuard,
     transitions: &Receiver<Transition>,
-    shutdown: &Receiver<()>,
+    stop: &Stop,
     heartbeat: Option<Duration>,
 ) -> Result<bool, Box<dyn std::error::Error>> {
     let mut beats = heartbeat.map_or_else(crossbeam_channel::never, |_| crossbeam_channel::at(Instant::now()));
@@ -126,7 +126,7 @@ fn lead(
             }
             recv(guard.ended()) -> _ => return Ok(false),
             recv(transitions) -> transition => print_transition(elector, transition?)?,
-            recv(shutdown) -> _ => return Ok(true),
+            recv(stop.receiver()) -> _ => return Ok(true),
         }
     }
 }
@@ -180,19 +180,6 @@ fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> 
     };
     let client = Client::new(config)?;
     Ok(options.builder.start_with_client(client)?)
-}
-
-/// Returns a channel that receives one message after SIGTERM or SIGINT.
-fn shutdown() -> Result<Receiver<()>, Box<dyn std::error::Error>> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    let (sender, receiver) = bounded(1);
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in signals.forever() {
-            let _ = sender.try_send(());
-        }
-    })?;
-    Ok(receiver)
 }
 
 /// Parses the flags. Returns `None` for `--help`.

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use leasehold::crossbeam_channel::bounded;
-use leasehold::{LeaseGroup, MemoryStore, Shard, Store};
+use leasehold::{LeaseGroup, MemoryStore, Shard, Stop, Store};
 
 const SHARDS: usize = 6;
 const NAMES: [&str; 3] = ["anna", "boris", "clara"];
@@ -23,10 +22,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let began = Instant::now();
     let print = move |name: &str, event: &str| println!("{:7.3} s  {name:<6} {event}", began.elapsed().as_secs_f64());
-    let work = |name: &str, shard: &Shard| -> Result<(), leasehold::Error> {
+    let work = |name: &str, shard: &Shard| {
         print(name, &format!("works on shard {}, with fencing token {}", shard.index(), shard.fencing_token()));
-        while shard.is_owned() && !shard.is_wanted() {
-            sleep(Duration::from_millis(10)); // one unit of work, with the fencing token on every write
+        while shard.wait(Duration::from_millis(10)) {
+            // one unit of work, with the fencing token on every write
         }
         Ok(())
     };
@@ -40,7 +39,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     scope(|scope| {
         print("", "anna, boris and clara join; the shards of a new group start one lease duration later");
         let members = groups.iter().map(|group| {
-            let (stop, stopped) = bounded::<()>(0);
+            let stop = Stop::new();
+            let stopped = stop.clone();
             (stop, scope.spawn(move || group.run_until(&stopped, |shard| work(group.identity(), shard))))
         });
         for (left, (stop, member)) in members.collect::<Vec<_>>().into_iter().enumerate() {
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             print("", &format!("shares: {}", NAMES.map(|name| format!("{name} {}", share(name))).join(", ")));
             sleep(Duration::from_secs(1));
             print(NAMES[left], "leaves");
-            drop(stop); // on SIGTERM in a service
+            stop.stop(); // Stop::on_signals in a service
             member.join().expect("the work does not panic")?;
             print(NAMES[left], "has left");
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, bounded, never, select, tick};
 use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::ApiServer;
-use leasehold::{LeaderElector, LeaderGuard, Leadership, ProgressHandle, Transition};
+use leasehold::{LeaderElector, LeaderGuard, Leadership, ProgressHandle, Stop, Transition};
 
 struct Job(u64);
 
@@ -59,7 +59,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         let elector = Arc::clone(&elector);
         thread::spawn(move || server.incoming_requests().for_each(|request| answer(&elector, &client, request)));
     }
-    serve(&elector, &shutdown()?, &end)
+    serve(&elector, &Stop::on_signals()?, &end)
 }
 
 /// Answers a probe or a scrape without waiting for the API server.
@@ -92,7 +92,7 @@ fn answer(elector: &LeaderElector, client: &Client, request: tiny_http::Request)
 }
 
 /// Handles all events of this replica in one loop.
-fn serve<T>(elector: &LeaderElector, shutdown: &Receiver<()>, end: &Receiver<T>) -> Result<(), Box<dyn Error>> {
+fn serve<T>(elector: &LeaderElector, stop: &Stop, end: &Receiver<T>) -> Result<(), Box<dyn Error>> {
     // The subscription is outside the loop, because each call of `transitions` creates another subscription.
     let transitions = elector.transitions();
     loop {
@@ -102,11 +102,11 @@ fn serve<T>(elector: &LeaderElector, shutdown: &Receiver<()>, end: &Receiver<T>)
             select! {
                 recv(campaign.receiver()) -> won => break won??,
                 recv(transitions) -> transition => report(&transition?),
-                recv(shutdown) -> _ => return Ok(()),
+                recv(stop.receiver()) -> _ => return Ok(()),
                 recv(end) -> _ => return Ok(()),
             }
         };
-        let ending = lead(&guard, &transitions, shutdown, end);
+        let ending = lead(&guard, &transitions, stop, end);
         // The workers have ended, so the next leader may start.
         guard.release()?;
         if ending {
@@ -119,12 +119,7 @@ fn serve<T>(elector: &LeaderElector, shutdown: &Receiver<()>, end: &Receiver<T>)
 /// Runs the workers for one term.
 ///
 /// Returns `false` if the lease is lost, and `true` if the service must end.
-fn lead<T>(
-    guard: &LeaderGuard,
-    transitions: &Receiver<Transition>,
-    shutdown: &Receiver<()>,
-    end: &Receiver<T>,
-) -> bool {
+fn lead<T>(guard: &LeaderGuard, transitions: &Receiver<Transition>, stop: &Stop, end: &Receiver<T>) -> bool {
     guard.scope(|scope| {
         let (jobs, queue) = bounded(0);
         for number in 1..=3 {
@@ -132,7 +127,7 @@ fn lead<T>(
             scope.spawn(move || work(number, &queue, &leadership, &progress));
         }
         // When this closure ends, `jobs` is dropped, the queue disconnects, and the scope waits for the workers.
-        feed(&jobs, guard, transitions, shutdown, end)
+        feed(&jobs, guard, transitions, stop, end)
     })
 }
 
@@ -140,7 +135,7 @@ fn feed<T>(
     jobs: &Sender<Job>,
     guard: &LeaderGuard,
     transitions: &Receiver<Transition>,
-    shutdown: &Receiver<()>,
+    stop: &Stop,
     end: &Receiver<T>,
 ) -> bool {
     let (arrivals, progress) = (tick(Duration::from_millis(250)), guard.progress_handle());
@@ -157,7 +152,7 @@ fn feed<T>(
             }
             recv(guard.ended()) -> _ => return false,
             recv(transitions) -> transition => if let Ok(transition) = transition { report(&transition) },
-            recv(shutdown) -> _ => return true,
+            recv(stop.receiver()) -> _ => return true,
             recv(end) -> _ => return true,
         }
     }
@@ -192,16 +187,4 @@ fn report(transition: &Transition) {
         Transition::StoppedLeading { reason } => println!("this replica no longer leads: {reason}"),
         _ => {}
     }
-}
-
-fn shutdown() -> Result<Receiver<()>, Box<dyn Error>> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    let (sender, receiver) = bounded(1);
-    thread::spawn(move || {
-        for _ in signals.forever() {
-            let _ = sender.try_send(());
-        }
-    });
-    Ok(receiver)
 }

@@ -4,14 +4,11 @@
 //!
 //!     cargo run --example watchdog -- [HANG_AFTER_SECONDS]       # in a pod, or with a kubeconfig
 
-#[path = "shared/stop.rs"]
-mod stop;
-
 use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{HealthCheck, LeaderElector};
+use leasehold::{HealthCheck, LeaderElector, Stop};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -29,7 +26,7 @@ fn run(hang_after: Option<u64>) -> Result<(), Box<dyn Error>> {
     let elector = LeaderElector::builder("watchdog").progress_timeout(PATIENCE).start()?;
     let health = elector.health_check();
     thread::spawn(move || watch_over(&health));
-    elector.run_until(&stop::signal()?, |guard| {
+    elector.run_until(&Stop::on_signals()?, |guard| {
         println!("leads, with token {}", guard.fencing_token());
         let began = Instant::now();
         while guard.report_progress() {
@@ -38,6 +35,7 @@ fn run(hang_after: Option<u64>) -> Result<(), Box<dyn Error>> {
                 thread::park();
             }
         }
+        Ok(())
     })?;
     Ok(())
 }

@@ -178,7 +178,7 @@ pub use elector::open_store::open_store;
 pub use elector::open_store::{PasswordSource, STORE_URLS, open_store_with};
 pub use group::builder::LeaseGroupBuilder;
 pub use group::lease_group::{LeaseGroup, Shards};
-pub use group::shard::Shard;
+pub use group::shard::{OwnershipEnded, Shard};
 pub use group::status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
 pub use leadership::campaign::Campaign;
 pub use leadership::error::Error;
@@ -186,6 +186,7 @@ pub use leadership::fitness::Fitness;
 pub use leadership::guard::{LeaderGuard, Leadership, Scope, Worker};
 pub use leadership::progress::ProgressHandle;
 pub use leadership::release_all::release_all;
+pub use leadership::stop::Stop;
 pub use leadership::term::TermEnded;
 #[cfg(feature = "_server")]
 pub use net::tls::config::TlsConfig;

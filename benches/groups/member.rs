@@ -7,17 +7,13 @@
 //! the check. A heartbeat of 0 prints one line for each ownership. A worker that returns prints a line `ended`. With `--electors`,
 //! the program holds N leases instead, without a group.
 
-#[path = "../../examples/shared/stop.rs"]
-mod stop;
-
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
-use leasehold::{LeaderElector, LeaseGroup, Shard};
+use leasehold::{LeaderElector, LeaseGroup, Shard, Stop};
 use rustix::time::{ClockId, clock_gettime};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -33,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let slot = slot.renew_deadline(Duration::from_secs_f64(lease * 2.0 / 3.0)).no_client_go_peers(true);
         slot.retry_period(Duration::from_secs_f64(lease * 2.0 / 15.0))
     });
-    let stop = stop::signal()?;
+    let stop = Stop::on_signals()?;
     if let Some(url) = flags.get("--store") {
         return run(&builder.start_on(leasehold::open_store(url)?)?, &stop, heartbeat);
     }
@@ -51,12 +47,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let electors = (0..electors).map(start).collect::<Result<Vec<_>, _>>()?;
     let guards = electors.iter().map(LeaderElector::block_until_leader).collect::<Result<Vec<_>, _>>()?;
     println!(r#"{{"event":"leading","identity":"electors","mono":{:.9}}}"#, mono());
-    let _ = stop.recv();
+    let _ = stop.receiver().recv();
     leasehold::release_all(guards, Duration::from_secs(5));
     Ok(())
 }
 
-fn run(group: &LeaseGroup, stop: &Receiver<()>, heartbeat: Duration) -> Result<(), Box<dyn Error>> {
+fn run(group: &LeaseGroup, stop: &Stop, heartbeat: Duration) -> Result<(), Box<dyn Error>> {
     let print = |event: &str, stamp: f64, shard: &Shard| {
         writeln!(
             std::io::stdout().lock(),
@@ -66,11 +62,11 @@ fn run(group: &LeaseGroup, stop: &Receiver<()>, heartbeat: Duration) -> Result<(
             shard.index(),
         )
     };
-    group.run_until(stop, |shard: &Shard| -> Result<(), std::io::Error> {
+    group.run_until(stop, |shard| {
         loop {
             let stamp = mono();
             if !shard.is_owned() || shard.is_wanted() {
-                return print("ended", stamp, shard);
+                return Ok(print("ended", stamp, shard)?);
             }
             print("leading", stamp, shard)?;
             let _ = match heartbeat.is_zero() {

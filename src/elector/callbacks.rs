@@ -1,12 +1,19 @@
 //! Callbacks in the style of client-go, and methods that run terms.
 
+use std::convert::Infallible;
+
+use log::Level;
+
 use crate::election::stop_reason::StopReason;
 use crate::elector::leader_elector::LeaderElector;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
+use crate::leadership::stop::Stop;
 use crate::observe::transition::Transition;
+use crate::util::log_fields::log_with;
+use crate::util::sync::Instant;
 use crate::util::sync::channel::{self, Receiver};
-use crate::util::sync::{Instant, Mutex};
+use crate::util::work_failures::WorkFailures;
 
 /// Callbacks for changes of leadership, used by [`LeaderElector::run`].
 ///
@@ -58,8 +65,7 @@ pub trait Callbacks: Sync {
 /// # fn example(elector: &leasehold::LeaderElector, callbacks: &impl leasehold::Callbacks) -> Result<(), leasehold::Error> {
 /// use leasehold::RunOutcome;
 ///
-/// # let (_stop, stopped) = leasehold::crossbeam_channel::bounded::<()>(1);
-/// match elector.run(&stopped, callbacks)? {
+/// match elector.run(&leasehold::Stop::new(), callbacks)? {
 ///     RunOutcome::Stopped => println!("stopped by the caller"),
 ///     RunOutcome::Lost(reason) => println!("the term was lost: {reason}"),
 ///     RunOutcome::WorkReturned => println!("the work is complete"),
@@ -71,7 +77,7 @@ pub trait Callbacks: Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunOutcome {
-    /// A message on the stop channel, or the drop of its last sender.
+    /// A requested stop.
     Stopped,
     /// The end of the term before its work returned, for this reason.
     ///
@@ -85,9 +91,8 @@ pub enum RunOutcome {
 impl LeaderElector {
     /// Campaigns for one term, calls `callbacks` during the term, and returns the outcome.
     ///
-    /// Blocks until the term has ended and its work has returned. A message on `stop`, or the drop of its last sender,
-    /// stops the run. If the term has not begun, `run` withdraws the campaign. Otherwise `run` steps down and waits for
-    /// the work.
+    /// Blocks until the term has ended and its work has returned. If `stop` is requested before the term has begun, `run`
+    /// withdraws the campaign. Otherwise `run` steps down and waits for the work.
     ///
     /// Unlike in client-go, [`on_new_leader`](Callbacks::on_new_leader) runs on the caller's thread. While that
     /// callback runs, `run` does nothing else and does not react to `stop`.
@@ -95,19 +100,18 @@ impl LeaderElector {
     /// # Examples
     ///
     /// ```no_run
-    /// use leasehold::{Callbacks, LeaderElector, LeaderGuard};
+    /// use std::time::Duration;
+    /// use leasehold::{Callbacks, LeaderElector, LeaderGuard, Stop};
     ///
     /// struct Controller;
     /// impl Callbacks for Controller {
     ///     fn on_started_leading(&self, guard: &LeaderGuard) {
-    ///         while guard.is_leader() { /* one unit of work */ }
+    ///         while guard.wait(Duration::from_secs(1)) { /* one unit of work */ }
     ///     }
     /// }
     ///
-    /// let (stop, stopped) = leasehold::crossbeam_channel::bounded::<()>(1);
     /// let elector = LeaderElector::builder("my-controller").start()?;
-    /// elector.run(&stopped, &Controller)?;
-    /// # drop(stop);
+    /// elector.run(&Stop::new(), &Controller)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     ///
@@ -119,14 +123,14 @@ impl LeaderElector {
     /// # Errors
     ///
     /// Returns the errors of [`block_until_leader`](Self::block_until_leader).
-    pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<RunOutcome, Error> {
+    pub fn run(&self, stop: &Stop, callbacks: &impl Callbacks) -> Result<RunOutcome, Error> {
         let campaign = self.campaign()?;
         let transitions = self.transitions();
         let mut reporter = LeaderReporter { callbacks, leader: None };
         let guard = loop {
             // If a stop and an acquisition arrive together, the term must not start.
             channel::select_biased! {
-                recv(stop) -> _ => return Ok(RunOutcome::Stopped),
+                recv(stop.receiver()) -> _ => return Ok(RunOutcome::Stopped),
                 recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
                 recv(transitions) -> transition => match transition {
                     Ok(transition) => reporter.report(transition),
@@ -134,7 +138,7 @@ impl LeaderElector {
                 },
             }
         };
-        let outcome = reporter.work(&guard, stop.clone(), transitions.clone());
+        let outcome = reporter.work(&guard, stop.receiver().clone(), transitions.clone());
         drop(guard);
         callbacks.on_stopped_leading();
         Ok(outcome)
@@ -142,54 +146,95 @@ impl LeaderElector {
 
     /// Runs `work` in every term of this candidate, one term after another, until a stop.
     ///
-    /// Blocks until there is a message on `stop` or all its senders are dropped. The work runs on its own thread,
-    /// inside [`LeaderGuard::scope`]. A term ends when the term is lost, when the work returns, or on a stop. The work
-    /// must return soon after [`is_leader`](LeaderGuard::is_leader) returns `false`, and this method waits for the
-    /// work.
+    /// Blocks until [`stop`](Stop::stop) is requested. The work runs on its own thread, inside [`LeaderGuard::scope`], and
+    /// must return soon after the term has ended. This method waits for the work.
     ///
-    /// If a term was shorter than the retry period, this method waits for the rest of that period before the next
-    /// campaign. Work that fails at once therefore does not lead again and again without a pause.
+    /// - **`Ok`.** The lease is released. The candidate campaigns again a retry period after the start of the term. Work
+    ///   that is complete for good calls [`stop`](Stop::stop) first.
+    /// - **`Err`.** The error is logged at level `error`, and the lease is released. The candidate waits 1 s before it
+    ///   campaigns again, twice as long after each further error, and at most 1 min. Other candidates may lead meanwhile.
+    /// - **Stop.** The candidate steps down. The lease is renewed until the work returns, at most for the [drain
+    ///   timeout](crate::LeaderElectorBuilder::drain_timeout). Without a drain timeout, the limit is the renew deadline.
     ///
     /// # Examples
     ///
     /// ```no_run
-    /// use leasehold::LeaderElector;
+    /// use std::time::Duration;
+    /// use leasehold::{LeaderElector, Stop};
     ///
-    /// let (stop, stopped) = leasehold::crossbeam_channel::bounded::<()>(1);
-    /// // A handler of SIGTERM sends a message to `stop`.
+    /// let stop = Stop::new();
     /// let elector = LeaderElector::builder("my-controller").start()?;
-    /// elector.run_until(&stopped, |guard| {
-    ///     while guard.is_leader() { /* one unit of work */ }
+    /// elector.run_until(&stop, |guard| {
+    ///     while guard.wait(Duration::from_secs(1)) { /* one unit of work */ }
+    ///     Ok(())
     /// })?;
-    /// # drop(stop);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     ///
     /// # Panics
     ///
-    /// Panics if the work panics. The term is then released.
+    /// Panics if the work panics. The lease is released first. The work does not run again, because a panic may leave its
+    /// state damaged.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`block_until_leader`](Self::block_until_leader).
-    pub fn run_until<T>(&self, stop: &Receiver<T>, work: impl Fn(&LeaderGuard) + Sync) -> Result<(), Error> {
-        let retry_period = self.settings().retry_period;
-        let began = Mutex::new(None);
-        let work = WorkCallbacks(|guard: &LeaderGuard| {
-            *began.lock() = Some(Instant::now());
-            work(guard);
-        });
+    /// - Returns the errors of [`block_until_leader`](Self::block_until_leader).
+    /// - Returns [`Error::Work`] if the work has returned an error, and a stop was requested before.
+    pub fn run_until<W>(&self, stop: &Stop, mut work: W) -> Result<(), Error>
+    where
+        W: FnMut(&LeaderGuard) -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send,
+    {
+        let (retry_period, mut failures) = (self.settings().retry_period, WorkFailures::default());
         loop {
-            if self.run(stop, &work)? == RunOutcome::Stopped {
+            let campaign = self.campaign()?;
+            // If a stop and an acquisition arrive together, the term must not start.
+            let guard = channel::select_biased! {
+                recv(stop.receiver()) -> _ => return Ok(()),
+                recv(campaign.receiver()) -> won => won.unwrap_or(Err(Error::Stopped))?,
+            };
+            let (began, fields) = (Instant::now(), guard.log_fields());
+            let outcome = run_work(&guard, stop, || work(&guard));
+            drop(guard);
+            let pause = match outcome {
+                Ok(()) => {
+                    failures = WorkFailures::default();
+                    retry_period.saturating_sub(began.elapsed())
+                }
+                Err(error) => {
+                    let (error, pause) = (Error::Work(error.into()), failures.pause(began.elapsed()));
+                    log_with!(Level::Error, fields; "{error}");
+                    if stop.is_stopped() {
+                        return Err(error);
+                    }
+                    pause
+                }
+            };
+            if !stop.wait(pause) {
                 return Ok(());
-            }
-            let took = began.lock().take().map_or(retry_period, |began| began.elapsed());
-            channel::select! {
-                recv(stop) -> _ => return Ok(()),
-                default(retry_period.saturating_sub(took)) => {}
             }
         }
     }
+}
+
+/// Runs `work` on a thread, and returns its result. Steps down at a stop.
+///
+/// # Panics
+///
+/// Panics if the work panics.
+fn run_work<T: Send>(guard: &LeaderGuard, stop: &Stop, work: impl FnOnce() -> T + Send) -> T {
+    guard.scope(|scope| {
+        let (working, done) = channel::bounded::<Infallible>(0);
+        let worker = scope.spawn(|| {
+            // `done` disconnects when this sender is dropped, even if the work panics.
+            let _working = working;
+            work()
+        });
+        channel::select! {
+            recv(done) -> _ => {}
+            recv(stop.receiver()) -> _ => guard.step_down_as_requested(),
+        }
+        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// The reports of leaders to the callbacks of one run.
@@ -213,10 +258,10 @@ impl<C: Callbacks> LeaderReporter<'_, C> {
     }
 
     /// Runs the work of a term, and reports leaders until the work has returned.
-    fn work<T>(
+    fn work(
         &mut self,
         guard: &LeaderGuard,
-        mut stop: Receiver<T>,
+        mut stop: Receiver<Infallible>,
         mut transitions: Receiver<Transition>,
     ) -> RunOutcome {
         let callbacks = self.callbacks;
@@ -254,14 +299,5 @@ impl<C: Callbacks> LeaderReporter<'_, C> {
             Err(ended) if ended.reason == StopReason::SteppedDown => RunOutcome::WorkReturned,
             Err(ended) => RunOutcome::Lost(ended.reason),
         }
-    }
-}
-
-/// Callbacks that only run work.
-struct WorkCallbacks<F>(F);
-
-impl<F: Fn(&LeaderGuard) + Sync> Callbacks for WorkCallbacks<F> {
-    fn on_started_leading(&self, guard: &LeaderGuard) {
-        (self.0)(guard);
     }
 }

@@ -159,7 +159,7 @@ impl LeaseGroupBuilder {
         let fields = LogFields::new(format!("group {}", slot.name), &settings.identity);
         let observing = |observer: &_| Observing::spawn(Arc::clone(observer), fields.clone());
         let observers: Vec<_> =
-            slot.asking.observers.iter().map(observing).collect::<Result<_, _>>().map_err(Error::Thread)?;
+            slot.asking.observers.iter().map(observing).collect::<Result<_, _>>().map_err(Error::thread)?;
         let mut slot = slot.identity(settings.identity.clone());
         // The threads of the observers run already.
         slot.asking.observers.clear();
@@ -179,7 +179,7 @@ impl LeaseGroupBuilder {
         for key in [GroupKey::Slot(MAX_MEMBERS - 1), GroupKey::Shard(shards - 1)] {
             core.store.check_key(&core.key(key))?;
         }
-        threads::spawn(&core).map_err(Error::Thread)?;
+        threads::spawn(&core).map_err(Error::thread)?;
         Ok(LeaseGroup::new(core, slot))
     }
 }

@@ -1,10 +1,8 @@
 //! A group: a division of shards over the processes that take part.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use log::Level;
 
@@ -15,19 +13,14 @@ use crate::group::member::MemberThread;
 use crate::group::shard::Shard;
 use crate::group::status::{GroupStatus, GroupTransition};
 use crate::leadership::error::Error;
+use crate::leadership::stop::Stop;
 use crate::observe::transition::Transitions;
-use crate::util::backoff::Backoff;
 use crate::util::clock;
 use crate::util::debug_fields::debug_fields;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender, select};
 use crate::util::sync::{Arc, thread};
-
-/// The first pause after a worker has returned, failed or panicked.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest pause. A worker that has run for this time starts again with the first pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+use crate::util::work_failures::WorkFailures;
 
 /// A division of shards over processes, in which each shard has at most one owner.
 ///
@@ -47,15 +40,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// # Examples
 ///
 /// ```no_run
-/// use leasehold::{LeaseGroup, Shard, crossbeam_channel};
+/// use std::time::Duration;
+/// use leasehold::{LeaseGroup, Stop};
 ///
-/// let (_stop, stopped) = crossbeam_channel::bounded::<()>(0);
+/// let stop = Stop::new();
 /// let group = LeaseGroup::builder("ingest").shards(64).start()?;
-/// group.run_until(&stopped, |shard: &Shard| {
-///     while shard.is_owned() && !shard.is_wanted() {
+/// group.run_until(&stop, |shard| {
+///     while shard.wait(Duration::from_millis(100)) {
 ///         // process one batch of shard.index(), with shard.fencing_token()
 ///     }
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -73,8 +67,7 @@ pub struct LeaseGroup {
 /// # Examples
 ///
 /// ```
-/// use std::time::Duration;
-/// use leasehold::{LeaseGroup, MemoryStore};
+/// /// use leasehold::{LeaseGroup, MemoryStore};
 ///
 /// let builder = LeaseGroup::builder("ingest").shards(2);
 /// let group = builder.slot(|slot| slot.lease_duration(Duration::from_secs(2))).start_on(MemoryStore::new())?;
@@ -109,16 +102,21 @@ impl LeaseGroup {
         &self.core().settings.identity
     }
 
-    /// Runs `work` for each owned shard until `stop` receives a message or disconnects.
+    /// Runs `work` for each owned shard until a stop.
     ///
     /// This method makes the process a member, and runs one thread for each owned shard. `work` must return soon after
-    /// [`Shard::is_wanted`] returns `true` or [`Shard::is_owned`] returns `false`. If `work` returns earlier, fails or
-    /// panics, the process keeps the shard, and `work` runs again after a pause. The pause is 1 s, and doubles up to one
-    /// minute. After a run of a minute, the pause is 1 s again.
+    /// [`Shard::is_wanted`] returns `true` or [`Shard::is_owned`] returns `false`. If `work` returns earlier or fails, the
+    /// process keeps the shard, and `work` runs again after a pause. An error is logged at level `error`. The pause is
+    /// 1 s, and doubles up to one minute. After a run of a minute, the pause is 1 s again.
     ///
-    /// After `stop`, all workers drain together for at most the [drain
+    /// After [`stop`](Stop::stop), all workers drain together for at most the [drain
     /// timeout](crate::LeaseGroupBuilder::drain_timeout). Then one write releases all shards. The method
     /// returns after the last worker has returned.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `work` panics. The process leaves the group first, as at a stop. The work does not run again, because a
+    /// panic may leave its state damaged.
     ///
     /// # Errors
     ///
@@ -130,29 +128,38 @@ impl LeaseGroup {
     /// - Returns [`Error::Stopped`] if a thread of the group has panicked.
     ///
     /// Other errors of the store are logged, and the requests are repeated.
-    pub fn run_until<T, E: fmt::Display>(
+    pub fn run_until(
         &self,
-        stop: &Receiver<T>,
-        work: impl Fn(&Shard) -> Result<(), E> + Sync,
+        stop: &Stop,
+        work: impl Fn(&Shard) -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Sync,
     ) -> Result<(), Error> {
         let shards = self.shards()?;
         let (core, work) = (self.core(), &work);
-        thread::scope(|scope| {
+        let (panicked, panics) = channel::unbounded();
+        let left = thread::scope(|scope| {
             loop {
                 select! {
-                    recv(stop) -> _ => break,
+                    recv(stop.receiver()) -> _ => break,
+                    recv(panics) -> panic => return (shards.leave(), panic.ok()),
                     recv(shards.owned) -> shard => {
                         let Ok(shard) = shard else { break };
-                        let name = format!("shard-{}", shard.index());
-                        let run = move || run_again(core, &shard, work);
+                        let (name, panicked) = (format!("shard-{}", shard.index()), panicked.clone());
+                        let run = move || {
+                            let outcome = catch_unwind(AssertUnwindSafe(|| run_again(core, &shard, work)));
+                            outcome.unwrap_or_else(|panic| _ = panicked.send(panic));
+                        };
                         if let Err(error) = thread::Builder::new().name(name).spawn_scoped(scope, run) {
                             core.log(Level::Error, format!("cannot start a thread for a shard: {error}"));
                         }
                     }
                 }
             }
-            shards.leave()
-        })
+            (shards.leave(), None)
+        });
+        match left.1.or_else(|| panics.try_recv().ok()) {
+            Some(panic) => resume_unwind(panic),
+            None => left.0,
+        }
     }
 
     /// Makes this process a member, and returns its shards.
@@ -175,7 +182,7 @@ impl LeaseGroup {
         let spawned = thread::Builder::new().name("leasehold-member".into()).spawn(move || member.run());
         if let Err(error) = spawned {
             self.core().stop_participating();
-            return Err(Error::Thread(error));
+            return Err(Error::thread(error));
         }
         Ok(Shards { leave, owned, left, handle: Arc::clone(&self.handle) })
     }
@@ -258,27 +265,26 @@ impl Deref for Shards {
 }
 
 /// Runs the work of a shard again and again, until the shard is wanted or no longer owned.
-fn run_again<E: fmt::Display>(core: &GroupCore, shard: &Shard, work: impl Fn(&Shard) -> Result<(), E>) {
-    let mut backoff = Backoff::default();
+fn run_again(
+    core: &GroupCore,
+    shard: &Shard,
+    work: impl Fn(&Shard) -> Result<(), Box<dyn std::error::Error + Send + Sync>>,
+) {
+    let mut failures = WorkFailures::default();
     loop {
         let began_at = clock::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| work(shard).map_err(|error| error.to_string())));
+        let outcome = work(shard);
         if shard.is_wanted() || !shard.is_owned() {
             return;
         }
-        if clock::now().since(began_at) >= LONGEST_PAUSE {
-            backoff.reset();
-        }
-        let pause = backoff.pause(FIRST_PAUSE, LONGEST_PAUSE);
+        let pause = failures.pause(clock::now().since(began_at));
         let index = shard.index();
         let (level, text) = match outcome {
-            Ok(Ok(())) => (Level::Info, format!("worker of shard {index} returned")),
-            Ok(Err(error)) => (Level::Error, format!("worker of shard {index} failed: {error}")),
-            Err(_) => (Level::Error, format!("worker of shard {index} panicked")),
+            Ok(()) => (Level::Info, format!("worker of shard {index} returned")),
+            Err(error) => (Level::Error, format!("worker of shard {index} failed: {error}")),
         };
         core.log(level, format!("{text}; running the worker again in {}", humantime::format_duration(pause)));
-        let _ = shard.wanted().recv_timeout(pause);
-        if shard.is_wanted() || !shard.is_owned() {
+        if !shard.wait(pause) {
             return;
         }
     }

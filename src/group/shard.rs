@@ -1,15 +1,18 @@
 //! A shard that this process owns.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::time::Duration;
 
 use crate::election::deadline::Deadline;
+use crate::leadership::error::Error;
+use crate::leadership::term::{call_at_end, wait_while};
 use crate::util::clock;
 use crate::util::clock::Moment;
 use crate::util::debug_fields::debug_fields;
-use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, Sender};
-use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::util::latch::Latch;
+use crate::util::sync::channel::Receiver;
+use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 
 /// The ownership of one shard, which is released when the value is dropped.
 ///
@@ -36,6 +39,34 @@ pub struct Shard {
     on_return: Box<dyn Fn() + Send + Sync>,
 }
 
+/// The error of [`Shard::check`]: the ownership has ended.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{OwnershipEnded, Shard};
+///
+/// fn step(shard: &Shard) -> Result<(), OwnershipEnded> {
+///     shard.check()?;
+///     // write something, with shard.fencing_token()
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OwnershipEnded {
+    /// The number of the shard.
+    pub shard: usize,
+}
+
+impl fmt::Display for OwnershipEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ownership of shard {} ended", self.shard)
+    }
+}
+
+impl std::error::Error for OwnershipEnded {}
+
 /// The state of one ownership that the shard and the group share.
 pub(super) struct Ownership {
     index: usize,
@@ -43,28 +74,10 @@ pub(super) struct Ownership {
     deadline: Arc<Deadline>,
     valid_until: Arc<AtomicU64>,
     has_ended: AtomicBool,
-    is_wanted: AtomicBool,
-    /// Disconnects once the shard is wanted or no longer owned.
-    wanted: SignalPair,
-    /// Disconnects once the shard is no longer owned.
-    ended: SignalPair,
-}
-
-/// A channel that disconnects at an event.
-struct SignalPair {
-    sender: Mutex<Option<Sender<Infallible>>>,
-    receiver: Receiver<Infallible>,
-}
-
-impl SignalPair {
-    fn new() -> Self {
-        let (sender, receiver) = channel::bounded(0);
-        Self { sender: Mutex::new(Some(sender)), receiver }
-    }
-
-    fn disconnect(&self) {
-        *self.sender.lock() = None;
-    }
+    /// Set once the shard is wanted or no longer owned.
+    wanted: Latch,
+    /// Set once the shard is no longer owned.
+    ended: Latch,
 }
 
 impl Ownership {
@@ -75,9 +88,8 @@ impl Ownership {
             deadline,
             valid_until,
             has_ended: AtomicBool::new(false),
-            is_wanted: AtomicBool::new(false),
-            wanted: SignalPair::new(),
-            ended: SignalPair::new(),
+            wanted: Latch::new(),
+            ended: Latch::new(),
         }
     }
 
@@ -96,15 +108,22 @@ impl Ownership {
         is_valid
     }
 
+    fn remaining(&self) -> Duration {
+        if !self.is_valid() {
+            return Duration::ZERO;
+        }
+        let view = Moment::from_nanos(self.valid_until.load(Ordering::SeqCst)).since(clock::now());
+        view.min(self.deadline.remaining(clock::now()))
+    }
+
     pub(super) fn want(&self) {
-        self.is_wanted.store(true, Ordering::SeqCst);
-        self.wanted.disconnect();
+        self.wanted.set();
     }
 
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::SeqCst);
         self.want();
-        self.ended.disconnect();
+        self.ended.set();
     }
 }
 
@@ -133,18 +152,14 @@ impl Shard {
     /// cases, the process owns the shard for at most the [drain
     /// timeout](crate::LeaseGroupBuilder::drain_timeout).
     pub fn is_wanted(&self) -> bool {
-        self.ownership.is_wanted.load(Ordering::SeqCst)
+        self.ownership.wanted.is_set()
     }
 
     /// Returns how long the ownership stays valid without another renewal.
     ///
     /// Returns zero once the ownership has ended.
     pub fn remaining(&self) -> Duration {
-        if !self.is_owned() {
-            return Duration::ZERO;
-        }
-        let view = Moment::from_nanos(self.ownership.valid_until.load(Ordering::SeqCst)).since(clock::now());
-        view.min(self.ownership.deadline.remaining(clock::now()))
+        self.ownership.remaining()
     }
 
     /// Returns a number that is greater than the token of every earlier ownership of this shard.
@@ -155,12 +170,40 @@ impl Shard {
         self.ownership.fencing_token
     }
 
+    /// Sleeps for `duration`, at most until the worker must return.
+    ///
+    /// Returns `true` if the worker may continue. So `while shard.wait(interval)` runs a body once per interval, until the shard is wanted or no longer owned.
+    pub fn wait(&self, duration: Duration) -> bool {
+        wait_while(self.wanted(), duration, || if self.is_wanted() { Duration::ZERO } else { self.remaining() })
+    }
+
+    /// Calls `call` once the ownership has ended, or immediately if the ownership has ended.
+    ///
+    /// A thread that starts now waits for the end. A panic of `call` is caught and logged.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Thread`] if the operating system cannot start the thread. The callback is then never called.
+    pub fn on_ended(&self, call: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let ownership = Arc::clone(&self.ownership);
+        call_at_end(self.ended().clone(), move || ownership.remaining(), call)
+    }
+
+    /// Returns an error once the ownership has ended, for use with `?`.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`OwnershipEnded`] if the ownership has ended.
+    pub fn check(&self) -> Result<(), OwnershipEnded> {
+        if self.is_owned() { Ok(()) } else { Err(OwnershipEnded { shard: self.index() }) }
+    }
+
     /// Returns a channel that disconnects once the worker must return.
     ///
     /// The channel never delivers a message. The channel also disconnects at the end of the ownership. Use the channel
     /// in a `select!`.
     pub fn wanted(&self) -> &Receiver<Infallible> {
-        &self.ownership.wanted.receiver
+        self.ownership.wanted.receiver()
     }
 
     /// Returns a channel that disconnects at the end of the ownership.
@@ -168,7 +211,7 @@ impl Shard {
     /// The channel never delivers a message. The disconnect depends on a thread and may be late. Only
     /// [`is_owned`](Self::is_owned) is the safety check.
     pub fn ended(&self) -> &Receiver<Infallible> {
-        &self.ownership.ended.receiver
+        self.ownership.ended.receiver()
     }
 }
 

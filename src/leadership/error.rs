@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use crate::store::StoreError;
 use crate::util::config_error::ConfigError;
+use crate::util::sync::Arc;
 
 /// The error of electors, campaigns and releases.
 ///
-/// [`Display`](fmt::Display) names the object, the cause and, if there is one, the remedy.
+/// [`Display`](fmt::Display) names the object, the cause and, if there is one, the remedy. [`Debug`](fmt::Debug) writes the
+/// same text, because a `main` that returns an error prints it with `Debug`. The text includes the cause, so
+/// [`source`](std::error::Error::source) returns only the cause of that cause.
 ///
 /// # Examples
 ///
@@ -18,7 +21,7 @@ use crate::util::config_error::ConfigError;
 /// let started = LeaderElector::builder("Not_A_Name").start();
 /// assert!(matches!(started, Err(Error::Config(_))));
 /// ```
-#[derive(Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting that breaks a rule of the configuration.
@@ -26,7 +29,7 @@ pub enum Error {
     /// A cluster that was not found, or whose description is unusable.
     ///
     /// Contains a `kubernetes::ClientError`.
-    Cluster(Box<dyn std::error::Error + Send + Sync>),
+    Cluster(Arc<dyn std::error::Error + Send + Sync>),
     /// An error of the store that a retry cannot fix, such as a missing permission.
     Store(StoreError),
     /// A second campaign while the elector has a campaign or a guard that is not dropped.
@@ -52,10 +55,18 @@ pub enum Error {
         waited: Duration,
     },
     /// A thread that the operating system could not start.
-    Thread(std::io::Error),
+    Thread(Arc<std::io::Error>),
+    /// Signals that the process already handles, or whose handlers the operating system refused.
+    Signals(Arc<std::io::Error>),
+    /// An error of the work of [`run_until`](crate::LeaderElector::run_until), after which a stop was requested.
+    Work(Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
+    pub(crate) fn thread(error: std::io::Error) -> Self {
+        Self::Thread(Arc::new(error))
+    }
+
     /// Returns a number for the kind of this error, for callers in other languages.
     ///
     /// The number of a kind never changes. No two kinds share a number, and no kind has the number 0.
@@ -79,6 +90,8 @@ impl Error {
             Self::Withdrawn => 8,
             Self::Forked => 9,
             Self::Unfit => 10,
+            Self::Signals(_) => 11,
+            Self::Work(_) => 12,
         }
     }
 }
@@ -108,18 +121,28 @@ impl fmt::Display for Error {
                 humantime::format_duration(*waited)
             ),
             Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
+            Self::Signals(error) => write!(f, "cannot handle SIGTERM and SIGINT: {error}"),
+            Self::Work(error) => write!(f, "the work failed: {error}"),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Config(error) => Some(error),
-            Self::Cluster(error) => Some(&**error),
-            Self::Store(error) => std::error::Error::source(error),
-            Self::Thread(error) => Some(error),
-            _ => None,
+            Self::Config(error) => error.source(),
+            Self::Cluster(error) | Self::Work(error) => error.source(),
+            Self::Store(error) => error.source(),
+            Self::Thread(error) | Self::Signals(error) => error.source(),
+            Self::Busy | Self::Stopped | Self::Withdrawn | Self::Forked | Self::Unfit | Self::ReleaseTimeout { .. } => {
+                None
+            }
         }
     }
 }
@@ -148,19 +171,22 @@ mod tests {
         let config = || ConfigError::new("field", "value", "rule");
         let store = || StoreError::new(StoreErrorKind::Forbidden, "no right");
         for (error, code, text, has_source) in [
-            (Error::from(config()), 1, "invalid configuration: ", true),
+            (Error::from(config()), 1, "invalid configuration: ", false),
             (Error::from(store()), 3, "no right", false),
             (Error::from(store().with_source(config())), 3, "no right", true),
             (Error::Busy, 4, "already has a campaign or a guard", false),
             (Error::Stopped, 5, "was stopped", false),
             (Error::ReleaseTimeout { waited: Duration::from_secs(2) }, 6, "not confirmed within 2s", false),
-            (Error::Thread(std::io::ErrorKind::OutOfMemory.into()), 7, "cannot start a thread: ", true),
+            (Error::thread(std::io::ErrorKind::OutOfMemory.into()), 7, "cannot start a thread: ", false),
             (Error::Withdrawn, 8, "was withdrawn", false),
             (Error::Forked, 9, "forked child", false),
             (Error::Unfit, 10, "is unfit", false),
+            (Error::Signals(Arc::new(std::io::ErrorKind::Other.into())), 11, "SIGTERM", false),
+            (Error::Work(Arc::new(store().with_source(config()))), 12, "the work failed: no right", true),
         ] {
             assert_eq!((error.code(), error.source().is_some()), (code, has_source), "{error}");
             assert!(error.to_string().contains(text), "{error}");
+            assert_eq!(format!("{error:?}"), error.to_string());
         }
     }
 }

@@ -7,4 +7,5 @@ pub(crate) mod guard;
 pub(crate) mod handle;
 pub(crate) mod progress;
 pub(crate) mod release_all;
+pub(crate) mod stop;
 pub(crate) mod term;

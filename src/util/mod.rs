@@ -7,6 +7,7 @@ pub(crate) mod cancel;
 pub mod clock;
 pub(crate) mod config_error;
 pub(crate) mod debug_fields;
+pub(crate) mod latch;
 pub(crate) mod log_fields;
 #[cfg(feature = "kubernetes")]
 pub(crate) mod names;
@@ -18,3 +19,4 @@ pub mod program;
 pub(crate) mod prometheus;
 pub(crate) mod setters;
 pub(crate) mod sync;
+pub(crate) mod work_failures;

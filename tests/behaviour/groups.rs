@@ -1,19 +1,18 @@
 //! Groups on both servers, on every other store and in memory.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded, never};
 use leasehold::kubernetes::Method;
 use leasehold::testing::{ApiServer, ApiServerBuilder, Fault, Resource, User, Verb};
 use leasehold::{
     Error, Event, Fitness, GroupTransition, LeaderElector, LeaderElectorBuilder, LeaseGroup, LeaseGroupBuilder,
-    LeaseStore, MemoryStore, Observer, OwnershipEnd, Shard, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    LeaseStore, MemoryStore, Observer, OwnershipEnd, Shard, Stop, Store, StoreError, StoreErrorKind, WatchEvent,
+    WatchScope,
 };
 use parking_lot::Mutex;
 
@@ -49,7 +48,7 @@ struct Seen {
 
 /// A process that runs one worker for each owned shard.
 struct Process {
-    stop: Sender<()>,
+    stop: Stop,
     thread: JoinHandle<Result<(), Error>>,
 }
 
@@ -63,8 +62,14 @@ impl Group<'_> {
     }
 
     fn start(&self, identity: &str) -> Process {
-        let (group, seen, (stop, stopped)) = (self.group(identity), Arc::clone(&self.seen), bounded(0));
-        let thread = thread::spawn(move || group.run_until(&stopped, |shard| work(group.identity(), &seen, shard)));
+        let (group, seen, stop) = (self.group(identity), Arc::clone(&self.seen), Stop::new());
+        let stopped = stop.clone();
+        let thread = thread::spawn(move || {
+            group.run_until(&stopped, |shard| {
+                work(group.identity(), &seen, shard);
+                Ok(())
+            })
+        });
         Process { stop, thread }
     }
 
@@ -91,13 +96,13 @@ fn quick(name: &str, identity: &str, shards: usize) -> LeaseGroupBuilder {
 
 impl Process {
     fn stop(self) {
-        drop(self.stop);
+        self.stop.stop();
         self.thread.join().expect("no panic").expect("the group has not ended");
     }
 }
 
 /// A worker that notes when another worker of the same shard owns the shard, too.
-fn work(identity: &str, seen: &Mutex<Seen>, shard: &Shard) -> Result<(), String> {
+fn work(identity: &str, seen: &Mutex<Seen>, shard: &Shard) {
     let (index, token) = (shard.index(), shard.fencing_token());
     {
         let seen = &mut *seen.lock();
@@ -109,12 +114,9 @@ fn work(identity: &str, seen: &Mutex<Seen>, shard: &Shard) -> Result<(), String>
             seen.faults.push(format!("token {token} of shard {index} follows {last:?}"));
         }
     }
-    while shard.is_owned() && !shard.is_wanted() {
-        let _ = shard.wanted().recv_timeout(Duration::from_millis(20));
-    }
+    while shard.wait(Duration::from_millis(20)) {}
     let seen = &mut *seen.lock();
     seen.working.remove(&index);
-    Ok(())
 }
 
 fn on_place(name: &str, open: &dyn Fn() -> Arc<dyn Store>, delete: Option<&dyn Fn(&str)>, test: impl Fn(&Group<'_>)) {
@@ -228,41 +230,57 @@ fn in_memory(shards: usize, test: impl Fn(&Group<'_>)) {
     run(test, Group { name: "jobs", open: &|| Arc::clone(&store), delete: None, shards, seen: Arc::default() });
 }
 
-/// An error whose text panics.
-struct Unprintable;
-
-impl fmt::Display for Unprintable {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        panic!("made up");
-    }
-}
-
 #[test]
-fn worker_that_fails_or_panics_runs_again_and_keeps_its_shard() {
+fn worker_that_fails_or_returns_runs_again_and_keeps_its_shard() {
     in_memory(1, |place| {
-        let (runs, (stop, stopped)) = (Mutex::new(Vec::new()), bounded::<()>(0));
+        let (runs, stop) = (Mutex::new(Vec::new()), Stop::new());
         let (runs, group) = (&runs, &place.group("a"));
         thread::scope(|scope| {
-            let worker = |shard: &Shard| -> Result<(), Unprintable> {
+            let worker = |shard: &Shard| {
                 runs.lock().push(shard.fencing_token());
                 let count = runs.lock().len();
                 match count {
-                    1 => Err(Unprintable),
-                    2 => panic!("made up"),
+                    1 => Err("made up".into()),
+                    2 => Ok(()),
                     _ => {
-                        let _ = shard.wanted().recv();
+                        while shard.wait(SOON) {}
                         Ok(())
                     }
                 }
             };
+            let stopped = stop.clone();
             let running = scope.spawn(move || group.run_until(&stopped, worker));
             wait_until("the worker has run three times", || runs.lock().len() == 3);
             assert!(matches!(group.shards(), Err(Error::Busy)));
-            drop(stop);
+            stop.stop();
             running.join().expect("no panic").expect("an end");
         });
         let tokens = runs.lock().clone();
         assert!(tokens.iter().all(|token| *token == tokens[0]), "one ownership: {tokens:?}");
+    });
+}
+
+#[test]
+fn panic_of_a_worker_frees_all_shards_and_is_passed_on() {
+    in_memory(4, |place| {
+        let group = place.group("a");
+        let (working, returned) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            group.run_until(&Stop::new(), |shard| {
+                if working.fetch_add(1, Ordering::SeqCst) == 3 {
+                    resume_unwind(Box::new("made up"));
+                }
+                while shard.wait(SOON) {}
+                returned.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            })
+        }));
+        let panic = outcome.expect_err("the panic of the worker");
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"made up"));
+        assert_eq!(returned.into_inner(), 3, "the other workers have drained");
+        let other = place.start("b");
+        place.wait_for_shares(&["b"]);
+        other.stop();
     });
 }
 
@@ -357,7 +375,7 @@ fn observers_and_transitions_report_shards() {
 fn store_without_watches_ends_the_group() {
     let store = Wrapped::without_watch(Arc::new(MemoryStore::new()));
     let group = LeaseGroup::builder("jobs").start_on(store).expect("a group");
-    let error = group.run_until(&never::<()>(), |_| Ok::<_, Error>(())).expect_err("no watches");
+    let error = group.run_until(&Stop::new(), |_| Ok(())).expect_err("no watches");
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Unsupported), "{error}");
 }
 
@@ -458,7 +476,12 @@ fn panic_of_the_store_ends_the_group_and_frees_its_shards() {
         let (panics, store) = panicking(place);
         let group = place.builder("a").start_on(store).expect("a group");
         let seen = Arc::clone(&place.seen);
-        let first = thread::spawn(move || group.run_until(&never::<()>(), |shard| work("a", &seen, shard)));
+        let first = thread::spawn(move || {
+            group.run_until(&Stop::new(), |shard| {
+                work("a", &seen, shard);
+                Ok(())
+            })
+        });
         place.wait_for_shares(&["a"]);
         panics.store(true, Ordering::Relaxed);
         let other = place.start("b");
@@ -687,7 +710,7 @@ fn missing_right_ends_the_group_and_is_named() {
             scope.spawn(move || {
                 let group =
                     quick(&format!("no-{verb:?}").to_lowercase(), "a", 1).start_with_client(client).expect("a group");
-                let error = group.run_until(&never::<()>(), |_| Ok::<_, Error>(())).expect_err("a missing right");
+                let error = group.run_until(&Stop::new(), |_| Ok(())).expect_err("a missing right");
                 let text = error.to_string();
                 let is_named = text.contains(&format!("`{}`", format!("{verb:?}").to_lowercase()));
                 assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{text}");
@@ -707,7 +730,7 @@ fn refused_watch_ends_the_group_after_a_renew_deadline() {
     let slot = |slot: LeaderElectorBuilder| slot.lease_duration(seconds(6)).renew_deadline(seconds(4));
     let builder = LeaseGroup::builder("jobs").slot(|it| slot(it).retry_period(seconds(1)));
     let (group, began) = (builder.start_on(store).expect("a group"), Instant::now());
-    group.run_until(&never::<()>(), |_| Ok::<_, Error>(())).expect_err("a missing right");
+    group.run_until(&Stop::new(), |_| Ok(())).expect_err("a missing right");
     // Growing pauses alone would end the group after 7.9 s.
     let took = began.elapsed();
     assert!((seconds(4)..seconds(7)).contains(&took), "{took:?}");
@@ -720,7 +743,7 @@ fn another_number_of_shards_ends_the_newcomer() {
         place.wait_for_shares(&["a"]);
         let tokens = place.seen.lock().tokens.clone();
         let newcomer = quick(place.name, "b", SHARDS * 2).start_on((place.open)()).expect("a group");
-        let error = newcomer.run_until(&never::<()>(), |_| Err("a shard")).expect_err("another number of shards");
+        let error = newcomer.run_until(&Stop::new(), |_| Err("a shard".into())).expect_err("another number of shards");
         assert!(matches!(&error, Error::Config(error) if error.field() == "shards"), "{error}");
         assert!(error.to_string().contains("must be 9, as for member"), "{error}");
         let observer = place.group("observer");

@@ -110,7 +110,7 @@ fn elector_has_three_threads(cluster: &Cluster) {
     for candidate in [&leader, &standby] {
         // Each new connection starts one more thread, which ends soon.
         wait_until("three threads that last", || {
-            threads(candidate) == ["leasehold", "leasehold-store", "leasehold-watch"]
+            threads(candidate) == ["leasehold", "leasehold-signa", "leasehold-store", "leasehold-watch"]
         });
     }
 }

@@ -13,6 +13,7 @@ mod observe;
 mod programs;
 mod python_interop;
 mod real_stores;
+mod signals;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;

@@ -303,9 +303,10 @@ fn built_example(name: &str) -> PathBuf {
     let program = profile_dir.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     let source = match name {
         "group_member" => "benches/groups/member.rs".to_owned(),
+        "stop_program" => "tests/support/stop_program.rs".to_owned(),
         _ => format!("examples/{name}.rs"),
     };
-    let sources = ["src", &source, "examples/shared", "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
+    let sources = ["src", &source, "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
     let built = std::fs::metadata(&program).and_then(|program| program.modified()).ok();
     if built < sources.into_iter().max() {
         let mut cargo = cargo();

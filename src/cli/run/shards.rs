@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
-use leasehold::{Event, LeaseGroupBuilder, Observer, Settings, Shard, StoreErrorKind};
+use leasehold::{Event, LeaseGroupBuilder, Observer, Settings, Shard, Stop, StoreErrorKind};
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
@@ -84,16 +84,16 @@ pub fn run(builder: LeaseGroupBuilder, place: &PlaceArgs, means: ShardMeans) -> 
         RecordPlace::Store(store) => builder.start_on(store)?,
     };
     let signals = means.signals.clone();
-    let ((stop, stopped), (done, left), (order, orders)) = (bounded::<()>(0), bounded(1), unbounded());
+    let (stop, (done, left), (order, orders)) = (Stop::new(), bounded(1), unbounded());
     let (name, listeners) = (group.name().to_owned(), Mutex::default());
     let commands = Arc::new(ShardCommands { name, means, orders: order, listeners });
     // If a process of a command cannot be killed, this process exits without the end of the thread. The shards then
     // move when the slot expires.
     thread::Builder::new().name("group".into()).spawn({
-        let commands = Arc::clone(&commands);
-        move || done.send(group.run_until(&stopped, |shard| commands.run(shard)))
+        let (stop, commands) = (stop.clone(), Arc::clone(&commands));
+        move || done.send(group.run_until(&stop, |shard| commands.run(shard).map_err(Into::into)))
     })?;
-    let (mut stop, mut code) = (Some(stop), by_signal(SIGTERM));
+    let mut code = by_signal(SIGTERM);
     loop {
         let signal = select! {
             recv(left) -> left => return left?.map(|()| code).map_err(Error::from),
@@ -103,9 +103,10 @@ pub fn run(builder: LeaseGroupBuilder, place: &PlaceArgs, means: ShardMeans) -> 
                 None => continue,
             },
         };
-        if stop.is_some() {
+        if !stop.is_stopped() {
             log::info!(target: COMMAND, "received {}, leaving the group", signal_name(signal));
-            (stop, code) = (None, by_signal(signal));
+            code = by_signal(signal);
+            stop.stop();
         }
     }
 }

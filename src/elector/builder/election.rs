@@ -152,7 +152,7 @@ setters! {
     /// use leasehold::LeaderElector;
     ///
     /// let elector = LeaderElector::builder("jobs").advertise("10.0.3.7:9000").start()?;
-    /// elector.run_until(&leasehold::crossbeam_channel::never::<()>(), |guard| while guard.is_leader() { /* serve */ })?;
+    /// elector.run_until(&leasehold::Stop::new(), |guard| { while guard.is_leader() { /* serve */ } Ok(()) })?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn advertise(mut self, address: impl Into<String>) { self.config.address = Some(address.into()) }

@@ -167,7 +167,7 @@ impl LeaderElectorBuilder {
         check_notes(&settings, &entry)?;
         let fields = LogFields::new(entry.describe(), &settings.identity);
         log_with!(log::Level::Info, fields; "elector started{}", entry.at());
-        LeaderElector::spawn(settings, entry, fields, &self.asking).map_err(Error::Thread)
+        LeaderElector::spawn(settings, entry, fields, &self.asking).map_err(Error::thread)
     }
 
     /// Returns an error if the builder has a setting that belongs to the store.

@@ -212,7 +212,7 @@ impl LeaderElectorBuilder {
             log::Level::Info, fields, server = server.as_str(), config_source = source.as_str(), namespace = namespace.as_str();
             "elector started at {server} ({source})"
         );
-        LeaderElector::spawn(settings, entry, fields, &asking).map_err(Error::Thread)
+        LeaderElector::spawn(settings, entry, fields, &asking).map_err(Error::thread)
     }
 
     /// Returns an error if the builder selects a cluster.

@@ -122,7 +122,7 @@ impl Campaign {
                 log_with!(log::Level::Error, fields; "on_decided callback panicked");
             }
         };
-        thread::Builder::new().name("leasehold-wake".to_owned()).spawn(run).map(drop).map_err(Error::Thread)
+        thread::Builder::new().name("leasehold-wake".to_owned()).spawn(run).map(drop).map_err(Error::thread)
     }
 }
 

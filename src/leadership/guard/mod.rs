@@ -12,7 +12,7 @@ use crate::leadership::progress::ProgressHandle;
 use crate::leadership::term::{Term, TermEnded};
 use crate::util::clock;
 use crate::util::debug_fields::debug_fields;
-use crate::util::log_fields::log_with;
+use crate::util::log_fields::{LogFields, log_with};
 use crate::util::sync::channel::{self, Receiver};
 use crate::util::sync::{Arc, thread};
 
@@ -164,7 +164,26 @@ impl LeaderGuard {
     /// # }
     /// ```
     pub fn ended(&self) -> &Receiver<Infallible> {
-        &self.term.ended
+        self.term.ended.receiver()
+    }
+
+    /// Sleeps for `duration`, at most until the end of the term.
+    ///
+    /// Returns `true` if the term is valid. So `while guard.wait(interval)` runs a body once per interval during the term. The result is that of
+    /// [`is_leader`](Self::is_leader).
+    pub fn wait(&self, duration: Duration) -> bool {
+        self.term.wait(duration)
+    }
+
+    /// Calls `call` once the term has ended, or immediately if the term has ended.
+    ///
+    /// A thread that starts now waits for the end. A panic of `call` is caught and logged.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Thread`] if the operating system cannot start the thread. The callback is then never called.
+    pub fn on_ended(&self, call: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        self.term.on_ended(call)
     }
 
     /// Returns a view of this term for other threads.
@@ -301,6 +320,15 @@ impl LeaderGuard {
         Ok(())
     }
 
+    /// Steps down, and limits the renewals as after a request.
+    pub(crate) fn step_down_as_requested(&self) {
+        self.link.step_down(&self.term, DrainLimit::Bounded);
+    }
+
+    pub(crate) fn log_fields(&self) -> LogFields {
+        self.link.log_fields(Some(self.fencing_token()))
+    }
+
     /// Drops the guard without a release. The caller releases the lease.
     pub(crate) fn forget(mut self) {
         self.is_held = false;
@@ -412,7 +440,26 @@ impl Leadership {
     ///
     /// [`LeaderGuard::ended`](crate::LeaderGuard::ended) has the details.
     pub fn ended(&self) -> &Receiver<Infallible> {
-        &self.term.ended
+        self.term.ended.receiver()
+    }
+
+    /// Sleeps for `duration`, at most until the end of the term.
+    ///
+    /// Returns `true` if the term is valid. So `while guard.wait(interval)` runs a body once per interval during the term. The result is that of
+    /// [`is_leader`](Self::is_leader).
+    pub fn wait(&self, duration: Duration) -> bool {
+        self.term.wait(duration)
+    }
+
+    /// Calls `call` once the term has ended, or immediately if the term has ended.
+    ///
+    /// A thread that starts now waits for the end. A panic of `call` is caught and logged.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Thread`] if the operating system cannot start the thread. The callback is then never called.
+    pub fn on_ended(&self, call: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        self.term.on_ended(call)
     }
 
     /// Reports progress of the work and returns `true` if the term is still valid.

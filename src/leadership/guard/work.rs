@@ -3,12 +3,14 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::thread::{Builder, JoinHandle, ScopedJoinHandle};
+use std::time::Duration;
 
 use crate::election::drain::DrainLimit;
 use crate::leadership::error::Error;
 use crate::leadership::guard::{LeaderGuard, Leadership};
+use crate::leadership::term::call_at_end;
 use crate::util::on_drop::OnDrop;
-use crate::util::sync::channel::{self, Receiver, TryRecvError};
+use crate::util::sync::channel::{self, Receiver, RecvTimeoutError, TryRecvError};
 
 /// A scope for threads that borrow the guard, created by [`LeaderGuard::scope`].
 ///
@@ -148,7 +150,7 @@ impl LeaderGuard {
             let guard = self;
             work(&guard)
         };
-        let thread = Builder::new().name("leasehold-work".to_owned()).spawn(run).map_err(Error::Thread)?;
+        let thread = Builder::new().name("leasehold-work".to_owned()).spawn(run).map_err(Error::thread)?;
         Ok(Worker { leadership, ended, thread })
     }
 
@@ -204,6 +206,25 @@ impl<T> Worker<T> {
     /// The channel never delivers a message. Use the channel in a `select!`.
     pub fn ended(&self) -> &Receiver<Infallible> {
         &self.ended
+    }
+
+    /// Sleeps for `duration`, at most until the work has ended and the lease is released.
+    ///
+    /// Returns `true` if the work has not ended.
+    pub fn wait(&self, duration: Duration) -> bool {
+        self.ended.recv_timeout(duration) == Err(RecvTimeoutError::Timeout)
+    }
+
+    /// Calls `call` once the work has ended and the lease is released.
+    ///
+    /// If both have happened before, the call happens immediately.
+    /// A thread that starts now waits for the end. A panic of `call` is caught and logged.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::Thread`] if the operating system cannot start the thread. The callback is then never called.
+    pub fn on_ended(&self, call: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        call_at_end(self.ended.clone(), || Duration::MAX, call)
     }
 
     /// Returns `true` if the work has ended and the lease is released.

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded, never};
-use leasehold::{Callbacks, LeaderGuard, RunOutcome, StopReason, Transition};
+use crossbeam_channel::{Sender, bounded};
+use leasehold::{Callbacks, Error, LeaderGuard, RunOutcome, Stop, StopReason, Transition};
 use parking_lot::Mutex;
 
 use crate::elector::{alone, elector, time_on_processor};
@@ -37,15 +37,15 @@ fn callbacks_run_one_term_and_a_message_steps_down() {
         }
     }
     let (store, elector) = alone();
-    let (stop, stopped) = bounded::<()>(1);
+    let stop = Stop::new();
     let (worker, tells) = bounded(9);
     let mut told = Vec::new();
     thread::scope(|scope| {
-        let running = scope.spawn(|| elector.run(&stopped, &Worker(worker)));
+        let running = scope.spawn(|| elector.run(&stop, &Worker(worker)));
         while told.last().is_none_or(|it| it != "started") {
             told.push(tells.recv_timeout(SOON).expect("it leads"));
         }
-        stop.send(()).unwrap();
+        stop.stop();
         running.join().unwrap().unwrap();
     });
     assert_eq!(store.holder(), None);
@@ -60,7 +60,7 @@ fn stop_counts_before_a_term_that_is_won_at_the_same_time() {
     struct Stops<'a> {
         leader: Mutex<Option<LeaderGuard>>,
         store: &'a Memory,
-        stop: Sender<()>,
+        stop: Stop,
     }
     impl Callbacks for Stops<'_> {
         fn on_started_leading(&self, _: &LeaderGuard) {
@@ -71,7 +71,7 @@ fn stop_counts_before_a_term_that_is_won_at_the_same_time() {
                 drop(guard);
                 wait_until("the other wins", || self.store.holder().as_deref() == Some("a"));
                 thread::sleep(Duration::from_millis(10));
-                self.stop.send(()).unwrap();
+                self.stop.stop();
             }
         }
     }
@@ -79,8 +79,8 @@ fn stop_counts_before_a_term_that_is_won_at_the_same_time() {
         let store = Memory::default();
         let (first, second) = (elector(&store, "b"), elector(&store, "a"));
         let leader = Mutex::new(Some(first.block_until_leader().unwrap()));
-        let (stop, stopped) = bounded(1);
-        let end = second.run(&stopped, &Stops { leader, store: &store, stop }).unwrap();
+        let stop = Stop::new();
+        let end = second.run(&stop, &Stops { leader, store: &store, stop: stop.clone() }).unwrap();
         assert_eq!(end, RunOutcome::Stopped);
     }
 }
@@ -112,7 +112,7 @@ fn a_panic_of_the_work_ends_the_term_and_is_passed_on() {
     let (store, elector) = alone();
     let transitions = elector.transitions();
     let broken = Broken { store: &store, seen: Mutex::default() };
-    let panic = catch_unwind(AssertUnwindSafe(|| elector.run(&never::<()>(), &broken))).expect_err("a panic");
+    let panic = catch_unwind(AssertUnwindSafe(|| elector.run(&Stop::new(), &broken))).expect_err("a panic");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"as planned"));
     assert_eq!(*broken.seen.lock(), Some((Some("a".to_owned()), true)), "not before the work has ended");
     assert_eq!(store.holder(), None, "released on the way");
@@ -138,14 +138,14 @@ fn end_is_reported_after_the_release_is_written() {
     store.on_release(|| thread::sleep(A_WHILE));
     let elector = elector(&store, "a");
     let watching = Watching(&store, Mutex::default());
-    elector.run(&never::<()>(), &watching).unwrap();
+    elector.run(&Stop::new(), &watching).unwrap();
     assert_eq!(*watching.1.lock(), [Some("a".to_owned()), None]);
 }
 
 #[test]
-fn closed_stop_channel_is_handled_once_without_spinning() {
+fn stop_is_handled_once_without_spinning() {
     let (store, elector) = alone();
-    let (stop, stopped) = bounded::<()>(0);
+    let stop = Stop::new();
     let (started, starts) = bounded(1);
     let slow = Work(|guard: &LeaderGuard| {
         started.send(()).unwrap();
@@ -156,11 +156,11 @@ fn closed_stop_channel_is_handled_once_without_spinning() {
     let used = thread::scope(|scope| {
         let running = scope.spawn(|| {
             let before = time_on_processor();
-            elector.run(&stopped, &slow).unwrap();
+            elector.run(&stop, &slow).unwrap();
             time_on_processor() - before
         });
         starts.recv_timeout(SOON).expect("it leads");
-        drop(stop);
+        stop.stop();
         running.join().unwrap()
     });
     assert!(used < Duration::from_millis(200), "{used:?} on a processor, to wait for two seconds");
@@ -170,50 +170,99 @@ fn closed_stop_channel_is_handled_once_without_spinning() {
 #[test]
 fn run_reports_its_outcome() {
     let (store, elector) = alone();
-    let (stop, stopped) = bounded::<()>(1);
-    assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::WorkReturned);
-    assert_eq!(elector.run(&stopped, &Work(LeaderGuard::step_down)).unwrap(), RunOutcome::WorkReturned);
+    let stop = Stop::new();
+    assert_eq!(elector.run(&stop, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::WorkReturned);
+    assert_eq!(elector.run(&stop, &Work(LeaderGuard::step_down)).unwrap(), RunOutcome::WorkReturned);
     let lose = |guard: &LeaderGuard| {
         store.give_to("b", 1);
         guard.ended().recv_timeout(SOON).unwrap_err();
     };
     assert_eq!(
-        elector.run(&stopped, &Work(lose)).unwrap(),
+        elector.run(&stop, &Work(lose)).unwrap(),
         RunOutcome::Lost(StopReason::Superseded { by: Some("b".to_owned()) })
     );
-    let until_told = |guard: &LeaderGuard| {
-        stop.send(()).unwrap();
+    let until_stopped = |guard: &LeaderGuard| {
+        stop.stop();
         guard.ended().recv_timeout(SOON).unwrap_err();
     };
-    assert_eq!(elector.run(&stopped, &Work(until_told)).unwrap(), RunOutcome::Stopped);
-    stop.send(()).unwrap();
+    assert_eq!(elector.run(&stop, &Work(until_stopped)).unwrap(), RunOutcome::Stopped);
     store.give_to("b", 300);
-    assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::Stopped);
-    drop(stop);
-    assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::Stopped, "closed");
+    assert_eq!(elector.run(&stop, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::Stopped, "before the term");
 }
 
 #[test]
-fn work_is_done_in_one_term_after_another_until_it_is_to_stop() {
+fn work_runs_in_one_term_after_another_until_a_stop() {
     let (store, elector) = alone();
-    let (stop, stopped) = bounded::<()>(1);
-    let terms = Mutex::new(Vec::new());
+    let (stop, mut terms) = (Stop::new(), Vec::new());
     let began = Instant::now();
     let used = time_on_processor();
-    elector
-        .run_until(&stopped, |guard| {
-            let mut terms = terms.lock();
-            terms.push(guard.fencing_token());
-            if terms.len() == 3 {
-                stop.send(()).unwrap();
-            }
-        })
-        .unwrap();
-    let terms = terms.into_inner();
+    let mut work = |guard: &LeaderGuard| {
+        terms.push(guard.fencing_token());
+        if terms.len() == 3 {
+            stop.stop();
+        }
+        Ok(())
+    };
+    elector.run_until(&stop, &mut work).unwrap();
     assert!(terms.len() == 3 && terms.is_sorted(), "{terms:?}");
     assert!(began.elapsed() >= 2 * elector.settings().retry_period, "it pauses after work that does nothing");
-    drop(stop);
-    elector.run_until(&stopped, |_| panic!("it was to stop before")).unwrap();
+    elector.run_until(&stop, |_| panic!("stopped before")).unwrap();
     assert!(time_on_processor() - used < Duration::from_millis(200));
     wait_until("it is released", || store.holder().is_none());
+}
+
+#[test]
+fn failed_work_releases_and_runs_again_after_a_pause() {
+    let (store, elector) = alone();
+    let (stop, mut began) = (Stop::new(), Vec::new());
+    let outcome = elector.run_until(&stop, |_| {
+        began.push((Instant::now(), store.holder()));
+        if began.len() == 2 {
+            stop.stop();
+        }
+        Err("no database".into())
+    });
+    assert!(matches!(&outcome, Err(Error::Work(error)) if error.to_string() == "no database"), "{outcome:?}");
+    let [(first, leader), (second, _)] = &began[..] else { panic!("{began:?}") };
+    assert!(second.duration_since(*first) >= Duration::from_secs(1) && leader.as_deref() == Some("a"));
+    wait_until("it is released", || store.holder().is_none());
+}
+
+#[test]
+fn stop_of_a_run_is_a_step_down() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    let stop = Stop::new();
+    let outcome = elector.run_until(&stop, |guard| {
+        stop.stop();
+        assert!(!guard.wait(SOON));
+        Ok(guard.check()?)
+    });
+    let text = outcome.expect_err("the check returns the end of the term").to_string();
+    assert_eq!(text, "the work failed: term ended: the leader stepped down");
+    wait_until("it is released", || store.holder().is_none());
+}
+
+#[test]
+fn callback_of_an_end_is_called_once_on_another_thread() {
+    let (_store, elector) = alone();
+    let guard = elector.block_until_leader().unwrap();
+    let (calls, called) = bounded(9);
+    let call = |name| {
+        let calls = calls.clone();
+        move || calls.send((name, thread::current().id())).unwrap()
+    };
+    guard.on_ended(call("guard")).unwrap();
+    guard.leadership().on_ended(call("view")).unwrap();
+    guard.on_ended(|| resume_unwind(Box::new("as planned"))).unwrap();
+    assert!(called.recv_timeout(A_WHILE).is_err() && guard.wait(Duration::ZERO));
+    guard.step_down();
+    assert!(!guard.wait(SOON));
+    guard.on_ended(call("late")).unwrap();
+    let mut calls: Vec<_> = (0..3).map(|_| called.recv_timeout(SOON).unwrap()).collect();
+    calls.sort_by_key(|(name, _)| *name);
+    assert_eq!(calls.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["guard", "late", "view"]);
+    assert!(calls.iter().all(|(_, thread)| *thread != thread::current().id()));
+    drop(guard);
+    assert!(called.recv_timeout(A_WHILE).is_err());
 }

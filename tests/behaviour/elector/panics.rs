@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded, never};
+use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use leasehold::{
-    Error, LeaderElector, LeaderGuard, StopReason, StoreError, StoreErrorKind, Transition, Unhealthy, WatchEvent,
+    Error, LeaderElector, LeaderGuard, Stop, StopReason, StoreError, StoreErrorKind, Transition, Unhealthy, WatchEvent,
 };
 
 use crate::elector::callbacks::Work;
@@ -131,11 +131,11 @@ fn callbacks_outlive_a_store_that_panics_without_spinning() {
     });
     let before = time_on_processor();
     let began = Instant::now();
-    elector.run(&never::<()>(), &slow).unwrap();
+    elector.run(&Stop::new(), &slow).unwrap();
     assert!(began.elapsed() >= Duration::from_secs(2), "the work is waited for");
     let used = time_on_processor() - before;
     assert!(used < Duration::from_millis(200), "{used:?} on a processor, to wait for two seconds");
-    assert!(matches!(elector.run(&never::<()>(), &slow), Err(Error::Stopped)));
+    assert!(matches!(elector.run(&Stop::new(), &slow), Err(Error::Stopped)));
 }
 
 /// The panic must end the watch.

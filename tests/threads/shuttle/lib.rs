@@ -36,6 +36,7 @@ mod leasehold {
         pub(crate) mod clock;
         pub(crate) mod config_error;
         pub(crate) mod debug_fields;
+        pub(crate) mod latch;
         pub(crate) mod log_fields;
         pub(crate) mod names;
         pub(crate) mod on_drop;
@@ -48,7 +49,8 @@ mod leasehold {
 
 mod util {
     pub(crate) use crate::leasehold::util::{
-        backoff, cancel, config_error, debug_fields, log_fields, names, on_drop, one_line, panics, prometheus, setters,
+        backoff, cancel, config_error, debug_fields, latch, log_fields, names, on_drop, one_line, panics, prometheus,
+        setters,
     };
     pub(crate) use crate::{clock, sync};
 }

@@ -194,6 +194,6 @@ impl std::error::Error for ClientError {
 
 impl From<ClientError> for crate::leadership::error::Error {
     fn from(error: ClientError) -> Self {
-        Self::Cluster(Box::new(error))
+        Self::Cluster(std::sync::Arc::new(error))
     }
 }
