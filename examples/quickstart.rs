@@ -9,6 +9,8 @@
 //!
 //! On a cluster the candidates use the Lease `leasehold-quickstart` in the namespace of the context.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -69,15 +71,21 @@ fn run() -> Result<(), Box<dyn Error>> {
     let candidates = NAMES.iter().zip(stores).map(|(name, store)| Candidate::new(name, store));
     let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
 
-    // The channel receives the results of all campaigns, each with the index of its candidate.
-    let (sender, won) = unbounded();
-    let next_leader = || -> Result<_, Box<dyn Error>> {
-        let (index, guard): Won = won.recv()?;
-        Ok((index, guard?))
+    // The channel receives the index of each candidate whose campaign is decided.
+    let (sender, decided) = unbounded();
+    let campaigns = RefCell::new(BTreeMap::new());
+    let campaign = |index: usize| -> Result<(), leasehold::Error> {
+        let (campaign, sender) = (candidates[index].elector.campaign()?, sender.clone());
+        campaign.on_decided(move || _ = sender.send(index))?;
+        campaigns.borrow_mut().insert(index, campaign);
+        Ok(())
     };
-    for (index, candidate) in candidates.iter().enumerate() {
-        candidate.elector.campaign_to(index, &sender)?;
-    }
+    let next_leader = || -> Result<(usize, LeaderGuard), Box<dyn Error>> {
+        let index = decided.recv()?;
+        let campaign = campaigns.borrow_mut().remove(&index).ok_or("no campaign")?;
+        Ok((index, campaign.receiver().try_recv()??))
+    };
+    (0..NAMES.len()).try_for_each(campaign)?;
     timeline.print("", "anna, boris and clara campaign for one lease");
 
     // One candidate wins the lease. The other candidates are standbys.
@@ -97,7 +105,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     timeline.leads(&candidates[second], &guard);
     timeline.print("", &format!("the lease was without a leader for {}", millis(began.elapsed())));
     terms.push(Term::begin(&timeline, second));
-    candidates[first].elector.campaign_to(first, &sender)?;
+    campaign(first)?;
     timeline.print(candidates[first].name, "campaigns again");
     sleep(Duration::from_millis(1500));
 
@@ -138,9 +146,6 @@ fn on_cluster(config: &ClientConfig) -> Result<Vec<Box<dyn Store>>, Box<dyn Erro
     };
     NAMES.iter().map(store).collect()
 }
-
-/// The index of a candidate, and the result of its campaign.
-type Won = (usize, Result<LeaderGuard, leasehold::Error>);
 
 struct Candidate {
     name: &'static str,

@@ -24,7 +24,7 @@ use crate::store::entry::Entry;
 use crate::util::config_error::random_seed;
 use crate::util::debug_fields::debug_fields;
 use crate::util::log_fields::LogFields;
-use crate::util::sync::channel::{self, Sender};
+use crate::util::sync::channel;
 use crate::util::sync::{Arc, Instant};
 
 /// A candidate for one lease, which runs on its own threads.
@@ -171,73 +171,6 @@ impl LeaderElector {
     /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn campaign(&self) -> Result<Campaign, Error> {
         Campaign::start(&self.shared.pending, &self.shared.link)
-    }
-
-    /// Starts a campaign and sends its result to `sender`, tagged with `key`.
-    ///
-    /// Many campaigns can share one channel. [`withdraw`](Self::withdraw) withdraws the campaign. The channel receives
-    /// the guard, [`Error::Withdrawn`], or an error of [`block_until_leader`](Self::block_until_leader).
-    ///
-    /// The channel must have room for the result; an unbounded channel always has room. If the channel is full or
-    /// disconnected, a won term is released at once, and an error is discarded. If the last receiver is dropped, the
-    /// guards in the channel are dropped too, which releases them.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::crossbeam_channel::unbounded;
-    /// use leasehold::{LeaderElector, MemoryStore};
-    /// use std::sync::Arc;
-    ///
-    /// let store = Arc::new(MemoryStore::new());
-    /// let (sender, won) = unbounded();
-    /// let mut electors = Vec::new();
-    /// for shard in 0..8 {
-    ///     let elector = LeaderElector::builder(format!("shard-{shard}")).start_on(Arc::clone(&store))?;
-    ///     elector.campaign_to(shard, &sender)?;
-    ///     electors.push(elector);
-    /// }
-    /// let mut guards = Vec::new();
-    /// for (shard, guard) in won.iter().take(8) {
-    ///     let guard = guard?;
-    ///     println!("leading shard {shard} with token {}", guard.fencing_token());
-    ///     guards.push(guard); // dropping the guard releases the shard
-    /// }
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// - Returns [`Error::Busy`] if the elector already has a campaign or a guard.
-    /// - Returns [`Error::Stopped`] after [`stop`](Self::stop).
-    /// - Returns [`Error::Forked`] in a child of the process that started the elector.
-    pub fn campaign_to<K: Send + 'static>(
-        &self,
-        key: K,
-        sender: &Sender<(K, Result<LeaderGuard, Error>)>,
-    ) -> Result<(), Error> {
-        self.shared.pending.enter(Delivery::to(key, sender.clone()), &self.shared.link).map(drop)
-    }
-
-    /// Withdraws the pending campaign and returns `true` if there was one.
-    ///
-    /// Does not block. The campaign ends with [`Error::Withdrawn`]. A campaign with an answer is no longer pending.
-    /// Unlike after [`stop`](Self::stop), a new campaign may follow.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(elector: &leasehold::LeaderElector) -> Result<(), leasehold::Error> {
-    /// let (sender, won) = leasehold::crossbeam_channel::unbounded();
-    /// elector.campaign_to("jobs", &sender)?;
-    /// if elector.withdraw() {
-    ///     assert!(matches!(won.recv(), Ok(("jobs", Err(leasehold::Error::Withdrawn)))));
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn withdraw(&self) -> bool {
-        self.shared.pending.withdraw_any(&self.shared.link)
     }
 
     /// Blocks until this candidate leads, and returns the guard of the term.

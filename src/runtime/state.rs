@@ -12,7 +12,7 @@ use crate::election::candidate::notice::{LogEvent, LogRecord, Notice};
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
 use crate::election::{LeaderInfo, Step, StoreResponse};
-use crate::leadership::campaign::slot::{CampaignSlot, Unsent};
+use crate::leadership::campaign::slot::CampaignSlot;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::{Command, Link, ReleaseSender};
@@ -259,13 +259,9 @@ impl ElectorState {
         self.report(&Event::StartedLeading { fencing_token }, None);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // The campaign may have been withdrawn since the check above.
-        if let Err(Unsent { guard, is_by_key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
+        if let Some(guard) = self.shared.pending.win(campaign, guard, &self.shared.link) {
             self.shared.observations.guard_dropped();
-            guard.into_iter().for_each(LeaderGuard::forget);
-            if is_by_key {
-                let text = "term released: the channel of the campaign is full or disconnected";
-                self.log(Notice::new(Level::Warn, text));
-            }
+            guard.forget();
             self.candidate.handle(clock::now(), Input::NotTaken);
         }
     }

@@ -27,9 +27,6 @@ use slot::{CampaignSlot, Delivery, Won};
 /// After the drop, a clone of the receiver delivers [`Error::Withdrawn`]. The clone then stays empty while the elector
 /// exists. After sixteen more dropped campaigns, the clone disconnects.
 ///
-/// [`LeaderElector::campaign_to`](crate::LeaderElector::campaign_to) sends the answers of many campaigns to one
-/// channel.
-///
 /// [`LeaderElector::campaign`]: crate::LeaderElector::campaign
 ///
 /// # Examples

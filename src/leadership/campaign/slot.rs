@@ -2,14 +2,11 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::mem::ManuallyDrop;
-use std::thread::Builder;
 
 use crate::election::candidate::messages::Input;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::{Command, Link};
-use crate::util::panics::caught;
 use crate::util::sync::Mutex;
 use crate::util::sync::channel::{self, Receiver, Sender};
 
@@ -51,37 +48,6 @@ pub(crate) enum Delivery {
     Term(Sender<Won>),
     /// The result of one round of requests.
     Round(Sender<Result<Option<LeaderGuard>, Error>>),
-    /// A term, sent to a channel of the caller.
-    To(Box<dyn FnOnce(Won) -> Result<(), Unsent> + Send>),
-}
-
-impl Delivery {
-    /// Sends the answer with `key` to `sender`.
-    pub(crate) fn to<K: Send + 'static>(key: K, sender: Sender<(K, Won)>) -> Self {
-        Self::To(Box::new(move |won| {
-            sender.try_send((key, won)).map_err(|unsent| {
-                let (key, won) = unsent.into_inner();
-                drop_aside(key);
-                Unsent { guard: won.ok(), is_by_key: true }
-            })
-        }))
-    }
-}
-
-/// An answer that no receiver took.
-pub(crate) struct Unsent {
-    pub(crate) guard: Option<LeaderGuard>,
-    /// `true` if the campaign has a key of the caller.
-    pub(crate) is_by_key: bool,
-}
-
-/// Drops the caller's key of a campaign on another thread, because the drop may block or panic.
-///
-/// The drop may wait for the elector's thread, which runs this function. If the thread cannot start, the key leaks.
-fn drop_aside(key: impl Send + 'static) {
-    let key = ManuallyDrop::new(key);
-    let drop_it = move || _ = caught(|| drop(ManuallyDrop::into_inner(key)));
-    let _ = Builder::new().name("leasehold-wake".to_owned()).spawn(drop_it);
 }
 
 impl CampaignSlot {
@@ -115,11 +81,6 @@ impl CampaignSlot {
         self.0.lock().end(id, link).inspect(|_| link.send(Command::Input(Input::Withdraw(id))))
     }
 
-    /// Answers a pending campaign with [`Error::Withdrawn`]. Returns `true` if a campaign was pending.
-    pub(crate) fn withdraw_any(&self, link: &Link) -> bool {
-        self.end(link, Error::Withdrawn, |_| {})
-    }
-
     /// Keeps the channel of an ended campaign connected.
     pub(crate) fn keep(&self, sender: Sender<Won>) {
         let kept = &mut self.0.lock().kept;
@@ -137,18 +98,19 @@ impl CampaignSlot {
     }
 
     /// Answers campaign `id` with a guard. Returns the guard if no receiver takes it.
-    pub(crate) fn win(&self, id: u64, guard: LeaderGuard, link: &Link) -> Result<(), Unsent> {
+    pub(crate) fn win(&self, id: u64, guard: LeaderGuard, link: &Link) -> Option<LeaderGuard> {
         // Sent under the lock, so that the drop of the campaign finds either the pending campaign or its guard.
         let mut state = self.0.lock();
-        let Some(waiting) = state.take(id) else { return Err(Unsent { guard: Some(guard), is_by_key: false }) };
+        let Some(waiting) = state.take(id) else { return Some(guard) };
         // A delivered guard keeps the elector busy. An undelivered guard frees the elector for another campaign.
-        waiting.answer(Ok(guard)).inspect_err(|_| link.clear_busy())
+        waiting.answer(Ok(guard)).inspect(|_| link.clear_busy())
     }
 
     /// Answers campaign `id` with an error.
     pub(crate) fn fail(&self, id: u64, error: Error, link: &Link) {
         // Answered under the lock, so that a campaign is decided only after its answer is in the channel.
-        self.0.lock().end(id, link).map(|waiting| waiting.answer(Err(error)));
+        let mut state = self.0.lock();
+        state.end(id, link).map(|waiting| waiting.answer(Err(error)));
     }
 
     /// Answers campaign `id`, whose only round did not acquire the lease.
@@ -162,19 +124,16 @@ impl CampaignSlot {
 
     /// Answers the pending campaign and every later campaign with [`Error::Stopped`].
     pub(crate) fn stop(&self, link: &Link) {
-        self.end(link, Error::Stopped, |state| state.stopped = true);
-    }
-
-    /// Answers a pending campaign with `error`. Returns `true` if a campaign was pending.
-    fn end(&self, link: &Link, error: Error, before: impl FnOnce(&mut SlotState)) -> bool {
         if link.is_forked() {
-            return false;
+            return;
         }
         let mut state = self.0.lock();
-        before(&mut state);
+        state.stopped = true;
         let id = state.last_id;
-        let waiting = state.end(id, link).inspect(|_| link.send(Command::Input(Input::Withdraw(id))));
-        waiting.map(|waiting| waiting.answer(Err(error))).is_some()
+        if let Some(waiting) = state.end(id, link) {
+            link.send(Command::Input(Input::Withdraw(id)));
+            waiting.answer(Err(Error::Stopped));
+        }
     }
 
     /// Returns `true` if campaign `id` has no answer yet.
@@ -195,15 +154,14 @@ impl SlotState {
 }
 
 impl Waiting {
-    fn answer(self, won: Won) -> Result<(), Unsent> {
+    /// Sends the answer. Returns the guard if no receiver takes it.
+    fn answer(self, won: Won) -> Option<LeaderGuard> {
         let Self { delivery, decided: _decided, .. } = self;
-        let unsent = |guard| Unsent { guard, is_by_key: false };
         match delivery {
-            Delivery::Term(sender) => sender.try_send(won).map_err(|error| unsent(error.into_inner().ok())),
+            Delivery::Term(sender) => sender.try_send(won).err().and_then(|unsent| unsent.into_inner().ok()),
             Delivery::Round(sender) => {
-                sender.try_send(won.map(Some)).map_err(|error| unsent(error.into_inner().ok().flatten()))
+                sender.try_send(won.map(Some)).err().and_then(|unsent| unsent.into_inner().ok().flatten())
             }
-            Delivery::To(send) => send(won),
         }
     }
 }
