@@ -3,7 +3,8 @@
  * Every function can be called from any thread at any time. A function with the result `int` returns 0, or
  *   LEASEHOLD_NOT_YET  if the timeout has passed or the campaign is undecided;
  *   LEASEHOLD_PANIC    after a bug in the library, while the elector and its term continue;
- *   a number > 0       after an error, with the numbers of `Error::code`, which never change.
+ *   a number > 0       after an error, which never changes: 1 configuration, 2 cluster, 3 store, 4 busy,
+ *                      5 stopped, 6 release timeout, 7 thread, 8 withdrawn, 9 forked child, 10 unfit.
  * leasehold_last_error() returns the text of the latest error of the calling thread.
  *
  * A child of fork() without exec() has neither the threads nor the lease. In the child, leasehold_campaign, leasehold_acquire and

@@ -11,7 +11,7 @@ use leasehold::{Campaign, Error, LeaderElector, LeaderGuard};
 
 /// Results that are not an `Error` of leasehold.
 ///
-/// An `Error` is returned as the number of `Error::code`.
+/// An `Error` is returned as the number of `code`.
 const OK: c_int = 0;
 const NOT_YET: c_int = -1;
 const PANIC: c_int = -2;
@@ -24,11 +24,30 @@ thread_local!(static LAST_ERROR: RefCell<CString> = RefCell::default());
 fn call(work: impl FnOnce() -> Result<c_int, Error>) -> c_int {
     let (code, text) = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(code)) => return code,
-        Ok(Err(error)) => (error.code(), error.to_string()),
+        Ok(Err(error)) => (code(&error), error.to_string()),
         Err(_) => (PANIC, "panic in the library; see stderr".to_owned()),
     };
     LAST_ERROR.set(CString::new(text.replace('\0', "")).unwrap_or_default());
     code
+}
+
+/// Returns the number of an error, which never changes. A later version of the library may have further errors.
+fn code(error: &Error) -> c_int {
+    match error {
+        Error::Config(_) => 1,
+        Error::Cluster(_) => 2,
+        Error::Store(_) => 3,
+        Error::Busy => 4,
+        Error::Stopped => 5,
+        Error::ReleaseTimeout { .. } => 6,
+        Error::Thread(_) => 7,
+        Error::Withdrawn => 8,
+        Error::Forked => 9,
+        Error::Unfit => 10,
+        Error::Signals(_) => 11,
+        Error::Work(_) => 12,
+        _ => 99,
+    }
 }
 
 /// Stores the guard in `out`, or returns `NOT_YET` without a guard.

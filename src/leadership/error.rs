@@ -66,34 +66,6 @@ impl Error {
     pub(crate) fn thread(error: std::io::Error) -> Self {
         Self::Thread(Arc::new(error))
     }
-
-    /// Returns a number for the kind of this error, for callers in other languages.
-    ///
-    /// The number of a kind never changes. No two kinds share a number, and no kind has the number 0.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::Error;
-    ///
-    /// assert_eq!((Error::Busy.code(), Error::Stopped.code()), (4, 5));
-    /// ```
-    pub fn code(&self) -> i32 {
-        match self {
-            Self::Config(_) => 1,
-            Self::Cluster(_) => 2,
-            Self::Store(_) => 3,
-            Self::Busy => 4,
-            Self::Stopped => 5,
-            Self::ReleaseTimeout { .. } => 6,
-            Self::Thread(_) => 7,
-            Self::Withdrawn => 8,
-            Self::Forked => 9,
-            Self::Unfit => 10,
-            Self::Signals(_) => 11,
-            Self::Work(_) => 12,
-        }
-    }
 }
 
 impl fmt::Display for Error {
@@ -167,24 +139,24 @@ mod tests {
     use crate::store::StoreErrorKind;
 
     #[test]
-    fn each_error_has_its_number_its_text_and_its_source() {
+    fn each_error_has_its_text_and_its_source() {
         let config = || ConfigError::new("field", "value", "rule");
         let store = || StoreError::new(StoreErrorKind::Forbidden, "no right");
-        for (error, code, text, has_source) in [
-            (Error::from(config()), 1, "invalid configuration: ", false),
-            (Error::from(store()), 3, "no right", false),
-            (Error::from(store().with_source(config())), 3, "no right", true),
-            (Error::Busy, 4, "already has a campaign or a guard", false),
-            (Error::Stopped, 5, "was stopped", false),
-            (Error::ReleaseTimeout { waited: Duration::from_secs(2) }, 6, "not confirmed within 2s", false),
-            (Error::thread(std::io::ErrorKind::OutOfMemory.into()), 7, "cannot start a thread: ", false),
-            (Error::Withdrawn, 8, "was withdrawn", false),
-            (Error::Forked, 9, "forked child", false),
-            (Error::Unfit, 10, "is unfit", false),
-            (Error::Signals(Arc::new(std::io::ErrorKind::Other.into())), 11, "SIGTERM", false),
-            (Error::Work(Arc::new(store().with_source(config()))), 12, "the work failed: no right", true),
+        for (error, text, has_source) in [
+            (Error::from(config()), "invalid configuration: ", false),
+            (Error::from(store()), "no right", false),
+            (Error::from(store().with_source(config())), "no right", true),
+            (Error::Busy, "already has a campaign or a guard", false),
+            (Error::Stopped, "was stopped", false),
+            (Error::ReleaseTimeout { waited: Duration::from_secs(2) }, "not confirmed within 2s", false),
+            (Error::thread(std::io::ErrorKind::OutOfMemory.into()), "cannot start a thread: ", false),
+            (Error::Withdrawn, "was withdrawn", false),
+            (Error::Forked, "forked child", false),
+            (Error::Unfit, "is unfit", false),
+            (Error::Signals(Arc::new(std::io::ErrorKind::Other.into())), "SIGTERM", false),
+            (Error::Work(Arc::new(store().with_source(config()))), "the work failed: no right", true),
         ] {
-            assert_eq!((error.code(), error.source().is_some()), (code, has_source), "{error}");
+            assert_eq!(error.source().is_some(), has_source, "{error}");
             assert!(error.to_string().contains(text), "{error}");
             assert_eq!(format!("{error:?}"), error.to_string());
         }
