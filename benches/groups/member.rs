@@ -65,13 +65,13 @@ fn run(group: &LeaseGroup, stop: &Stop, heartbeat: Duration) -> Result<(), Box<d
     group.run_until(stop, |shard| {
         loop {
             let stamp = mono();
-            if !shard.is_owned() || shard.is_wanted() {
+            if !shard.is_owned() || shard.is_recalled() {
                 return Ok(print("ended", stamp, shard)?);
             }
             print("leading", stamp, shard)?;
             let _ = match heartbeat.is_zero() {
-                true => shard.wanted().recv().map_err(drop),
-                false => shard.wanted().recv_timeout(heartbeat).map_err(drop),
+                true => shard.recalled().recv().map_err(drop),
+                false => shard.recalled().recv_timeout(heartbeat).map_err(drop),
             };
         }
     })?;

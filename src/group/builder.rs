@@ -81,7 +81,7 @@ setters! {
     /// Defaults to 16.
     pub fn max_members(mut self, max_members: usize) { self.max_members = max_members }
 
-    /// Sets the time that a worker has to return after [`is_wanted`](crate::Shard::is_wanted).
+    /// Sets the time in which the worker of a recalled shard must return.
     ///
     /// After this time, the process no longer owns the shard. Another member takes the shard once the worker has
     /// returned, or one lease duration later.

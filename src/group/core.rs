@@ -213,7 +213,7 @@ impl GroupCore {
             has_acted = true;
             match effect {
                 GroupEffect::Started(shard, fencing_token) => self.started(state, shard, fencing_token),
-                GroupEffect::Wanted(shard) => state.ownerships[shard].iter().for_each(|ownership| ownership.want()),
+                GroupEffect::Recalled(shard) => state.ownerships[shard].iter().for_each(|ownership| ownership.recall()),
                 GroupEffect::Ended(shard, reason) => self.ended(state, shard, reason),
                 GroupEffect::Owner(shard, Some(identity)) => {
                     state.subscribers.publish(&GroupTransition::NewOwner { shard, identity: identity.into() });

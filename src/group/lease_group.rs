@@ -105,7 +105,7 @@ impl LeaseGroup {
     /// Runs `work` for each owned shard until a stop.
     ///
     /// This method makes the process a member, and runs one thread for each owned shard. `work` must return soon after
-    /// [`Shard::is_wanted`] returns `true` or [`Shard::is_owned`] returns `false`. If `work` returns earlier or fails, the
+    /// [`Shard::is_recalled`] returns `true` or [`Shard::is_owned`] returns `false`. If `work` returns earlier or fails, the
     /// process keeps the shard, and `work` runs again after a pause. An error is logged at level `error`. The pause is
     /// 1 s, and doubles up to one minute. After a run of a minute, the pause is 1 s again.
     ///
@@ -233,7 +233,7 @@ impl LeaseGroup {
 impl Shards {
     /// Makes the process leave the group, and blocks until its slot is released.
     ///
-    /// All shards become wanted together. Other threads must drop every [`Shard`]. A shard that is not dropped within
+    /// All shards are recalled together. Other threads must drop every [`Shard`]. A shard that is not dropped within
     /// the [drain timeout](crate::LeaseGroupBuilder::drain_timeout) delays the release by one lease duration. A campaign
     /// that is under way ends first, after at most three requests of half a renew deadline each.
     ///
@@ -264,7 +264,7 @@ impl Deref for Shards {
     }
 }
 
-/// Runs the work of a shard again and again, until the shard is wanted or no longer owned.
+/// Runs the work of a shard again and again, until the shard is recalled or no longer owned.
 fn run_again(
     core: &GroupCore,
     shard: &Shard,
@@ -274,7 +274,7 @@ fn run_again(
     loop {
         let began_at = clock::now();
         let outcome = work(shard);
-        if shard.is_wanted() || !shard.is_owned() {
+        if shard.is_recalled() || !shard.is_owned() {
             return;
         }
         let pause = failures.pause(clock::now().since(began_at));

@@ -26,7 +26,7 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 /// use leasehold::Shard;
 ///
 /// fn work(shard: &Shard) {
-///     while shard.is_owned() && !shard.is_wanted() {
+///     while shard.is_owned() && !shard.is_recalled() {
 ///         // process one batch of the shard, with shard.fencing_token()
 ///         # break;
 ///     }
@@ -74,8 +74,8 @@ pub(super) struct Ownership {
     deadline: Arc<Deadline>,
     valid_until: Arc<AtomicU64>,
     has_ended: AtomicBool,
-    /// Set once the shard is wanted or no longer owned.
-    wanted: Latch,
+    /// Set once the shard is recalled or no longer owned.
+    recalled: Latch,
     /// Set once the shard is no longer owned.
     ended: Latch,
 }
@@ -88,7 +88,7 @@ impl Ownership {
             deadline,
             valid_until,
             has_ended: AtomicBool::new(false),
-            wanted: Latch::new(),
+            recalled: Latch::new(),
             ended: Latch::new(),
         }
     }
@@ -116,13 +116,13 @@ impl Ownership {
         view.min(self.deadline.remaining(clock::now()))
     }
 
-    pub(super) fn want(&self) {
-        self.wanted.set();
+    pub(super) fn recall(&self) {
+        self.recalled.set();
     }
 
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::SeqCst);
-        self.want();
+        self.recall();
         self.ended.set();
     }
 }
@@ -151,8 +151,8 @@ impl Shard {
     /// The shard must move to another member, the process leaves the group, or the ownership has ended. In the first two
     /// cases, the process owns the shard for at most the [drain
     /// timeout](crate::LeaseGroupBuilder::drain_timeout).
-    pub fn is_wanted(&self) -> bool {
-        self.ownership.wanted.is_set()
+    pub fn is_recalled(&self) -> bool {
+        self.ownership.recalled.is_set()
     }
 
     /// Returns how long the ownership stays valid without another renewal.
@@ -172,9 +172,9 @@ impl Shard {
 
     /// Sleeps for `duration`, at most until the worker must return.
     ///
-    /// Returns `true` if the worker may continue. So `while shard.wait(interval)` runs a body once per interval, until the shard is wanted or no longer owned.
+    /// Returns `true` if the worker may continue. So `while shard.wait(interval)` runs a body once per interval, until the shard is recalled or no longer owned.
     pub fn wait(&self, duration: Duration) -> bool {
-        wait_while(self.wanted(), duration, || if self.is_wanted() { Duration::ZERO } else { self.remaining() })
+        wait_while(self.recalled(), duration, || if self.is_recalled() { Duration::ZERO } else { self.remaining() })
     }
 
     /// Calls `call` once the ownership has ended, or immediately if the ownership has ended.
@@ -202,8 +202,8 @@ impl Shard {
     ///
     /// The channel never delivers a message. The channel also disconnects at the end of the ownership. Use the channel
     /// in a `select!`.
-    pub fn wanted(&self) -> &Receiver<Infallible> {
-        self.ownership.wanted.receiver()
+    pub fn recalled(&self) -> &Receiver<Infallible> {
+        self.ownership.recalled.receiver()
     }
 
     /// Returns a channel that disconnects at the end of the ownership.

@@ -136,8 +136,8 @@ impl ShardCommands {
             let mut remaining = shard.remaining();
             while shard.remaining() <= remaining {
                 remaining = shard.remaining();
-                let _ = shard.wanted().recv_timeout(BETWEEN_LOOKS);
-                if shard.is_wanted() || !shard.is_owned() {
+                let _ = shard.recalled().recv_timeout(BETWEEN_LOOKS);
+                if shard.is_recalled() || !shard.is_owned() {
                     return Ok(());
                 }
             }
@@ -182,7 +182,7 @@ impl ShardCommands {
         match (outcome.why, outcome.end) {
             (None, Some(end)) if end.exit_code() == 0 => Ok(None),
             (None, Some(end)) => Err(format!("command ended {end}")),
-            (Some(why @ (Why::NotRenewed(_) | Why::ShardWanted | Why::ShardLost)), _) => Ok(Some(why)),
+            (Some(why @ (Why::NotRenewed(_) | Why::ShardRecalled | Why::ShardLost)), _) => Ok(Some(why)),
             (Some(why), _) => Err(format!("command was stopped: {why}")),
             (None, None) => Err("command lost".to_owned()),
         }

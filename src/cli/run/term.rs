@@ -58,7 +58,7 @@ pub enum Why {
     /// The term has ended.
     Lost(StopReason),
     /// The shard must move, or the process leaves the group.
-    ShardWanted,
+    ShardRecalled,
     /// This process no longer owns the shard.
     ShardLost,
     /// The probe has failed.
@@ -77,7 +77,7 @@ impl fmt::Display for Why {
             Self::Told(signal) => write!(f, "received {}", signal_name(*signal)),
             Self::NotRenewed(error) => write!(f, "the lease could not be renewed: {error}"),
             Self::Lost(reason) => write!(f, "{reason}"),
-            Self::ShardWanted => f.write_str("the shard must be returned"),
+            Self::ShardRecalled => f.write_str("the shard must be returned"),
             Self::ShardLost => f.write_str("the shard is no longer owned"),
             Self::Unfit => f.write_str("this replica is unfit to lead"),
             Self::NoProgress(what) => write!(f, "no progress: {what}"),
@@ -114,7 +114,7 @@ impl WorkRight<'_> {
     fn ended(&self) -> &Receiver<Infallible> {
         match self {
             Self::Lease(guard) => guard.ended(),
-            Self::Shard(shard) => shard.wanted(),
+            Self::Shard(shard) => shard.recalled(),
         }
     }
 
@@ -334,12 +334,12 @@ impl<'a> CommandTerm<'a> {
             WorkRight::Lease(guard) => {
                 Why::Lost(guard.check().err().map_or(StopReason::SteppedDown, |ended| ended.reason))
             }
-            WorkRight::Shard(shard) if shard.is_owned() => Why::ShardWanted,
+            WorkRight::Shard(shard) if shard.is_owned() => Why::ShardRecalled,
             WorkRight::Shard(_) => Why::ShardLost,
         };
         match why {
             // The lease is renewed while the command ends.
-            Why::Lost(StopReason::Requested) | Why::ShardWanted => {
+            Why::Lost(StopReason::Requested) | Why::ShardRecalled => {
                 self.drain_ticks = tick(BETWEEN_DRAIN_TICKS);
                 self.stop(why, false)
             }
@@ -355,7 +355,7 @@ impl<'a> CommandTerm<'a> {
     fn stop(&mut self, why: Why, is_told: bool) -> Result<(), Lost> {
         if self.outcome.why.is_none() {
             let stop_timeout = humantime::format_duration(self.means.times.stop_timeout);
-            let is_asked_for = matches!(why, Why::Told(_) | Why::Lost(StopReason::Requested) | Why::ShardWanted);
+            let is_asked_for = matches!(why, Why::Told(_) | Why::Lost(StopReason::Requested) | Why::ShardRecalled);
             let level = if is_asked_for { Level::Info } else { Level::Warn };
             log::log!(target: COMMAND, level, "stopping the {} (SIGKILL in {stop_timeout}): {why}", self.means.command);
             self.outcome.why = Some(why);

@@ -143,7 +143,7 @@ impl Group {
         let work = self.shards[shard].work.as_mut().filter(|work| work.wanted_at.is_none() && work.ended_at.is_none());
         if let Some(work) = work {
             work.wanted_at = Some(now);
-            self.effects.push_back(GroupEffect::Wanted(shard));
+            self.effects.push_back(GroupEffect::Recalled(shard));
         }
     }
 }

@@ -123,7 +123,7 @@ pub enum GroupEffect {
     /// This process owns the shard with this fencing token.
     Started(usize, u64),
     /// The worker of the shard must return.
-    Wanted(usize),
+    Recalled(usize),
     /// The process no longer owns the shard.
     Ended(usize, OwnershipEnd),
     /// The observed owner of the shard is the member with this identity, or no member.

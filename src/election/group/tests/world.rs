@@ -303,7 +303,7 @@ impl World {
             GroupEffect::Started(shard, token) => {
                 assert!(self.nodes[index].owned.insert(shard, token).is_none());
             }
-            GroupEffect::Wanted(shard) => {
+            GroupEffect::Recalled(shard) => {
                 let node = &mut self.nodes[index];
                 node.wanted += 1;
                 if !node.stubborn.contains(&shard) {

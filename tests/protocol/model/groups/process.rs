@@ -286,7 +286,7 @@ impl Process {
                 self.work[shard] = Work::Runs;
                 outcome.started[shard] = token as u8;
             }
-            GroupEffect::Wanted(shard) => self.work[shard] = Work::Wanted,
+            GroupEffect::Recalled(shard) => self.work[shard] = Work::Wanted,
             GroupEffect::Ended(shard, _) if self.work[shard] != Work::None => {
                 self.work[shard] = Work::Ended;
                 self.ended_at[shard].get_or_insert(now);

@@ -71,15 +71,15 @@ impl World {
                     return Err(format!("{} starts a second worker of {shard}", node.identity).into());
                 }
             }
-            GroupEffect::Wanted(shard) => {
+            GroupEffect::Recalled(shard) => {
                 self.moves(index, shard)?;
                 let node = &mut self.nodes[index];
                 let Some(worker) = node.workers.get_mut(&shard) else {
                     return Err(format!("{} wants a shard back that has no worker", node.identity).into());
                 };
-                worker.is_wanted = true;
+                worker.is_recalled = true;
                 let moving =
-                    node.workers.iter().filter(|(shard, worker)| worker.is_wanted && node.owned & 1 << **shard != 0);
+                    node.workers.iter().filter(|(shard, worker)| worker.is_recalled && node.owned & 1 << **shard != 0);
                 let wanted = moving.count();
                 if node.wants && wanted > (node.owned.count_ones() as usize / 8).max(1) {
                     return Err(format!("{} asks for {wanted} of {:b}", node.identity, node.owned).into());
@@ -159,7 +159,7 @@ impl World {
             1 => self.random.u64(..drain + lease),
             _ => drain + self.random.u64(..2 * lease),
         };
-        Worker { token, is_wanted: false, ended_at: None, delay, is_stubborn: is_bad, hangs: false }
+        Worker { token, is_recalled: false, ended_at: None, delay, is_stubborn: is_bad, hangs: false }
     }
 
     pub fn returns(&mut self, index: usize, shard: usize, token: u64) -> Result<(), Violation> {

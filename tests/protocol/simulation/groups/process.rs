@@ -82,7 +82,7 @@ pub struct Stream {
 #[derive(Debug, Clone, Copy)]
 pub struct Worker {
     pub token: u64,
-    pub is_wanted: bool,
+    pub is_recalled: bool,
     /// The time at which the ownership ended, although the worker still runs.
     pub ended_at: Option<Moment>,
     /// The time that the worker needs to return.

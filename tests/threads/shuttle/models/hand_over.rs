@@ -57,9 +57,10 @@ fn on_decided_callback_finds_its_message() {
         let campaign = elector.campaign().expect("nobody else asks");
         let ending = Arc::clone(&elector);
         let stops = one_in(2);
-        let other = thread::spawn(move || match stops {
-            true => ending.stop(),
-            false => drop(ending.withdraw()),
+        let other = thread::spawn(move || {
+            if stops {
+                ending.stop();
+            }
         });
         let (found, finds) = channel::bounded(1);
         let receiver = campaign.receiver().clone();
