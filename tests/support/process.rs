@@ -6,7 +6,8 @@ use std::ffi::OsString;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
@@ -280,12 +281,25 @@ pub fn run(flags: &[&str]) -> Ended {
 
 /// Returns the command of an example, without environment variables for clusters and logs.
 pub fn example(name: &'static str) -> Command {
+    take_sigint();
     static PROGRAMS: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
     let mut command = Command::new(PROGRAMS.lock().entry(name).or_insert_with(|| built_example(name)));
     for variable in ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HOME", "RUST_LOG"] {
         command.env_remove(variable);
     }
     command
+}
+
+/// Makes programs start with the default action of SIGINT.
+///
+/// A shell that starts the tests in the background ignores SIGINT, and programs would inherit that. A handler is not
+/// inherited. This handler ends the process of the tests, as the default action does.
+pub fn take_sigint() {
+    static TAKEN: Once = Once::new();
+    TAKEN.call_once(|| {
+        let ends = Arc::new(AtomicBool::new(true));
+        signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, ends).expect("a handler");
+    });
 }
 
 /// Returns the program of an example.

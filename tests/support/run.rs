@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use super::process::mono;
+use super::process::{mono, take_sigint};
 use super::{SOON, wait_or_explain, wait_until};
 
 /// A process, which ends at the latest when this value is dropped.
@@ -41,6 +41,7 @@ impl Run {
 
     /// Starts a command, and calls `on_line` with each line of stdout.
     pub fn telling(command: &mut Command, on_line: impl FnMut(&str) + Send + 'static) -> Self {
+        take_sigint();
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let errors = Arc::<Mutex<String>>::default();

@@ -140,9 +140,7 @@ impl FitnessPolicy {
     pub(crate) fn change(&mut self, timer: &mut Timer) -> Option<FitnessChange> {
         let now = timer.now();
         let is_fit = [self.program, self.probe].into_iter().flatten().all(|source| source.is_fit(timer));
-        if let AfterRequest::Until(until) = self.after_request
-            && timer.is_due(until)
-        {
+        if matches!(self.after_request, AfterRequest::Until(until) if timer.is_due(until)) {
             self.after_request = AfterRequest::Over;
         }
         if let EvaluatedFitness::New = self.state {
