@@ -67,7 +67,8 @@ pub struct LeaseGroup {
 /// # Examples
 ///
 /// ```
-/// /// use leasehold::{LeaseGroup, MemoryStore};
+/// use std::time::Duration;
+/// use leasehold::{LeaseGroup, MemoryStore};
 ///
 /// let builder = LeaseGroup::builder("ingest").shards(2);
 /// let group = builder.slot(|slot| slot.lease_duration(Duration::from_secs(2))).start_on(MemoryStore::new())?;
