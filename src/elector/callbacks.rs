@@ -193,7 +193,13 @@ impl LeaderElector {
                 recv(campaign.receiver()) -> won => won.unwrap_or(Err(Error::Stopped))?,
             };
             let (began, fields) = (Instant::now(), guard.log_fields());
-            let outcome = run_work(&guard, stop, || work(&guard));
+            let step_down_at_stop = |done: &Receiver<Infallible>| {
+                channel::select! {
+                    recv(done) -> _ => {}
+                    recv(stop.receiver()) -> _ => guard.step_down_as_requested(),
+                }
+            };
+            let outcome = run_work(&guard, || work(&guard), step_down_at_stop);
             drop(guard);
             let pause = match outcome {
                 Ok(()) => {
@@ -216,12 +222,18 @@ impl LeaderElector {
     }
 }
 
-/// Runs `work` on a thread, and returns its result. Steps down at a stop.
+/// Runs `work` on a thread, and returns its result.
+///
+/// Meanwhile, calls `wait` with a channel that disconnects when the work has ended.
 ///
 /// # Panics
 ///
 /// Panics if the work panics.
-fn run_work<T: Send>(guard: &LeaderGuard, stop: &Stop, work: impl FnOnce() -> T + Send) -> T {
+fn run_work<T: Send>(
+    guard: &LeaderGuard,
+    work: impl FnOnce() -> T + Send,
+    wait: impl FnOnce(&Receiver<Infallible>),
+) -> T {
     guard.scope(|scope| {
         let (working, done) = channel::bounded::<Infallible>(0);
         let worker = scope.spawn(|| {
@@ -229,10 +241,7 @@ fn run_work<T: Send>(guard: &LeaderGuard, stop: &Stop, work: impl FnOnce() -> T 
             let _working = working;
             work()
         });
-        channel::select! {
-            recv(done) -> _ => {}
-            recv(stop.receiver()) -> _ => guard.step_down_as_requested(),
-        }
+        wait(&done);
         worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
@@ -264,15 +273,8 @@ impl<C: Callbacks> LeaderReporter<'_, C> {
         mut stop: Receiver<Infallible>,
         mut transitions: Receiver<Transition>,
     ) -> RunOutcome {
-        let callbacks = self.callbacks;
-        let is_stopped = guard.scope(|scope| {
-            let (working, done) = channel::bounded::<()>(0);
-            let worker = scope.spawn(|| {
-                // `done` disconnects when this sender is dropped, even if the work panics.
-                let _working = working;
-                callbacks.on_started_leading(guard);
-            });
-            let mut is_stopped = false;
+        let (callbacks, mut is_stopped) = (self.callbacks, false);
+        let report_until_done = |done: &Receiver<Infallible>| {
             loop {
                 channel::select! {
                     recv(done) -> _ => break,
@@ -289,9 +291,8 @@ impl<C: Callbacks> LeaderReporter<'_, C> {
                     },
                 }
             }
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            is_stopped
-        });
+        };
+        run_work(guard, || callbacks.on_started_leading(guard), report_until_done);
         match guard.check() {
             _ if is_stopped => RunOutcome::Stopped,
             Ok(()) => RunOutcome::WorkReturned,

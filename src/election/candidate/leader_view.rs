@@ -40,7 +40,10 @@ impl LeaderView {
     /// Notes the expiry of the leader's lease.
     pub(super) fn expires(&mut self, now: Moment, until: Option<Moment>) -> Option<Effect> {
         let has_expired = until.is_some_and(|until| until <= now);
-        let leader = self.leader.clone().filter(|_| has_expired != self.has_expired)?;
+        if has_expired == self.has_expired {
+            return None;
+        }
+        let leader = self.leader.clone()?;
         (self.has_expired, self.is_awaited) = (has_expired, false);
         Some(match has_expired {
             true => Effect::NoLeader { previous: leader.identity, is_expiry: true },

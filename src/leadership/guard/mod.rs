@@ -169,8 +169,8 @@ impl LeaderGuard {
 
     /// Sleeps for `duration`, at most until the end of the term.
     ///
-    /// Returns `true` if the term is valid. So `while guard.wait(interval)` runs a body once per interval during the term. The result is that of
-    /// [`is_leader`](Self::is_leader).
+    /// Returns `true` if the term is valid, like [`is_leader`](Self::is_leader). So `while guard.wait(interval)` runs a
+    /// body once per interval during the term.
     pub fn wait(&self, duration: Duration) -> bool {
         self.term.wait(duration)
     }
@@ -445,8 +445,8 @@ impl Leadership {
 
     /// Sleeps for `duration`, at most until the end of the term.
     ///
-    /// Returns `true` if the term is valid. So `while guard.wait(interval)` runs a body once per interval during the term. The result is that of
-    /// [`is_leader`](Self::is_leader).
+    /// Returns `true` if the term is valid, like [`is_leader`](Self::is_leader). So `while guard.wait(interval)` runs a
+    /// body once per interval during the term.
     pub fn wait(&self, duration: Duration) -> bool {
         self.term.wait(duration)
     }
