@@ -164,7 +164,7 @@ fn groups_moves() {
     let left = Left { starts: 1, ..NOTHING };
     holds(
         GroupScope { name: "moves", shards: 2, warm: 1, ticks: 2, left, ..OWNED },
-        &["Wanted", "started by b"],
+        &["Recalled", "started by b"],
         68_000,
     );
 }

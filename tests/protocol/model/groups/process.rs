@@ -33,7 +33,7 @@ pub enum Work {
     #[default]
     None,
     Runs,
-    Wanted,
+    Recalled,
     /// The ownership has ended, but the worker still runs.
     Ended,
 }
@@ -286,7 +286,7 @@ impl Process {
                 self.work[shard] = Work::Runs;
                 outcome.started[shard] = token as u8;
             }
-            GroupEffect::Recalled(shard) => self.work[shard] = Work::Wanted,
+            GroupEffect::Recalled(shard) => self.work[shard] = Work::Recalled,
             GroupEffect::Ended(shard, _) if self.work[shard] != Work::None => {
                 self.work[shard] = Work::Ended;
                 self.ended_at[shard].get_or_insert(now);

@@ -264,7 +264,7 @@ impl GroupWorld {
     fn owners(&self, state: &GroupState, shard: usize) -> usize {
         let owns = |node: &&Node| {
             let Facts { work, valid_until, .. } = self.facts(node);
-            matches!(work[shard], Work::Runs | Work::Wanted) && u64::from(state.tick) < valid_until
+            matches!(work[shard], Work::Runs | Work::Recalled) && u64::from(state.tick) < valid_until
         };
         state.nodes.iter().flatten().filter(owns).count()
     }
