@@ -10,7 +10,7 @@ use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{Elects, File, InEtcd, InSql, OnServer, RealStore};
 use crate::support::stores::{at_last, brief, builder, call, held_by, next_change, watching};
-use crate::support::{AT_ONCE, SOON, wait_until};
+use crate::support::{SOON, wait_until};
 
 macro_rules! on_real_stores {
     ($($module:ident $place:ty: $($test:ident),*;)*) => {
@@ -133,14 +133,16 @@ fn paused_server_ends_calls_in_time_and_the_term(mut place: impl OnServer) {
             assert_eq!(ended.kind(), StoreErrorKind::Interrupted);
         });
     }
-    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    // A call that misses its limit lasts ten seconds or longer.
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "the term runs out");
     place.server().resume();
     let now = at_last("an answer", || warm.get("jobs", &call())).expect("a record");
     // The server may have applied the in-doubt update after the pause.
     assert!([Some("a"), Some("b")].contains(&now.record.holder()));
     drop(guard);
-    assert!(elector.block_until_leader().expect("another term").is_leader());
+    // On a busy machine, a term may end during the server's first response.
+    wait_until("another term", || elector.block_until_leader().expect("a term").is_leader());
 }
 
 /// A new row takes its number before it waits for another row of its key.
