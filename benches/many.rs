@@ -10,7 +10,9 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use leasehold::{LeaderElector, LeaseStore, SharedWatch, Store, WatchScope, release_all};
+use leasehold::kubernetes::LeaseStore;
+use leasehold::store::{SharedWatch, Store, WatchScope};
+use leasehold::{LeaderElector, release_all};
 
 #[path = "many/hangs.rs"]
 mod hangs;

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use leasehold::election::candidate::Candidate;
 use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
+use leasehold::group::LeaseGroup;
+use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::{Client, Kubeconfig};
+use leasehold::store::{CallContext, CancelToken, MemoryStore, Store, StoreData, VersionedRecord};
 use leasehold::testing::{ApiServer, User};
 use leasehold::util::clock::{Moment, Now};
-use leasehold::{
-    CallContext, CancelToken, Event, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseGroup, LeaseStore,
-    MemoryStore, Observer, Store, StoreData, VersionedRecord,
-};
+use leasehold::{Event, LeaderElector, LeaderElectorBuilder, LeaderGuard, Observer};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of calls per sample, because one call is too short to measure.
@@ -230,7 +230,7 @@ fn renewal_in_memory(name: &str, tls: bool) {
     measure(name, 1, || {
         seconds += 1;
         let mut record = base.record.clone();
-        record.renew_time = Some(leasehold::MicroTime::from_unix_micros(seconds * 1_000_000));
+        record.renew_time = Some(leasehold::store::MicroTime::from_unix_micros(seconds * 1_000_000));
         base = store.update("bench", &base, record.as_write(), &call()).expect("a renewal");
     });
 }
@@ -242,7 +242,7 @@ fn call() -> CallContext {
 fn store(tls: bool) -> (ApiServer, LeaseStore) {
     let server = ApiServer::builder().tls(tls).user(User::candidate()).start().expect("an in-memory server");
     let store = LeaseStore::new(client(&server), "default").expect("a good name");
-    store.create("bench", leasehold::LeaderElectionRecord::default().as_write(), &call()).expect("a lease");
+    store.create("bench", leasehold::store::LeaderElectionRecord::default().as_write(), &call()).expect("a lease");
     (server, store)
 }
 

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use leasehold::LeaderElectionConfig;
+use leasehold::client_go::LeaderElectionConfig;
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 

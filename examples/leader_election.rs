@@ -13,8 +13,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, select};
+use leasehold::client_go::ResourceLock;
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
-use leasehold::{LeaderElector, LeaderGuard, ResourceLock, Stop, StopReason, Transition};
+use leasehold::{LeaderElector, LeaderGuard, Stop, StopReason, Transition};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
 

@@ -19,12 +19,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
+use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
-use leasehold::testing::ApiServer;
-use leasehold::{
-    CallContext, CancelToken, ConfigError, Cursor, LeaderElector, LeaderGuard, LeaseStore, RecordWrite, Store,
-    StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
+use leasehold::store::{
+    CallContext, CancelToken, Cursor, RecordWrite, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent,
+    WatchScope,
 };
+use leasehold::testing::ApiServer;
+use leasehold::{ConfigError, LeaderElector, LeaderGuard};
 
 const LEASE: &str = "leasehold-quickstart";
 const NAMES: [&str; 3] = ["anna", "boris", "clara"];

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use leasehold::{LeaseGroup, MemoryStore, Shard, Stop, Store};
+use leasehold::Stop;
+use leasehold::group::{LeaseGroup, Shard};
+use leasehold::store::{MemoryStore, Store};
 
 const SHARDS: usize = 6;
 const NAMES: [&str; 3] = ["anna", "boris", "clara"];

@@ -31,19 +31,19 @@
 //! | publish the address of the leader | [`advertise`](LeaderElectorBuilder::advertise) |
 //! | accept requests to step down | [`accept_requests`](LeaderElectorBuilder::accept_requests) |
 //! | prefer some candidates | [`hold_back`](LeaderElectorBuilder::hold_back) |
-//! | run many electors in one process | [`SharedWatch`], [`release_all`] |
-//! | divide shards over processes | [`LeaseGroup`], [`Shards`], [`Shard`] |
+//! | run many electors in one process | [`store::SharedWatch`], [`release_all`] |
+//! | divide shards over processes | [`group::LeaseGroup`], [`group::Shards`], [`group::Shard`] |
 //! | observe the election | [`Transitions`], [`Status`], [`Observer`], [`Event`] |
-//! | write callbacks in the style of client-go | [`Callbacks`] |
-//! | elect without Kubernetes | [`open_store`], [`MemoryStore`], [`Store`] |
+//! | write callbacks in the style of client-go | [`client_go::Callbacks`] |
+//! | elect without Kubernetes | [`open_store`], [`store::MemoryStore`], [`store::Store`] |
 //!
 //! # Guarantees
 //!
 //! Two valid guards never exist at the same time if the store is linearizable and clocks run at about the same rate.
 //! [SAFETY.md] has the conditions, the exceptions and the argument.
 //!
-//! - [`LeaderGuard::is_leader`] is the safety check. The check costs two or three atomic loads and one clock read. The result is
-//!   exact even if every other thread is stopped. Once the result is `false`, it stays `false`.
+//! - [`LeaderGuard::is_leader`] is the safety check. The check costs two or three atomic loads and one clock read. The
+//!   result is exact even if every other thread is stopped. Once the result is `false`, it stays `false`.
 //! - No library can stop work that has passed its check when the term ends. [`LeaderGuard::fencing_token`] grows with
 //!   every term, so that the resource can reject the writes of a former leader.
 //! - [`LeaderGuard::scope`] makes the compiler prove that protected work ends before the lease is released.
@@ -58,7 +58,7 @@
 //! - ConfigMaps and Endpoints, for elections whose other candidates use these objects;
 //! - keys in etcd;
 //! - tables in SQLite, PostgreSQL and MySQL;
-//! - any implementation of [`Store`].
+//! - any implementation of [`store::Store`].
 //!
 //! The crate contains a small HTTP/1.1 client for the API server ([`kubernetes`]). Async code, other uses of the
 //! Kubernetes API, and elections of more than one leader are out of scope.
@@ -69,19 +69,19 @@
 //! | --- | --- |
 //! | `kubernetes` (default) | Leases, and the client for the Kubernetes API |
 //! | `kubeconfig` (default) | support for kubeconfig files |
-//! | `etcd` | [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdStore.html), records in etcd, without a Kubernetes cluster |
-//! | `postgres` | [`PostgresStore`](https://docs.rs/leasehold/latest/leasehold/struct.PostgresStore.html), a table in PostgreSQL, with a small client of this crate |
-//! | `mysql` | [`MySqlStore`](https://docs.rs/leasehold/latest/leasehold/struct.MySqlStore.html), a table in MySQL or MariaDB, with a small client of this crate |
-//! | `sqlite` | [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/struct.SqliteStore.html), a table in a file, for processes of one host ([STORES.md]) |
+//! | `etcd` | [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/etcd/struct.EtcdStore.html), records in etcd, without a Kubernetes cluster |
+//! | `postgres` | [`PostgresStore`](https://docs.rs/leasehold/latest/leasehold/postgres/struct.PostgresStore.html), a table in PostgreSQL, with a small client of this crate |
+//! | `mysql` | [`MySqlStore`](https://docs.rs/leasehold/latest/leasehold/mysql/struct.MySqlStore.html), a table in MySQL or MariaDB, with a small client of this crate |
+//! | `sqlite` | [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/sqlite/struct.SqliteStore.html), a table in a file, for processes of one host ([STORES.md]) |
 //! | `ring` (default), `aws-lc-rs`, `fips` | the cryptography of TLS |
-//! | `metrics` | [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/struct.MetricsObserver.html), for the `metrics` facade |
+//! | `metrics` | [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/metrics/struct.MetricsObserver.html), for the `metrics` facade |
 //! | `testing` | an in-memory API server with fault injection for tests; includes `conformance` |
-//! | `json` | [`RecordNotes::to_json`](https://docs.rs/leasehold/latest/leasehold/struct.RecordNotes.html), for your own store; each feature of a store includes `json` |
+//! | `json` | [`RecordNotes::to_json`](https://docs.rs/leasehold/latest/leasehold/store/struct.RecordNotes.html), for your own store; each feature of a store includes `json` |
 //! | `conformance` | [`testing::conformance`](https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html), checks for your own store |
 //! | `cli` | the command `leasehold`, for programs that cannot link a library ([COMMAND.md]) |
 //!
-//! - Without default features, the crate has [`MemoryStore`] and accepts your own [`Store`]. A feature that adds
-//!   another store also adds TLS to the dependency tree, except `sqlite`.
+//! - Without default features, the crate has [`store::MemoryStore`] and accepts your own [`store::Store`]. A feature
+//!   that adds another store also adds TLS to the dependency tree, except `sqlite`.
 //! - `kubernetes`, `etcd`, `postgres` and `mysql` need one of `ring`, `aws-lc-rs` and `fips`. `aws-lc-rs` supports
 //!   P-521, which `ring` does not, and has precedence if both are enabled.
 //! - `fips` uses the AWS-LC module that is validated for FIPS 140-3. The build needs CMake, Go and Perl. With `fips`,
@@ -127,7 +127,7 @@ pub mod fuzzing;
 #[cfg(all(feature = "_internals", feature = "kubernetes"))]
 #[doc(hidden)]
 pub use backends::kubernetes::multi_lock::composite;
-mod group;
+pub mod group;
 mod leadership;
 #[cfg(feature = "_tls")]
 #[cfg_attr(
@@ -137,7 +137,7 @@ mod leadership;
 mod net;
 mod observe;
 mod runtime;
-mod store;
+pub mod store;
 #[cfg(feature = "conformance")]
 pub mod testing;
 #[cfg(any(feature = "_internals", feature = "cli"))]
@@ -146,40 +146,63 @@ pub mod util;
 #[cfg(not(any(feature = "_internals", feature = "cli")))]
 mod util;
 
+/// Callbacks, configuration and locks in the style of client-go's `tools/leaderelection`.
+///
+/// [CLIENT-GO.md] maps each name of client-go to a name of this crate.
+///
+/// [CLIENT-GO.md]: https://docs.rs/crate/leasehold/latest/source/docs/CLIENT-GO.md
+pub mod client_go {
+    #[cfg(feature = "kubernetes")]
+    pub use crate::backends::kubernetes::resource_lock::ResourceLock;
+    pub use crate::elector::callbacks::{Callbacks, RunOutcome};
+    #[cfg(feature = "kubernetes")]
+    pub use crate::elector::leader_election_config::{LeaderElectionConfig, LeaderElectionFlag};
+}
+
+/// Records in etcd, without a Kubernetes cluster.
 #[cfg(feature = "etcd")]
-pub use backends::etcd::config::EtcdConfig;
-#[cfg(feature = "etcd")]
-pub use backends::etcd::store::{EtcdOperation, EtcdStore};
+pub mod etcd {
+    pub use crate::backends::etcd::config::EtcdConfig;
+    pub use crate::backends::etcd::store::{EtcdOperation, EtcdStore};
+}
+
 #[cfg(feature = "kubernetes")]
-pub use backends::kubernetes::client as kubernetes;
-#[cfg(feature = "kubernetes")]
-pub use backends::kubernetes::{
-    configmap::ConfigMapStore, endpoints::EndpointsStore, events::EventRecorder, lease::LeaseStore,
-    metadata::OwnerReference, object::ObjectStore, resource_lock::ResourceLock,
-};
+pub use backends::kubernetes;
+
+/// Numbers about electors and requests, and their export to the `metrics` facade.
+pub mod metrics {
+    #[cfg(feature = "metrics")]
+    pub use crate::observe::metrics_observer::MetricsObserver;
+    pub use crate::observe::status::{Counters, Histogram};
+}
+
+/// Records in a table of MySQL or MariaDB.
 #[cfg(feature = "mysql")]
-pub use backends::mysql::{config::MySqlConfig, store::MySqlStore};
+pub mod mysql {
+    pub use crate::backends::mysql::{config::MySqlConfig, store::MySqlStore};
+}
+
+/// Records in a table of PostgreSQL.
 #[cfg(feature = "postgres")]
-pub use backends::postgres::{config::PostgresConfig, store::PostgresStore};
+pub mod postgres {
+    pub use crate::backends::postgres::{config::PostgresConfig, store::PostgresStore};
+}
+
+/// Records in a table of an SQLite file, for processes of one host.
 #[cfg(feature = "sqlite")]
-pub use backends::sqlite::store::SqliteStore;
+pub mod sqlite {
+    pub use crate::backends::sqlite::store::SqliteStore;
+}
+
 pub use crossbeam_channel;
-pub use election::group::OwnershipEnd;
 pub use election::settings::Settings;
 pub use election::stop_reason::StopReason;
 pub use elector::builder::LeaderElectorBuilder;
-pub use elector::callbacks::{Callbacks, RunOutcome};
-#[cfg(feature = "kubernetes")]
-pub use elector::leader_election_config::{LeaderElectionConfig, LeaderElectionFlag};
 pub use elector::leader_elector::LeaderElector;
 pub use elector::open_store::open_store;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub use elector::open_store::{PasswordSource, STORE_URLS, open_store_with};
-pub use group::builder::LeaseGroupBuilder;
-pub use group::lease_group::{LeaseGroup, Shards};
-pub use group::shard::{OwnershipEnded, Shard};
-pub use group::status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
 pub use leadership::campaign::Campaign;
 pub use leadership::error::Error;
 pub use leadership::fitness::Fitness;
@@ -191,15 +214,7 @@ pub use leadership::term::TermEnded;
 #[cfg(feature = "_server")]
 pub use net::tls::config::TlsConfig;
 pub use observe::health::{HealthCheck, Unhealthy};
-#[cfg(feature = "metrics")]
-pub use observe::metrics_observer::MetricsObserver;
 pub use observe::observer::{Event, Observer, RequestOutcome};
-pub use observe::status::{Counters, Histogram, Status};
+pub use observe::status::Status;
 pub use observe::transition::{Transition, Transitions};
-pub use store::memory::MemoryStore;
-pub use store::notes::{JobNotes, RecordNotes, RequestAcceptance, TermNotes};
-pub use store::record::{LeaderElectionRecord, MicroTime, RecordWrite, StoreData, VersionedRecord};
-pub use store::shared_watch::SharedWatch;
-pub use store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
-pub use util::cancel::{CancelHook, CancelToken};
 pub use util::config_error::ConfigError;

@@ -12,7 +12,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{LeaderElector, LeaderGuard, MemoryStore};
+use leasehold::store::MemoryStore;
+use leasehold::{LeaderElector, LeaderGuard};
 use lexopt::prelude::*;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use leasehold::{
-    CallContext, CancelToken, ConfigError, Cursor, LeaderElector, RecordWrite, Store, StoreError, VersionedRecord,
-    WatchEvent, WatchScope,
+use leasehold::store::{
+    CallContext, CancelToken, Cursor, RecordWrite, Store, StoreError, VersionedRecord, WatchEvent, WatchScope,
 };
+use leasehold::{ConfigError, LeaderElector};
 use parking_lot::Mutex;
 
 #[path = "../../tests/support/mod.rs"]
@@ -50,7 +50,7 @@ impl Store for Timed {
     ) -> Result<VersionedRecord, StoreError> {
         let began = Instant::now();
         let answer = self.store.update(key, base, write, call);
-        let term = |record: &leasehold::LeaderElectionRecord| {
+        let term = |record: &leasehold::store::LeaderElectionRecord| {
             (record.holder().map(str::to_owned), record.acquire_time.clone())
         };
         if term(write.record) == term(&base.record) {

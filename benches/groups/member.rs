@@ -4,16 +4,17 @@
 //!                  [--lease SECONDS] [--heartbeat MILLISECONDS] [--electors N]
 //!
 //! Each worker reads the clock, checks its shard, and prints a line `leading`. The stamp of the line is the time before
-//! the check. A heartbeat of 0 prints one line for each ownership. A worker that returns prints a line `ended`. With `--electors`,
-//! the program holds N leases instead, without a group.
+//! the check. A heartbeat of 0 prints one line for each ownership. A worker that returns prints a line `ended`. With
+//! `--electors`, the program holds N leases instead, without a group.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write;
 use std::time::Duration;
 
+use leasehold::group::{LeaseGroup, Shard};
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
-use leasehold::{LeaderElector, LeaseGroup, Shard, Stop};
+use leasehold::{LeaderElector, Stop};
 use rustix::time::{ClockId, clock_gettime};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,5 @@
-//! Measures the terms that many electors of one process lose in a hang of the API server, and the connections they open.
+//! Measures the terms that many electors of one process lose in a hang of the API server, and the connections they
+//! open.
 //!
 //! The server is the in-memory server with TLS. A proxy holds all bytes back during a hang. The proxy also delays the
 //! first bytes of each side, as if both sides had one processor and a handshake took several milliseconds.
@@ -8,8 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::kubernetes::Client;
+use leasehold::kubernetes::LeaseStore;
 use leasehold::testing::{Fault, Verb};
-use leasehold::{LeaderElector, LeaderGuard, LeaseStore};
+use leasehold::{LeaderElector, LeaderGuard};
 
 use crate::support::SOON;
 use crate::support::cluster::{Cluster, NAMESPACE};

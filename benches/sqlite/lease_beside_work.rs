@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use leasehold::{Event, LeaderElector, Observer, SqliteStore, StopReason};
+use leasehold::sqlite::SqliteStore;
+use leasehold::{Event, LeaderElector, Observer, StopReason};
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The time that a transaction takes.

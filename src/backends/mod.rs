@@ -5,7 +5,7 @@
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
 #[cfg(feature = "kubernetes")]
-pub(crate) mod kubernetes;
+pub mod kubernetes;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "json")]

@@ -43,13 +43,13 @@ pub(crate) type Fields = BTreeMap<String, Box<RawValue>>;
 impl RecordNotes {
     /// Returns all notes as JSON of at most 32 KiB, or `None` if there are no notes.
     ///
-    /// With this form, a [`Store`](crate::Store) of your own can [keep notes](crate::Store::keeps_notes) of any version
-    /// of this crate. The notes of a term are bound to the holder and the `acquire_time` of `record`.
+    /// With this form, a [`Store`](crate::store::Store) of your own can [keep notes](crate::store::Store::keeps_notes)
+    /// of any version of this crate. The notes of a term are bound to the holder and the `acquire_time` of `record`.
     ///
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElectionRecord, MicroTime, RecordNotes};
+    /// use leasehold::store::{LeaderElectionRecord, MicroTime, RecordNotes};
     ///
     /// let mut record = LeaderElectionRecord::default();
     /// record.holder_identity = Some("a".into());

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use leasehold::client_go::ResourceLock;
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
-use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, ResourceLock, STORE_URLS, Store, open_store_with};
+use leasehold::store::Store;
+use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, STORE_URLS, open_store_with};
 
 use super::password::{self, STORE_VARIABLE};
 
@@ -130,7 +132,7 @@ impl PlaceArgs {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store or cluster cannot be opened. A [`StoreError`](leasehold::StoreError) may be
+    /// Returns an error if the store or cluster cannot be opened. A [`StoreError`](leasehold::store::StoreError) may be
     /// transient.
     pub fn open(&self, lock_type: Option<ResourceLock>, may_create: bool) -> Result<RecordPlace, Error> {
         let from_command = self.password_command.as_deref().map(password::from_command).transpose()?;

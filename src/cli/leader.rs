@@ -8,7 +8,9 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use leasehold::{CallContext, CancelToken, RequestAcceptance, Store, StoreError, StoreErrorKind, VersionedRecord};
+use leasehold::store::{
+    CallContext, CancelToken, RequestAcceptance, Store, StoreError, StoreErrorKind, VersionedRecord,
+};
 
 use super::election::positive_duration;
 use super::follow::leases::{is_shard, seconds, shard_error};

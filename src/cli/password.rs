@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock};
 
 use crossbeam_channel::bounded;
+use leasehold::PasswordSource;
+use leasehold::store::CallContext;
 use leasehold::util::program::{Programs, RunFailure};
-use leasehold::{CallContext, PasswordSource};
 
 /// The environment variable that replaces `--store`. Its value may contain a password.
 pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
@@ -97,7 +98,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use leasehold::CancelToken;
+    use leasehold::store::CancelToken;
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::Store;
+use leasehold::store::Store;
 
 use super::follow::leases::LeaseEvent;
 use super::leader::{ABSENT, LeaderArgs, LeaseInStore};

@@ -32,7 +32,7 @@ pub struct StoreRequest {
     pub timeout: Duration,
 }
 
-/// An operation of a [`Store`](crate::Store) with its data.
+/// An operation of a [`Store`](crate::store::Store) with its data.
 ///
 /// A read has the context `C`.
 #[derive(Debug, Clone)]

@@ -46,7 +46,7 @@ pub enum StopReason {
     IdentityConflict,
     /// The store was restored to a state from before the term.
     StoreRestored,
-    /// The elector's thread panicked in a [`Store`](crate::Store).
+    /// The elector's thread panicked in a [`Store`](crate::store::Store).
     ElectorPanicked,
 }
 

@@ -20,7 +20,8 @@ use crate::util::work_failures::WorkFailures;
 /// # Examples
 ///
 /// ```
-/// use leasehold::{Callbacks, LeaderGuard};
+/// use leasehold::client_go::Callbacks;
+/// use leasehold::LeaderGuard;
 ///
 /// struct Controller;
 ///
@@ -62,8 +63,9 @@ pub trait Callbacks: Sync {
 /// # Examples
 ///
 /// ```
-/// # fn example(elector: &leasehold::LeaderElector, callbacks: &impl leasehold::Callbacks) -> Result<(), leasehold::Error> {
-/// use leasehold::RunOutcome;
+/// # use leasehold::{Error, LeaderElector, client_go::Callbacks};
+/// # fn example(elector: &LeaderElector, callbacks: &impl Callbacks) -> Result<(), Error> {
+/// use leasehold::client_go::RunOutcome;
 ///
 /// match elector.run(&leasehold::Stop::new(), callbacks)? {
 ///     RunOutcome::Stopped => println!("stopped by the caller"),
@@ -91,8 +93,8 @@ pub enum RunOutcome {
 impl LeaderElector {
     /// Campaigns for one term, calls `callbacks` during the term, and returns the outcome.
     ///
-    /// Blocks until the term has ended and its work has returned. If `stop` is requested before the term has begun, `run`
-    /// withdraws the campaign. Otherwise `run` steps down and waits for the work.
+    /// Blocks until the term has ended and its work has returned. If `stop` is requested before the term has begun,
+    /// `run` withdraws the campaign. Otherwise `run` steps down and waits for the work.
     ///
     /// Unlike in client-go, [`on_new_leader`](Callbacks::on_new_leader) runs on the caller's thread. While that
     /// callback runs, `run` does nothing else and does not react to `stop`.
@@ -101,7 +103,8 @@ impl LeaderElector {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use leasehold::{Callbacks, LeaderElector, LeaderGuard, Stop};
+    /// use leasehold::client_go::Callbacks;
+    /// use leasehold::{LeaderElector, LeaderGuard, Stop};
     ///
     /// struct Controller;
     /// impl Callbacks for Controller {
@@ -146,15 +149,17 @@ impl LeaderElector {
 
     /// Runs `work` in every term of this candidate, one term after another, until a stop.
     ///
-    /// Blocks until [`stop`](Stop::stop) is requested. The work runs on its own thread, inside [`LeaderGuard::scope`], and
-    /// must return soon after the term has ended. This method waits for the work.
+    /// Blocks until [`stop`](Stop::stop) is requested. The work runs on its own thread, inside [`LeaderGuard::scope`],
+    /// and must return soon after the term has ended. This method waits for the work.
     ///
-    /// - **`Ok`.** The lease is released. The candidate campaigns again a retry period after the start of the term. Work
-    ///   that is complete for good calls [`stop`](Stop::stop) first.
+    /// - **`Ok`.** The lease is released. The candidate campaigns again a retry period after the start of the term.
+    ///   Work that is complete for good calls [`stop`](Stop::stop) first.
     /// - **`Err`.** The error is logged at level `error`, and the lease is released. The candidate waits 1 s before it
-    ///   campaigns again, twice as long after each further error, and at most 1 min. Other candidates may lead meanwhile.
+    ///   campaigns again, twice as long after each further error, and at most 1 min. Other candidates may lead
+    ///   meanwhile.
     /// - **Stop.** The candidate steps down. The lease is renewed until the work returns, at most for the [drain
-    ///   timeout](crate::LeaderElectorBuilder::drain_timeout). Without a drain timeout, the limit is the renew deadline.
+    ///   timeout](crate::LeaderElectorBuilder::drain_timeout). Without a drain timeout, the limit is the renew
+    ///   deadline.
     ///
     /// # Examples
     ///
@@ -173,8 +178,8 @@ impl LeaderElector {
     ///
     /// # Panics
     ///
-    /// Panics if the work panics. The lease is released first. The work does not run again, because a panic may leave its
-    /// state damaged.
+    /// Panics if the work panics. The lease is released first. The work does not run again, because a panic may leave
+    /// its state damaged.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ use crate::util::config_error::ConfigError;
 /// In a configuration file of the program:
 ///
 /// ```
-/// use leasehold::LeaderElectionConfig;
+/// use leasehold::client_go::LeaderElectionConfig;
 ///
 /// #[derive(serde::Deserialize)]
 /// #[serde(rename_all = "camelCase")]
@@ -47,7 +47,7 @@ use crate::util::config_error::ConfigError;
 /// With flags, from any argument parser:
 ///
 /// ```
-/// use leasehold::LeaderElectionConfig;
+/// use leasehold::client_go::LeaderElectionConfig;
 ///
 /// let mut config = LeaderElectionConfig::default();
 /// for argument in ["--leader-elect-resource-name=jobs", "--leader-elect-lease-duration=1m"] {
@@ -96,7 +96,7 @@ pub struct LeaderElectionConfig {
 /// # Examples
 ///
 /// ```
-/// use leasehold::LeaderElectionConfig;
+/// use leasehold::client_go::LeaderElectionConfig;
 ///
 /// let [flag, ..] = LeaderElectionConfig::FLAGS;
 /// assert_eq!((flag.name, flag.value), ("leader-elect", "BOOL"));
@@ -135,7 +135,7 @@ impl LeaderElectionConfig {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::LeaderElectionConfig;
+    /// use leasehold::client_go::LeaderElectionConfig;
     ///
     /// for flag in LeaderElectionConfig::FLAGS {
     ///     println!("--{} {}    {}", flag.name, flag.value, flag.help);
@@ -167,7 +167,7 @@ impl LeaderElectionConfig {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::LeaderElectionConfig;
+    /// use leasehold::client_go::LeaderElectionConfig;
     ///
     /// let mut config = LeaderElectionConfig::default();
     /// config.set("leader-elect-retry-period", "3s")?;
@@ -210,7 +210,7 @@ impl LeaderElectionConfig {
     /// # Examples
     ///
     /// ```no_run
-    /// use leasehold::LeaderElectionConfig;
+    /// use leasehold::client_go::LeaderElectionConfig;
     /// use leasehold::kubernetes::{Client, ClientConfig};
     ///
     /// let mut config = LeaderElectionConfig::default();

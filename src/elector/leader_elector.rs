@@ -30,8 +30,8 @@ use crate::util::sync::{Arc, Instant};
 /// A candidate for one lease, which runs on its own threads.
 ///
 /// One thread decides, one sends requests, and one reads the watch. The probe and each observer have their own thread.
-/// Threads for name lookups, new connections, cancellations, callbacks and log lines start on demand and end. All methods
-/// may be called from any thread at any time.
+/// Threads for name lookups, new connections, cancellations, callbacks and log lines start on demand and end. All
+/// methods may be called from any thread at any time.
 ///
 /// **One at a time.** An elector has at most one campaign or one undropped guard. Between campaigns, the elector only
 /// observes who leads. Dropping a guard never starts a new campaign.
@@ -136,7 +136,8 @@ impl LeaderElector {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElector, MemoryStore};
+    /// use leasehold::store::MemoryStore;
+    /// use leasehold::LeaderElector;
     ///
     /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
     /// assert!(elector.leadership().is_none());

@@ -27,10 +27,10 @@ pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + S
 ///
 /// | URL | Store | Feature |
 /// | --- | --- | --- |
-/// | `etcd://HOST:PORT,…/PREFIX`, `etcds://…` | [`EtcdStore`](crate::EtcdStore) | `etcd` |
-/// | `sqlite:///DIRECTORY/FILE`, `sqlite://RELATIVE/FILE` (without `?`, `#` and `%`), at the end `?shared-folder=true` | [`SqliteStore`](crate::SqliteStore) | `sqlite` |
-/// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | [`PostgresStore`](crate::PostgresStore) | `postgres` |
-/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | [`MySqlStore`](crate::MySqlStore) | `mysql` |
+/// | `etcd://HOST:PORT,…/PREFIX`, `etcds://…` | [`EtcdStore`](crate::etcd::EtcdStore) | `etcd` |
+/// | `sqlite:///DIRECTORY/FILE`, `sqlite://RELATIVE/FILE` (without `?`, `#` and `%`), at the end `?shared-folder=true` | [`SqliteStore`](crate::sqlite::SqliteStore) | `sqlite` |
+/// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | [`PostgresStore`](crate::postgres::PostgresStore) | `postgres` |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | [`MySqlStore`](crate::mysql::MySqlStore) | `mysql` |
 ///
 /// This function opens a SQLite file, and creates a missing file. The other stores connect at the first request, which
 /// also creates a missing table.

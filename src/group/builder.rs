@@ -29,7 +29,8 @@ use crate::util::sync::Arc;
 ///
 /// ```
 /// use std::time::Duration;
-/// use leasehold::{LeaseGroup, MemoryStore};
+/// use leasehold::group::LeaseGroup;
+/// use leasehold::store::MemoryStore;
 ///
 /// let group = LeaseGroup::builder("ingest")
 ///     .shards(64)

@@ -41,7 +41,8 @@ use crate::util::work_failures::WorkFailures;
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use leasehold::{LeaseGroup, Stop};
+/// use leasehold::group::LeaseGroup;
+/// use leasehold::Stop;
 ///
 /// let stop = Stop::new();
 /// let group = LeaseGroup::builder("ingest").shards(64).start()?;
@@ -68,7 +69,8 @@ pub struct LeaseGroup {
 ///
 /// ```
 /// use std::time::Duration;
-/// use leasehold::{LeaseGroup, MemoryStore};
+/// use leasehold::group::LeaseGroup;
+/// use leasehold::store::MemoryStore;
 ///
 /// let builder = LeaseGroup::builder("ingest").shards(2);
 /// let group = builder.slot(|slot| slot.lease_duration(Duration::from_secs(2))).start_on(MemoryStore::new())?;
@@ -106,18 +108,18 @@ impl LeaseGroup {
     /// Runs `work` for each owned shard until a stop.
     ///
     /// This method makes the process a member, and runs one thread for each owned shard. `work` must return soon after
-    /// [`Shard::is_recalled`] returns `true` or [`Shard::is_owned`] returns `false`. If `work` returns earlier or fails, the
-    /// process keeps the shard, and `work` runs again after a pause. An error is logged at level `error`. The pause is
-    /// 1 s, and doubles up to one minute. After a run of a minute, the pause is 1 s again.
+    /// [`Shard::is_recalled`] returns `true` or [`Shard::is_owned`] returns `false`. If `work` returns earlier or
+    /// fails, the process keeps the shard, and `work` runs again after a pause. An error is logged at level `error`.
+    /// The pause is 1 s, and doubles up to one minute. After a run of a minute, the pause is 1 s again.
     ///
     /// After [`stop`](Stop::stop), all workers drain together for at most the [drain
-    /// timeout](crate::LeaseGroupBuilder::drain_timeout). Then one write releases all shards. The method
+    /// timeout](crate::group::LeaseGroupBuilder::drain_timeout). Then one write releases all shards. The method
     /// returns after the last worker has returned.
     ///
     /// # Panics
     ///
-    /// Panics if `work` panics. The process leaves the group first, as at a stop. The work does not run again, because a
-    /// panic may leave its state damaged.
+    /// Panics if `work` panics. The process leaves the group first, as at a stop. The work does not run again, because
+    /// a panic may leave its state damaged.
     ///
     /// # Errors
     ///
@@ -202,7 +204,8 @@ impl LeaseGroup {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaseGroup, MemoryStore};
+    /// use leasehold::group::LeaseGroup;
+    /// use leasehold::store::MemoryStore;
     ///
     /// let group = LeaseGroup::builder("ingest").shards(64).start_on(MemoryStore::new())?;
     /// assert_eq!(group.shard_of("customer-17"), 7);
@@ -235,8 +238,8 @@ impl Shards {
     /// Makes the process leave the group, and blocks until its slot is released.
     ///
     /// All shards are recalled together. Other threads must drop every [`Shard`]. A shard that is not dropped within
-    /// the [drain timeout](crate::LeaseGroupBuilder::drain_timeout) delays the release by one lease duration. A campaign
-    /// that is under way ends first, after at most three requests of half a renew deadline each.
+    /// the [drain timeout](crate::group::LeaseGroupBuilder::drain_timeout) delays the release by one lease duration. A
+    /// campaign that is under way ends first, after at most three requests of half a renew deadline each.
     ///
     /// # Errors
     ///

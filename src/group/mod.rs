@@ -7,3 +7,10 @@ mod member;
 pub(crate) mod shard;
 pub(crate) mod status;
 mod threads;
+
+pub use builder::LeaseGroupBuilder;
+pub use lease_group::{LeaseGroup, Shards};
+pub use shard::{OwnershipEnded, Shard};
+pub use status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
+
+pub use crate::election::group::OwnershipEnd;

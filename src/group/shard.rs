@@ -23,7 +23,7 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 /// # Examples
 ///
 /// ```
-/// use leasehold::Shard;
+/// use leasehold::group::Shard;
 ///
 /// fn work(shard: &Shard) {
 ///     while shard.is_owned() && !shard.is_recalled() {
@@ -44,7 +44,7 @@ pub struct Shard {
 /// # Examples
 ///
 /// ```
-/// use leasehold::{OwnershipEnded, Shard};
+/// use leasehold::group::{OwnershipEnded, Shard};
 ///
 /// fn step(shard: &Shard) -> Result<(), OwnershipEnded> {
 ///     shard.check()?;
@@ -148,9 +148,9 @@ impl Shard {
 
     /// Returns `true` once the worker must return.
     ///
-    /// The shard must move to another member, the process leaves the group, or the ownership has ended. In the first two
-    /// cases, the process owns the shard for at most the [drain
-    /// timeout](crate::LeaseGroupBuilder::drain_timeout).
+    /// The shard must move to another member, the process leaves the group, or the ownership has ended. In the first
+    /// two cases, the process owns the shard for at most the [drain
+    /// timeout](crate::group::LeaseGroupBuilder::drain_timeout).
     pub fn is_recalled(&self) -> bool {
         self.ownership.recalled.is_set()
     }
@@ -172,7 +172,8 @@ impl Shard {
 
     /// Sleeps for `duration`, at most until the worker must return.
     ///
-    /// Returns `true` if the worker may continue. So `while shard.wait(interval)` runs a body once per interval, until the shard is recalled or no longer owned.
+    /// Returns `true` if the worker may continue. So `while shard.wait(interval)` runs a body once per interval, until
+    /// the shard is recalled or no longer owned.
     pub fn wait(&self, duration: Duration) -> bool {
         wait_while(self.recalled(), duration, || if self.is_recalled() { Duration::ZERO } else { self.remaining() })
     }

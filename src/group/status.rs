@@ -11,7 +11,8 @@ use crate::election::group::OwnershipEnd;
 /// # Examples
 ///
 /// ```
-/// use leasehold::{LeaseGroup, MemoryStore};
+/// use leasehold::group::LeaseGroup;
+/// use leasehold::store::MemoryStore;
 ///
 /// let group = LeaseGroup::builder("ingest").shards(4).start_on(MemoryStore::new())?;
 /// assert_eq!(group.status().shards.len(), 4);
@@ -65,7 +66,7 @@ pub struct ShardStatus {
 /// # Examples
 ///
 /// ```no_run
-/// use leasehold::{GroupTransition, LeaseGroup};
+/// use leasehold::group::{GroupTransition, LeaseGroup};
 ///
 /// let group = LeaseGroup::builder("ingest").start()?;
 /// for transition in group.transitions() {

@@ -19,7 +19,8 @@ use crate::util::sync::{Arc, Mutex, Weak};
 /// # Examples
 ///
 /// ```
-/// use leasehold::{Error, Fitness, LeaderElector, MemoryStore};
+/// use leasehold::store::MemoryStore;
+/// use leasehold::{Error, Fitness, LeaderElector};
 ///
 /// let fitness = Fitness::new();
 /// let elector = LeaderElector::builder("jobs").fitness(&fitness).start_on(MemoryStore::new())?;
@@ -47,7 +48,8 @@ impl Fitness {
 
     /// Sets whether the process is fit to lead.
     ///
-    /// The electors react immediately, on their own threads. Right after this call, a status may show the earlier fitness.
+    /// The electors react immediately, on their own threads. Right after this call, a status may show the earlier
+    /// fitness.
     pub fn set(&self, is_fit: bool) {
         let mut state = self.0.lock();
         if mem::replace(&mut state.is_fit, is_fit) == is_fit {

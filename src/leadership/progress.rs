@@ -25,7 +25,8 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 /// ```
 /// use std::thread;
 /// use std::time::Duration;
-/// use leasehold::{LeaderElector, MemoryStore};
+/// use leasehold::store::MemoryStore;
+/// use leasehold::LeaderElector;
 ///
 /// let builder = LeaderElector::builder("jobs").progress_timeout(Duration::from_secs(60));
 /// let elector = builder.start_on(MemoryStore::new())?;

@@ -20,7 +20,8 @@ use crate::util::sync::{Instant, channel};
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use leasehold::{LeaderElector, MemoryStore, release_all};
+/// use leasehold::store::MemoryStore;
+/// use leasehold::{release_all, LeaderElector};
 ///
 /// let store = Arc::new(MemoryStore::new());
 /// let mail = LeaderElector::builder("mail").start_on(Arc::clone(&store))?;

@@ -104,7 +104,7 @@ pub enum Unhealthy {
         /// The time since the release or the expiry, or since the start if no leader was observed.
         since: Duration,
     },
-    /// A panic of the elector's thread in the code of a [`Store`](crate::Store).
+    /// A panic of the elector's thread in the code of a [`Store`](crate::store::Store).
     ///
     /// The elector no longer campaigns.
     ElectorPanicked,
@@ -192,7 +192,8 @@ impl HealthCheck {
     ///
     /// A leader sends a request every renew interval. A standby that watches a lease without a holder only receives the
     /// bookmarks of the API server, about one per minute. Set `max_age` to three minutes or more. Do not use the check
-    /// with a store that sends nothing while the record is unchanged, such as [`MemoryStore`](crate::MemoryStore).
+    /// with a store that sends nothing while the record is unchanged, such as
+    /// [`MemoryStore`](crate::store::MemoryStore).
     ///
     /// Use the check for an alert, not for a liveness probe, because a restart does not repair a store.
     ///

@@ -11,15 +11,17 @@ use crate::observe::observer::{Event, Observer, RequestOutcome};
 /// [`Status::write_prometheus`](crate::Status::write_prometheus), but only metrics that change with events exist. If
 /// the observer misses an event, a gauge may be stale. The gauges of the status are always exact.
 ///
-/// In a [group](crate::LeaseGroup), the observer also reports the number of owned shards as `leasehold_shards_owned`,
-/// and the number of lost shards as `leasehold_shards_lost_total`.
+/// In a [group](crate::group::LeaseGroup), the observer also reports the number of owned shards as
+/// `leasehold_shards_owned`, and the number of lost shards as `leasehold_shards_lost_total`.
 ///
 /// Install the recorder before [`new`](Self::new), which describes the metrics and sets the gauges of a standby.
 ///
 /// # Examples
 ///
 /// ```
-/// use leasehold::{LeaderElector, MemoryStore, MetricsObserver};
+/// use leasehold::metrics::MetricsObserver;
+/// use leasehold::store::MemoryStore;
+/// use leasehold::LeaderElector;
 ///
 /// let builder = LeaderElector::builder("jobs").observer(MetricsObserver::new("jobs"));
 /// let elector = builder.start_on(MemoryStore::new())?;

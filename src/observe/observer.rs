@@ -10,8 +10,8 @@ use crate::store::{StoreErrorKind, StoreOperation};
 ///
 /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer) adds an observer. A closure
 /// `Fn(&Event)` is an observer. The events arrive in order on a thread of the observer, which may block. In a
-/// [group](crate::LeaseGroup), the observer receives the events of the slot, of the shards, and of the group's own
-/// requests and watch. The watch of the slot is not reported.
+/// [group](crate::group::LeaseGroup), the observer receives the events of the slot, of the shards, and of the group's
+/// own requests and watch. The watch of the slot is not reported.
 ///
 /// No request waits for an observer. An event may therefore concern a term that has already ended. Check the guard to
 /// find out whether the term is valid.
@@ -49,7 +49,7 @@ impl<F: Fn(&Event) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// An event of an elector, or of a member of a [group](crate::LeaseGroup).
+/// An event of an elector, or of a member of a [group](crate::group::LeaseGroup).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

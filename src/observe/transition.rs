@@ -71,7 +71,8 @@ pub enum Transition {
 ///
 /// ```
 /// use leasehold::crossbeam_channel::{never, select};
-/// use leasehold::{LeaderElector, MemoryStore};
+/// use leasehold::store::MemoryStore;
+/// use leasehold::LeaderElector;
 ///
 /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
 /// # let shutdown = never::<()>();

@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::util::cancel::CancelToken;
 use crate::util::sync::{Arc, Instant, OnceLock};
 
-/// The timeout and the cancellation of a call to a [`Store`](crate::Store).
+/// The timeout and the cancellation of a call to a [`Store`](crate::store::Store).
 ///
 /// # Examples
 ///
 /// ```
 /// use std::time::Duration;
-/// use leasehold::{CallContext, CancelToken};
+/// use leasehold::store::{CallContext, CancelToken};
 ///
 /// let call = CallContext::new(Duration::from_secs(5), CancelToken::new());
 /// assert!(call.remaining() <= Duration::from_secs(5));
@@ -39,7 +39,7 @@ impl CallContext {
     /// Returns the token that cancels the call.
     ///
     /// A cancelled call returns soon. If no answer has arrived, the call returns
-    /// [`Interrupted`](crate::StoreErrorKind::Interrupted).
+    /// [`Interrupted`](crate::store::StoreErrorKind::Interrupted).
     pub fn cancel(&self) -> &CancelToken {
         &self.cancel
     }

@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An error that a [`Store`](crate::Store) returns.
+/// An error that a [`Store`](crate::store::Store) returns.
 ///
 /// # Examples
 ///
 /// ```
-/// use leasehold::{StoreError, StoreErrorKind};
+/// use leasehold::store::{StoreError, StoreErrorKind};
 ///
 /// let error = StoreError::new(StoreErrorKind::Forbidden, "no `get` on leases");
 /// assert!(!error.is_transient());
@@ -28,7 +28,7 @@ pub struct StoreError {
 /// # Examples
 ///
 /// ```
-/// use leasehold::{StoreError, StoreErrorKind};
+/// use leasehold::store::{StoreError, StoreErrorKind};
 ///
 /// let error = StoreError::new(StoreErrorKind::Timeout, "cannot update jobs: no answer within 5s");
 /// assert_eq!(error.kind(), StoreErrorKind::Timeout);
@@ -65,7 +65,7 @@ pub enum StoreErrorKind {
     Malformed,
     /// No response arrived in time.
     Timeout,
-    /// The call was cancelled by [`CancelToken::cancel`](crate::CancelToken::cancel).
+    /// The call was cancelled by [`CancelToken::cancel`](crate::store::CancelToken::cancel).
     Interrupted,
     /// The store no longer has the changes after the position from which a watch was to resume.
     Expired,

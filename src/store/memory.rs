@@ -28,7 +28,8 @@ const REMEMBERED: usize = 1000;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use leasehold::{LeaderElector, MemoryStore};
+/// use leasehold::store::MemoryStore;
+/// use leasehold::LeaderElector;
 ///
 /// let store = Arc::new(MemoryStore::new());
 /// let one = LeaderElector::builder("jobs").start_on(Arc::clone(&store))?;
@@ -77,7 +78,8 @@ impl MemoryStore {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use leasehold::{LeaderElector, MemoryStore};
+    /// use leasehold::store::MemoryStore;
+    /// use leasehold::LeaderElector;
     ///
     /// let store = Arc::new(MemoryStore::new());
     /// let elector = LeaderElector::builder("jobs").start_on(Arc::clone(&store))?;

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// # Examples
 ///
 /// ```
-/// use leasehold::MicroTime;
+/// use leasehold::store::MicroTime;
 ///
 /// let time = MicroTime::from_unix_micros(1_000_001);
 /// assert_eq!(time.to_string(), "1970-01-01T00:00:01.000001Z");

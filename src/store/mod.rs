@@ -13,14 +13,18 @@ mod watch;
 
 pub use call::CallContext;
 pub use error::{StoreError, StoreErrorKind};
+pub use memory::MemoryStore;
+pub use micro_time::MicroTime;
+pub use notes::{JobNotes, RecordNotes, RequestAcceptance, TermNotes};
 pub use operation::StoreOperation;
+pub use record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
+pub use shared_watch::SharedWatch;
 pub(crate) use watch::check_watch;
 pub use watch::{Cursor, WatchEvent, WatchScope};
 
 use std::sync::Arc;
 
-use crate::store::record::{RecordWrite, VersionedRecord};
-use crate::util::cancel::CancelToken;
+pub use crate::util::cancel::{CancelHook, CancelToken};
 use crate::util::config_error::ConfigError;
 
 /// The highest version that a store may use.
@@ -31,13 +35,13 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// A table of records by key, with linearizable compare-and-swap.
 ///
 /// `Arc<S>` and `Box<dyn Store>` are stores too, so that several electors can share one store.
-/// [`MemoryStore`](crate::MemoryStore) is a store for tests and a model for other stores. [`testing::conformance`]
+/// [`MemoryStore`] is a store for tests and a model for other stores. [`testing::conformance`]
 /// checks a store against the duties below, and its documentation has a complete store as an example.
 ///
 /// # Calls
 ///
-/// An elector calls [`get`](Store::get), [`create`](Store::create) and [`update`](Store::update) from one thread, one at
-/// a time. The elector calls [`watch`](Store::watch) from another thread. Every key has passed
+/// An elector calls [`get`](Store::get), [`create`](Store::create) and [`update`](Store::update) from one thread, one
+/// at a time. The elector calls [`watch`](Store::watch) from another thread. Every key has passed
 /// [`check_key`](Store::check_key); for other keys, a store may behave in any way.
 ///
 /// Each call must return within its [timeout](CallContext::remaining), apart from scheduling delays. A call that blocks
@@ -84,9 +88,8 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// ```
 /// use std::thread::sleep;
 /// use std::time::Duration;
-/// use leasehold::{
-///     CallContext, ConfigError, LeaderElector, MemoryStore, RecordWrite, Store, StoreError, VersionedRecord,
-/// };
+/// use leasehold::store::{CallContext, MemoryStore, RecordWrite, Store, StoreError, VersionedRecord};
+/// use leasehold::{ConfigError, LeaderElector};
 ///
 /// #[derive(Default)]
 /// struct Slow(MemoryStore);
@@ -171,9 +174,10 @@ pub trait Store: Send + Sync + 'static {
     /// [`WatchEvent::Unreadable`] and continue, because the record must not hide the other records.
     ///
     /// Events may arrive late, repeatedly and out of order. The safety of an election does not depend on events. A late
-    /// or lost event only delays the elector's reaction to a change. In a [group](crate::LeaseGroup), no shard has two
-    /// owners after a deletion if the watch reports the deletion before later changes of other records. While `on_event` runs, the store must not hold a lock that its
-    /// requests need, because `on_event` may block for a moment.
+    /// or lost event only delays the elector's reaction to a change. In a [group](crate::group::LeaseGroup), no shard
+    /// has two owners after a deletion if the watch reports the deletion before later changes of other records. While
+    /// `on_event` runs, the store must not hold a lock that its requests need, because `on_event` may block for a
+    /// moment.
     ///
     /// A store without watches keeps this default implementation, and electors poll that store.
     ///

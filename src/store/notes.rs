@@ -17,7 +17,7 @@ use crate::store::micro_time::MicroTime;
 /// # Examples
 ///
 /// ```
-/// use leasehold::RecordNotes;
+/// use leasehold::store::RecordNotes;
 ///
 /// let mut notes = RecordNotes::default();
 /// notes.term.address = Some("10.0.3.7:9000".to_owned());
@@ -42,7 +42,7 @@ pub struct RecordNotes {
 /// # Examples
 ///
 /// ```
-/// use leasehold::TermNotes;
+/// use leasehold::store::TermNotes;
 ///
 /// assert_eq!(TermNotes::default().max_shards, None, "no limit");
 /// ```
@@ -65,8 +65,9 @@ pub struct TermNotes {
 /// # Examples
 ///
 /// ```
-/// use leasehold::{MemoryStore, LeaderElector, RequestAcceptance};
-/// # use leasehold::{CallContext, CancelToken, Store};
+/// use leasehold::store::{MemoryStore, RequestAcceptance};
+/// use leasehold::LeaderElector;
+/// # use leasehold::store::{CallContext, CancelToken, Store};
 /// # use std::{sync::Arc, time::Duration};
 ///
 /// let store = Arc::new(MemoryStore::new());
@@ -93,7 +94,7 @@ pub enum RequestAcceptance {
 /// # Examples
 ///
 /// ```
-/// use leasehold::JobNotes;
+/// use leasehold::store::JobNotes;
 ///
 /// let job = JobNotes::default();
 /// assert!(job.last_success_end.is_none(), "no success yet");

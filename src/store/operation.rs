@@ -2,23 +2,23 @@
 
 use std::fmt;
 
-/// The operation of a request to a [`Store`](crate::Store).
+/// The operation of a request to a [`Store`](crate::store::Store).
 ///
 /// # Examples
 ///
 /// ```
-/// use leasehold::StoreOperation;
+/// use leasehold::store::StoreOperation;
 ///
 /// assert_eq!(StoreOperation::Update.to_string(), "update");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreOperation {
-    /// A read by [`Store::get`](crate::Store::get).
+    /// A read by [`Store::get`](crate::store::Store::get).
     Get,
-    /// A creation by [`Store::create`](crate::Store::create).
+    /// A creation by [`Store::create`](crate::store::Store::create).
     Create,
-    /// A compare-and-swap by [`Store::update`](crate::Store::update).
+    /// A compare-and-swap by [`Store::update`](crate::store::Store::update).
     Update,
 }
 

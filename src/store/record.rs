@@ -18,7 +18,7 @@ use crate::store::notes::RecordNotes;
 /// # Examples
 ///
 /// ```
-/// use leasehold::LeaderElectionRecord;
+/// use leasehold::store::LeaderElectionRecord;
 ///
 /// let mut record = LeaderElectionRecord::default();
 /// assert_eq!(record.holder(), None);
@@ -48,7 +48,7 @@ pub struct LeaderElectionRecord {
 /// # Examples
 ///
 /// ```
-/// use leasehold::{LeaderElectionRecord, VersionedRecord, StoreData};
+/// use leasehold::store::{LeaderElectionRecord, StoreData, VersionedRecord};
 ///
 /// let seen = VersionedRecord::new(LeaderElectionRecord::default(), 7, StoreData::none());
 /// assert_eq!(seen.version, 7);
@@ -69,12 +69,12 @@ pub struct VersionedRecord {
     pub data: StoreData,
 }
 
-/// A record and the notes beside it, as a [`Store`](crate::Store) writes them.
+/// A record and the notes beside it, as a [`Store`](crate::store::Store) writes them.
 ///
 /// # Examples
 ///
 /// ```
-/// use leasehold::{LeaderElectionRecord, RecordNotes};
+/// use leasehold::store::{LeaderElectionRecord, RecordNotes};
 ///
 /// let record = LeaderElectionRecord::default();
 /// assert_eq!(*record.as_write().notes, RecordNotes::default());
@@ -86,11 +86,11 @@ pub struct RecordWrite<'a> {
     pub record: &'a LeaderElectionRecord,
     /// The notes beside the record.
     ///
-    /// A store that [keeps notes](crate::Store::keeps_notes) replaces all earlier notes.
+    /// A store that [keeps notes](crate::store::Store::keeps_notes) replaces all earlier notes.
     pub notes: &'a RecordNotes,
 }
 
-/// Data that a [`Store`](crate::Store) attaches to an observation and needs for an update.
+/// Data that a [`Store`](super::Store) attaches to an observation and needs for an update.
 ///
 /// An example is the observed object, whose labels and fields of other clients an update must keep. Only the store that
 /// created the data reads the data.
@@ -98,7 +98,7 @@ pub struct RecordWrite<'a> {
 /// # Examples
 ///
 /// ```
-/// use leasehold::StoreData;
+/// use leasehold::store::StoreData;
 ///
 /// let data = StoreData::new(String::from("labels"));
 /// assert_eq!(data.get::<String>().map(String::as_str), Some("labels"));

@@ -63,7 +63,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use leasehold::{LeaderElector, MemoryStore, SharedWatch, release_all};
+/// use leasehold::store::{MemoryStore, SharedWatch};
+/// use leasehold::{release_all, LeaderElector};
 ///
 /// let store = Arc::new(SharedWatch::new(MemoryStore::new()));
 /// let electors = (0..100)
@@ -84,7 +85,9 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// # fn main() -> Result<(), leasehold::Error> {
 /// use std::sync::Arc;
 /// use leasehold::kubernetes::{Client, ClientConfig};
-/// use leasehold::{LeaderElector, LeaseStore, SharedWatch};
+/// use leasehold::kubernetes::LeaseStore;
+/// use leasehold::store::SharedWatch;
+/// use leasehold::LeaderElector;
 ///
 /// let leases = LeaseStore::new(Client::new(ClientConfig::infer()?)?, "jobs")?;
 /// let store = Arc::new(SharedWatch::new(leases));

@@ -6,12 +6,12 @@ use crate::store::record::{StoreData, VersionedRecord};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::util::cancel::CancelToken;
 
-/// The scope of [`Store::watch`](crate::Store::watch).
+/// The scope of [`Store::watch`](crate::store::Store::watch).
 ///
 /// # Examples
 ///
 /// ```
-/// use leasehold::WatchScope;
+/// use leasehold::store::WatchScope;
 ///
 /// fn includes(scope: WatchScope<'_>, key: &str) -> bool {
 ///     match scope {
@@ -34,12 +34,12 @@ pub enum WatchScope<'a> {
     All,
 }
 
-/// An event of [`Store::watch`](crate::Store::watch).
+/// An event of [`Store::watch`](crate::store::Store::watch).
 ///
 /// # Examples
 ///
 /// ```
-/// use leasehold::WatchEvent;
+/// use leasehold::store::WatchEvent;
 ///
 /// fn show(event: &WatchEvent) {
 ///     match event {
@@ -96,7 +96,7 @@ pub enum WatchEvent {
 /// # Examples
 ///
 /// ```
-/// use leasehold::Cursor;
+/// use leasehold::store::Cursor;
 ///
 /// let cursor = Cursor::new(7_u64);
 /// assert_eq!(cursor.get::<u64>(), Some(&7));
@@ -127,7 +127,8 @@ impl<'a> WatchScope<'a> {
 impl WatchEvent {
     /// Returns the event for a record that a store has read for a watch.
     ///
-    /// An invalid record ends a watch of its key, and no other watch. No candidate campaigns on a watch of several keys.
+    /// An invalid record ends a watch of its key, and no other watch. No candidate campaigns on a watch of several
+    /// keys.
     #[cfg(feature = "_http")]
     pub(crate) fn read(
         scope: WatchScope<'_>,

@@ -10,10 +10,10 @@
 //! use std::collections::BTreeMap;
 //! use std::sync::{Arc, Mutex};
 //! use leasehold::testing::conformance::{Table, check};
-//! use leasehold::{
-//!     CallContext, ConfigError, LeaderElectionRecord, RecordWrite, Store, StoreData, StoreError, StoreErrorKind,
-//!     VersionedRecord,
+//! use leasehold::store::{
+//!     CallContext, LeaderElectionRecord, RecordWrite, Store, StoreData, StoreError, StoreErrorKind, VersionedRecord,
 //! };
+//! use leasehold::ConfigError;
 //!
 //! #[derive(Default)]
 //! struct InMemory(Mutex<(u64, BTreeMap<String, VersionedRecord>)>);
@@ -154,7 +154,7 @@ pub fn check(table: impl Fn(&str) -> Table) {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use leasehold::MemoryStore;
+/// use leasehold::store::MemoryStore;
 /// use leasehold::testing::conformance::{Table, check_one};
 ///
 /// let store = Arc::new(MemoryStore::new());
@@ -182,7 +182,7 @@ impl Table {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::MemoryStore;
+    /// use leasehold::store::MemoryStore;
     /// use leasehold::testing::conformance::{Table, check_one};
     ///
     /// let table = Table::new(MemoryStore::new(), "jobs", |_| {}).delivers_every_change();

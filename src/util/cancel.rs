@@ -14,7 +14,7 @@ use crate::util::sync::{Arc, Mutex};
 /// A blocking function registers a hook that unblocks the function:
 ///
 /// ```
-/// use leasehold::CancelToken;
+/// use leasehold::store::CancelToken;
 /// use leasehold::crossbeam_channel::{bounded, RecvError};
 ///
 /// let cancel = CancelToken::new();
@@ -47,7 +47,7 @@ type Slot = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 /// # Examples
 ///
 /// ```
-/// use leasehold::CancelToken;
+/// use leasehold::store::CancelToken;
 ///
 /// let cancel = CancelToken::new();
 /// let hook = cancel.on_cancel(|| unreachable!("unregistered"));

@@ -27,7 +27,7 @@ pub struct ConfigError {
 impl ConfigError {
     /// Creates an error with the text `field is value: rule`.
     ///
-    /// A [`Store`](crate::Store) returns such an error for an invalid key.
+    /// A [`Store`](crate::store::Store) returns such an error for an invalid key.
     ///
     /// # Examples
     ///

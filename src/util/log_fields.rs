@@ -12,7 +12,7 @@ pub(crate) const STORE: &str = "leasehold::store";
 /// The fields `lease`, `identity` and `fencing_token` of the lines of one elector.
 #[derive(Clone)]
 pub(crate) struct LogFields {
-    /// The record, as [`Store::describe`](crate::Store::describe) names the record.
+    /// The record, as [`Store::describe`](crate::store::Store::describe) names the record.
     pub(crate) described: String,
     pub(crate) identity: String,
     /// The fencing token of the current term.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{
-    CallContext, CancelToken, Error, EtcdStore, LeaderElector, Store, StoreErrorKind, TlsConfig, WatchEvent, WatchScope,
-};
+use leasehold::etcd::EtcdStore;
+use leasehold::store::{CallContext, CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{Error, LeaderElector, TlsConfig};
 use parking_lot::Mutex;
 
 use crate::support::authority::Authority;

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::kubernetes::Method;
-use leasehold::{
-    CallContext, CancelToken, ConfigMapStore, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder,
-    OwnerReference, Store, StoreErrorKind,
-};
+use leasehold::kubernetes::{ConfigMapStore, OwnerReference};
+use leasehold::store::{CallContext, CancelToken, LeaderElectionRecord, Store, StoreErrorKind};
+use leasehold::{LeaderElector, LeaderElectorBuilder};
 use serde_json::{Value, json};
 
 use crate::on_both_servers;

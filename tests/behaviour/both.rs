@@ -1,7 +1,10 @@
 //! Electors on two objects, beside electors on one of them, on both servers.
 
+use leasehold::client_go::ResourceLock;
 use leasehold::kubernetes::Method;
-use leasehold::{LeaderElector, LeaderElectorBuilder, OwnerReference, ResourceLock, StopReason, Store};
+use leasehold::kubernetes::OwnerReference;
+use leasehold::store::Store;
+use leasehold::{LeaderElector, LeaderElectorBuilder, StopReason};
 use serde_json::Value;
 
 use crate::on_both_servers;

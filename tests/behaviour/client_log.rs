@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use leasehold::etcd::{EtcdConfig, EtcdStore};
 use leasehold::kubernetes::{Client, ClientConfig, ClientError, Kubeconfig, Method, Request, Response};
+use leasehold::store::{CallContext, CancelToken, Store};
 use leasehold::testing::ApiServer;
-use leasehold::{CallContext, CancelToken, EtcdConfig, EtcdStore, Store};
 use log::{Level, LevelFilter};
 use parking_lot::Mutex;
 use support::cluster::client_of;

@@ -6,8 +6,8 @@ use crate::elector::listener::heard_here;
 use crate::on_both_servers;
 use crate::support::SOON;
 use crate::support::cluster::{Cluster, NAMESPACE, client_of, request, version};
-use leasehold::CancelToken;
 use leasehold::kubernetes::{ApiStatus, Client, ClientError, Method, Request, Stream};
+use leasehold::store::CancelToken;
 use serde_json::{Value, json};
 
 on_both_servers! {

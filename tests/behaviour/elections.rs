@@ -8,7 +8,9 @@ use std::time::Duration;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, version};
 use crate::support::{SOON, lost, wait_until};
-use leasehold::{Error, LeaderElector, OwnerReference, StopReason, StoreErrorKind, Transition};
+use leasehold::kubernetes::OwnerReference;
+use leasehold::store::StoreErrorKind;
+use leasehold::{Error, LeaderElector, StopReason, Transition};
 use serde_json::{Value, json};
 
 on_both_servers! {

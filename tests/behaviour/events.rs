@@ -1,7 +1,8 @@
 //! Events about terms, on both servers.
 
+use leasehold::LeaderElector;
+use leasehold::kubernetes::ConfigMapStore;
 use leasehold::kubernetes::Method;
-use leasehold::{ConfigMapStore, LeaderElector};
 use serde_json::Value;
 
 use crate::elector::listener::{lines_beginning, listen};

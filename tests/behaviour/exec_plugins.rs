@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, thread};
 
-use leasehold::CancelToken;
 use leasehold::kubernetes::{
     Client, ClientConfig, ClientError, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response,
 };
+use leasehold::store::CancelToken;
 use leasehold::testing::{ApiServer, Resource, User, Verb};
 use serde_json::json;
 use support::kubeconfig::{self, exec_credential};

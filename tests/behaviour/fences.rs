@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{CallContext, CancelToken, LeaderElectionRecord, MicroTime, Store, StoreErrorKind, VersionedRecord};
+use leasehold::store::{
+    CallContext, CancelToken, LeaderElectionRecord, MicroTime, Store, StoreErrorKind, VersionedRecord,
+};
 
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;

@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use leasehold::group::{GroupTransition, LeaseGroup, LeaseGroupBuilder, OwnershipEnd, Shard};
+use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::Method;
+use leasehold::store::{MemoryStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use leasehold::testing::{ApiServer, ApiServerBuilder, Fault, Resource, User, Verb};
-use leasehold::{
-    Error, Event, Fitness, GroupTransition, LeaderElector, LeaderElectorBuilder, LeaseGroup, LeaseGroupBuilder,
-    LeaseStore, MemoryStore, Observer, OwnershipEnd, Shard, Stop, Store, StoreError, StoreErrorKind, WatchEvent,
-    WatchScope,
-};
+use leasehold::{Error, Event, Fitness, LeaderElector, LeaderElectorBuilder, Observer, Stop};
 use parking_lot::Mutex;
 
 use crate::on_both_servers;

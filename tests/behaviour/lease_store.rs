@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 
-use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{
-    CancelToken, Cursor, LeaseStore, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
+use leasehold::kubernetes::LeaseStore;
+use leasehold::store::{
+    CancelToken, Cursor, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
+use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 use serde_json::{Value, json};
 
 use crate::support::SOON;

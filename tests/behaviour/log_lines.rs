@@ -9,9 +9,11 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use leasehold::group::LeaseGroup;
 use leasehold::kubernetes::{Client, ClientConfig};
+use leasehold::store::{MemoryStore, Store};
 use leasehold::testing::{ApiServer, Fault};
-use leasehold::{Fitness, LeaderElector, LeaseGroup, MemoryStore, Store};
+use leasehold::{Fitness, LeaderElector};
 use log::{Level, LevelFilter};
 use support::logged::{self, Logged};
 use support::stores::{call, held_by};

@@ -6,11 +6,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use leasehold::testing::{Resource, Verb};
-use leasehold::{
-    CancelToken, Cursor, Error, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, SharedWatch, Store, StoreError,
-    StoreErrorKind, VersionedRecord, WatchEvent, WatchScope, release_all,
+use leasehold::kubernetes::LeaseStore;
+use leasehold::store::{
+    CancelToken, Cursor, MemoryStore, SharedWatch, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent,
+    WatchScope,
 };
+use leasehold::testing::{Resource, Verb};
+use leasehold::{Error, LeaderElector, LeaderGuard, release_all};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

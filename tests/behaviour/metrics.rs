@@ -5,8 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold::kubernetes::{Client, ClientConfig, ClientCounters};
+use leasehold::store::MemoryStore;
 use leasehold::testing::ApiServer;
-use leasehold::{LeaderElector, MemoryStore, Status};
+use leasehold::{LeaderElector, Status};
 
 use crate::monitoring::promtool;
 use crate::support::cluster::client_of;

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold::kubernetes::{Client, ClientConfig, ClientCounters};
-use leasehold::{Fitness, LeaderElector, MemoryStore};
+use leasehold::store::MemoryStore;
+use leasehold::{Fitness, LeaderElector};
 use serde_json::Value;
 
 use crate::support::command::{Arena, address, get};

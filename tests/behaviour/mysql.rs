@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{CallContext, CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::store::{CallContext, CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
 
 use crate::access::user;
 use crate::support::SOON;

@@ -5,10 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::crossbeam_channel::RecvTimeoutError;
-use leasehold::{
-    Error, LeaderElector, LeaderElectorBuilder, MemoryStore, RecordNotes, RequestAcceptance, StopReason, Store,
-    StoreErrorKind, StoreOperation, TermNotes, Transition, Transitions,
-};
+use leasehold::store::{MemoryStore, RecordNotes, RequestAcceptance, Store, StoreErrorKind, StoreOperation, TermNotes};
+use leasehold::{Error, LeaderElector, LeaderElectorBuilder, StopReason, Transition, Transitions};
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, brief};

@@ -11,7 +11,7 @@ mod watching;
 
 use std::sync::Arc;
 
-use leasehold::{PostgresConfig, PostgresStore};
+use leasehold::postgres::{PostgresConfig, PostgresStore};
 
 use crate::support::postgres::Postgres;
 use crate::support::sql::SqlServer;

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{CallContext, CancelToken, LeaderElector, Store, StoreErrorKind};
+use leasehold::LeaderElector;
+use leasehold::store::{CallContext, CancelToken, Store, StoreErrorKind};
 
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;

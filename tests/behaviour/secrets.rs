@@ -14,12 +14,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use leasehold::etcd::{EtcdConfig, EtcdStore};
+use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::{Client, Kubeconfig};
+use leasehold::mysql::{MySqlConfig, MySqlStore};
+use leasehold::store::{CallContext, CancelToken, Store};
 use leasehold::testing::{ApiServer, Fault, User};
-use leasehold::{
-    CallContext, CancelToken, EtcdConfig, EtcdStore, LeaderElector, LeaseStore, MySqlConfig, MySqlStore, Store,
-    TlsConfig,
-};
+use leasehold::{LeaderElector, TlsConfig};
 use log::LevelFilter;
 use support::kubeconfig::{self, exec_credential};
 use support::mariadb::MariaDb;

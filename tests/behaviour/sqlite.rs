@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use leasehold::{CallContext, CancelToken, SqliteStore, Store, StoreErrorKind};
+use leasehold::sqlite::SqliteStore;
+use leasehold::store::{CallContext, CancelToken, Store, StoreErrorKind};
 use rusqlite::Connection;
 use tempfile::TempDir;
 

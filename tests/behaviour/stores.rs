@@ -6,13 +6,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::{Client, Method, Request};
+use leasehold::store::{CallContext, CancelToken, MemoryStore, SharedWatch, Store, StoreErrorKind, WatchScope};
 use leasehold::testing::conformance::{self, CHECKS, Table};
 use leasehold::testing::{Resource, User, Verb};
-use leasehold::{
-    CallContext, CancelToken, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, SharedWatch, Store, StoreErrorKind,
-    WatchScope,
-};
+use leasehold::{LeaderElector, LeaderGuard};
 use parking_lot::Mutex;
 use serde_json::json;
 

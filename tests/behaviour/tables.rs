@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{LeaderElectionRecord, MicroTime, RecordNotes, StopReason, Store, StoreErrorKind};
+use leasehold::StopReason;
+use leasehold::store::{LeaderElectionRecord, MicroTime, RecordNotes, Store, StoreErrorKind};
 
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;

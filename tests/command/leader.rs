@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold::MicroTime;
 use leasehold::kubernetes::Method;
+use leasehold::store::MicroTime;
 use leasehold::testing::{Fault, Verb};
 use serde_json::{Value, json};
 

@@ -75,7 +75,7 @@ fn component_takes_the_flags_of_kubernetes() {
     let printed = output_with("component", &["--leader-elect=false"]);
     assert!(printed.contains("without a leader being elected"), "{printed}");
     let help = output_with("component", &["--help"]);
-    for flag in leasehold::LeaderElectionConfig::FLAGS {
+    for flag in leasehold::client_go::LeaderElectionConfig::FLAGS {
         assert!(help.contains(&format!("--{}", flag.name)), "{help}");
     }
 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use leasehold::LeaderElector;
+use leasehold::kubernetes::LeaseStore;
+use leasehold::store::{LeaderElectionRecord, MicroTime, Store};
 use leasehold::testing::{Fault, Resource, User, Verb};
-use leasehold::{LeaderElectionRecord, LeaderElector, LeaseStore, MicroTime, Store};
 use serde_json::{Value, json};
 
 use crate::on_both_servers;

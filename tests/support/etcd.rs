@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use leasehold::{EtcdConfig, EtcdStore};
+use leasehold::etcd::{EtcdConfig, EtcdStore};
 use serde_json::{Value, json};
 
 use super::authority::{Authority, Pair};

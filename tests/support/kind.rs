@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use leasehold::kubernetes::Client;
-use leasehold::{ConfigMapStore, EndpointsStore, LeaseStore, Store};
+use leasehold::kubernetes::{ConfigMapStore, EndpointsStore, LeaseStore};
+use leasehold::store::Store;
 use serde_json::Value;
 
 use super::cluster::NAMESPACE;

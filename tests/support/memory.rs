@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
-use leasehold::{
-    CallContext, ConfigError, LeaderElectionRecord, RecordWrite, Store, StoreData, StoreError, StoreErrorKind,
-    VersionedRecord,
+use leasehold::ConfigError;
+use leasehold::store::{
+    CallContext, LeaderElectionRecord, RecordWrite, Store, StoreData, StoreError, StoreErrorKind, VersionedRecord,
 };
 use parking_lot::Mutex;
 

@@ -3,9 +3,11 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use leasehold::{
-    CallContext, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, SqliteStore, Store, StoreError, TlsConfig,
-};
+use leasehold::TlsConfig;
+use leasehold::mysql::{MySqlConfig, MySqlStore};
+use leasehold::postgres::{PostgresConfig, PostgresStore};
+use leasehold::sqlite::SqliteStore;
+use leasehold::store::{CallContext, Store, StoreError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::crossbeam_channel::{Receiver, unbounded};
-use leasehold::{
-    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder,
-    MicroTime, RecordWrite, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
+use leasehold::store::{
+    CallContext, CancelToken, Cursor, LeaderElectionRecord, MicroTime, RecordWrite, Store, StoreError, StoreErrorKind,
+    VersionedRecord, WatchEvent, WatchScope,
 };
+use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder};
 
 use super::{A_WHILE, AT_ONCE, SOON};
 

@@ -1,4 +1,4 @@
-//! Configuration of an [`EtcdStore`](crate::EtcdStore).
+//! Configuration of an [`EtcdStore`](crate::etcd::EtcdStore).
 
 use std::error::Error;
 
@@ -15,7 +15,7 @@ use crate::util::config_error::{ConfigError, require};
 /// # Examples
 ///
 /// ```
-/// use leasehold::{EtcdConfig, EtcdStore};
+/// use leasehold::etcd::{EtcdConfig, EtcdStore};
 ///
 /// let config = EtcdConfig::new(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])?
 ///     .with_prefix("leasehold/production/")
@@ -76,7 +76,8 @@ impl EtcdConfig {
     /// # Examples
     ///
     /// ```no_run
-    /// use leasehold::{EtcdConfig, TlsConfig};
+    /// use leasehold::etcd::EtcdConfig;
+    /// use leasehold::TlsConfig;
     ///
     /// let tls = TlsConfig::new().with_ca_file("/etc/etcd/ca.crt")?;
     /// let config = EtcdConfig::new(["https://10.0.0.1:2379"])?.with_tls(tls);
@@ -91,8 +92,8 @@ impl EtcdConfig {
     /// Sets the user name and the password.
     ///
     /// The client logs in before its first request, and again after etcd has refused the token of the login. Over plain
-    /// `http`, the client may send the password only to this machine. [`EtcdStore::new`](crate::EtcdStore::new) returns
-    /// an error for other `http` endpoints.
+    /// `http`, the client may send the password only to this machine. [`EtcdStore::new`](crate::etcd::EtcdStore::new)
+    /// returns an error for other `http` endpoints.
     ///
     /// Defaults to the user and the password of the URL, if the URL contains them.
     #[must_use]
@@ -108,14 +109,14 @@ impl EtcdConfig {
     /// The client calls the source before the first login, and again after etcd has refused a token. If etcd refuses
     /// the login, the client calls the source once more before the call fails. The source runs on the thread of the
     /// call and must return within [`CallContext::remaining`]. If a password is also set,
-    /// [`EtcdStore::new`](crate::EtcdStore::new) returns an error.
+    /// [`EtcdStore::new`](crate::etcd::EtcdStore::new) returns an error.
     ///
     /// Defaults to the user and the password of the URL, if the URL contains them.
     ///
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{EtcdConfig, EtcdStore};
+    /// use leasehold::etcd::{EtcdConfig, EtcdStore};
     ///
     /// // Reads the password from a mounted Secret.
     /// let config = EtcdConfig::new(["https://10.0.0.1:2379"])?

@@ -37,7 +37,7 @@ impl EtcdConfig {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{EtcdConfig, EtcdStore};
+    /// use leasehold::etcd::{EtcdConfig, EtcdStore};
     ///
     /// let store = EtcdStore::new(EtcdConfig::from_url("etcd://127.0.0.1:2379/production")?)?;
     /// # Ok::<(), leasehold::ConfigError>(())

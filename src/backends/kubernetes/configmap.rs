@@ -12,8 +12,8 @@ use super::object::{Codec, ObjectStore};
 /// sends the whole ConfigMap, so the ConfigMap should contain little else.
 ///
 /// An object without the annotation, or with an empty annotation, has no holder. If the annotation has any other text
-/// that is not a record, requests fail with [`StoreErrorKind::Malformed`](crate::StoreErrorKind::Malformed) and the
-/// store does not overwrite the text.
+/// that is not a record, requests fail with [`StoreErrorKind::Malformed`](crate::store::StoreErrorKind::Malformed) and
+/// the store does not overwrite the text.
 ///
 /// Requires the verbs `get`, `create`, `update` and `watch` on `configmaps` of the API group `""`. Any number of
 /// electors may share one store behind an `Arc`.
@@ -22,7 +22,8 @@ use super::object::{Codec, ObjectStore};
 ///
 /// ```no_run
 /// use leasehold::kubernetes::{Client, ClientConfig};
-/// use leasehold::{ConfigMapStore, LeaderElector};
+/// use leasehold::kubernetes::ConfigMapStore;
+/// use leasehold::LeaderElector;
 ///
 /// let client = Client::new(ClientConfig::infer()?)?;
 /// let elector = LeaderElector::builder("my-controller").start_on(ConfigMapStore::new(client, "kube-system")?)?;

@@ -6,7 +6,7 @@ use super::object::{Codec, ObjectStore};
 ///
 /// Use this store if other candidates of the election use Endpoints. The record is JSON in the annotation
 /// `control-plane.alpha.kubernetes.io/leader`, as in client-go's lock `endpoints` (last in v0.23). The store otherwise
-/// works like a [`ConfigMapStore`](crate::ConfigMapStore), with rights on `endpoints`.
+/// works like a [`ConfigMapStore`](crate::kubernetes::ConfigMapStore), with rights on `endpoints`.
 ///
 /// The name must not be the name of a Service, because the endpoints controller would overwrite labels and subsets.
 /// Since Kubernetes 1.33, API servers warn that this kind is deprecated. The client logs this warning once.
@@ -15,7 +15,8 @@ use super::object::{Codec, ObjectStore};
 ///
 /// ```no_run
 /// use leasehold::kubernetes::{Client, ClientConfig};
-/// use leasehold::{EndpointsStore, LeaderElector};
+/// use leasehold::kubernetes::EndpointsStore;
+/// use leasehold::LeaderElector;
 ///
 /// let client = Client::new(ClientConfig::infer()?)?;
 /// let elector = LeaderElector::builder("my-controller").start_on(EndpointsStore::new(client, "kube-system")?)?;

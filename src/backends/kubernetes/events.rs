@@ -29,7 +29,7 @@ const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 /// The events use `events.k8s.io/v1` and belong to the object that holds the record. No request of the election waits
 /// for an event. [`LeaderElectorBuilder::events`](crate::LeaderElectorBuilder::events) is the short form for a Lease.
 /// The stores of other objects have a method such as
-/// [`ConfigMapStore::event_recorder`](crate::ConfigMapStore::event_recorder).
+/// [`ConfigMapStore::event_recorder`](crate::kubernetes::ConfigMapStore::event_recorder).
 ///
 /// Create the recorder with the name and the identity of the observed elector. Requires the right to `create` the
 /// resource `events` of the API group `events.k8s.io`. Requires the right to `get` the object, because an event
@@ -43,7 +43,8 @@ const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 ///
 /// ```no_run
 /// use leasehold::kubernetes::{Client, ClientConfig};
-/// use leasehold::{EventRecorder, LeaderElector, LeaseStore};
+/// use leasehold::kubernetes::{EventRecorder, LeaseStore};
+/// use leasehold::LeaderElector;
 ///
 /// let leases = LeaseStore::new(Client::new(ClientConfig::infer()?)?, "default")?;
 /// let events: EventRecorder = leases.event_recorder("my-controller", "pod-1")?;

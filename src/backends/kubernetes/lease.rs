@@ -22,7 +22,8 @@ use crate::store::record::LeaderElectionRecord;
 /// ```no_run
 /// use std::sync::Arc;
 /// use leasehold::kubernetes::{Client, ClientConfig};
-/// use leasehold::{LeaderElector, LeaseStore};
+/// use leasehold::kubernetes::LeaseStore;
+/// use leasehold::LeaderElector;
 ///
 /// let client = Client::new(ClientConfig::infer()?)?;
 /// let leases = Arc::new(LeaseStore::new(client, "kube-system")?);

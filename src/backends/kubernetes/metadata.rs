@@ -19,7 +19,7 @@ use crate::util::names::{check_label_value, check_qualified_name};
 /// # Examples
 ///
 /// ```
-/// use leasehold::OwnerReference;
+/// use leasehold::kubernetes::OwnerReference;
 ///
 /// let owner = OwnerReference::new("apps/v1", "Deployment", "my-controller", "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11");
 /// assert_eq!(owner.kind, "Deployment");

@@ -1,7 +1,84 @@
-//! Records in objects of a Kubernetes API server.
+//! Records in objects of a Kubernetes API server, and a small blocking client for its API.
+//!
+//! The client does four things:
+//!
+//! - Finds the cluster ([`ClientConfig::infer`]).
+//! - Authenticates with a service account, a client certificate, a token or a credential plugin.
+//! - Sends one request at a time ([`Client::request`]).
+//! - Reads watches line by line ([`Client::stream`]).
+//!
+//! Every call has its own timeout. Another thread can cancel every call that blocks. The client handles paths and JSON
+//! bodies, not typed resources. [`start_with_client`](crate::LeaderElectorBuilder::start_with_client) starts an elector
+//! on a client.
+//!
+//! The client supports HTTP/1.1, TLS by rustls, JSON, and proxies (`CONNECT`, with or without TLS to the proxy, and
+//! SOCKS 5). The client does not support HTTP/2, compression, redirects or `auth-provider` plugins. An API server sends
+//! no redirects, and credentials must not follow a redirect. kubectl removed `auth-provider` plugins in 1.26.
+//!
+//! # Rotation of files
+//!
+//! Files with certificate authorities, client certificates, keys and tokens may change while the client is in use.
+//! Before a request, the client reads a file again if the last read was at least a minute ago. The client also reads
+//! the files again immediately when the server rejects the credentials, or when the client rejects the server's
+//! certificate.
+//!
+//! The client also trusts a server whose own certificate is among the configured authorities, if the name, dates and
+//! purpose of the certificate are valid.
+//!
+//! # Credential plugins
+//!
+//! A kubeconfig user's `exec` plugin runs on its own thread, one run at a time, for at most a minute
+//! ([`ClientConfig::with_exec_timeout`]).
+//!
+//! - A request without valid credentials waits for the run until the request's timeout. The run continues after the
+//!   request has given up, and later requests use the result.
+//! - The client renews expiring credentials in the background at 80 % of their lifetime. Credentials that live for at
+//!   least a minute are renewed at least 30 s before they expire. The old credentials stay in use until they expire.
+//! - After a failure, the client runs the plugin again after 2, 4, 8, 16 and then every 30 s, while there are requests.
+//! - After a 401, the client runs the plugin immediately and repeats the request with the new credentials.
+//! - If no request has used the client since the last run, the client starts no run. Dropping the client ends a run in
+//!   progress.
+//! - On Unix a plugin has its own process group, which ends with the run. [`ExecStderr`] chooses the destination of the
+//!   plugin's stderr.
+//! - If the user has a client certificate, a token or a password, no plugin runs, as in client-go.
+//!
+//! # Limits
+//!
+//! The head of a request has at most 1 MiB in total, which is the limit of an API server. A response, or a line of a
+//! stream, has at most 4 MiB. The client needs less than 16 MiB of memory to read either.
+//!
+//! # Logs and metrics
+//!
+//! The client logs to the target `leasehold::client`, and about certificates to `leasehold::tls`.
+//!
+//! - `debug`: a line for each request. The line has the verb, the path, the status code, the milliseconds up to the
+//!   head of the response, and the server's `Audit-Id`, if any.
+//! - `warn`: the server's warnings, each text once for a client.
+//!
+//! No line contains credentials. [`Client::counters`] counts plugin runs and file reloads, also as metrics for
+//! Prometheus.
+//!
+//! # Examples
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
+//!
+//! let client = Client::new(ClientConfig::infer()?)?;
+//! let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", client.default_namespace());
+//! let leases = client.request(Request {
+//!     method: Method::Get,
+//!     path: &path,
+//!     query: &[("limit", "10")],
+//!     body: None,
+//!     timeout: Duration::from_secs(5),
+//! })?;
+//! println!("{}", String::from_utf8_lossy(&leases.body));
+//! # Ok::<(), leasehold::kubernetes::ClientError>(())
+//! ```
 
 pub(crate) mod annotation;
-pub mod client;
+pub(crate) mod client;
 pub(crate) mod configmap;
 pub(crate) mod endpoints;
 pub(crate) mod events;
@@ -11,3 +88,15 @@ pub(crate) mod multi_lock;
 mod notes;
 pub(crate) mod object;
 pub(crate) mod resource_lock;
+
+pub use client::{
+    ApiStatus, Client, ClientConfig, ClientCounters, ClientError, ErrorKind, Method, Request, Response, Stream,
+};
+#[cfg(feature = "kubeconfig")]
+pub use client::{ExecStderr, Kubeconfig};
+pub use configmap::ConfigMapStore;
+pub use endpoints::EndpointsStore;
+pub use events::EventRecorder;
+pub use lease::LeaseStore;
+pub use metadata::OwnerReference;
+pub use object::ObjectStore;

@@ -80,21 +80,22 @@ pub trait Codec: Send + Sync + 'static {
 
 /// A store that keeps records in the objects of one kind in a namespace.
 ///
-/// Use one of the aliases [`LeaseStore`](crate::LeaseStore), [`ConfigMapStore`](crate::ConfigMapStore) and
-/// [`EndpointsStore`](crate::EndpointsStore).
+/// Use one of the aliases [`LeaseStore`](crate::kubernetes::LeaseStore),
+/// [`ConfigMapStore`](crate::kubernetes::ConfigMapStore) and [`EndpointsStore`](crate::kubernetes::EndpointsStore).
 ///
 /// # Watches
 ///
-/// A watch of a prefix or of all keys first lists all objects of the kind in the namespace, because an API server cannot
-/// select by prefix. The list has pages of at most 500 objects, and smaller pages if a page would exceed the 4 MiB of
-/// the client. The role must grant the verbs `list` and `watch` without `resourceNames`. A watch of one key needs no
-/// list and does not send [`WatchEvent::Synced`](crate::WatchEvent::Synced).
+/// A watch of a prefix or of all keys first lists all objects of the kind in the namespace, because an API server
+/// cannot select by prefix. The list has pages of at most 500 objects, and smaller pages if a page would exceed the 4
+/// MiB of the client. The role must grant the verbs `list` and `watch` without `resourceNames`. A watch of one key
+/// needs no list and does not send [`WatchEvent::Synced`](crate::store::WatchEvent::Synced).
 ///
 /// # Examples
 ///
 /// ```no_run
 /// use leasehold::kubernetes::{Client, ClientConfig};
-/// use leasehold::{ConfigMapStore, LeaderElector};
+/// use leasehold::kubernetes::ConfigMapStore;
+/// use leasehold::LeaderElector;
 ///
 /// let client = Client::new(ClientConfig::infer()?)?;
 /// let store = ConfigMapStore::new(client, "kube-system")?.label("app.kubernetes.io/name", "jobs");
@@ -165,7 +166,8 @@ impl<C: Codec> ObjectStore<C> {
     ///
     /// ```no_run
     /// use leasehold::kubernetes::{Client, ClientConfig};
-    /// use leasehold::{ConfigMapStore, LeaderElector};
+    /// use leasehold::kubernetes::ConfigMapStore;
+    /// use leasehold::LeaderElector;
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;
     /// let store = ConfigMapStore::new(client, "default")?;

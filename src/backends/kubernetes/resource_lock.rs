@@ -29,7 +29,7 @@ use crate::util::sync::Arc;
 /// # Examples
 ///
 /// ```
-/// use leasehold::ResourceLock;
+/// use leasehold::client_go::ResourceLock;
 ///
 /// assert_eq!("configmaps".parse(), Ok(ResourceLock::ConfigMaps));
 /// ```

@@ -1,4 +1,4 @@
-//! Configuration of a [`MySqlStore`](crate::MySqlStore).
+//! Configuration of a [`MySqlStore`](crate::mysql::MySqlStore).
 
 use std::error::Error;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// # Examples
 ///
 /// ```
-/// use leasehold::{MySqlConfig, MySqlStore};
+/// use leasehold::mysql::{MySqlConfig, MySqlStore};
 ///
 /// let config = MySqlConfig::new("mysql://db.example.com/app")?.with_user("jobs").with_password("sesame");
 /// let store = MySqlStore::new(config)?;
@@ -71,7 +71,7 @@ impl MySqlConfig {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::MySqlConfig;
+    /// use leasehold::mysql::MySqlConfig;
     ///
     /// let config = MySqlConfig::new("mysql://jobs@localhost/app?socket=/run/mysqld/mysqld.sock")?;
     /// # Ok::<(), leasehold::ConfigError>(())
@@ -132,12 +132,12 @@ impl MySqlConfig {
     ///
     /// Defaults to the password of the URL.
     ///
-    /// [`MySqlStore::new`]: crate::MySqlStore::new
+    /// [`MySqlStore::new`]: crate::mysql::MySqlStore::new
     ///
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{MySqlConfig, MySqlStore};
+    /// use leasehold::mysql::{MySqlConfig, MySqlStore};
     ///
     /// // Reads the password from a mounted Secret.
     /// let config = MySqlConfig::new("mysql://jobs@db.example.com/app")?

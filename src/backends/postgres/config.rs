@@ -1,4 +1,4 @@
-//! Configuration of a [`PostgresStore`](crate::PostgresStore).
+//! Configuration of a [`PostgresStore`](crate::postgres::PostgresStore).
 
 use std::error::Error;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// # Examples
 ///
 /// ```
-/// use leasehold::{PostgresConfig, PostgresStore};
+/// use leasehold::postgres::{PostgresConfig, PostgresStore};
 ///
 /// let config = PostgresConfig::new("postgres://jobs@db.example/elections")?.with_password("sesame");
 /// let store = PostgresStore::new(config)?;
@@ -120,7 +120,7 @@ impl PostgresConfig {
     ///
     /// Defaults to the password of the URL.
     ///
-    /// [`PostgresStore::new`]: crate::PostgresStore::new
+    /// [`PostgresStore::new`]: crate::postgres::PostgresStore::new
     ///
     /// # Examples
     ///
@@ -128,7 +128,7 @@ impl PostgresConfig {
     ///
     /// ```
     /// use std::{io, process::Command};
-    /// use leasehold::{PostgresConfig, PostgresStore};
+    /// use leasehold::postgres::{PostgresConfig, PostgresStore};
     ///
     /// let config = PostgresConfig::new("postgres://jobs@db.example/elections")?.with_password_from(|_| {
     ///     let arguments = ["rds", "generate-db-auth-token", "--hostname=db.example", "--port=5432", "--username=jobs"];

@@ -297,7 +297,7 @@ mod tests {
         ] {
             assert_eq!(config(query).unwrap().tls_mode, mode, "{query}");
         }
-        let store = |query| crate::PostgresStore::new(config(query).unwrap()).map(drop);
+        let store = |query| crate::postgres::PostgresStore::new(config(query).unwrap()).map(drop);
         let error = store("sslmode=verify-ca").unwrap_err().to_string();
         assert!(error.contains("certificate of an authority"), "{error}");
     }

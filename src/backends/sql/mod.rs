@@ -61,7 +61,7 @@ impl<'a> FromIterator<Option<&'a str>> for SqlRow {
     }
 }
 
-/// The arguments of [`Store::update`](crate::Store::update).
+/// The arguments of [`Store::update`](crate::store::Store::update).
 #[derive(Clone, Copy)]
 pub(crate) struct RowUpdate<'a> {
     pub(crate) key: &'a str,
@@ -156,8 +156,8 @@ fn columns_with(record: &LeaderElectionRecord, notes: Option<String>) -> [Option
 
 /// Returns the value of `writes` after an acquisition, or `None` if `new` does not acquire the lease.
 ///
-/// An acquisition names a holder, and starts a term. Renewals and releases are no acquisitions. An acquisition waits for
-/// fenced transactions, and no other write does.
+/// An acquisition names a holder, and starts a term. Renewals and releases are no acquisitions. An acquisition waits
+/// for fenced transactions, and no other write does.
 pub(crate) fn acquisition(base: &VersionedRecord, new: &LeaderElectionRecord) -> Option<i64> {
     let term = |record: &LeaderElectionRecord| {
         (record.holder_identity.clone(), record.acquire_time.clone(), record.lease_transitions)

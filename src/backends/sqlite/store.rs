@@ -51,7 +51,8 @@ use crate::util::config_error::ConfigError;
 /// # Examples
 ///
 /// ```
-/// use leasehold::{LeaderElector, SqliteStore};
+/// use leasehold::sqlite::SqliteStore;
+/// use leasehold::LeaderElector;
 ///
 /// # let scratch = tempfile::tempdir().unwrap();
 /// # let path = scratch.path().join("election.db");
@@ -71,13 +72,13 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// - Returns [`Rejected`](crate::StoreErrorKind::Rejected) if the file is `:memory:`, is in a shared folder,
+    /// - Returns [`Rejected`](crate::store::StoreErrorKind::Rejected) if the file is `:memory:`, is in a shared folder,
     ///   lacks a write-ahead log, or has another table with this name.
-    /// - Returns [`NotFound`](crate::StoreErrorKind::NotFound) if the directory does not exist.
-    /// - Returns [`Forbidden`](crate::StoreErrorKind::Forbidden) if the file or its directory is not writable.
-    /// - Returns [`Malformed`](crate::StoreErrorKind::Malformed) if the file is not a database.
-    /// - Returns [`Timeout`](crate::StoreErrorKind::Timeout) if another connection keeps the file locked.
-    /// - Returns [`Unavailable`](crate::StoreErrorKind::Unavailable) if the disk fails or is full.
+    /// - Returns [`NotFound`](crate::store::StoreErrorKind::NotFound) if the directory does not exist.
+    /// - Returns [`Forbidden`](crate::store::StoreErrorKind::Forbidden) if the file or its directory is not writable.
+    /// - Returns [`Malformed`](crate::store::StoreErrorKind::Malformed) if the file is not a database.
+    /// - Returns [`Timeout`](crate::store::StoreErrorKind::Timeout) if another connection keeps the file locked.
+    /// - Returns [`Unavailable`](crate::store::StoreErrorKind::Unavailable) if the disk fails or is full.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(path.as_ref(), false, true)
     }
@@ -110,9 +111,9 @@ impl SqliteStore {
     /// ```
     /// # let scratch = tempfile::tempdir().unwrap();
     /// # let path = scratch.path().join("election.db");
-    /// let store = leasehold::SqliteStore::open(path)?;
+    /// let store = leasehold::sqlite::SqliteStore::open(path)?;
     /// store.create_table()?;
-    /// # Ok::<(), leasehold::StoreError>(())
+    /// # Ok::<(), leasehold::store::StoreError>(())
     /// ```
     ///
     /// # Errors
@@ -136,7 +137,8 @@ impl SqliteStore {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElector, SqliteStore};
+    /// use leasehold::sqlite::SqliteStore;
+    /// use leasehold::LeaderElector;
     /// use rusqlite::{Connection, TransactionBehavior};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

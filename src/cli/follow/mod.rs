@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use leasehold::Store;
+use leasehold::store::Store;
 use log::Level;
 
 use leasehold::util::clock::{self, Now};

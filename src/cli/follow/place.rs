@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use clap::Args;
-use leasehold::{ConfigMapStore, EndpointsStore, LeaseStore, ResourceLock, Store};
+use leasehold::client_go::ResourceLock;
+use leasehold::kubernetes::{ConfigMapStore, EndpointsStore, LeaseStore};
+use leasehold::store::Store;
 
 use super::super::election::{PlaceArgs, RecordPlace};
 use super::leases::Which;

@@ -3,7 +3,8 @@
 use std::io;
 use std::time::SystemTime;
 
-use leasehold::{GroupStatus, MicroTime};
+use leasehold::group::GroupStatus;
+use leasehold::store::MicroTime;
 use serde::Serialize;
 
 use super::super::say::{check_stdout, write_stdout};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use leasehold::{JobNotes, LeaderElectionRecord, MicroTime, RecordNotes, RequestAcceptance};
+use leasehold::store::{JobNotes, LeaderElectionRecord, MicroTime, RecordNotes, RequestAcceptance};
 use serde::Serialize;
 
 use super::super::follow::leases::{EventKind, LeaseEvent};
@@ -210,7 +210,8 @@ mod tests {
             Now { local: Moment::from_nanos(0) + local, wall: SystemTime::UNIX_EPOCH + local }
         };
         let observed = |record, version| {
-            let mut observed = leasehold::VersionedRecord::new(record, version, leasehold::StoreData::none());
+            let mut observed =
+                leasehold::store::VersionedRecord::new(record, version, leasehold::store::StoreData::none());
             observed.notes.term.address = Some("host\u{1b}:1".into());
             Update::changed("jo\nbs", observed)
         };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use crossbeam_channel::RecvTimeoutError;
-use leasehold::LeaseGroup;
+use leasehold::group::LeaseGroup;
 
 use super::follow::{FollowArgs, Follower, Heard, READ_TIMEOUT};
 use super::say::{Failure, check_stdout, is_stdout_open, write_stdout};

@@ -141,7 +141,7 @@ fn without_fraction(time: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
+    use leasehold::store::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
 
     use leasehold::util::clock::Moment;
 

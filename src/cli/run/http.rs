@@ -221,7 +221,7 @@ fn asked(request: &[u8]) -> Result<Option<(bool, String)>, httparse::Error> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::MemoryStore;
+    use leasehold::store::MemoryStore;
 
     use super::*;
 

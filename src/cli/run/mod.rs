@@ -24,7 +24,8 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use crossbeam_channel::{Sender, bounded};
-use leasehold::{Event, Fitness, LeaderElectorBuilder, LeaseGroup, Observer, Status};
+use leasehold::group::LeaseGroup;
+use leasehold::{Event, Fitness, LeaderElectorBuilder, Observer, Status};
 use rustix::process::{getpid, set_child_subreaper};
 
 use super::election::{ElectionArgs, duration, positive_duration};
@@ -51,8 +52,8 @@ use leasehold::util::backoff::Backoff;
 ///
 /// Exit codes: the code of the command, or 128 + the signal that ended it; 75 if another candidate holds the lease for
 /// longer than --wait, the probe fails, or --hold-back has not passed; 124 if the command was stopped because the term
-/// ended, with --on-loss exit; 125 for errors of leasehold; 126 if the command cannot be executed; 127 if the command is
-/// not found.
+/// ended, with --on-loss exit; 125 for errors of leasehold; 126 if the command cannot be executed; 127 if the command
+/// is not found.
 ///
 /// With --group, the replicas divide shards, and each replica runs one command for each of its shards. LEASEHOLD_SHARD
 /// contains the number of the shard, from 0, and LEASEHOLD_LEASE the name of its record. A command receives SIGTERM

@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
-use leasehold::{Event, LeaseGroupBuilder, Observer, Settings, Shard, Stop, StoreErrorKind};
+use leasehold::group::{LeaseGroupBuilder, Shard};
+use leasehold::store::StoreErrorKind;
+use leasehold::{Event, Observer, Settings, Stop};
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 

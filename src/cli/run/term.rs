@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use crossbeam_channel::{Receiver, after, never, select, tick};
-use leasehold::{LeaderGuard, Shard, StopReason};
+use leasehold::group::Shard;
+use leasehold::{LeaderGuard, StopReason};
 use log::Level;
 use rustix::process::getpgrp;
 use rustix::termios::{isatty, tcgetpgrp};
@@ -445,7 +446,8 @@ impl<'a> CommandTerm<'a> {
 #[cfg(test)]
 mod tests {
     use crossbeam_channel::unbounded;
-    use leasehold::{LeaderElector, MemoryStore};
+    use leasehold::LeaderElector;
+    use leasehold::store::MemoryStore;
 
     use super::*;
 

@@ -1,8 +1,9 @@
 //! The protocol of a group as a state machine without I/O, threads or a clock.
 //!
-//! A group divides shards over members. Each member holds a slot: an ordinary lease with an ordinary election. A shard record names the term of the member
-//! that owns the shard. A driver reports the events of a watch of all records, performs the requests that
-//! [`Group::next`] returns, and carries out the [effects](GroupEffect). `docs/internals/GROUPS.md` has the rules.
+//! A group divides shards over members. Each member holds a slot: an ordinary lease with an ordinary election. A shard
+//! record names the term of the member that owns the shard. A driver reports the events of a watch of all records,
+//! performs the requests that [`Group::next`] returns, and carries out the [effects](GroupEffect).
+//! `docs/internals/GROUPS.md` has the rules.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -100,7 +101,7 @@ pub type GroupResponse = Result<Option<VersionedRecord>, StoreError>;
 /// # Examples
 ///
 /// ```
-/// assert_eq!(leasehold::OwnershipEnd::TermEnded.to_string(), "the term of the member ended");
+/// assert_eq!(leasehold::group::OwnershipEnd::TermEnded.to_string(), "the term of the member ended");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

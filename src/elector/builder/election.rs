@@ -109,13 +109,13 @@ setters! {
     /// at least 300 ms. A candidate without a watch observes a release up to 1.2 retry periods late.
     ///
     /// A takeover is late by at most this delay. The delay does not move a leader: a preferred candidate that starts
-    /// later waits for the next term. The delay does not apply to [`try_acquire`](crate::LeaderElector::try_acquire), to
-    /// a lease that does not exist, or to a record with the own identity that
+    /// later waits for the next term. The delay does not apply to [`try_acquire`](crate::LeaderElector::try_acquire),
+    /// to a lease that does not exist, or to a record with the own identity that
     /// [`reclaim_own_identity`](Self::reclaim_own_identity) takes over.
     ///
-    /// The value is at most half of the lease duration, 7.5 s by default. A candidate that is
-    /// [asked to step down](Self::accept_requests) stands aside for at most one lease duration. After a longer delay, the
-    /// same candidate would lead again.
+    /// The value is at most half of the lease duration, 7.5 s by default. A candidate that is [asked to step
+    /// down](Self::accept_requests) stands aside for at most one lease duration. After a longer delay, the same
+    /// candidate would lead again.
     ///
     /// Defaults to 0.
     ///
@@ -137,8 +137,8 @@ setters! {
     /// [`Status::leader_address`](crate::Status::leader_address). The address may be any text of 1 to 1,024 bytes
     /// without control characters, such as `10.0.3.7:9000` or a URL.
     ///
-    /// Requires a store that [keeps notes](crate::Store::keeps_notes), as every store of this crate does. With another
-    /// store, add the address to the [identity](Self::identity), such as `pod-7@10.0.3.7:9000`.
+    /// Requires a store that [keeps notes](crate::store::Store::keeps_notes), as every store of this crate does. With
+    /// another store, add the address to the [identity](Self::identity), such as `pod-7@10.0.3.7:9000`.
     ///
     /// The address is a claim of the holder, and belongs to one term. While the work drains, the address is still
     /// advertised, so a server must check [`is_leader`](crate::LeaderGuard::is_leader) for each request. A client that
@@ -160,8 +160,8 @@ setters! {
     /// Sets whether an operator may ask this candidate to step down.
     ///
     /// A request is the annotation `leasehold.dev/step-down` on a Kubernetes object, or `stepDown` in the
-    /// [notes](crate::RecordNotes) of another store, with the exact identity of the holder. `leasehold step-down`
-    /// writes a request.
+    /// [notes](crate::store::RecordNotes) of another store, with the exact identity of the holder. `leasehold
+    /// step-down` writes a request.
     ///
     /// If a request names this candidate while it leads, the term ends with
     /// [`StopReason::Requested`](crate::StopReason::Requested). The candidate is then unfit until another candidate has
@@ -169,8 +169,8 @@ setters! {
     /// for the [drain timeout](Self::drain_timeout). A request less than a lease duration after the last accepted
     /// request waits until then. Every client that may write the record can ask.
     ///
-    /// Requires a store that [keeps notes](crate::Store::keeps_notes), as every store of this crate does. Cannot be
-    /// combined with a `resource_lock` of two kinds.
+    /// Requires a store that [keeps notes](crate::store::Store::keeps_notes), as every store of this crate does. Cannot
+    /// be combined with a `resource_lock` of two kinds.
     ///
     /// Defaults to `false`: a request is logged once and ignored.
     ///

@@ -59,7 +59,8 @@ setters! {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElector, MemoryStore};
+    /// use leasehold::store::MemoryStore;
+    /// use leasehold::LeaderElector;
     ///
     /// # fn has_room_on_disk() -> bool { true }
     /// let elector = LeaderElector::builder("jobs").fit_while(has_room_on_disk).start_on(MemoryStore::new())?;
@@ -115,9 +116,9 @@ setters! {
 
     /// Limits how long the lease is renewed after a term has ended while the guard still exists.
     ///
-    /// After the limit, the lease expires. The limit applies after a [`step_down`](crate::LeaderGuard::step_down), after
-    /// a [request](Self::accept_requests), after a panic in a scope, and after the candidate has become unfit. Zero stops
-    /// renewals at once.
+    /// After the limit, the lease expires. The limit applies after a [`step_down`](crate::LeaderGuard::step_down),
+    /// after a [request](Self::accept_requests), after a panic in a scope, and after the candidate has become unfit.
+    /// Zero stops renewals at once.
     ///
     /// Defaults to the renew deadline. After a call of `step_down` there is no default limit, and the lease is renewed
     /// until the guard is dropped.

@@ -116,7 +116,8 @@ setters! {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{Event, LeaderElector, MemoryStore};
+    /// use leasehold::store::MemoryStore;
+    /// use leasehold::{Event, LeaderElector};
     ///
     /// let audit = |event: &Event| match event {
     ///     Event::StartedLeading { fencing_token } => println!("started leading with token {fencing_token}"),
@@ -149,7 +150,8 @@ impl LeaderElectorBuilder {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElector, MemoryStore};
+    /// use leasehold::store::MemoryStore;
+    /// use leasehold::LeaderElector;
     ///
     /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
     /// # Ok::<(), leasehold::Error>(())

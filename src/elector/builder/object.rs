@@ -61,7 +61,8 @@ setters! {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElector, ResourceLock};
+    /// use leasehold::client_go::ResourceLock;
+    /// use leasehold::LeaderElector;
     ///
     /// let builder = LeaderElector::builder("jobs").resource_lock(ResourceLock::ConfigMapsLeases);
     /// let builder = LeaderElector::builder("jobs").resource_lock("endpoints".parse()?);
@@ -73,7 +74,7 @@ setters! {
     ///
     /// Every write of this candidate restores the label. Labels of other clients are kept. With
     /// [`start_on`](Self::start_on), set labels on the store instead, for example by
-    /// [`ConfigMapStore::label`](crate::ConfigMapStore::label).
+    /// [`ConfigMapStore::label`](crate::kubernetes::ConfigMapStore::label).
     ///
     /// Defaults to no labels.
     ///
@@ -106,7 +107,8 @@ setters! {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElector, OwnerReference};
+    /// use leasehold::kubernetes::OwnerReference;
+    /// use leasehold::LeaderElector;
     ///
     /// # let uid = "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11";
     /// let owner = OwnerReference::new("apps/v1", "Deployment", "my-controller", uid);
@@ -116,7 +118,7 @@ setters! {
 
     /// Sets whether this candidate's terms are recorded as Kubernetes events on the Lease.
     ///
-    /// [`EventRecorder`](crate::EventRecorder) describes the events.
+    /// [`EventRecorder`](crate::kubernetes::EventRecorder) describes the events.
     ///
     /// Defaults to `false`.
     ///

@@ -89,7 +89,8 @@ impl Campaign {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElector, MemoryStore};
+    /// use leasehold::store::MemoryStore;
+    /// use leasehold::LeaderElector;
     ///
     /// let (events, event_loop) = std::sync::mpsc::channel();
     /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;

@@ -245,7 +245,8 @@ impl LeaderGuard {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use leasehold::{LeaderElector, MemoryStore};
+    /// use leasehold::store::MemoryStore;
+    /// use leasehold::LeaderElector;
     ///
     /// let builder = LeaderElector::builder("jobs").progress_timeout(Duration::from_secs(60));
     /// let elector = builder.start_on(MemoryStore::new())?;
@@ -414,8 +415,8 @@ impl Leadership {
 
     /// Returns how long other candidates leave the lease to the guard without another renewal.
     ///
-    /// Equals [`remaining`](Self::remaining) while the term is valid. After a step-down or a request, the lease is still
-    /// renewed. Returns zero once the lease may be lost.
+    /// Equals [`remaining`](Self::remaining) while the term is valid. After a step-down or a request, the lease is
+    /// still renewed. Returns zero once the lease may be lost.
     #[doc(hidden)]
     pub fn kept_for(&self) -> Duration {
         let now = clock::now();

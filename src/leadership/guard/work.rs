@@ -42,7 +42,8 @@ pub struct Scope<'scope, 'env> {
 ///
 /// ```
 /// use leasehold::crossbeam_channel::select;
-/// use leasehold::{LeaderElector, MemoryStore};
+/// use leasehold::store::MemoryStore;
+/// use leasehold::LeaderElector;
 ///
 /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
 /// let worker = elector.block_until_leader()?.spawn(|guard| {
@@ -127,7 +128,8 @@ impl LeaderGuard {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElector, MemoryStore};
+    /// use leasehold::store::MemoryStore;
+    /// use leasehold::LeaderElector;
     ///
     /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
     /// let worker = elector.block_until_leader()?.spawn(|guard| guard.fencing_token())?;

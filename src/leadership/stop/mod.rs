@@ -14,8 +14,8 @@ mod signals;
 /// A request to stop, which any thread can make and any thread can wait for.
 ///
 /// All clones share one request, which is final. [`LeaderElector::run_until`](crate::LeaderElector::run_until) and
-/// [`LeaseGroup::run_until`](crate::LeaseGroup::run_until) return at the request. All methods may be called from any
-/// thread at any time. Dropping a `Stop` requests nothing.
+/// [`LeaseGroup::run_until`](crate::group::LeaseGroup::run_until) return at the request. All methods may be called from
+/// any thread at any time. Dropping a `Stop` requests nothing.
 ///
 /// # Examples
 ///

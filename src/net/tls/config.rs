@@ -8,7 +8,7 @@ use crate::util::config_error::ConfigError;
 
 /// The TLS settings of a store: trusted authorities and the client certificate.
 ///
-/// [`EtcdConfig`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdConfig.html) and the configurations of the
+/// [`EtcdConfig`](https://docs.rs/leasehold/latest/leasehold/etcd/struct.EtcdConfig.html) and the configurations of the
 /// SQL stores use these settings. By default, a store trusts the system's roots and sends no client certificate.
 ///
 /// While the store is in use, certificate files are read again, so that certificates can be renewed. `Debug` does not

@@ -81,8 +81,9 @@ fn seconds(duration: Duration) -> FormattedDuration {
 
 #[cfg(test)]
 mod tests {
+    use crate::LeaderElector;
+    use crate::store::MemoryStore;
     use crate::store::{StoreError, StoreErrorKind};
-    use crate::{LeaderElector, MemoryStore};
 
     #[test]
     fn status_is_one_line_with_the_leader_and_the_obstacle() {

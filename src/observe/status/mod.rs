@@ -19,7 +19,8 @@ mod prometheus;
 /// # Examples
 ///
 /// ```
-/// use leasehold::{LeaderElector, MemoryStore};
+/// use leasehold::store::MemoryStore;
+/// use leasehold::LeaderElector;
 ///
 /// let elector = LeaderElector::builder("jobs").identity("me").start_on(MemoryStore::new())?;
 /// let guard = elector.block_until_leader()?;
@@ -100,7 +101,8 @@ pub struct Status {
 /// # Examples
 ///
 /// ```
-/// use leasehold::{LeaderElector, MemoryStore, StoreOperation};
+/// use leasehold::store::{MemoryStore, StoreOperation};
+/// use leasehold::LeaderElector;
 ///
 /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
 /// let guard = elector.block_until_leader()?;
@@ -135,7 +137,7 @@ pub struct Counters {
 /// # Examples
 ///
 /// ```
-/// use leasehold::Histogram;
+/// use leasehold::metrics::Histogram;
 ///
 /// let histogram = Histogram::default();
 /// assert_eq!(histogram.count(), 0);

@@ -32,7 +32,8 @@ impl Status {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::{LeaderElector, MemoryStore, Status};
+    /// use leasehold::store::MemoryStore;
+    /// use leasehold::{LeaderElector, Status};
     ///
     /// let jobs = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
     /// let mail = LeaderElector::builder("mail").start_on(MemoryStore::new())?;
@@ -180,8 +181,9 @@ fn buckets(histogram: &Histogram) -> Vec<Sample> {
 
 #[cfg(test)]
 mod tests {
+    use crate::LeaderElector;
     use crate::observe::status::*;
-    use crate::{LeaderElector, MemoryStore};
+    use crate::store::MemoryStore;
 
     #[test]
     fn metrics_have_the_numbers_of_the_status() {

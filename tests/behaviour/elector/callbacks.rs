@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
-use leasehold::{Callbacks, Error, LeaderGuard, RunOutcome, Stop, StopReason, Transition};
+use leasehold::client_go::{Callbacks, RunOutcome};
+use leasehold::{Error, LeaderGuard, Stop, StopReason, Transition};
 use parking_lot::Mutex;
 
 use crate::elector::{alone, elector, time_on_processor};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{LeaderElectorBuilder, MemoryStore, StoreError, StoreErrorKind, StoreOperation, Unhealthy};
+use leasehold::store::{MemoryStore, StoreError, StoreErrorKind, StoreOperation};
+use leasehold::{LeaderElectorBuilder, Unhealthy};
 
 use crate::elector::leading_with;
 use crate::support::memory::{Connection, Memory};

@@ -6,10 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use leasehold::{
-    Error, Event, MemoryStore, Observer, StopReason, StoreError, StoreErrorKind, StoreOperation, Transition, Unhealthy,
-    WatchEvent,
-};
+use leasehold::store::{MemoryStore, StoreError, StoreErrorKind, StoreOperation, WatchEvent};
+use leasehold::{Error, Event, Observer, StopReason, Transition, Unhealthy};
 use log::Level;
 
 use crate::elector::listener::{lines_of, listen};
@@ -203,7 +201,7 @@ fn expired_lease_has_no_leader() {
     let new_leader = |identity: &str| Transition::NewLeader { identity: identity.to_owned(), address: None };
     let no_leader = |previous: &str| Transition::NoLeader { previous: previous.to_owned() };
     for second in 0..2 {
-        store.edit(|record| record.renew_time = Some(leasehold::MicroTime::from_unix_micros(second)));
+        store.edit(|record| record.renew_time = Some(leasehold::store::MicroTime::from_unix_micros(second)));
         store.give_to("gone", 1);
         assert_eq!(next(), new_leader("gone"));
         assert_eq!(next(), no_leader("gone"));

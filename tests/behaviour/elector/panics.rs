@@ -6,9 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
-use leasehold::{
-    Error, LeaderElector, LeaderGuard, Stop, StopReason, StoreError, StoreErrorKind, Transition, Unhealthy, WatchEvent,
-};
+use leasehold::store::{StoreError, StoreErrorKind, WatchEvent};
+use leasehold::{Error, LeaderElector, LeaderGuard, Stop, StopReason, Transition, Unhealthy};
 
 use crate::elector::callbacks::Work;
 use crate::elector::watched::{changed, watched};

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use leasehold::{LeaderGuard, MemoryStore, StopReason, StoreError, StoreErrorKind};
+use leasehold::store::{MemoryStore, StoreError, StoreErrorKind};
+use leasehold::{LeaderGuard, StopReason};
 use parking_lot::Mutex;
 
 use crate::elector::listener::{listen, on_line};

@@ -3,7 +3,8 @@
 use std::thread;
 
 use crossbeam_channel::unbounded;
-use leasehold::{Error, StoreError, StoreErrorKind};
+use leasehold::Error;
+use leasehold::store::{StoreError, StoreErrorKind};
 
 use crate::elector::{elector, leader_and_standby};
 use crate::support::memory::Memory;

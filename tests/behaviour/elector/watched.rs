@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use leasehold::{CancelToken, Cursor, StoreError, StoreErrorKind, WatchEvent};
+use leasehold::store::{CancelToken, Cursor, StoreError, StoreErrorKind, WatchEvent};
 use parking_lot::Mutex;
 
 use crate::support::memory::{Connection, Memory};

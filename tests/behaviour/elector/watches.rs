@@ -5,7 +5,8 @@
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, bounded, unbounded};
-use leasehold::{Cursor, LeaderElector, LeaderElectorBuilder, StoreError, StoreErrorKind, WatchEvent};
+use leasehold::store::{Cursor, StoreError, StoreErrorKind, WatchEvent};
+use leasehold::{LeaderElector, LeaderElectorBuilder};
 
 use crate::elector::listener::{listen, on_line};
 use crate::elector::watched::{changed, silence, watched};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{EtcdOperation, EtcdStore, LeaderElector, MemoryStore, Store, StoreErrorKind};
+use leasehold::LeaderElector;
+use leasehold::etcd::{EtcdOperation, EtcdStore};
+use leasehold::store::{MemoryStore, Store, StoreErrorKind};
 
 use crate::support::etcd::Etcd;
 use crate::support::stores::{Wrapped, builder, call, elector, held_by, next_change, watching};

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{CancelToken, Cursor, Error, Store, StoreErrorKind, Transition, WatchEvent, WatchScope};
+use leasehold::store::{CancelToken, Cursor, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{Error, Transition};
 use serde_json::json;
 
 use crate::support::etcd::Etcd;

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{
-    CallContext, CancelToken, EtcdConfig, EtcdStore, LeaderElector, LeaderElectorBuilder, StopReason, Store,
-    StoreErrorKind, WatchEvent, WatchScope,
-};
+use leasehold::etcd::{EtcdConfig, EtcdStore};
+use leasehold::store::{CallContext, CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{LeaderElector, LeaderElectorBuilder, StopReason};
 
 use crate::support::etcd::Etcd;
 use crate::support::stores::{at_last, call, held_by};

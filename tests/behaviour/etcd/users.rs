@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use leasehold::{CancelToken, Cursor, EtcdConfig, EtcdStore, Store, StoreErrorKind, TlsConfig, WatchEvent, WatchScope};
+use leasehold::TlsConfig;
+use leasehold::etcd::{EtcdConfig, EtcdStore};
+use leasehold::store::{CancelToken, Cursor, Store, StoreErrorKind, WatchEvent, WatchScope};
 
 use crate::support::authority::Authority;
 use crate::support::etcd::{Etcd, PASSWORD};

@@ -4,12 +4,11 @@
 
 use std::time::Duration;
 
+use leasehold::etcd::{EtcdConfig, EtcdStore};
+use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::{Client, ErrorKind, Kubeconfig, Method, Request};
+use leasehold::store::{CallContext, CancelToken, LeaderElectionRecord, Store, StoreErrorKind, WatchEvent, WatchScope};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{
-    CallContext, CancelToken, EtcdConfig, EtcdStore, LeaderElectionRecord, LeaseStore, Store, StoreErrorKind,
-    WatchEvent, WatchScope,
-};
 use serde_json::{Value, json};
 
 use crate::allocation::measure;

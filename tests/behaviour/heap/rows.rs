@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use leasehold::{
-    CallContext, CancelToken, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, Store, StoreErrorKind,
-};
+use leasehold::mysql::{MySqlConfig, MySqlStore};
+use leasehold::postgres::{PostgresConfig, PostgresStore};
+use leasehold::store::{CallContext, CancelToken, Store, StoreErrorKind};
 
 use crate::allocation::measure;
 

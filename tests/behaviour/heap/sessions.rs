@@ -7,11 +7,11 @@ use leasehold::election::candidate::Candidate;
 use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
-use leasehold::util::clock::{Moment, Now};
-use leasehold::{
-    CallContext, CancelToken, LeaderElectionRecord, LeaderElector, MemoryStore, Settings, Store, StoreErrorKind,
-    WatchEvent, WatchScope,
+use leasehold::store::{
+    CallContext, CancelToken, LeaderElectionRecord, MemoryStore, Store, StoreErrorKind, WatchEvent, WatchScope,
 };
+use leasehold::util::clock::{Moment, Now};
+use leasehold::{LeaderElector, Settings};
 
 use crate::allocation::measure;
 

@@ -1,6 +1,8 @@
 //! Rights in PostgreSQL, and the ways in which a client proves its identity.
 
-use leasehold::{PostgresConfig, PostgresStore, Store, StoreError, StoreErrorKind, TlsConfig};
+use leasehold::TlsConfig;
+use leasehold::postgres::{PostgresConfig, PostgresStore};
+use leasehold::store::{Store, StoreError, StoreErrorKind};
 
 use super::{at, with_table};
 use crate::support::SOON;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{CallContext, CancelToken, PostgresStore, Store, StoreErrorKind, WatchScope};
+use leasehold::postgres::PostgresStore;
+use leasehold::store::{CallContext, CancelToken, Store, StoreErrorKind, WatchScope};
 
 use super::{store, with_table};
 use crate::support::postgres::Postgres;

@@ -1,6 +1,7 @@
 //! The order of versions and commits, and lost history.
 
-use leasehold::{StopReason, Store, StoreErrorKind};
+use leasehold::StopReason;
+use leasehold::store::{Store, StoreErrorKind};
 
 use super::{store, with_table};
 use crate::support::postgres::Postgres;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use leasehold::{Store, StoreError, StoreErrorKind};
+use leasehold::store::{Store, StoreError, StoreErrorKind};
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384};
 
 use super::at;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::thread;
 
 use leasehold::crossbeam_channel::unbounded;
-use leasehold::{CancelToken, PostgresConfig, PostgresStore, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::postgres::{PostgresConfig, PostgresStore};
+use leasehold::store::{CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
 
 use super::with_table;
 use crate::support::pgbouncer::PgBouncer;

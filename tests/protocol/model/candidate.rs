@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::StopReason;
 use leasehold::election::candidate::Candidate;
 use leasehold::election::candidate::fitness::FitnessSource;
 use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::deadline::Deadline;
 use leasehold::election::drain::DrainLimit;
 use leasehold::election::{Change, Operation, Step, StoreRequest, StoreResponse};
-use leasehold::util::clock::Moment;
-use leasehold::{
-    LeaderElectionRecord, MicroTime, RecordNotes, StopReason, StoreData, StoreError, StoreErrorKind, VersionedRecord,
+use leasehold::store::{
+    LeaderElectionRecord, MicroTime, RecordNotes, StoreData, StoreError, StoreErrorKind, VersionedRecord,
 };
+use leasehold::util::clock::Moment;
 
 use crate::clock::Clock;
 use crate::coverage::{Coverage, Witnesses};

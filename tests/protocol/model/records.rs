@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use leasehold::{LeaderElectionRecord, RecordNotes};
+use leasehold::store::{LeaderElectionRecord, RecordNotes};
 
 use crate::store::Reply;
 

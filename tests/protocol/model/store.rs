@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use foldhash::quality::FixedState;
-use leasehold::LeaderElectionRecord;
+use leasehold::store::LeaderElectionRecord;
 
 use crate::records::{Call, Records, Standing};
 

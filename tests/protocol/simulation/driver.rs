@@ -3,11 +3,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use leasehold::StopReason;
 use leasehold::election::candidate::fitness::FitnessSource;
 use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::drain::DrainLimit;
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
-use leasehold::{StopReason, StoreError, StoreErrorKind};
+use leasehold::store::{StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Fate;

@@ -1,6 +1,6 @@
 //! The faults of a world, and how they end.
 
-use leasehold::StoreErrorKind;
+use leasehold::store::StoreErrorKind;
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Cut;

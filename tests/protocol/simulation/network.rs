@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{StoreError, StoreErrorKind};
+use leasehold::store::{StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos};
 use crate::plan::Odds;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use leasehold::election::Change;
 use leasehold::election::candidate::Candidate;
 use leasehold::election::deadline::Deadline;
+use leasehold::store::{LeaderElectionRecord, MicroTime};
 use leasehold::util::clock::Moment;
-use leasehold::{LeaderElectionRecord, MicroTime, Settings, StopReason};
+use leasehold::{Settings, StopReason};
 
 use crate::clock::{Nanos, NodeClock};
 use crate::network::Cut;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::election::{LeaderInfo, Operation, StoreRequest};
-use leasehold::{LeaderElectionRecord, RecordNotes, RequestAcceptance, TermNotes};
+use leasehold::store::{LeaderElectionRecord, RecordNotes, RequestAcceptance, TermNotes};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::node::{Node, Wants};

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use leasehold::composite::ObjectOperation;
 use leasehold::election::{StoreRequest, StoreResponse};
-use leasehold::{StoreError, VersionedRecord};
+use leasehold::store::{StoreError, VersionedRecord};
 
 use crate::clock::Nanos;
 use crate::stream::Turn;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use leasehold::election::{self, Operation, StoreRequest};
-use leasehold::{LeaderElectionRecord, RecordNotes, StoreData, StoreErrorKind, TermNotes, VersionedRecord};
+use leasehold::store::{LeaderElectionRecord, RecordNotes, StoreData, StoreErrorKind, TermNotes, VersionedRecord};
 
 use crate::clock::Nanos;
 use crate::plan::Violation;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::election::Change;
 use leasehold::election::candidate::watch_plan::WatchPlan;
-use leasehold::{Cursor, StoreError, StoreErrorKind};
+use leasehold::store::{Cursor, StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Cut;

@@ -1,7 +1,7 @@
 //! The trace that is printed when a single seed is replayed, with one line for each event.
 
 use leasehold::election::{Operation, StoreResponse};
-use leasehold::{StoreErrorKind, VersionedRecord};
+use leasehold::store::{StoreErrorKind, VersionedRecord};
 
 macro_rules! trace {
     ($world:expr, $($what:tt)*) => {

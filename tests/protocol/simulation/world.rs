@@ -1,6 +1,6 @@
 //! The simulated world, which carries out one event at a time.
 
-use leasehold::StoreErrorKind;
+use leasehold::store::StoreErrorKind;
 
 use crate::checks::Checks;
 use crate::clock::{Nanos, SECOND};

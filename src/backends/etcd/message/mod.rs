@@ -52,14 +52,14 @@ pub(crate) enum Txn {
     Beaten(Option<KeyValue>),
 }
 
-/// A write of a [guarded transaction](crate::EtcdStore::guarded_txn).
+/// A write of a [guarded transaction](crate::etcd::EtcdStore::guarded_txn).
 ///
 /// The store does not add its prefix to the key.
 ///
 /// # Examples
 ///
 /// ```
-/// use leasehold::EtcdOperation;
+/// use leasehold::etcd::EtcdOperation;
 ///
 /// let write = EtcdOperation::Put { key: b"jobs/done/7".to_vec(), value: b"1".to_vec() };
 /// assert_ne!(write, EtcdOperation::Delete { key: b"jobs/done/7".to_vec() });

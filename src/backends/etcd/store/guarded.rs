@@ -35,8 +35,10 @@ impl EtcdStore {
     ///
     /// ```no_run
     /// # use std::time::Duration;
-    /// # use leasehold::{CallContext, CancelToken, EtcdOperation, EtcdStore, LeaderGuard, StoreErrorKind};
-    /// fn finish(store: &EtcdStore, guard: &LeaderGuard, job: &str) -> Result<bool, leasehold::StoreError> {
+    /// # use leasehold::etcd::{EtcdOperation, EtcdStore};
+    /// # use leasehold::store::{CallContext, CancelToken, StoreErrorKind};
+    /// # use leasehold::LeaderGuard;
+    /// fn finish(store: &EtcdStore, guard: &LeaderGuard, job: &str) -> Result<bool, leasehold::store::StoreError> {
     ///     let operations = [
     ///         EtcdOperation::Delete { key: format!("jobs/open/{job}").into_bytes() },
     ///         EtcdOperation::Put { key: format!("jobs/done/{job}").into_bytes(), value: b"1".to_vec() },

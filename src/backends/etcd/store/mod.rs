@@ -62,7 +62,9 @@ const LONGEST_KEY: usize = 1024;
 /// ```no_run
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use leasehold::{CallContext, CancelToken, EtcdConfig, EtcdOperation, EtcdStore, LeaderElector};
+/// use leasehold::etcd::{EtcdConfig, EtcdOperation, EtcdStore};
+/// use leasehold::store::{CallContext, CancelToken};
+/// use leasehold::LeaderElector;
 ///
 /// let store = Arc::new(EtcdStore::new(EtcdConfig::new(["http://127.0.0.1:2379"])?)?);
 /// let elector = LeaderElector::builder("jobs").start_on(Arc::clone(&store))?;

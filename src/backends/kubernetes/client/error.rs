@@ -48,7 +48,7 @@ pub enum ErrorKind {
     Status(ApiStatus),
     /// The timeout of the request elapsed, or a stream was silent for too long.
     Timeout,
-    /// The [`CancelToken`](crate::CancelToken) of the call was cancelled.
+    /// The [`CancelToken`](crate::store::CancelToken) of the call was cancelled.
     Interrupted,
     /// The host name did not resolve.
     Dns,

@@ -208,7 +208,7 @@ impl Client {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use leasehold::CancelToken;
+    /// use leasehold::store::CancelToken;
     /// use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;
@@ -259,7 +259,7 @@ impl Client {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use leasehold::CancelToken;
+    /// use leasehold::store::CancelToken;
     /// use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;

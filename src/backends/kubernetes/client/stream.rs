@@ -13,7 +13,7 @@ use crate::util::debug_fields::debug_fields;
 ///
 /// ```no_run
 /// # use std::time::Duration;
-/// # use leasehold::CancelToken;
+/// # use leasehold::store::CancelToken;
 /// # use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
 /// # let client = Client::new(ClientConfig::infer()?)?;
 /// let request = Request {

@@ -19,8 +19,8 @@ use crate::util::config_error::ConfigError;
 /// (`wsrep_sync_wait`, `group_replication_consistency`).
 ///
 /// A write compares the whole old record and its notes. A renewal or a release is one statement, and an acquisition is
-/// a transaction. If the write changes no row, the error is [`NotApplied`](crate::StoreErrorKind::NotApplied). After
-/// any other error, the outcome is unknown.
+/// a transaction. If the write changes no row, the error is [`NotApplied`](crate::store::StoreErrorKind::NotApplied).
+/// After any other error, the outcome is unknown.
 ///
 /// MySQL has no notifications, so a watch reads its records every 50 ms ([`MySqlConfig::with_poll_interval`]).
 ///
@@ -47,7 +47,8 @@ use crate::util::config_error::ConfigError;
 /// # Examples
 ///
 /// ```no_run
-/// use leasehold::{LeaderElector, MySqlConfig, MySqlStore};
+/// use leasehold::mysql::{MySqlConfig, MySqlStore};
+/// use leasehold::LeaderElector;
 ///
 /// let store = MySqlStore::new(MySqlConfig::new("mysql://jobs:sesame@db.example.com/app")?)?;
 /// store.create_table()?;
@@ -88,7 +89,7 @@ impl MySqlStore {
     /// # Examples
     ///
     /// ```no_run
-    /// use leasehold::{MySqlConfig, MySqlStore};
+    /// use leasehold::mysql::{MySqlConfig, MySqlStore};
     ///
     /// let store = MySqlStore::new(MySqlConfig::new("mysql://admin:sesame@127.0.0.1/app")?)?;
     /// store.create_table()?;
@@ -97,12 +98,12 @@ impl MySqlStore {
     ///
     /// # Errors
     ///
-    /// - Returns [`Forbidden`](crate::StoreErrorKind::Forbidden) if the user has no right to create tables.
-    /// - Returns [`Unauthorized`](crate::StoreErrorKind::Unauthorized) if the login fails.
-    /// - Returns [`Rejected`](crate::StoreErrorKind::Rejected) if the server is too old, or if the existing table has
-    ///   another engine or wrong columns.
-    /// - Returns [`Unavailable`](crate::StoreErrorKind::Unavailable), [`Timeout`](crate::StoreErrorKind::Timeout) or
-    ///   another error if the server cannot be reached.
+    /// - Returns [`Forbidden`](crate::store::StoreErrorKind::Forbidden) if the user has no right to create tables.
+    /// - Returns [`Unauthorized`](crate::store::StoreErrorKind::Unauthorized) if the login fails.
+    /// - Returns [`Rejected`](crate::store::StoreErrorKind::Rejected) if the server is too old, or if the existing
+    ///   table has another engine or wrong columns.
+    /// - Returns [`Unavailable`](crate::store::StoreErrorKind::Unavailable),
+    ///   [`Timeout`](crate::store::StoreErrorKind::Timeout) or another error if the server cannot be reached.
     pub fn create_table(&self) -> Result<(), StoreError> {
         self.0.set_up()
     }
@@ -114,12 +115,12 @@ impl MySqlStore {
     /// rules for such a transaction.
     ///
     /// - A renewal or a release never waits for a fenced transaction. An acquisition waits for the fenced transactions
-    ///   that were open when it asked, and later fences wait for the acquisition. The limit of a fenced transaction is half
-    ///   of the renew deadline minus one second (4 s by default).
-    /// - After a release, or if an operator deletes the lease, the statement still yields a row until the next acquisition
-    ///   has asked. This acquisition waits for the transaction.
-    /// - The statement needs the right to `SELECT` from `leasehold_fence`, and in MySQL one more right on this table, such
-    ///   as `UPDATE`.
+    ///   that were open when it asked, and later fences wait for the acquisition. The limit of a fenced transaction is
+    ///   half of the renew deadline minus one second (4 s by default).
+    /// - After a release, or if an operator deletes the lease, the statement still yields a row until the next
+    ///   acquisition has asked. This acquisition waits for the transaction.
+    /// - The statement needs the right to `SELECT` from `leasehold_fence`, and in MySQL one more right on this table,
+    ///   such as `UPDATE`.
     /// - The transaction must not be an XA transaction, because MariaDB frees the lock of the fence at `XA PREPARE`.
     /// - The token must come from a term in the table `leasehold` of the same database.
     /// - A fencing token fits in a signed 64-bit column, because versions have at most 63 bits.
@@ -129,7 +130,7 @@ impl MySqlStore {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::MySqlStore;
+    /// use leasehold::mysql::MySqlStore;
     ///
     /// // Run START TRANSACTION and this statement. With a row, INSERT and COMMIT. Without a row, ROLLBACK.
     /// let fence = MySqlStore::fence_sql("jobs", 2_147_483_649);

@@ -58,7 +58,8 @@ use crate::util::config_error::ConfigError;
 /// # Examples
 ///
 /// ```no_run
-/// use leasehold::{LeaderElector, PostgresConfig, PostgresStore};
+/// use leasehold::postgres::{PostgresConfig, PostgresStore};
+/// use leasehold::LeaderElector;
 ///
 /// let config = PostgresConfig::new("postgres://jobs@db.example/elections")?.with_password("sesame");
 /// let store = PostgresStore::new(config)?;
@@ -104,7 +105,7 @@ impl PostgresStore {
     /// # Examples
     ///
     /// ```no_run
-    /// use leasehold::{PostgresConfig, PostgresStore};
+    /// use leasehold::postgres::{PostgresConfig, PostgresStore};
     ///
     /// let store = PostgresStore::new(PostgresConfig::new("postgres://owner:sesame@db.example/elections")?)?;
     /// store.create_table()?;
@@ -128,10 +129,10 @@ impl PostgresStore {
     /// lease. The [guide] has the rules for such a transaction.
     ///
     /// - A renewal or a release never waits for a fenced transaction. An acquisition waits for the fenced transactions
-    ///   that were open when it asked, and later fences wait for the acquisition. The limit of a fenced transaction is half
-    ///   of the renew deadline minus one second (4 s by default).
-    /// - After a release, the statement can still yield a row in a transaction whose snapshot is older than the release.
-    ///   The next acquisition waits for this transaction.
+    ///   that were open when it asked, and later fences wait for the acquisition. The limit of a fenced transaction is
+    ///   half of the renew deadline minus one second (4 s by default).
+    /// - After a release, the statement can still yield a row in a transaction whose snapshot is older than the
+    ///   release. The next acquisition waits for this transaction.
     /// - The isolation level is `READ COMMITTED` (PostgreSQL's default) or a stricter one. At a stricter level, the
     ///   statement can fail with SQLSTATE 40001 instead of yielding no row.
     /// - The locks need the right to `UPDATE` the table. The connection's `search_path` selects the table.
@@ -145,7 +146,7 @@ impl PostgresStore {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::PostgresStore;
+    /// use leasehold::postgres::PostgresStore;
     ///
     /// let fence = PostgresStore::fence_sql("jobs", 7);
     /// // Run this insert first. If the insert adds no row, roll back, because the term has ended.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTimeError};
 
-use leasehold::{LeaderElectionRecord, RecordNotes, VersionedRecord};
+use leasehold::store::{LeaderElectionRecord, RecordNotes, VersionedRecord};
 
 use leasehold::util::clock::{Moment, Now};
 use leasehold::util::one_line::OneLine;

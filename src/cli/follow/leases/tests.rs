@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use leasehold::{MicroTime, StoreData};
+use leasehold::store::{MicroTime, StoreData};
 
 use super::EventKind::*;
 use super::*;

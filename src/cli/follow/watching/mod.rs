@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use leasehold::{
+use leasehold::store::{
     CallContext, CancelToken, Cursor, Store, StoreData, StoreError, StoreErrorKind, VersionedRecord, WatchEvent,
     WatchScope,
 };

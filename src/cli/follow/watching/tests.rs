@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
-use leasehold::{ConfigError, LeaderElectionRecord, MemoryStore, RecordWrite};
+use leasehold::ConfigError;
+use leasehold::store::{LeaderElectionRecord, MemoryStore, RecordWrite};
 
 use super::*;
 

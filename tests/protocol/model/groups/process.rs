@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::quality::FixedState;
+use leasehold::StopReason;
 use leasehold::election::Step;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::group::{Group, GroupEffect, GroupKey, GroupResponse, GroupSettings, MAX_MEMBERS};
+use leasehold::store::{StoreError, StoreErrorKind};
 use leasehold::util::clock::Moment;
-use leasehold::{StopReason, StoreError, StoreErrorKind};
 
 use super::records::{Call, Holder, Reply, Stored};
 use super::scope::GroupScope;

@@ -1,7 +1,7 @@
 //! Small copies of records and requests, and a linearizable store for them.
 
 use leasehold::election::group::{GroupKey, GroupOperation};
-use leasehold::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
+use leasehold::store::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
 
 /// The published duration of a shard whose owner leaves.
 const LEAVING: i32 = i32::MAX - 1;

@@ -4,8 +4,8 @@ use leasehold::election::candidate::Candidate;
 use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::group::{GroupEffect, GroupKey, GroupOperation, GroupRequest, GroupResponse, OwnershipEnd};
 use leasehold::election::{Operation, Step, StoreResponse};
+use leasehold::store::{StoreError, StoreErrorKind};
 use leasehold::util::backoff::requested_pause;
-use leasehold::{StoreError, StoreErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 

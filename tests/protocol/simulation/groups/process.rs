@@ -9,8 +9,8 @@ use leasehold::election::ReadContext;
 use leasehold::election::candidate::Candidate;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::group::{Group, GroupKey, MAX_MEMBERS};
+use leasehold::store::{StoreError, StoreErrorKind};
 use leasehold::util::clock::Moment;
-use leasehold::{StoreError, StoreErrorKind};
 
 use crate::clock::{Nanos, NodeClock};
 use crate::network::Cut;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use leasehold::election::group::{GroupKey, GroupOperation};
-use leasehold::{LeaderElectionRecord, StoreData, StoreErrorKind, VersionedRecord};
+use leasehold::store::{LeaderElectionRecord, StoreData, StoreErrorKind, VersionedRecord};
 
 pub type Records = BTreeMap<GroupKey, VersionedRecord>;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use leasehold::election::group::{Group, GroupKey, GroupOperation, GroupResponse, MAX_MEMBERS};
+use leasehold::store::{LeaderElectionRecord, StoreError, StoreErrorKind, VersionedRecord};
 use leasehold::util::clock::Moment;
-use leasehold::{LeaderElectionRecord, StoreError, StoreErrorKind, VersionedRecord};
 
 use super::checks::Calm;
 use super::plan::GroupPlan;

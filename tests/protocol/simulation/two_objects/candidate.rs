@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::composite::{Composite, CompositeCall, ObjectOperation};
 use leasehold::election::{Operation, StoreRequest, StoreResponse};
-use leasehold::{StoreError, StoreErrorKind, VersionedRecord};
+use leasehold::store::{StoreError, StoreErrorKind, VersionedRecord};
 
 use crate::clock::Nanos;
 use crate::network::Fate;

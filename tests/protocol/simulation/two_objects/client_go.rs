@@ -1,6 +1,6 @@
 //! The requests of candidates that act like client-go.
 
-use leasehold::{RecordNotes, StoreErrorKind};
+use leasehold::store::{RecordNotes, StoreErrorKind};
 
 use super::multi_lock::{Ask, Next, Told};
 use crate::clock::{MILLI, Nanos};

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use leasehold::store::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use leasehold::util::clock::Moment;
-use leasehold::{LeaderElectionRecord, MicroTime, VersionedRecord};
 
 const UNKNOWN: &str = "leaderelection.k8s.io/unknown";
 

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use contender::mono;
 use leasehold::crossbeam_channel::Select;
 use leasehold::kubernetes::{Client, Kubeconfig, Method, Request};
-use leasehold::{Campaign, CancelToken, LeaderElector};
+use leasehold::store::CancelToken;
+use leasehold::{Campaign, LeaderElector};
 use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
