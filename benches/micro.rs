@@ -12,9 +12,9 @@ use leasehold::group::LeaseGroup;
 use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::store::{CallContext, CancelToken, MemoryStore, Store, StoreData, VersionedRecord};
-use leasehold::testing::{ApiServer, User};
 use leasehold::util::clock::{Moment, Now};
 use leasehold::{Event, LeaderElector, LeaderElectorBuilder, LeaderGuard, Observer};
+use leasehold_testing::{ApiServer, User};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of calls per sample, because one call is too short to measure.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use leasehold::kubernetes::Client;
-use leasehold::testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
+use leasehold_testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
 use serde_json::json;
 
 #[path = "../tests/support/proxy.rs"]

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::kubernetes::Client;
-use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, Transition};
+use leasehold_testing::ApiServer;
 
 #[path = "../tests/support/proxy.rs"]
 #[allow(dead_code, reason = "other users cause faults")]

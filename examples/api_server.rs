@@ -11,7 +11,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use leasehold::Stop;
-use leasehold::testing::ApiServer;
+use leasehold_testing::ApiServer;
 
 fn main() -> ExitCode {
     match run() {

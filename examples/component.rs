@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use leasehold::client_go::LeaderElectionConfig;
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
-use leasehold::testing::ApiServer;
+use leasehold_testing::ApiServer;
 
 fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();

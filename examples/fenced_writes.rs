@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use leasehold::kubernetes::{Client, ClientConfig};
-use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, LeaderGuard};
+use leasehold_testing::ApiServer;
 use rusqlite::{Connection, TransactionBehavior};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 

@@ -25,8 +25,8 @@ use leasehold::store::{
     CallContext, CancelToken, Cursor, RecordWrite, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent,
     WatchScope,
 };
-use leasehold::testing::ApiServer;
 use leasehold::{ConfigError, LeaderElector, LeaderGuard};
+use leasehold_testing::ApiServer;
 
 const LEASE: &str = "leasehold-quickstart";
 const NAMES: [&str; 3] = ["anna", "boris", "clara"];

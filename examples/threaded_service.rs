@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, bounded, never, select, tick};
 use leasehold::kubernetes::{Client, ClientConfig};
-use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, LeaderGuard, Leadership, ProgressHandle, Stop, Transition};
+use leasehold_testing::ApiServer;
 
 struct Job(u64);
 

@@ -75,9 +75,7 @@
 //! | `sqlite` | [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/sqlite/struct.SqliteStore.html), a table in a file, for processes of one host ([STORES.md]) |
 //! | `ring` (default), `aws-lc-rs`, `fips` | the cryptography of TLS |
 //! | `metrics` | [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/metrics/struct.MetricsObserver.html), for the `metrics` facade |
-//! | `testing` | an in-memory API server with fault injection for tests; includes `conformance` |
 //! | `json` | [`RecordNotes::to_json`](https://docs.rs/leasehold/latest/leasehold/store/struct.RecordNotes.html), for your own store; each feature of a store includes `json` |
-//! | `conformance` | [`testing::conformance`](https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html), checks for your own store |
 //! | `cli` | the command `leasehold`, for programs that cannot link a library ([COMMAND.md]) |
 //!
 //! - Without default features, the crate has [`store::MemoryStore`] and accepts your own [`store::Store`]. A feature
@@ -138,8 +136,6 @@ mod net;
 mod observe;
 mod runtime;
 pub mod store;
-#[cfg(feature = "conformance")]
-pub mod testing;
 #[cfg(any(feature = "_internals", feature = "cli"))]
 #[doc(hidden)]
 pub mod util;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use leasehold::kubernetes::Client;
 use leasehold::kubernetes::LeaseStore;
-use leasehold::testing::{Fault, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
+use leasehold_testing::{Fault, Verb};
 
 use crate::support::SOON;
 use crate::support::cluster::{Cluster, NAMESPACE};

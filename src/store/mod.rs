@@ -35,7 +35,7 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// A table of records by key, with linearizable compare-and-swap.
 ///
 /// `Arc<S>` and `Box<dyn Store>` are stores too, so that several electors can share one store.
-/// [`MemoryStore`] is a store for tests and a model for other stores. [`testing::conformance`]
+/// [`MemoryStore`] is a store for tests and a model for other stores. [`leasehold_testing::conformance`]
 /// checks a store against the duties below, and its documentation has a complete store as an example.
 ///
 /// # Calls
@@ -79,7 +79,7 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// - A read returns exactly what was written, including all digits of the times. An elector treats a changed record as
 ///   a record of another candidate.
 ///
-/// [`testing::conformance`]: https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html
+/// [`leasehold_testing::conformance`]: https://docs.rs/leasehold-testing/latest/leasehold_testing/conformance/index.html
 ///
 /// # Examples
 ///

@@ -17,7 +17,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use leasehold::etcd::{EtcdConfig, EtcdStore};
 use leasehold::kubernetes::{Client, ClientConfig, ClientError, Kubeconfig, Method, Request, Response};
 use leasehold::store::{CallContext, CancelToken, Store};
-use leasehold::testing::ApiServer;
+use leasehold_testing::ApiServer;
 use log::{Level, LevelFilter};
 use parking_lot::Mutex;
 use support::cluster::client_of;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::support::cluster::{Cluster, NAMESPACE, request};
 use leasehold::kubernetes::{Client, ErrorKind, Kubeconfig, Method};
-use leasehold::testing::ApiServer;
+use leasehold_testing::ApiServer;
 
 macro_rules! elects {
     ($($test:ident: $kubeconfig:literal),* $(,)?) => {

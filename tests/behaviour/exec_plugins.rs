@@ -14,7 +14,7 @@ use leasehold::kubernetes::{
     Client, ClientConfig, ClientError, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response,
 };
 use leasehold::store::CancelToken;
-use leasehold::testing::{ApiServer, Resource, User, Verb};
+use leasehold_testing::{ApiServer, Resource, User, Verb};
 use serde_json::json;
 use support::kubeconfig::{self, exec_credential};
 use support::{A_WHILE, SOON, wait_until};

@@ -11,8 +11,8 @@ use crate::support::cluster::{Cluster, NAMESPACE, Server};
 use crate::support::proxy::Proxy;
 use crate::support::{SOON, wait_until};
 use leasehold::kubernetes::Client;
-use leasehold::testing::{Fault, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
+use leasehold_testing::{Fault, Verb};
 
 on_both_servers! { a_release_from_far_away_is_confirmed, standby_takes_over_soon_on_a_dropped_connection }
 

@@ -11,8 +11,8 @@ use leasehold::group::{GroupTransition, LeaseGroup, LeaseGroupBuilder, Ownership
 use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::Method;
 use leasehold::store::{MemoryStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use leasehold::testing::{ApiServer, ApiServerBuilder, Fault, Resource, User, Verb};
 use leasehold::{Error, Event, Fitness, LeaderElector, LeaderElectorBuilder, Observer, Stop};
+use leasehold_testing::{ApiServer, ApiServerBuilder, Fault, Resource, User, Verb};
 use parking_lot::Mutex;
 
 use crate::on_both_servers;

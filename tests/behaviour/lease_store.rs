@@ -11,7 +11,7 @@ use leasehold::kubernetes::LeaseStore;
 use leasehold::store::{
     CancelToken, Cursor, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
-use leasehold::testing::{ApiServer, Fault, Resource, Verb};
+use leasehold_testing::{ApiServer, Fault, Resource, Verb};
 use serde_json::{Value, json};
 
 use crate::support::SOON;

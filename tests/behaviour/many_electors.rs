@@ -11,8 +11,8 @@ use leasehold::store::{
     CancelToken, Cursor, MemoryStore, SharedWatch, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent,
     WatchScope,
 };
-use leasehold::testing::{Resource, Verb};
 use leasehold::{Error, LeaderElector, LeaderGuard, release_all};
+use leasehold_testing::{Resource, Verb};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold::kubernetes::{Client, ClientConfig, ClientCounters};
 use leasehold::store::MemoryStore;
-use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, Status};
+use leasehold_testing::ApiServer;
 
 use crate::monitoring::promtool;
 use crate::support::cluster::client_of;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::{Client, Method, Request};
 use leasehold::store::{CallContext, CancelToken, MemoryStore, SharedWatch, Store, StoreErrorKind, WatchScope};
-use leasehold::testing::conformance::{self, CHECKS, Table};
-use leasehold::testing::{Resource, User, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
+use leasehold_testing::conformance::{self, CHECKS, Table};
+use leasehold_testing::{Resource, User, Verb};
 use parking_lot::Mutex;
 use serde_json::json;
 

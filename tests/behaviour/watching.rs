@@ -11,8 +11,8 @@ use crate::support::real::Real;
 use crate::support::{AT_ONCE, SOON, wait_until, wait_within};
 use crossbeam_channel::RecvTimeoutError;
 use leasehold::kubernetes::{Client, ClientConfig};
-use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 use leasehold::{Campaign, LeaderElector, LeaderElectorBuilder, LeaderGuard, StopReason};
+use leasehold_testing::{ApiServer, Fault, Resource, Verb};
 use serde_json::json;
 
 on_both_servers! {

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use leasehold::testing::{Fault, FaultHandle, Verb};
+use leasehold_testing::{Fault, FaultHandle, Verb};
 use serde_json::json;
 
 use crate::support::cluster::Cluster;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::kubernetes::Method;
 use leasehold::store::MicroTime;
-use leasehold::testing::{Fault, Verb};
+use leasehold_testing::{Fault, Verb};
 use serde_json::{Value, json};
 
 use crate::on_both_servers;

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use leasehold::testing::{Fault, Verb};
+use leasehold_testing::{Fault, Verb};
 use rustix::process::{Signal, geteuid, kill_process};
 
 use crate::on_both_servers;

@@ -15,7 +15,7 @@ use crate::support::kind::Kind;
 use crate::support::process::{Candidate, Line, Stage, run};
 use crate::support::wait_until;
 use leasehold::kubernetes::Method;
-use leasehold::testing::ApiServer;
+use leasehold_testing::ApiServer;
 use rustix::process::Signal;
 
 on_both_servers! {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use leasehold::LeaderElector;
 use leasehold::kubernetes::LeaseStore;
 use leasehold::store::{LeaderElectionRecord, MicroTime, Store};
-use leasehold::testing::{Fault, Resource, User, Verb};
+use leasehold_testing::{Fault, Resource, User, Verb};
 use serde_json::{Value, json};
 
 use crate::on_both_servers;

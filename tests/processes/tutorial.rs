@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::testing::ApiServer;
+use leasehold_testing::ApiServer;
 use rustix::process::Signal;
 
 use crate::support::process::example;

@@ -11,7 +11,7 @@ use crate::files::{files, read, root};
 /// The folders of `src`, from the lowest layer to the highest.
 ///
 /// A folder imports only from itself and from lower layers.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 12] = [
     "util",       // clock, locks, cancellation, text
     "store",      // the trait, its types, the record, the store in memory
     "election",   // the protocol, without threads and I/O
@@ -22,7 +22,6 @@ const LAYERS: [&str; 13] = [
     "backends",   // a folder for each store, without imports from another store
     "elector",    // the builder and the elector
     "group",      // groups, which divide shards over processes
-    "testing",    // the API server in memory, and the conformance suite
     "fuzzing",    // fuzz targets
     "cli",        // the command, which uses the public API and `util`
 ];
@@ -318,8 +317,8 @@ impl Scan {
         let is_refused = match path {
             ["crate" | "super" | "self", ..] if absolute.len() < 2 || !LAYERS.contains(&&*absolute[0]) => true,
             ["log", "Level" | "LevelFilter" | "max_level" | "log_enabled", ..] => false,
-            // The logger of the command does not panic. `testing` is a server for tests, which no program contains.
-            ["log", ..] => !["cli", "testing"].contains(&&*self.module[0]) && self.module != ["util", "panics"],
+            // The logger of the command does not panic.
+            ["log", ..] => self.module[0] != "cli" && self.module != ["util", "panics"],
             [.., of, "*"] => !of.starts_with(char::is_uppercase),
             _ => path.contains(&"include"),
         };

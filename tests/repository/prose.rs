@@ -89,7 +89,7 @@ mod tests {
 /// Returns the area, the place and the content of every text for which the lint has rules.
 fn prose() -> Vec<(Area, String, String)> {
     let mut texts = Vec::new();
-    for folder in ["src", "tests", "examples", "benches", "docs", "README.md", "CONTRIBUTING.md"] {
+    for folder in ["src", "crates", "tests", "examples", "benches", "docs", "README.md", "CONTRIBUTING.md"] {
         for path in files(folder) {
             let place = path.to_string_lossy().replace('\\', "/");
             match path.extension().and_then(|it| it.to_str()) {
@@ -98,11 +98,12 @@ fn prose() -> Vec<(Area, String, String)> {
                 Some("rs") => {
                     let text = read(&path);
                     let found = prose_of_source(&place, &text);
-                    let is_test = folder != "src" || place.contains("tests");
+                    let is_product = ["src", "crates"].contains(&folder);
+                    let is_test = !is_product || place.contains("tests");
                     texts.extend(found.into_iter().filter(|it| match it.0 {
                         Area::TestName => true,
                         Area::Message => !is_test,
-                        Area::FirstLine | Area::Text => folder == "src",
+                        Area::FirstLine | Area::Text => is_product,
                     }));
                 }
                 Some("md") => texts.extend(

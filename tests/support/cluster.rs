@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::kubernetes::{Client, ClientError, Kubeconfig, Method, Request};
-use leasehold::testing::{ApiServer, User};
 use leasehold::{LeaderElector, LeaderElectorBuilder};
+use leasehold_testing::{ApiServer, User};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

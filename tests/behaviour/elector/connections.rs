@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use leasehold::kubernetes::{Client, ClientConfig};
-use leasehold::testing::{ApiServer, Fault, RequestLog, Verb};
 use leasehold::{LeaderElector, LeaderElectorBuilder};
+use leasehold_testing::{ApiServer, Fault, RequestLog, Verb};
 
 use crate::elector::listener::{errors_of, lines_of, listen};
 use crate::support::{AT_ONCE, SOON, wait_until};

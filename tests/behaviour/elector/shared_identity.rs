@@ -4,8 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::kubernetes::{Client, ClientConfig};
-use leasehold::testing::{ApiServer, Verb};
 use leasehold::{LeaderElector, StopReason};
+use leasehold_testing::{ApiServer, Verb};
 use log::Level;
 
 use crate::elector::builder;

@@ -1,7 +1,7 @@
 //! Faults while a candidate campaigns.
 
 use leasehold::Error;
-use leasehold::testing::{Fault, Verb};
+use leasehold_testing::{Fault, Verb};
 use serde_json::Value;
 
 use crate::faults::kinds::{

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::testing::Fault;
+use leasehold_testing::Fault;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold::kubernetes::{Client, Kubeconfig};
-use leasehold::testing::{ApiServer, Resource, User, Verb};
 use leasehold::{StopReason, Transition};
+use leasehold_testing::{ApiServer, Resource, User, Verb};
 use serde_json::Value;
 
 use crate::faults::kinds::{

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use leasehold::testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
 use leasehold::{Error, LeaderElector, LeaderElectorBuilder, LeaderGuard};
+use leasehold_testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
 use serde_json::{Value, json};
 
 use crate::support::cluster::{NAMESPACE, client_of, version};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::TryRecvError;
 use leasehold::Error;
-use leasehold::testing::{Fault, Resource, Verb};
+use leasehold_testing::{Fault, Resource, Verb};
 use serde_json::json;
 
 use crate::faults::kinds::{APPLIED, NOT_AN_API_SERVER, NOT_THE_LEASE, REFUSALS, REFUTED, SILENCE, STALE, each};

@@ -8,7 +8,7 @@ use leasehold::etcd::{EtcdConfig, EtcdStore};
 use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::{Client, ErrorKind, Kubeconfig, Method, Request};
 use leasehold::store::{CallContext, CancelToken, LeaderElectionRecord, Store, StoreErrorKind, WatchEvent, WatchScope};
-use leasehold::testing::{ApiServer, Fault, Resource, Verb};
+use leasehold_testing::{ApiServer, Fault, Resource, Verb};
 use serde_json::{Value, json};
 
 use crate::allocation::measure;

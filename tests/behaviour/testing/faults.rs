@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use leasehold::testing::{ApiServer, Fault, Resource, User, Verb};
+use leasehold_testing::{ApiServer, Fault, Resource, User, Verb};
 use serde_json::json;
 
 use crate::testing::support::*;

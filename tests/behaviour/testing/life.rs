@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::testing::{ApiServer, Fault, Resource, Verb};
+use leasehold_testing::{ApiServer, Fault, Resource, Verb};
 use serde_json::json;
 
 use crate::testing::support::*;

@@ -1,6 +1,6 @@
 //! Reads and writes of objects: versions, conflicts, validation.
 
-use leasehold::testing::Resource;
+use leasehold_testing::Resource;
 use serde_json::{Value, json};
 
 use crate::testing::support::*;

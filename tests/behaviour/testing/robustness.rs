@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use leasehold::testing::{ApiServer, User};
+use leasehold_testing::{ApiServer, User};
 use serde_json::json;
 
 use crate::testing::support::*;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use leasehold::testing::ApiServer;
+use leasehold_testing::ApiServer;
 use serde_json::{Value, json};
 
 pub use crate::support::wait_until;

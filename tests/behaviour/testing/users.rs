@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use leasehold::testing::{ApiServer, Resource, User, Verb};
+use leasehold_testing::{ApiServer, Resource, User, Verb};
 use serde_json::json;
 
 use crate::testing::support::*;

@@ -1,6 +1,6 @@
 //! Watch streams of the in-memory server.
 
-use leasehold::testing::{ApiServer, ExpiredWatch, Resource};
+use leasehold_testing::{ApiServer, ExpiredWatch, Resource};
 use serde_json::{Value, json};
 
 use crate::testing::support::*;

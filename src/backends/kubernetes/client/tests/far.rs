@@ -10,7 +10,7 @@ use crate::kubernetes::ClientConfig;
 use crate::net::dial::{Cancelled, Network, System};
 use crate::net::pool::FarIdle;
 use crate::net::tests::wait_until;
-use crate::testing::{ApiServer, Fault, RequestLog, Verb};
+use leasehold_testing::{ApiServer, Fault, RequestLog, Verb};
 
 /// A network whose connections open slowly.
 struct Distant;

@@ -4,7 +4,6 @@ mod addresses;
 mod certificates;
 #[cfg(all(feature = "kubeconfig", unix))]
 mod exec;
-#[cfg(feature = "testing")]
 mod far;
 mod head;
 mod http;
