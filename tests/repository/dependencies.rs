@@ -76,13 +76,15 @@ const EACH_STORE: &[&str] = &["--features=cli,mysql,sqlite"];
 
 /// Returns leasehold and its normal dependencies with these features.
 pub fn tree(features: &[&str]) -> BTreeSet<Package> {
-    cargo(&[&["tree", "--edges", "normal", "--prefix", "none", "--format", "{p}"], features].concat())
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            Some((words.next()?.to_owned(), words.next()?.trim_start_matches('v').to_owned()))
-        })
-        .collect()
+    cargo(
+        &[&["tree", "-p", "leasehold", "--edges", "normal", "--prefix", "none", "--format", "{p}"], features].concat(),
+    )
+    .lines()
+    .filter_map(|line| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.to_owned(), words.next()?.trim_start_matches('v').to_owned()))
+    })
+    .collect()
 }
 
 fn packages() -> BTreeMap<Package, Value> {
