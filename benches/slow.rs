@@ -1,6 +1,6 @@
 //! Counts the terms that an elector, client-go and `leasehold run` lose on an API server that answers late.
 //!
-//! Run `tests/client-go/build`, `cargo build --features cli --bin leasehold` and `cargo bench --bench slow`. Arguments are
+//! Run `tests/client-go/build`, `cargo build -p leasehold-cli` and `cargo bench --bench slow`. Arguments are
 //! delays in seconds. Each delay runs on the in-memory server and on kube-apiserver, all at the same time, behind a proxy
 //! that delays the answers. The default settings apply.
 

@@ -76,7 +76,6 @@
 //! | `ring` (default), `aws-lc-rs`, `fips` | the cryptography of TLS |
 //! | `metrics` | [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/metrics/struct.MetricsObserver.html), for the `metrics` facade |
 //! | `json` | [`RecordNotes::to_json`](https://docs.rs/leasehold/latest/leasehold/store/struct.RecordNotes.html), for your own store; each feature of a store includes `json` |
-//! | `cli` | the command `leasehold`, for programs that cannot link a library ([COMMAND.md]) |
 //!
 //! - Without default features, the crate has [`store::MemoryStore`] and accepts your own [`store::Store`]. A feature
 //!   that adds another store also adds TLS to the dependency tree, except `sqlite`.
@@ -86,7 +85,6 @@
 //!   creating a client for an `https` server fails unless FIPS mode is active.
 //! - `sqlite` compiles SQLite from source, which needs a C compiler and some seconds.
 //!
-//! [COMMAND.md]: https://docs.rs/crate/leasehold/latest/source/docs/COMMAND.md
 //! [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -136,10 +134,10 @@ mod net;
 mod observe;
 mod runtime;
 pub mod store;
-#[cfg(any(feature = "_internals", feature = "cli"))]
+#[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod util;
-#[cfg(not(any(feature = "_internals", feature = "cli")))]
+#[cfg(not(feature = "_internals"))]
 mod util;
 
 /// Callbacks, configuration and locks in the style of client-go's `tools/leaderelection`.
@@ -190,15 +188,14 @@ pub mod sqlite {
     pub use crate::backends::sqlite::store::SqliteStore;
 }
 
+#[cfg(feature = "_server")]
+pub use backends::password::Password;
 pub use crossbeam_channel;
 pub use election::settings::Settings;
 pub use election::stop_reason::StopReason;
 pub use elector::builder::LeaderElectorBuilder;
 pub use elector::leader_elector::LeaderElector;
-pub use elector::open_store::open_store;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub use elector::open_store::{PasswordSource, STORE_URLS, open_store_with};
+pub use elector::open_store::{StoreOptions, open_store};
 pub use leadership::campaign::Campaign;
 pub use leadership::error::Error;
 pub use leadership::fitness::Fitness;

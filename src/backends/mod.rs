@@ -11,7 +11,7 @@ pub(crate) mod mysql;
 #[cfg(feature = "json")]
 pub(crate) mod notes;
 #[cfg(feature = "_server")]
-pub(crate) mod password;
+pub mod password;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(any(feature = "etcd", feature = "kubernetes"))]

@@ -47,13 +47,11 @@ pub(super) const REFUSAL: &str = "authentication failed: secret-0 secret-1";
 /// step.
 pub(super) type Script = dyn Fn(usize, Step, usize) -> Act + Send + Sync;
 
-type Source = dyn Fn(&CallContext) -> Result<String, String> + Send + Sync;
-
 /// The login settings with which a test opens a store.
 pub(super) enum Login {
     Plain,
     Tls(TlsConfig),
-    From(Box<Source>),
+    From(Password),
 }
 
 /// A test server for one of the clients, which reacts to each step as its [`Script`] demands.
@@ -292,8 +290,9 @@ pub(super) fn refused_login_asks_the_password_source_again<S: Scripted>() {
             }),
         );
         let asks = AtomicUsize::new(0);
-        let next = move |_: &CallContext| Ok(format!("secret-{}", asks.fetch_add(1, Ordering::SeqCst)));
-        match server.open(Login::From(Box::new(next))).unwrap().get("jobs", &call_within(LONG)) {
+        let next =
+            Password::from_source(move |_| Ok::<_, String>(format!("secret-{}", asks.fetch_add(1, Ordering::SeqCst))));
+        match server.open(Login::From(next)).unwrap().get("jobs", &call_within(LONG)) {
             Ok(found) => assert!(is_accepted && found.is_some()),
             Err(error) => {
                 assert!(!is_accepted && error.kind() == StoreErrorKind::Unauthorized, "{error}");
@@ -307,9 +306,8 @@ pub(super) fn refused_login_asks_the_password_source_again<S: Scripted>() {
 #[test]
 fn source_is_asked_for_each_login_and_after_a_refusal() {
     let from = |source: fn(usize) -> Result<String, String>| {
-        let (mut password, asks) = (Password::default(), AtomicUsize::new(0));
-        password.take_from(move |_: &CallContext| source(asks.fetch_add(1, Ordering::SeqCst)));
-        password
+        let asks = AtomicUsize::new(0);
+        Password::from_source(move |_| source(asks.fetch_add(1, Ordering::SeqCst)))
     };
     // `try_all` returns the tried passwords and the error.
     let try_all = |password: &Password, accepted: &str| {

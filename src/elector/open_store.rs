@@ -3,25 +3,23 @@
 use std::fmt;
 #[cfg(feature = "sqlite")]
 use std::path::Path;
-use std::sync::Arc;
 
 #[cfg(feature = "etcd")]
 use crate::backends::etcd::{config::EtcdConfig, store::EtcdStore};
 #[cfg(feature = "mysql")]
 use crate::backends::mysql::{config::MySqlConfig, store::MySqlStore};
+#[cfg(feature = "_server")]
+use crate::backends::password::Password;
 #[cfg(feature = "postgres")]
 use crate::backends::postgres::{config::PostgresConfig, store::PostgresStore};
 #[cfg(feature = "sqlite")]
 use crate::backends::sqlite::store::SqliteStore;
-use crate::store::{CallContext, Store};
+use crate::store::Store;
 use crate::util::config_error::ConfigError;
 
-/// The URL forms of all stores, for errors and for the help of the command.
-pub const STORE_URLS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
+/// The URL forms of all stores, for errors.
+const STORE_URLS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
-
-/// A function that returns the password of a store before each login.
-pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + Send + Sync>;
 
 /// Opens the store that a URL names, such as `sqlite:///var/lib/app/election.db`.
 ///
@@ -52,80 +50,128 @@ pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + S
 ///
 /// The error does not contain the URL, which may contain a password. The path of a `sqlite://` URL is the exception.
 pub fn open_store(url: &str) -> Result<Box<dyn Store>, ConfigError> {
-    open_store_with(url, None, true)
+    StoreOptions::new().open(url)
 }
 
-/// Opens a store like [`open_store`], with a source of its password.
+/// Options for opening the store that a URL names, in the style of [`std::fs::OpenOptions`].
 ///
-/// Creates files and tables only if `may_create` is `true`.
+/// # Examples
 ///
-/// # Errors
+/// ```no_run
+/// use leasehold::{Password, StoreOptions};
 ///
-/// Returns the errors of [`open_store`], and a [`ConfigError`] if a password does not apply to the URL.
-#[allow(clippy::needless_pass_by_value, unused_variables, reason = "each store uses some of the arguments")]
-pub fn open_store_with(
-    url: &str,
-    password: Option<PasswordSource>,
-    may_create: bool,
-) -> Result<Box<dyn Store>, ConfigError> {
-    let parts = url.split_once("://").filter(|(scheme, _)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-    let (scheme, rest) = parts.ok_or_else(|| refuse(format!("not a URL; use one of {STORE_URLS}")))?;
-    let (path, in_shared_folder) = match rest.strip_suffix("?shared-folder=true") {
-        Some(path) => (path, true),
-        None => (rest, false),
-    };
-    match scheme {
-        #[cfg(feature = "etcd")]
-        "etcd" | "etcds" => {
-            let mut config = EtcdConfig::from_url(url)?;
-            if let Some(source) = password {
-                let name = config.user_name().ok_or_else(|| refuse("a password needs a user in the URL"))?.to_owned();
-                config = config.with_user_from(name, move |call| source(call));
-            }
-            Ok(Box::new(EtcdStore::new(config)?))
+/// let password = Password::from_source(|_| std::fs::read_to_string("/run/secrets/database/password"));
+/// let store = StoreOptions::new().password(password).create(false).open("postgres://jobs@db.example/app")?;
+/// # Ok::<(), leasehold::ConfigError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    #[cfg(feature = "_server")]
+    password: Option<Password>,
+    create: bool,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl StoreOptions {
+    /// Creates options with the defaults below.
+    pub fn new() -> Self {
+        Self {
+            #[cfg(feature = "_server")]
+            password: None,
+            create: true,
         }
-        #[cfg(feature = "sqlite")]
-        "sqlite" if password.is_some() => Err(refuse("sqlite:// has no password")),
+    }
+
+    /// Sets the password, or its source.
+    ///
+    /// Defaults to the password of the URL.
+    #[cfg(feature = "_server")]
+    #[must_use]
+    pub fn password(mut self, password: impl Into<Password>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Sets whether missing files and tables are created.
+    ///
+    /// Defaults to `true`.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Opens a store like [`open_store`].
+    ///
+    /// # Errors
+    ///
+    /// - Returns the errors of [`open_store`].
+    /// - Returns [`ConfigError`] if the store has no passwords, or if the URL has one too.
+    /// - Returns [`ConfigError`] if a SQLite file does not exist and `create` is `false`.
+    pub fn open(self, url: &str) -> Result<Box<dyn Store>, ConfigError> {
+        let parts = url.split_once("://").filter(|(scheme, _)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        let (scheme, _) = parts.ok_or_else(|| refuse(format!("not a URL; use one of {STORE_URLS}")))?;
+        match scheme {
+            #[cfg(feature = "etcd")]
+            "etcd" | "etcds" => {
+                let config = EtcdConfig::from_url(url)?;
+                Ok(Box::new(EtcdStore::new(self.password.into_iter().fold(config, EtcdConfig::with_password))?))
+            }
+            #[cfg(feature = "sqlite")]
+            "sqlite" => self.open_file(&url["sqlite://".len()..]),
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => {
+                let config = PostgresConfig::new(url)?;
+                let config = self.password.into_iter().fold(config, PostgresConfig::with_password);
+                Ok(Box::new(PostgresStore::open(config, self.create)?))
+            }
+            #[cfg(feature = "mysql")]
+            "mysql" => {
+                let config = MySqlConfig::new(url)?;
+                let config = self.password.into_iter().fold(config, MySqlConfig::with_password);
+                Ok(Box::new(MySqlStore::open(config, self.create)?))
+            }
+            #[allow(unreachable_patterns, reason = "the arms above match the stores of this build")]
+            "etcd" | "etcds" | "sqlite" | "postgres" | "postgresql" | "mysql" => Err(refuse(format!(
+                "cannot open {scheme}://: this program is built without the feature for this store"
+            ))),
+            _ => Err(refuse(format!("unknown store {scheme}://; use one of {STORE_URLS}"))),
+        }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl StoreOptions {
+    fn open_file(&self, rest: &str) -> Result<Box<dyn Store>, ConfigError> {
+        #[cfg(feature = "_server")]
+        if self.password.is_some() {
+            return Err(refuse("sqlite:// has no password"));
+        }
+        let (path, in_shared_folder) = match rest.strip_suffix("?shared-folder=true") {
+            Some(path) => (path, true),
+            None => (rest, false),
+        };
         // Other tools treat these characters as parameters or escapes. Two processes could then elect in two different
         // files.
-        #[cfg(feature = "sqlite")]
-        "sqlite" if path.contains(['?', '#', '%']) => Err(refuse(
-            "the path must not contain `?`, `#` or `%`, because sqlite:// has no escapes, and no parameter except \
-             shared-folder=true",
-        )),
+        if path.contains(['?', '#', '%']) {
+            return Err(refuse(
+                "the path must not contain `?`, `#` or `%`, because sqlite:// has no escapes, and no parameter except \
+                 shared-folder=true",
+            ));
+        }
+        let exists = Path::new(path).exists();
+        if !self.create && !exists {
+            return Err(unusable(format!("file {path} does not exist")));
+        }
         // A path after three slashes is absolute, a path after two slashes is relative.
-        #[cfg(feature = "sqlite")]
-        "sqlite" => {
-            let exists = Path::new(path).exists();
-            if !may_create && !exists {
-                return Err(unusable(format!("file {path} does not exist")));
-            }
-            let relative =
-                if exists || path.starts_with('/') { "" } else { "; an absolute path begins with sqlite:///" };
-            let opened = SqliteStore::open_with(Path::new(path), in_shared_folder, may_create);
-            Ok(Box::new(opened.map_err(|error| unusable(format!("{error}{relative}")))?))
-        }
-        #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => {
-            let mut config = PostgresConfig::new(url)?;
-            if let Some(source) = password {
-                config = config.with_password_from(move |call| source(call));
-            }
-            Ok(Box::new(PostgresStore::open(config, may_create)?))
-        }
-        #[cfg(feature = "mysql")]
-        "mysql" => {
-            let mut config = MySqlConfig::new(url)?;
-            if let Some(source) = password {
-                config = config.with_password_from(move |call| source(call));
-            }
-            Ok(Box::new(MySqlStore::open(config, may_create)?))
-        }
-        #[allow(unreachable_patterns, reason = "the arms above match the stores of this build")]
-        "etcd" | "etcds" | "sqlite" | "postgres" | "postgresql" | "mysql" => {
-            Err(refuse(format!("cannot open {scheme}://: this program is built without the feature for this store")))
-        }
-        _ => Err(refuse(format!("unknown store {scheme}://; use one of {STORE_URLS}"))),
+        let relative = if exists || path.starts_with('/') { "" } else { "; an absolute path begins with sqlite:///" };
+        let opened = SqliteStore::open_with(Path::new(path), in_shared_folder, self.create);
+        Ok(Box::new(opened.map_err(|error| unusable(format!("{error}{relative}")))?))
     }
 }
 
@@ -163,12 +209,12 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let path = scratch.path().join("election.db");
         let url = format!("sqlite://{}", path.display());
-        assert!(open_store_with(&url, None, false).is_err() && !path.exists());
+        assert!(StoreOptions::new().create(false).open(&url).is_err() && !path.exists());
         std::fs::write(&path, "").expect("a file");
-        let error = open_store_with(&url, None, false).err().expect("no table").to_string();
+        let error = StoreOptions::new().create(false).open(&url).err().expect("no table").to_string();
         assert!(error.contains("no table") && std::fs::read(&path).expect("a file").is_empty(), "{error}");
         std::fs::remove_file(&path).expect("a file");
-        assert!(open_store_with(&url, Some(Arc::new(|_| Ok(String::new()))), true).is_err() && !path.exists());
+        assert!(StoreOptions::new().password("sesame").open(&url).is_err() && !path.exists());
         assert!(open_store(&url).is_ok() && path.exists());
         assert!(open_store(&format!("{url}?shared-folder=true")).is_ok());
         for other in ["?mode=ro", "?shared-folder=no", "#1", "%20"] {

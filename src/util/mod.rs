@@ -14,8 +14,8 @@ pub(crate) mod names;
 pub(crate) mod on_drop;
 pub mod one_line;
 pub(crate) mod panics;
-#[cfg(feature = "kubeconfig")]
-pub mod program;
+#[cfg(any(feature = "_server", feature = "kubeconfig"))]
+pub(crate) mod program;
 pub(crate) mod prometheus;
 pub(crate) mod setters;
 pub(crate) mod sync;

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io::{self, Read};
+use std::ops::DerefMut;
 #[cfg(unix)]
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus};
@@ -43,7 +44,7 @@ impl Programs {
     /// bytes, or if `abandoned` disconnects, the program is killed with its children.
     pub fn run(
         &self,
-        command: &mut Command,
+        mut command: impl DerefMut<Target = Command>,
         longest: u64,
         limit: Duration,
         abandoned: &Receiver<Infallible>,
@@ -52,7 +53,8 @@ impl Programs {
         // A kill of the group includes the program's children, and no other process.
         #[cfg(unix)]
         command.process_group(0);
-        let (id, stdout) = self.start(command)?;
+        let (id, stdout) = self.start(&mut command)?;
+        drop(command);
         let left = || limit.saturating_sub(began.elapsed());
         let ended = read_aside(stdout, longest).and_then(|output| self.wait(id, &output, longest, left, abandoned));
         if ended.is_err() {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::etcd::EtcdStore;
-use leasehold::store::{CallContext, CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
-use leasehold::{Error, LeaderElector, TlsConfig};
+use leasehold::store::{CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{Error, LeaderElector, Password, TlsConfig};
 use parking_lot::Mutex;
 
 use crate::support::authority::Authority;
@@ -86,7 +86,7 @@ fn login_that_etcd_refuses_is_reported_without_the_password() {
     let Some(etcd) = Etcd::start(1, &[]) else { return };
     etcd.enable_users("users/");
     let store = |prefix: &str, password: &str| -> Box<dyn Store> {
-        Box::new(EtcdStore::new(etcd.config(prefix).with_user("jobs", password)).expect("a store"))
+        Box::new(EtcdStore::new(etcd.config(prefix).with_user("jobs").with_password(password)).expect("a store"))
     };
     logins_are_refused([
         (store("users/", "password-of-nobody"), StoreErrorKind::Unauthorized),
@@ -125,7 +125,7 @@ impl Source {
         Self(Arc::new(Mutex::new(vec![password.to_owned()])))
     }
 
-    fn ask(&self, _: &CallContext) -> Result<String, String> {
+    fn ask(&self) -> Result<String, String> {
         let mut passwords = self.0.lock();
         let first = passwords[0].clone();
         if passwords.len() > 1 {
@@ -163,7 +163,7 @@ fn changed_password_costs_no_term<S: Elects>() {
     let source = Source::new(PASSWORD);
     let store = || {
         let from = source.clone();
-        S::store_with(&url, None, Some(Box::new(move |call| from.ask(call))))
+        S::store_with(&url, None, Some(Password::from_source(move |_| from.ask())))
     };
     term_survives_a_change(&source, store, |password| {
         place.server().execute(&format!("ALTER USER rotates {} '{password}'", S::BY_PASSWORD));
@@ -179,7 +179,8 @@ fn password_changed_in_etcd_costs_no_term() {
     let source = Source::new(etcd::PASSWORD);
     let store = || {
         let from = source.clone();
-        let config = etcd.config("rotated/").with_user_from("jobs", move |call| from.ask(call));
+        let config =
+            etcd.config("rotated/").with_user("jobs").with_password(Password::from_source(move |_| from.ask()));
         EtcdStore::new(config).expect("a store")
     };
     term_survives_a_change(&source, store, |password| etcd.set_password_of_jobs(password));

@@ -303,7 +303,8 @@ fn hanging_logger_blocks_no_other_call_of_a_client() {
             }
         }
     });
-    let etcd = EtcdStore::new(EtcdConfig::new([&url]).expect("a URL").with_user("jobs", "sesame")).expect("a store");
+    let etcd = EtcdStore::new(EtcdConfig::new([&url]).expect("a URL").with_user("jobs").with_password("sesame"))
+        .expect("a store");
     let read = || etcd.get("jobs", &CallContext::new(Duration::from_secs(2), CancelToken::new()));
     beside_a_hang("etcd: connection closed without an answer, logging in again", read).expect_err("no answer");
 

@@ -323,7 +323,7 @@ fn etcd(password: &str, token: &'static str, refusal: String) -> String {
     listen();
     let gateway = tiny_http::Server::http("127.0.0.1:0").expect("a gateway");
     let url = format!("http://{}", gateway.server_addr().to_ip().expect("an address"));
-    let config = EtcdConfig::new([url]).expect("a URL").with_user("secrets", password);
+    let config = EtcdConfig::new([url]).expect("a URL").with_user("secrets").with_password(password);
     let mut shown = format!("{config:?}");
     let store = EtcdStore::new(config).expect("a store");
     let given = std::thread::spawn(move || {

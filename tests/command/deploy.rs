@@ -71,7 +71,7 @@ fn command_image_matches_the_user_of_the_manifests() {
     assert_eq!(user, user_of(&Manifests::of("group")));
     let image = fs::read_to_string(manifests.path("Dockerfile")).expect("a Dockerfile");
     let (build, last) = image.rsplit_once("\nFROM ").expect("stages");
-    assert!(build.contains("--features cli --bin leasehold"), "{build}");
+    assert!(build.contains("-p leasehold-cli --bin leasehold"), "{build}");
     for line in [&format!("USER {user}:{user}"), "ENTRYPOINT [\"leasehold\"]"] {
         assert!(last.lines().any(|found| found == line), "{line} is not in {last}");
     }

@@ -7,6 +7,7 @@ mod flags;
 mod groups;
 mod guardian;
 mod leader;
+mod observe;
 mod run;
 mod sessions;
 mod stores;

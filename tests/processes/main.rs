@@ -9,7 +9,6 @@ mod examples;
 mod fleets;
 mod groups;
 mod leader_election;
-mod observe;
 mod programs;
 mod python_interop;
 mod real_stores;

@@ -72,7 +72,7 @@ fn sqlite_store_resolves_beside_sqlx_and_diesel() {
 }
 
 /// The features of every store.
-const EACH_STORE: &[&str] = &["--features=cli,mysql,sqlite"];
+const EACH_STORE: &[&str] = &["--features=etcd,kubeconfig,mysql,postgres,sqlite"];
 
 /// Returns leasehold and its normal dependencies with these features.
 pub fn tree(features: &[&str]) -> BTreeSet<Package> {

@@ -78,9 +78,10 @@ fn shared_test_dependencies_have_equal_features() {
         }
         features
     };
-    let (ours, checkers) = (features(&["leasehold"]), features(&["leasehold-loom", "leasehold-shuttle"]));
+    let ours = features(&["leasehold", "leasehold-cli", "leasehold-testing"]);
+    let checkers = features(&["leasehold-loom", "leasehold-shuttle"]);
     assert!(ours.len() > 50 && checkers.len() > 50, "{ours:?}, {checkers:?}");
-    let both = features(&["leasehold", "leasehold-shuttle"]);
+    let both = features(&["leasehold", "leasehold-cli", "leasehold-shuttle"]);
     // A package may have two sets of features: one for build scripts, and one for the program.
     let known = |package| [&ours, &checkers].into_iter().filter_map(move |of| of.get(package)).collect::<Vec<_>>();
     for (package, those) in checkers.iter().chain(&both) {

@@ -11,7 +11,7 @@ use crate::files::{files, read, root};
 /// The folders of `src`, from the lowest layer to the highest.
 ///
 /// A folder imports only from itself and from lower layers.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 11] = [
     "util",       // clock, locks, cancellation, text
     "store",      // the trait, its types, the record, the store in memory
     "election",   // the protocol, without threads and I/O
@@ -23,8 +23,10 @@ const LAYERS: [&str; 12] = [
     "elector",    // the builder and the elector
     "group",      // groups, which divide shards over processes
     "fuzzing",    // fuzz targets
-    "cli",        // the command, which uses the public API and `util`
 ];
+
+/// The folders of `crates`, whose modules import only each other and the public API of the library.
+pub const CRATES: [&str; 2] = ["cli", "testing"];
 
 /// The modules that each module imports.
 ///
@@ -127,19 +129,23 @@ fn violations(sources: &BTreeMap<String, String>) -> Vec<String> {
 
 fn layer(module: &str) -> usize {
     let folder = module.split("::").next();
-    LAYERS.iter().position(|it| Some(*it) == folder).unwrap_or_else(|| panic!("{module} is in no layer"))
+    let layers = LAYERS.iter().chain(&CRATES);
+    layers.copied().position(|it| Some(it) == folder).unwrap_or_else(|| panic!("{module} is in no layer"))
 }
 
 /// Returns the text of each library module except tests, by the name of the module.
 pub fn sources() -> BTreeMap<String, String> {
-    let modules = files("src").into_iter().filter_map(|path| Some((module_of(&path)?, read(path))));
-    modules.collect()
+    let folders = ["src".to_owned()].into_iter().chain(CRATES.map(|name| format!("crates/{name}/src")));
+    folders.flat_map(files).filter_map(|path| Some((module_of(&path)?, read(path)))).collect()
 }
 
-/// Returns the name of the module in a file of `src`, or `None` if the file contains no module or is a test.
+/// Returns the name of the module in a source file, or `None` if the file contains no module or is a test.
+///
+/// The name of a module in `crates` begins with the name of the crate's folder.
 fn module_of(path: &Path) -> Option<String> {
     let mut names: Vec<_> = path.to_str()?.strip_suffix(".rs")?.split(MAIN_SEPARATOR).skip(1).collect();
-    names.pop_if(|name| ["mod", "main"].contains(name));
+    names.pop_if(|name| ["mod", "main"].contains(name) || path.starts_with("crates") && *name == "lib");
+    names.retain(|name| *name != "src");
     // Modules of tests may import anything.
     (!names.iter().any(|name| ["tests", "properties"].contains(name))).then(|| names.join("::"))
 }
@@ -303,22 +309,26 @@ impl Scan {
     }
 
     fn leaf(&mut self, path: &[&str], name: &str, passes_on: Option<bool>) {
+        let is_crate = CRATES.contains(&&*self.module[0]);
         let mut key: Vec<_> = self.module.iter().chain(self.scopes.iter().flatten()).cloned().collect();
         let mut absolute = key.clone();
         for name in path {
             match *name {
-                // The command is a separate crate, whose root is the module `cli`.
-                "crate" => absolute = self.module[..usize::from(self.module[0] == "cli")].to_vec(),
+                "crate" => absolute = self.module[..usize::from(is_crate)].to_vec(),
                 "super" => _ = absolute.pop(),
                 "self" => {}
                 _ => absolute.push((*name).to_owned()),
             }
         }
         let is_refused = match path {
-            ["crate" | "super" | "self", ..] if absolute.len() < 2 || !LAYERS.contains(&&*absolute[0]) => true,
+            ["crate" | "super" | "self", ..]
+                if !is_crate && (absolute.len() < 2 || !LAYERS.contains(&&*absolute[0])) =>
+            {
+                true
+            }
             ["log", "Level" | "LevelFilter" | "max_level" | "log_enabled", ..] => false,
-            // The logger of the command does not panic.
-            ["log", ..] => self.module[0] != "cli" && self.module != ["util", "panics"],
+            // The logger of the command does not panic, and no program contains the test tools.
+            ["log", ..] => !is_crate && self.module != ["util", "panics"],
             [.., of, "*"] => !of.starts_with(char::is_uppercase),
             _ => path.contains(&"include"),
         };

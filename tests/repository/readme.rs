@@ -60,7 +60,8 @@ fn tests() -> HashSet<String> {
     let manifest: toml::Table = include_str!("../../Cargo.toml").parse().expect("a manifest");
     let programs = manifest["test"].as_array().expect("programs of tests");
     let mut roots: Vec<_> = programs.iter().map(|it| package.join(it["path"].as_str().expect("a path"))).collect();
-    let others = ["src/lib.rs", "tests/threads/loom/lib.rs", "tests/threads/shuttle/models/main.rs"];
+    let others =
+        ["src/lib.rs", "tests/command/main.rs", "tests/threads/loom/lib.rs", "tests/threads/shuttle/models/main.rs"];
     roots.extend(others.map(|path| package.join(path)));
     let mut tests = HashSet::new();
     for root in roots {

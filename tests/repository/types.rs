@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::imports::{scan, sources};
+use crate::imports::{CRATES, scan, sources};
 
 #[test]
 fn each_type_has_a_name_of_its_own() {
@@ -12,7 +12,8 @@ fn each_type_has_a_name_of_its_own() {
             // Each folder may define its own error type `Error`.
             let depth = if module.starts_with("backends::") { 2 } else { 1 };
             let folder = module.split("::").take(if name == "Error" { depth } else { 0 }).collect::<String>();
-            modules.entry((name, folder)).or_default().push(module.clone());
+            let package = CRATES.into_iter().find(|package| module.starts_with(package));
+            modules.entry((name, package, folder)).or_default().push(module.clone());
         }
     }
     assert!(modules.len() > 400, "{} types", modules.len());

@@ -13,8 +13,9 @@ use rustix::process::Pid;
 use tempfile::TempDir;
 
 use super::cluster::{Cluster, NAMESPACE};
+use super::process::built_command;
 use super::run::Run;
-use super::{SOON, marked, scratch, wait_for};
+use super::{SOON, marked, repository, scratch, wait_for};
 
 /// Processes of `leasehold run` that compete for one lease, and the output of their commands.
 pub struct Arena {
@@ -108,7 +109,7 @@ impl Arena {
     /// `program` includes its arguments.
     pub fn command_under(&self, program: &[&str], flags: &[&str]) -> Command {
         let command = self.command(flags);
-        let mut outer = untouched(program[0]);
+        let mut outer = untouched(Path::new(program[0]));
         outer.args(&program[1..]).arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
         self.mark(&mut outer);
         outer
@@ -144,7 +145,7 @@ impl Arena {
 
     pub fn worker(&self, flags: &[&str], kinds: &[&str]) -> Command {
         let mut command = self.command(flags);
-        let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/command/worker.py");
+        let worker = repository().join("tests/command/worker.py");
         command.args(["--", "python3"]).arg(worker).arg(&self.stamps).args(kinds);
         command
     }
@@ -250,11 +251,14 @@ impl Stamp {
 }
 
 /// Returns the command `leasehold`, without the environment variables for clusters and logs.
+///
+/// Tests of other packages build the command if it is missing or outdated.
 pub fn leasehold() -> Command {
-    untouched(env!("CARGO_BIN_EXE_leasehold"))
+    let program = option_env!("CARGO_BIN_EXE_leasehold").map_or_else(built_command, PathBuf::from);
+    untouched(&program)
 }
 
-fn untouched(program: &str) -> Command {
+fn untouched(program: &Path) -> Command {
     let mut command = Command::new(program);
     for variable in
         ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HOME", "LEASEHOLD_LOG", "LEASEHOLD_STORE"]

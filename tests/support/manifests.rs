@@ -1,14 +1,14 @@
 //! The manifests of `deploy/`, on a real kube-apiserver.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use leasehold::kubernetes::{Client, Method, Request};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use super::SOON;
 use super::cluster::{Cluster, request};
+use super::{SOON, repository};
 
 /// The manifests in a directory of `deploy/`.
 pub struct Manifests(&'static str);
@@ -19,7 +19,7 @@ impl Manifests {
     }
 
     pub fn path(&self, file: &str) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(self.0).join(file)
+        repository().join("deploy").join(self.0).join(file)
     }
 
     pub fn read(&self, file: &str) -> Vec<Value> {

@@ -107,6 +107,12 @@ pub fn seed(variable: &str) -> u64 {
     seed
 }
 
+/// Returns the root of the repository. Tests of several packages use this module.
+pub fn repository() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().find(|folder| folder.join("tests/run").exists()).expect("a folder with tests/run")
+}
+
 /// Returns the path of a file in the target directory.
 pub fn in_target(path: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory").join(path)

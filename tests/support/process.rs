@@ -14,10 +14,10 @@ use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
-use super::SOON;
 use super::cluster::NAMESPACE;
 use super::exclusion::History;
 use super::run::{Ended, Run};
+use super::{SOON, repository};
 
 /// One line that a candidate printed.
 #[derive(Clone, Debug, Deserialize)]
@@ -308,23 +308,31 @@ pub fn take_sigint() {
 ///
 /// `cargo test` builds all examples, but `cargo test --test …` does not. The test would then run outdated code.
 fn built_example(name: &str) -> PathBuf {
-    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let this = std::env::current_exe().expect("the path of this test");
-    // target/debug/deps/this
-    let [profile_dir, target] = [2, 3].map(|up| this.ancestors().nth(up).expect("a target directory"));
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| target.to_owned(), PathBuf::from);
-    let profile_dir = target.join(profile_dir.file_name().expect("a profile"));
-    let program = profile_dir.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     let source = match name {
         "group_member" => "benches/groups/member.rs".to_owned(),
         "stop_program" => "tests/support/stop_program.rs".to_owned(),
         _ => format!("examples/{name}.rs"),
     };
-    let sources = ["src", &source, "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
+    built(&format!("examples/{name}"), &source, &["--example", name])
+}
+
+/// Returns the command `leasehold`, which is built like an example.
+pub fn built_command() -> PathBuf {
+    built("leasehold", "crates/cli", &["--bin", "leasehold"])
+}
+
+fn built(name: &str, source: &str, arguments: &[&str]) -> PathBuf {
+    let this = std::env::current_exe().expect("the path of this test");
+    // target/debug/deps/this
+    let [profile_dir, target] = [2, 3].map(|up| this.ancestors().nth(up).expect("a target directory"));
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| target.to_owned(), PathBuf::from);
+    let profile_dir = target.join(profile_dir.file_name().expect("a profile"));
+    let program = profile_dir.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    let sources = ["src", source, "Cargo.toml"].map(|path| newest(&repository().join(path)));
     let built = std::fs::metadata(&program).and_then(|program| program.modified()).ok();
     if built < sources.into_iter().max() {
         let mut cargo = cargo();
-        cargo.args(["build", "--quiet", "--example", name]).arg("--target-dir").arg(target);
+        cargo.args(["build", "--quiet"]).args(arguments).arg("--target-dir").arg(target);
         if profile_dir.ends_with("release") {
             cargo.arg("--release");
         }
@@ -344,7 +352,7 @@ pub fn cargo() -> Command {
         cargo.env_remove(variable);
     }
     cargo.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH").env_remove("RUSTC_BOOTSTRAP");
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo.current_dir(repository());
     cargo
 }
 

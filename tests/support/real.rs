@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{in_target, is_built};
+use super::{in_target, is_built, repository};
 
 /// The path of the launcher in the target directory.
 pub const LAUNCHER: &str = "apiserver/apiserver";
@@ -59,7 +59,7 @@ impl Real {
             .arg("--dir")
             .arg(dir.path().join("apiserver"))
             .arg("--rbac")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rbac.yaml"))
+            .arg(repository().join("docs/rbac.yaml"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

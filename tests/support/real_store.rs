@@ -3,11 +3,11 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use leasehold::TlsConfig;
 use leasehold::mysql::{MySqlConfig, MySqlStore};
 use leasehold::postgres::{PostgresConfig, PostgresStore};
 use leasehold::sqlite::SqliteStore;
-use leasehold::store::{CallContext, Store, StoreError};
+use leasehold::store::{Store, StoreError};
+use leasehold::{Password, TlsConfig};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -175,9 +175,6 @@ pub struct InSql<S: SqlServer> {
     pub database: String,
 }
 
-/// A function that returns the password for a login.
-pub type PasswordSource = Box<dyn Fn(&CallContext) -> Result<String, String> + Send + Sync>;
-
 pub trait Elects: SqlServer {
     const ADMINISTRATOR: &'static str;
     /// The name of the column that contains the keys.
@@ -190,7 +187,7 @@ pub trait Elects: SqlServer {
     /// The URL parameters for plain text, for unverified TLS, and for TLS with a verified server.
     const TLS_MODES: [&'static str; 3];
 
-    fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<PasswordSource>) -> Box<dyn Store>;
+    fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<Password>) -> Box<dyn Store>;
 
     fn create_table(url: &str) -> Result<(), StoreError>;
 
@@ -220,10 +217,10 @@ impl Elects for Postgres {
     const BY_PASSWORD: &'static str = "PASSWORD";
     const TLS_MODES: [&'static str; 3] = ["sslmode=disable", "sslmode=require", "sslmode=verify-full"];
 
-    fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<PasswordSource>) -> Box<dyn Store> {
+    fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<Password>) -> Box<dyn Store> {
         let mut config = PostgresConfig::new(url).expect("a URL").with_tls(tls.unwrap_or_default());
-        if let Some(source) = password {
-            config = config.with_password_from(source);
+        if let Some(password) = password {
+            config = config.with_password(password);
         }
         Box::new(PostgresStore::new(config).expect("a store"))
     }
@@ -253,13 +250,13 @@ impl Elects for MariaDb {
     const BY_PASSWORD: &'static str = "IDENTIFIED BY";
     const TLS_MODES: [&'static str; 3] = ["ssl-mode=DISABLED", "ssl-mode=REQUIRED", "ssl-mode=VERIFY_IDENTITY"];
 
-    fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<PasswordSource>) -> Box<dyn Store> {
+    fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<Password>) -> Box<dyn Store> {
         let mut config = MySqlConfig::new(url).expect("a URL").with_poll_interval(Duration::from_millis(10));
         if let Some(tls) = tls {
             config = config.with_tls(tls);
         }
-        if let Some(source) = password {
-            config = config.with_password_from(source);
+        if let Some(password) = password {
+            config = config.with_password(password);
         }
         Box::new(MySqlStore::new(config).expect("a store"))
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use ureq::http::{self, HeaderName, HeaderValue, header};
 
-use super::config::EtcdConfig;
+use super::config::{EtcdConfig, EtcdUser};
 use super::error::Error;
 use super::login::{EtcdLogin, Token, refusal};
 use crate::net::calls::{ActiveCall, CallError, Exchange, late};
@@ -24,7 +24,7 @@ use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsParts};
 use crate::net::{MAX_WAIT, USER_AGENT};
 use crate::store::CallContext;
-use crate::util::config_error::ConfigError;
+use crate::util::config_error::{ConfigError, require};
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
@@ -93,8 +93,11 @@ struct MemberAttempt<'a> {
 impl EtcdClient {
     /// Creates a client without connecting.
     pub(crate) fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
+        if let Some(EtcdUser { name, password }) = &config.user {
+            require(!name.is_empty(), "user", "missing", "a password needs a user, in the URL or by with_user")?;
+            password.check(true)?;
+        }
         config.check_secrecy()?;
-        config.user.as_ref().map_or(Ok(()), |user| user.password.check(true))?;
         let EtcdConfig { endpoints, tls, user, .. } = config;
         let member = |endpoint: Endpoint| {
             let client_tls = || ClientTls::new(tls.settings.clone(), &endpoint.host);

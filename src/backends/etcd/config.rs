@@ -1,11 +1,8 @@
 //! Configuration of an [`EtcdStore`](crate::etcd::EtcdStore).
 
-use std::error::Error;
-
 use crate::backends::password::Password;
 use crate::net::endpoint::Endpoint;
 use crate::net::tls::config::{TlsConfig, refuse};
-use crate::store::CallContext;
 use crate::util::config_error::{ConfigError, require};
 
 /// The addresses of etcd's members, the user, and the prefix of the records.
@@ -19,7 +16,7 @@ use crate::util::config_error::{ConfigError, require};
 ///
 /// let config = EtcdConfig::new(["https://10.0.0.1:2379", "https://10.0.0.2:2379", "https://10.0.0.3:2379"])?
 ///     .with_prefix("leasehold/production/")
-///     .with_user("jobs", "sesame");
+///     .with_user("jobs").with_password("sesame");
 /// let store = EtcdStore::new(config)?;
 /// # Ok::<(), leasehold::ConfigError>(())
 /// ```
@@ -89,56 +86,41 @@ impl EtcdConfig {
         self
     }
 
-    /// Sets the user name and the password.
+    /// Sets the name of the user.
     ///
     /// The client logs in before its first request, and again after etcd has refused the token of the login. Over plain
     /// `http`, the client may send the password only to this machine. [`EtcdStore::new`](crate::etcd::EtcdStore::new)
-    /// returns an error for other `http` endpoints.
+    /// returns an error for other `http` endpoints, and for a user without a password.
     ///
-    /// Defaults to the user and the password of the URL, if the URL contains them.
+    /// Defaults to the user of the URL, or else to no login.
     #[must_use]
-    pub fn with_user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
-        let user = self.user.get_or_insert_default();
-        user.name = name.into();
-        user.password.fix(password);
+    pub fn with_user(mut self, name: impl Into<String>) -> Self {
+        self.user.get_or_insert_default().name = name.into();
         self
     }
 
-    /// Sets the user name, and a source that returns the password.
+    /// Sets the password, or its source.
     ///
-    /// The client calls the source before the first login, and again after etcd has refused a token. If etcd refuses
-    /// the login, the client calls the source once more before the call fails. The source runs on the thread of the
-    /// call and must return within [`CallContext::remaining`]. If a password is also set,
+    /// If the URL has a password and `password` is a source, or if no user is set,
     /// [`EtcdStore::new`](crate::etcd::EtcdStore::new) returns an error.
     ///
-    /// Defaults to the user and the password of the URL, if the URL contains them.
+    /// Defaults to the password of the URL.
     ///
     /// # Examples
     ///
     /// ```
     /// use leasehold::etcd::{EtcdConfig, EtcdStore};
+    /// use leasehold::Password;
     ///
-    /// // Reads the password from a mounted Secret.
-    /// let config = EtcdConfig::new(["https://10.0.0.1:2379"])?
-    ///     .with_user_from("jobs", |_| std::fs::read_to_string("/run/secrets/etcd/password"));
+    /// let password = Password::from_source(|_| std::fs::read_to_string("/run/secrets/etcd/password"));
+    /// let config = EtcdConfig::new(["https://10.0.0.1:2379"])?.with_user("jobs").with_password(password);
     /// let store = EtcdStore::new(config)?;
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
     #[must_use]
-    pub fn with_user_from<F, E>(mut self, name: impl Into<String>, source: F) -> Self
-    where
-        F: Fn(&CallContext) -> Result<String, E> + Send + Sync + 'static,
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let user = self.user.get_or_insert_default();
-        user.name = name.into();
-        user.password.take_from(source);
+    pub fn with_password(mut self, password: impl Into<Password>) -> Self {
+        self.user.get_or_insert_default().password.set(password.into());
         self
-    }
-
-    /// Returns the name of the user, or `None` if no user is set.
-    pub fn user_name(&self) -> Option<&str> {
-        self.user.as_ref().map(|user| &*user.name)
     }
 
     /// Returns an error if the password would be sent to another machine without TLS.
@@ -159,10 +141,13 @@ mod tests {
 
     #[test]
     fn unusable_value_is_refused_without_showing_secrets() {
-        let config = EtcdConfig::new(["https://a:2379"]).unwrap().with_user("jobs", "hunter2");
+        let config = EtcdConfig::new(["https://a:2379"]).unwrap().with_user("jobs").with_password("hunter2");
         assert!(!format!("{config:?}").contains("hunter2"));
         assert!(config.check_secrecy().is_ok());
-        let plain = EtcdConfig::new(["http://127.0.0.1:2379", "http://a:2379"]).unwrap().with_user("jobs", "hunter2");
+        let plain = EtcdConfig::new(["http://127.0.0.1:2379", "http://a:2379"])
+            .unwrap()
+            .with_user("jobs")
+            .with_password("hunter2");
         let refusal = plain.check_secrecy().unwrap_err().to_string();
         assert!(refusal.contains("without TLS to http://a:2379") && !refusal.contains("hunter2"), "{refusal}");
         assert!(EtcdConfig::new(["http://a"]).unwrap().check_secrecy().is_ok(), "no secret");

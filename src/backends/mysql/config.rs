@@ -1,13 +1,11 @@
 //! Configuration of a [`MySqlStore`](crate::mysql::MySqlStore).
 
-use std::error::Error;
 use std::time::Duration;
 
 use crate::backends::password::Password;
 use crate::backends::sql::tls_mode::TlsMode;
 use crate::net::database_url::Address;
 use crate::net::tls::config::TlsConfig;
-use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
 use crate::util::setters::setters;
 
@@ -94,11 +92,15 @@ setters! {
     #[must_use]
     pub fn with_user(mut self, name: impl Into<String>) { self.user = Some(name.into()) }
 
-    /// Sets the password.
+    /// Sets the password, or its source.
+    ///
+    /// If the URL has a password and `password` is a source, [`MySqlStore::new`] returns an error.
     ///
     /// Defaults to the password of the URL, or else to no password.
+    ///
+    /// [`MySqlStore::new`]: crate::mysql::MySqlStore::new
     #[must_use]
-    pub fn with_password(mut self, password: impl Into<String>) { self.password.fix(password) }
+    pub fn with_password(mut self, password: impl Into<Password>) { self.password.set(password.into()) }
 
     /// Enables TLS with the trusted authorities and the client certificate in `tls`.
     ///
@@ -124,37 +126,6 @@ setters! {
 }
 
 impl MySqlConfig {
-    /// Sets the source of the password.
-    ///
-    /// The client calls the source before each login. If the server refuses the login, the client calls the source once
-    /// more before the call fails. The source runs on the thread of the call and must return within
-    /// [`CallContext::remaining`]. If a password is also set, [`MySqlStore::new`] returns an error.
-    ///
-    /// Defaults to the password of the URL.
-    ///
-    /// [`MySqlStore::new`]: crate::mysql::MySqlStore::new
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::mysql::{MySqlConfig, MySqlStore};
-    ///
-    /// // Reads the password from a mounted Secret.
-    /// let config = MySqlConfig::new("mysql://jobs@db.example.com/app")?
-    ///     .with_password_from(|_| std::fs::read_to_string("/run/secrets/mysql/password"));
-    /// let store = MySqlStore::new(config)?;
-    /// # Ok::<(), leasehold::ConfigError>(())
-    /// ```
-    #[must_use]
-    pub fn with_password_from<F, E>(mut self, source: F) -> Self
-    where
-        F: Fn(&CallContext) -> Result<String, E> + Send + Sync + 'static,
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
-        self.password.take_from(source);
-        self
-    }
-
     pub(crate) fn tls_mode(&self) -> Result<TlsMode, ConfigError> {
         match (self.ssl_mode, &self.tls) {
             (Some(TlsMode::Disable), Some(_)) => {

@@ -1,6 +1,5 @@
 //! Configuration of a [`PostgresStore`](crate::postgres::PostgresStore).
 
-use std::error::Error;
 use std::time::Duration;
 
 use super::channel_binding::ChannelBindingMode;
@@ -8,7 +7,6 @@ use crate::backends::password::Password;
 use crate::backends::sql::tls_mode::TlsMode;
 use crate::net::database_url::Address;
 use crate::net::tls::config::TlsConfig;
-use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
 use crate::util::setters::setters;
 
@@ -83,11 +81,15 @@ impl PostgresConfig {
 setters! {
     impl PostgresConfig;
 
-    /// Sets the password, so that the URL need not contain the password.
+    /// Sets the password, or its source.
+    ///
+    /// If the URL has a password and `password` is a source, [`PostgresStore::new`] returns an error.
     ///
     /// Defaults to the password of the URL.
+    ///
+    /// [`PostgresStore::new`]: crate::postgres::PostgresStore::new
     #[must_use]
-    pub fn with_password(mut self, password: impl Into<String>) { self.password.fix(password) }
+    pub fn with_password(mut self, password: impl Into<Password>) { self.password.set(password.into()) }
 
     /// Sets the trusted authorities and the client certificate for TLS.
     ///
@@ -108,47 +110,6 @@ setters! {
     #[must_use]
     pub fn with_poll_interval(mut self, interval: Duration) {
         self.poll_interval = interval.max(Duration::from_millis(1));
-    }
-}
-
-impl PostgresConfig {
-    /// Sets the source of the password.
-    ///
-    /// The client calls the source before each login. If the server refuses the login, the client calls the source once
-    /// more before the call fails. The source runs on the thread of the call and must return within
-    /// [`CallContext::remaining`]. If a password is also set, [`PostgresStore::new`] returns an error.
-    ///
-    /// Defaults to the password of the URL.
-    ///
-    /// [`PostgresStore::new`]: crate::postgres::PostgresStore::new
-    ///
-    /// # Examples
-    ///
-    /// The source in this example returns a token of RDS IAM, which is valid for 15 minutes:
-    ///
-    /// ```
-    /// use std::{io, process::Command};
-    /// use leasehold::postgres::{PostgresConfig, PostgresStore};
-    ///
-    /// let config = PostgresConfig::new("postgres://jobs@db.example/elections")?.with_password_from(|_| {
-    ///     let arguments = ["rds", "generate-db-auth-token", "--hostname=db.example", "--port=5432", "--username=jobs"];
-    ///     let output = Command::new("aws").args(arguments).output()?;
-    ///     match output.status.success() {
-    ///         true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-    ///         false => Err(io::Error::other(format!("aws failed: {}", output.status))),
-    ///     }
-    /// });
-    /// let store = PostgresStore::new(config)?;
-    /// # Ok::<(), leasehold::ConfigError>(())
-    /// ```
-    #[must_use]
-    pub fn with_password_from<F, E>(mut self, source: F) -> Self
-    where
-        F: Fn(&CallContext) -> Result<String, E> + Send + Sync + 'static,
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
-        self.password.take_from(source);
-        self
     }
 }
 

@@ -67,7 +67,7 @@ const PARAMETERS: parameters::ParameterTable<PostgresUrl> = &[
     ("sslcrl sslcrldir", Refused("the client does not check revocation lists")),
     ("sslpassword", Refused("encrypted keys are not supported; store the key decrypted")),
     ("requirepeer", Refused("the client does not check the user of a socket's server")),
-    ("passfile", Refused("password files are not read; use `with_password_from`")),
+    ("passfile", Refused("password files are not read; use `with_password`")),
     ("service servicefile", Refused("service files are not read; write the parameters into the URL")),
     ("scram_client_key scram_server_key", Refused("keys of SCRAM are not supported; use a password")),
 ];
@@ -256,7 +256,7 @@ mod tests {
             ("replication=database", "replication connection"),
             ("requirepeer=postgres", "user of a socket"),
             ("service=a", "service files"),
-            ("passfile=/a", "with_password_from"),
+            ("passfile=/a", "with_password"),
             ("application_name=a b", "%20"),
         ] {
             let error = config(query).expect_err(query);

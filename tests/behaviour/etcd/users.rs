@@ -12,7 +12,7 @@ use crate::support::stores::{call, elector, held_by};
 use crate::support::{SOON, wait_until};
 
 fn store(etcd: &Etcd, password: &str) -> EtcdStore {
-    EtcdStore::new(etcd.config("users/").with_user("jobs", password)).expect("a store")
+    EtcdStore::new(etcd.config("users/").with_user("jobs").with_password(password)).expect("a store")
 }
 
 #[test]

@@ -21,6 +21,9 @@ const SEEDS: u32 = 1_000;
 /// The package that the mutants change.
 pub const LIBRARY: &str = "leasehold";
 
+/// The package of the command.
+pub const COMMAND: &str = "leasehold-cli";
+
 /// The package that runs the library's sources under the thread scheduler shuttle.
 pub const THREADS: &str = "leasehold-shuttle";
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::check::{LIBRARY, Of, Program};
+use crate::check::{COMMAND, LIBRARY, Of, Program};
 use crate::process::run_to_its_end;
 use crate::tree::{Mistakes, Target};
 
@@ -26,15 +26,16 @@ pub fn compile(
     let mut built = BTreeMap::new();
     for programs in wanted.iter().collect::<Vec<_>>().chunk_by(|one, next| one.package == next.package) {
         let mut cargo = Command::new(env!("CARGO"));
-        // Every build names `LIBRARY`, so both packages use the same features of their dependencies. Cargo then builds
-        // each dependency only once.
-        cargo.args(["test", "--locked", "--no-run", "--message-format=json", "--package", LIBRARY]);
+        // Every build names `LIBRARY` and `COMMAND`, so all packages use the same features of their dependencies. Cargo
+        // then builds each dependency only once.
+        cargo.args(["test", "--locked", "--no-run", "--message-format=json"]);
+        cargo.args(["--package", LIBRARY, "--package", COMMAND]);
         cargo.args(["--package", programs[0].package]);
         for program in programs {
             match program.of {
                 Of::File(test) => cargo.args(["--test", test]),
                 Of::Library => cargo.arg("--lib"),
-                Of::Binary => cargo.args(["--bin", program.package]),
+                Of::Binary => cargo.args(["--bin", "leasehold"]),
             };
         }
         cargo.current_dir(root);

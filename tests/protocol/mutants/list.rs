@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::{fmt, fs};
 
-use crate::check::{LIBRARY, Of, Program, THREADS};
+use crate::check::{COMMAND, LIBRARY, Of, Program, THREADS};
 
 pub struct Mutant {
     pub name: &'static str,
@@ -82,9 +82,10 @@ fn mutant(text: &'static str) -> Option<Mutant> {
     let (kind, test) = check.trim_end().split_once(' ')?;
     let (package, of) = match kind {
         "unit" => (LIBRARY, Of::Library),
-        "binary" => (LIBRARY, Of::Binary),
+        "binary" => (COMMAND, Of::Binary),
         "simulation" => (LIBRARY, Of::File(kind)),
         "threads" => (THREADS, Of::File(kind)),
+        "tests/command" => (COMMAND, Of::File("command")),
         file => (LIBRARY, Of::File(file.strip_prefix("tests/")?)),
     };
     let caught_by = Check { program: Program { package, of }, test };

@@ -4,20 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-use crate::check::{Checks, LIBRARY, Of, THREADS};
+use crate::check::{COMMAND, Checks, LIBRARY, Of, THREADS};
 use crate::compile::{Bodies, compile};
 use crate::list::{Check, Mutant};
 use crate::switch::{self, Source};
 
 /// The parts of the package that the copy needs.
-const PARTS: [&str; 8] = ["Cargo.toml", "Cargo.lock", "README.md", "src", "tests", "examples", "benches", "docs"];
+const PARTS: [&str; 9] =
+    ["Cargo.toml", "Cargo.lock", "README.md", "src", "crates", "tests", "examples", "benches", "docs"];
 
 /// The crate roots, with the line that declares the module `mutant` in each.
 ///
 /// The sources below a root call this module to find the active mutant.
 const ROOTS: [(&str, &str); 3] = [
     ("src/lib.rs", "mod mutant;\n"),
-    ("src/cli/main.rs", "#[path = \"../mutant.rs\"]\nmod mutant;\n"),
+    ("crates/cli/src/main.rs", "#[path = \"../../../src/mutant.rs\"]\nmod mutant;\n"),
     ("tests/threads/shuttle/lib.rs", "#[path = \"../../../src/mutant.rs\"]\nmod mutant;\n"),
 ];
 
@@ -63,7 +64,7 @@ impl Tree {
         }
         // Cargo distinguishes the package from its copy only by their profiles.
         let manifest = files.get_mut(Path::new("Cargo.toml")).expect("a manifest");
-        for package in [LIBRARY, THREADS] {
+        for package in [LIBRARY, COMMAND, THREADS] {
             manifest.extend(format!("\n[profile.dev.package.{package}]\ndebug = false\n").bytes());
         }
         let target = Target { of_the_copy: mutants.join("target"), shared };
@@ -80,7 +81,7 @@ impl Tree {
     pub fn has(&self, check: &Check) -> bool {
         let root = Path::new(match check.program.of {
             Of::Library => "src",
-            Of::Binary => "src/cli",
+            Of::Binary => "crates/cli/src",
             Of::File(_) => "tests",
         });
         let (module, name) = check.test.rsplit_once("::").unwrap_or(("", check.test));
@@ -88,7 +89,7 @@ impl Tree {
             (PathBuf::from(module.replace("::", "/")), [format!("fn {name}("), format!("\n    {name},\n")]);
         self.files.iter().any(|(path, text)| {
             let Ok(path) = path.strip_prefix(root) else { return false };
-            let is_there = !root.starts_with("src") || module.starts_with(module_of(path));
+            let is_there = root == Path::new("tests") || module.starts_with(module_of(path));
             // A test is either a function, or a name in a list from which a macro generates the function.
             is_there && wanted.iter().any(|wanted| String::from_utf8_lossy(text).contains(wanted))
         })
@@ -129,7 +130,7 @@ impl Tree {
     }
 
     fn source(&self, file: &str) -> Result<&str, String> {
-        let text = self.files.get(Path::new(file)).filter(|_| file.starts_with("src/"));
+        let text = self.files.get(Path::new(file)).filter(|_| file.starts_with("src/") || file.starts_with("crates/"));
         text.and_then(|text| str::from_utf8(text).ok()).ok_or_else(|| format!("{file} is no source of the library"))
     }
 

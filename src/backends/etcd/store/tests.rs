@@ -118,7 +118,7 @@ impl Scripted for Gateway {
         Ok(Box::new(EtcdStore::new(match login {
             Login::Plain => config,
             Login::Tls(tls) => config.with_tls(tls),
-            Login::From(source) => config.with_user_from("jobs", source),
+            Login::From(password) => config.with_user("jobs").with_password(password),
         })?))
     }
 
@@ -241,7 +241,7 @@ fn store(gateways: &[&Gateway]) -> EtcdStore {
 }
 
 fn with_user(gateway: &Gateway) -> EtcdStore {
-    EtcdStore::new(EtcdConfig::new([&gateway.url]).unwrap().with_user("jobs", "sesame")).unwrap()
+    EtcdStore::new(EtcdConfig::new([&gateway.url]).unwrap().with_user("jobs").with_password("sesame")).unwrap()
 }
 
 /// Returns a call of one second, in which a request arrives even on a busy machine.
@@ -294,7 +294,7 @@ fn a_write_that_was_not_sent_goes_to_the_next_member() {
     let login = |asked: &Asked, of_a_login| if asked.path.ends_with("authenticate") { of_a_login } else { well(asked) };
     let fails = Gateway::new(move |asked| login(asked, refused(14, "no leader")));
     let works = Gateway::new(move |asked| login(asked, Some((200, r#"{"token":"t"}"#.to_owned()))));
-    let config = EtcdConfig::new([&fails.url, &works.url]).unwrap().with_user("jobs", "sesame");
+    let config = EtcdConfig::new([&fails.url, &works.url]).unwrap().with_user("jobs").with_password("sesame");
     update(&EtcdStore::new(config).unwrap(), &call()).unwrap();
     assert!(!fails.paths().contains(&"/v3/kv/txn".to_owned()));
 }

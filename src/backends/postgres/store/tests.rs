@@ -117,7 +117,7 @@ impl Scripted for Server {
         Ok(Box::new(checked(match login {
             Login::Plain => config,
             Login::Tls(tls) => PostgresConfig::new(&format!("{}?sslmode=verify-full", self.url))?.with_tls(tls),
-            Login::From(source) => PostgresConfig::new(&self.url.replace(":hunter2", ""))?.with_password_from(source),
+            Login::From(password) => PostgresConfig::new(&self.url.replace(":hunter2", ""))?.with_password(password),
         })))
     }
 

@@ -143,7 +143,7 @@ impl Scripted for Server {
         Ok(Box::new(MySqlStore::new(match login {
             Login::Plain => self.config(),
             Login::Tls(tls) => self.config().with_tls(tls),
-            Login::From(source) => without.with_password_from(source),
+            Login::From(password) => without.with_password(password),
         })?))
     }
 

@@ -15,8 +15,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use leasehold::store::Store;
 use log::Level;
 
-use leasehold::util::clock::{self, Now};
-use leasehold::util::one_line::OneLine;
+use crate::clock::{self, Now};
+use crate::one_line::OneLine;
 use leases::{LeaseEvent, Leases, Update, Which};
 use watching::{CurrentWatch, FollowMessage, FollowThread};
 

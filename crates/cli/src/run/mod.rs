@@ -39,8 +39,8 @@ use supervisor::{OnLoss, Supervisor};
 use term::Means;
 use times::Times;
 
+use crate::backoff::Backoff;
 use crate::log::COMMAND;
-use leasehold::util::backoff::Backoff;
 
 /// Run a command while the lease is held
 ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::Settings;
 use serde::{Deserialize, Serialize};
 
-use leasehold::util::clock;
+use crate::clock;
 
 /// Returns the time since the machine was started.
 ///

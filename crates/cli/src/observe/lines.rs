@@ -7,7 +7,7 @@ use leasehold::store::{JobNotes, LeaderElectionRecord, MicroTime, RecordNotes, R
 use serde::Serialize;
 
 use super::super::follow::leases::{EventKind, LeaseEvent};
-use leasehold::util::one_line::{OneLine, is_seen};
+use crate::one_line::{OneLine, is_seen};
 
 #[derive(Serialize)]
 struct EventLine<'a> {
@@ -200,14 +200,14 @@ mod tests {
 
     use super::super::super::follow::leases::{Leases, Update, Which};
     use super::*;
-    use leasehold::util::clock::{Moment, Now};
+    use crate::clock::{Moment, Now};
 
     /// Returns the events of a record that is read, renewed, expired and deleted.
     fn events(record: LeaderElectionRecord) -> Vec<LeaseEvent> {
         let mut leases = Leases::new(Which::All);
         let at = |seconds| {
             let local = Duration::from_secs(seconds);
-            Now { local: Moment::from_nanos(0) + local, wall: SystemTime::UNIX_EPOCH + local }
+            Now { local: Moment::default() + local, wall: SystemTime::UNIX_EPOCH + local }
         };
         let observed = |record, version| {
             let mut observed =

@@ -6,8 +6,8 @@ use std::io::{self, IsTerminal};
 use super::super::follow::Follower;
 use super::super::follow::leases::LeaseView;
 use super::super::say::write_stdout;
-use leasehold::util::clock::Now;
-use leasehold::util::one_line::OneLine;
+use crate::clock::Now;
+use crate::one_line::OneLine;
 
 /// The largest width of the name column, in characters.
 const LONGEST_NAME: usize = 48;
@@ -143,7 +143,7 @@ fn without_fraction(time: &str) -> String {
 mod tests {
     use leasehold::store::{LeaderElectionRecord, MicroTime, StoreData, VersionedRecord};
 
-    use leasehold::util::clock::Moment;
+    use crate::clock::Moment;
 
     use super::super::super::follow::leases::{Leases, Update, Which};
     use super::*;
@@ -151,8 +151,10 @@ mod tests {
     #[test]
     fn columns_are_aligned_and_absent_fields_are_shown_as_such() {
         let mut leases = Leases::new(Which::Named);
-        let at =
-            |millis| Now { local: Moment::from_nanos(millis * 1_000_000), wall: std::time::SystemTime::UNIX_EPOCH };
+        let at = |millis| Now {
+            local: Moment::default() + std::time::Duration::from_millis(millis),
+            wall: std::time::SystemTime::UNIX_EPOCH,
+        };
         let mut changed = |key: &str, record, millis| {
             let observed = VersionedRecord::new(record, millis, StoreData::none());
             leases.apply(Update::changed(key, observed), at(millis));

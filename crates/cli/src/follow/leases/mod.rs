@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTimeError};
 
 use leasehold::store::{LeaderElectionRecord, RecordNotes, VersionedRecord};
 
-use leasehold::util::clock::{Moment, Now};
-use leasehold::util::one_line::OneLine;
+use crate::clock::{Moment, Now};
+use crate::one_line::OneLine;
 use serde::Serialize;
 
 /// An update from the store about the followed leases.

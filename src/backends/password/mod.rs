@@ -4,11 +4,15 @@
 //! connection, and thus logs in with the present password. The client for etcd keeps a token, and decides by itself
 //! when it logs in again.
 
+mod command;
+
 use std::error::Error as StdError;
 use std::fmt;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
+use command::PasswordCommand;
 use parking_lot::Mutex;
 
 use crate::net::echo;
@@ -34,28 +38,75 @@ pub(crate) const LONGEST_MESSAGE: usize = 600;
 
 type Source = dyn Fn(&CallContext) -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync;
 
-/// The password of a user, if the user has one.
+/// The password of a store's user, or a source that returns the password before each login.
 ///
-/// `Debug` does not show the password.
+/// The client queries a source before each login. If the server refuses the login, the client queries the source once
+/// more before the call fails. The source runs on the thread of the call and must return within
+/// [`CallContext::remaining`].
+///
+/// A clone is the same password. `Debug` does not show the password.
+///
+/// # Examples
+///
+/// The first source reads a mounted Secret. The second source prints a token of RDS IAM, which is valid for 15 minutes:
+///
+/// ```
+/// use std::process::Command;
+/// use leasehold::Password;
+///
+/// let secret = Password::from_source(|_| std::fs::read_to_string("/run/secrets/database/password"));
+/// let mut aws = Command::new("aws");
+/// aws.args(["rds", "generate-db-auth-token", "--hostname=db.example", "--port=5432", "--username=jobs"]);
+/// let token = Password::from_command(aws);
+/// ```
 #[derive(Clone, Default)]
-pub(crate) struct Password {
+pub struct Password {
     pub(crate) fixed: Option<Secret>,
     source: Option<Arc<Source>>,
+    command: Option<Arc<PasswordCommand>>,
     /// The passwords that the source has returned last, from the oldest to the newest.
     returned: Arc<Mutex<Vec<Secret>>>,
 }
 
 impl Password {
-    pub(crate) fn fix(&mut self, password: impl Into<String>) {
-        self.fixed = Some(Secret::new(password));
-    }
-
-    pub(crate) fn take_from<F, E>(&mut self, source: F)
+    /// Creates a password that `source` returns.
+    ///
+    /// An error or a panic of `source` fails the call with [`Unauthorized`](crate::store::StoreErrorKind::Unauthorized).
+    pub fn from_source<F, E>(source: F) -> Self
     where
         F: Fn(&CallContext) -> Result<String, E> + Send + Sync + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        self.source = Some(Arc::new(move |call: &CallContext| source(call).map_err(Into::into)));
+        let source: Arc<Source> = Arc::new(move |call: &CallContext| source(call).map_err(Into::into));
+        Self { source: Some(source), ..Self::default() }
+    }
+
+    /// Creates a password that a program prints to its standard output.
+    ///
+    /// The password is the output without a line break at its end. The output has at most 64 KiB. The program receives
+    /// no input, and its standard error is discarded. If the call ends first, the program is killed; on Unix with its
+    /// children. Errors contain the name of the program, but neither its arguments nor its output.
+    pub fn from_command(command: Command) -> Self {
+        let command = Arc::new(PasswordCommand::new(command));
+        let source = Arc::clone(&command);
+        Self { command: Some(command), ..Self::from_source(move |call| source.run(call)) }
+    }
+
+    /// Kills the running programs of [`from_command`](Self::from_command).
+    ///
+    /// Afterward, no program starts. Call this method before [`std::process::exit`], which leaves programs running.
+    pub fn close(&self) {
+        if let Some(command) = &self.command {
+            command.close();
+        }
+    }
+
+    /// Replaces the text or the source, but leaves the other one.
+    pub(crate) fn set(&mut self, password: Self) {
+        match password.source {
+            Some(_) => *self = Self { fixed: self.fixed.take(), ..password },
+            None => self.fixed = password.fixed,
+        }
     }
 
     /// Checks that the password is neither set twice nor missing.
@@ -65,7 +116,7 @@ impl Password {
         let refuse = |value, rule| Err(ConfigError::new("password", value, rule));
         match (&self.fixed, &self.source) {
             (Some(_), Some(_)) => refuse("given twice", "remove the source or the fixed password"),
-            (None, None) if is_required => refuse("missing", "put a password into the URL, or use with_user_from"),
+            (None, None) if is_required => refuse("missing", "put a password into the URL, or use with_password"),
             _ => Ok(()),
         }
     }
@@ -123,6 +174,18 @@ impl Password {
         let returned = self.returned.lock();
         let known = self.fixed.iter().chain(&*returned).map(|secret| secret.expose().as_bytes());
         known.filter(|secret| secret.len() >= shortest).for_each(|secret| echo::redact(secret, text));
+    }
+}
+
+impl From<&str> for Password {
+    fn from(text: &str) -> Self {
+        Self::from(text.to_owned())
+    }
+}
+
+impl From<String> for Password {
+    fn from(text: String) -> Self {
+        Self::from(Some(Secret::new(text)))
     }
 }
 

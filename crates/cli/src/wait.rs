@@ -10,9 +10,9 @@ use super::follow::leases::{LeaseEvent, LeaseView, shard_error};
 use super::follow::{FollowArgs, Follower, Heard, LeaseArgs, READ_TIMEOUT, location};
 use super::leader::LeaseInStore;
 use super::say::{Failure, is_stdout_open, say, write_stdout};
+use crate::clock::Now;
 use crate::log::COMMAND;
-use leasehold::util::clock::Now;
-use leasehold::util::one_line::OneLine;
+use crate::one_line::OneLine;
 
 /// Wait for a leader, and print its identity
 ///

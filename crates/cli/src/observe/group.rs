@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::super::say::{check_stdout, write_stdout};
 use super::lines::escaped;
-use leasehold::util::one_line::OneLine;
+use crate::one_line::OneLine;
 
 /// A change of a slot or a shard. One of `slot` and `shard` is set.
 #[derive(Serialize)]

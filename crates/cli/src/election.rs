@@ -8,7 +8,7 @@ use clap::Args;
 use leasehold::client_go::ResourceLock;
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
 use leasehold::store::Store;
-use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, STORE_URLS, open_store_with};
+use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, StoreOptions};
 
 use super::password::{self, STORE_VARIABLE};
 
@@ -27,7 +27,7 @@ pub struct PlaceArgs {
     #[arg(
         long,
         value_name = "URL",
-        help = format!("Store instead of a cluster: {STORE_URLS} [env: {STORE_VARIABLE}]"),
+        help = format!("Store instead of a cluster, such as sqlite:///DIRECTORY/FILE or postgres://USER@HOST/DATABASE [env: {STORE_VARIABLE}]"),
         help_heading = "Lease location"
     )]
     store: Option<String>,
@@ -138,9 +138,11 @@ impl PlaceArgs {
         let from_command = self.password_command.as_deref().map(password::from_command).transpose()?;
         let password = self.password_file.clone().map(password::from_file).or(from_command);
         Ok(match self.url(lock_type)? {
-            Some(url) => RecordPlace::Store(
-                open_store_with(&url, password, may_create).map_err(|error| format!("--store: {error}"))?,
-            ),
+            Some(url) => {
+                let options = password.into_iter().fold(StoreOptions::new(), StoreOptions::password);
+                let opened = options.create(may_create).open(&url);
+                RecordPlace::Store(opened.map_err(|error| format!("--store: {error}"))?)
+            }
             None if password.is_some() => return Err("--password-file and --password-command need --store".into()),
             None => RecordPlace::Cluster(Box::new(self.client().map_err(|error| self.advise(&error))?)),
         })

@@ -16,8 +16,8 @@ use super::election::positive_duration;
 use super::follow::leases::{is_shard, seconds, shard_error};
 use super::follow::{FollowArgs, LONGEST_REQUESTED_PAUSE, LeaseArgs, check_name};
 use super::say::{Failure, is_stdout_open, say, write_stdout};
-use leasehold::util::backoff::{Backoff, requested_pause};
-use leasehold::util::one_line::OneLine;
+use crate::backoff::{Backoff, requested_pause};
+use crate::one_line::OneLine;
 
 #[derive(Debug, Args)]
 pub struct LeaderArgs {

@@ -10,7 +10,7 @@ use super::*;
 /// Returns a time at which the wall clock is a minute ahead of the local clock.
 fn at(seconds: u64) -> Now {
     let local = Duration::from_secs(seconds);
-    Now { local: Moment::from_nanos(0) + local, wall: SystemTime::UNIX_EPOCH + local + Duration::from_secs(60) }
+    Now { local: Moment::default() + local, wall: SystemTime::UNIX_EPOCH + local + Duration::from_secs(60) }
 }
 
 /// Returns a record with a holder, as client-go writes the record.

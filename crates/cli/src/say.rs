@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::election::by_flags;
-use leasehold::util::one_line::OneLine;
+use crate::one_line::OneLine;
 
 /// The exit code of this program's own errors, the same as in env(1) and timeout(1).
 ///

@@ -10,7 +10,7 @@ use super::follow::leases::LeaseEvent;
 use super::leader::{ABSENT, LeaderArgs, LeaseInStore};
 use super::observe::lines::{status_json, status_plain};
 use super::say::{Failure, is_stdout_open, write_stdout};
-use leasehold::util::clock::Now;
+use crate::clock::Now;
 
 /// Show the holder of a lease once
 ///

@@ -17,9 +17,9 @@ use super::probe::Judge;
 use super::progress::{ProgressSource, Watchdog};
 use super::signals::{self, Caught};
 use super::term::{self, Means, TICKS, TermOutcome, Why, WorkRight, between_ticks};
+use crate::backoff::Backoff;
 use crate::election::Error;
 use crate::log::COMMAND;
-use leasehold::util::backoff::Backoff;
 
 /// The action after a term that was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

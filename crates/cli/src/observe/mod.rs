@@ -14,8 +14,8 @@ use leasehold::group::LeaseGroup;
 use super::follow::{FollowArgs, Follower, Heard, READ_TIMEOUT};
 use super::say::{Failure, check_stdout, is_stdout_open, write_stdout};
 use super::status;
+use crate::clock::Now;
 use crate::log::COMMAND;
-use leasehold::util::clock::Now;
 use table::LeaseTable;
 
 /// Show who leads, live

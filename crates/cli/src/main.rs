@@ -5,12 +5,15 @@
 //! asks the leader to step down.
 #![forbid(unsafe_code)]
 
+mod backoff;
+mod clock;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` needs Linux"))]
 mod election;
 mod follow;
 mod leader;
 mod log;
 mod observe;
+mod one_line;
 mod password;
 #[cfg(target_os = "linux")]
 mod run;

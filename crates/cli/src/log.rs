@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use env_logger::{Builder, Env, Target};
 
 use super::say::PATIENCE;
-use leasehold::util::one_line::OneLine;
+use crate::one_line::OneLine;
 
 /// The target of the log lines of the command, for filters.
 pub const COMMAND: &str = "leasehold::command";

@@ -15,8 +15,8 @@ use log::Level;
 use parking_lot::Mutex;
 
 use super::leases::Update;
-use leasehold::util::backoff::{Backoff, requested_pause};
-use leasehold::util::clock::Now;
+use crate::backoff::{Backoff, requested_pause};
+use crate::clock::Now;
 
 /// The time after which a watch counts as working.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
