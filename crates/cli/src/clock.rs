@@ -14,11 +14,6 @@ use std::time::{Duration, SystemTime};
 pub struct Moment(u64);
 
 impl Moment {
-    /// Returns the nanoseconds since the clock's origin.
-    pub const fn as_nanos(self) -> u64 {
-        self.0
-    }
-
     /// Returns the time from `earlier` to this moment, or zero if `earlier` is later.
     pub const fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

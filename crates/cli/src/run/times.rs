@@ -5,13 +5,13 @@ use std::time::Duration;
 use leasehold::Settings;
 use serde::{Deserialize, Serialize};
 
-use crate::clock;
+use crate::clock::{self, Moment};
 
 /// Returns the time since the machine was started.
 ///
 /// The time includes suspend, and all processes of a machine share the clock.
 pub fn boot_time() -> Duration {
-    Duration::from_nanos(clock::now().as_nanos())
+    clock::now().since(Moment::default())
 }
 
 /// The time limits for the end of a command.
