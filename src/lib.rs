@@ -42,9 +42,9 @@
 //! Two valid guards never exist at the same time if the store is linearizable and clocks run at about the same rate.
 //! [SAFETY.md] has the conditions, the exceptions and the argument.
 //!
-//! - [`LeaderGuard::is_leader`] is the safety check. The check costs two or three atomic loads and one clock read. The
+//! - [`Leadership::is_leader`] is the safety check. The check costs two or three atomic loads and one clock read. The
 //!   result is exact even if every other thread is stopped. Once the result is `false`, it stays `false`.
-//! - No library can stop work that has passed its check when the term ends. [`LeaderGuard::fencing_token`] grows with
+//! - No library can stop work that has passed its check when the term ends. [`Leadership::fencing_token`] grows with
 //!   every term, so that the resource can reject the writes of a former leader.
 //! - [`LeaderGuard::scope`] makes the compiler prove that protected work ends before the lease is released.
 //!

@@ -19,7 +19,7 @@ pub enum StopReason {
     Released,
     /// The holder stepped down, or the protected work panicked.
     ///
-    /// See [`LeaderGuard::step_down`](crate::LeaderGuard::step_down).
+    /// See [`Leadership::step_down`](crate::Leadership::step_down).
     SteppedDown,
     /// An operator asked the holder to step down.
     ///

@@ -41,13 +41,13 @@ pub trait Callbacks: Sync {
     /// Called when a term starts, to do the leader's work.
     ///
     /// The term ends when the callback returns. The callback runs on its own thread, inside [`LeaderGuard::scope`]. The
-    /// callback must return soon after [`LeaderGuard::is_leader`] returns `false`.
+    /// callback must return soon after [`is_leader`](crate::Leadership::is_leader) returns `false`.
     fn on_started_leading(&self, guard: &LeaderGuard);
 
     /// Called when the term has ended, its work has returned, and its lease is released.
     ///
     /// The callback runs on the caller's thread. The callback is not called while the work hangs. To end the process in
-    /// that case, wait for [`LeaderGuard::ended`] on another thread.
+    /// that case, wait for [`ended`](crate::Leadership::ended) on another thread.
     fn on_stopped_leading(&self) {}
 
     /// Called when the leader changes; the new leader may be this candidate.

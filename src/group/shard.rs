@@ -165,7 +165,7 @@ impl Shard {
     /// Returns a number that is greater than the token of every earlier ownership of this shard.
     ///
     /// The token is the version of the shard's record. Tokens of different shards cannot be compared.
-    /// [`LeaderGuard::fencing_token`](crate::LeaderGuard::fencing_token) describes the use of tokens.
+    /// [`Leadership::fencing_token`](crate::Leadership::fencing_token) describes the use of tokens.
     pub fn fencing_token(&self) -> u64 {
         self.ownership.fencing_token
     }

@@ -9,14 +9,14 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 
 /// A handle by which one of several workers reports progress.
 ///
-/// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle) creates a handle. The oldest of the workers'
+/// [`Leadership::progress_handle`](crate::Leadership::progress_handle) creates a handle. The oldest of the workers'
 /// last reports counts.
 ///
 /// Several workers that report through the guard hide a worker that hangs. If each worker has a handle, the term ends
 /// when any worker reports no progress for [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout). An idle
 /// worker must call [`report`](Self::report), or drop its handle.
 ///
-/// While handles exist, [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress) has no effect. Creating
+/// While handles exist, [`Leadership::report_progress`](crate::Leadership::report_progress) has no effect. Creating
 /// or dropping a handle counts as progress. A handle that is dropped by a panic still counts as a worker without
 /// progress, so the term ends.
 ///
@@ -91,7 +91,7 @@ impl ProgressHandle {
 
     /// Reports progress of this worker and returns `true` if the term is still valid.
     ///
-    /// The result is that of [`LeaderGuard::is_leader`](crate::LeaderGuard::is_leader). A late report does not revive a
+    /// The result is that of [`Leadership::is_leader`](crate::Leadership::is_leader). A late report does not revive a
     /// term that has ended.
     pub fn report(&self) -> bool {
         let now = clock::now();

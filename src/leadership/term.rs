@@ -14,7 +14,7 @@ use crate::util::panics::{caught, log_line};
 use crate::util::sync::channel::{Receiver, RecvTimeoutError};
 use crate::util::sync::{Arc, AtomicBool, AtomicU64, Instant, Mutex, thread};
 
-/// The error of [`LeaderGuard::check`](crate::LeaderGuard::check): the term has ended.
+/// The error of [`Leadership::check`](crate::Leadership::check): the term has ended.
 ///
 /// Use the error with `?` in protected work.
 ///

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::LeaderElector;
 use leasehold::kubernetes::LeaseStore;
 use leasehold::kubernetes::{Client, Method, Request};
 use leasehold::store::{CallContext, CancelToken, MemoryStore, SharedWatch, Store, StoreErrorKind, WatchScope};
-use leasehold::{LeaderElector, LeaderGuard};
 use leasehold_testing::conformance::{self, CHECKS, Table};
 use leasehold_testing::{Resource, User, Verb};
 use parking_lot::Mutex;
@@ -244,6 +244,6 @@ fn one_client_serves_many_leases(cluster: &Cluster) {
         let guard = lead(elector);
         assert!(guard.fencing_token() > token);
         guards.push_back(guard);
-        assert!(guards.iter().all(LeaderGuard::is_leader));
+        assert!(guards.iter().all(|guard| guard.is_leader()));
     }
 }

@@ -141,7 +141,7 @@ setters! {
     /// another store, add the address to the [identity](Self::identity), such as `pod-7@10.0.3.7:9000`.
     ///
     /// The address is a claim of the holder, and belongs to one term. While the work drains, the address is still
-    /// advertised, so a server must check [`is_leader`](crate::LeaderGuard::is_leader) for each request. A client that
+    /// advertised, so a server must check [`is_leader`](crate::Leadership::is_leader) for each request. A client that
     /// connects to the address trusts every program that may write the record.
     ///
     /// Defaults to no address.

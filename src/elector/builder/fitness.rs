@@ -14,7 +14,7 @@ setters! {
     /// Ends a term whose work reports no progress for `within`.
     ///
     /// Without this setting, a leader whose work hangs leads forever, because the elector's thread still renews the
-    /// lease. The work must call [`report_progress`](crate::LeaderGuard::report_progress) instead of `is_leader`, or
+    /// lease. The work must call [`report_progress`](crate::Leadership::report_progress) instead of `is_leader`, or
     /// every term ends after `within`. `within` must be at least the retry period.
     ///
     /// The term ends exactly `within` after the last progress, even if every other thread is stopped. The acquisition
@@ -116,7 +116,7 @@ setters! {
 
     /// Limits how long the lease is renewed after a term has ended while the guard still exists.
     ///
-    /// After the limit, the lease expires. The limit applies after a [`step_down`](crate::LeaderGuard::step_down),
+    /// After the limit, the lease expires. The limit applies after a [`step_down`](crate::Leadership::step_down),
     /// after a [request](Self::accept_requests), after a panic in a scope, and after the candidate has become unfit.
     /// Zero stops renewals at once.
     ///

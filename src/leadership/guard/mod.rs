@@ -1,6 +1,7 @@
 //! The guard of a term, and views of the term.
 
 use std::convert::Infallible;
+use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ pub use work::{Scope, Worker};
 
 /// One term of leadership; dropping the guard releases the lease.
 ///
-/// The candidate leads while the guard exists and [`is_leader`](Self::is_leader) returns `true`. All methods may be
-/// called from any thread at any time.
+/// A guard has all methods of [`Leadership`]. The candidate leads while the guard exists and
+/// [`is_leader`](Leadership::is_leader) returns `true`. All methods may be called from any thread at any time.
 ///
 /// **Drop.** Every view of the term becomes invalid first, and then the release is sent. The drop blocks until the
 /// release is written, at most for the [release timeout](crate::LeaderElectorBuilder::release_timeout). The process may
@@ -31,15 +32,15 @@ pub use work::{Scope, Worker};
 ///
 /// **End of the term.** A term can end while the guard exists, for example because no renewal succeeded within the
 /// renew deadline. [`StopReason`](crate::StopReason) lists all reasons. Then `is_leader` returns `false` forever, and
-/// [`ended`](Self::ended) disconnects. The lease is not released until the guard is dropped, so that another candidate
-/// does not take over before the lease expires.
+/// [`ended`](Leadership::ended) disconnects. The lease is not released until the guard is dropped, so that another
+/// candidate does not take over before the lease expires.
 ///
 /// **Leak.** If the guard is leaked (`std::mem::forget`), the candidate leads until the process ends or the term ends.
 ///
 /// **Fork.** A child made by `fork` has a copy of the guard, but no thread that renews the lease. In the child,
-/// [`release`](Self::release) returns an error at once. [`step_down`](Self::step_down) and the drop do nothing. The
-/// result of `is_leader` has no guarantee in the child, because the child does not learn that its parent lost the term.
-/// A program that forks and continues in the child must end its terms before the fork.
+/// [`release`](Self::release) returns an error at once. [`step_down`](Leadership::step_down) and the drop do nothing.
+/// The result of `is_leader` has no guarantee in the child, because the child does not learn that its parent lost the
+/// term. A program that forks and continues in the child must end its terms before the fork.
 ///
 /// # Examples
 ///
@@ -81,191 +82,19 @@ pub use work::{Scope, Worker};
 /// ```
 #[must_use = "the lease is released when the guard is dropped; bind the guard to a name"]
 pub struct LeaderGuard {
-    pub(crate) term: Arc<Term>,
-    link: Arc<Link>,
+    leadership: Leadership,
     /// `false` once the guard no longer has to release the lease.
     is_held: bool,
 }
 
 impl LeaderGuard {
     pub(crate) fn new(term: Arc<Term>, link: Arc<Link>) -> Self {
-        Self { term, link, is_held: true }
-    }
-
-    /// Returns `true` while the term is valid.
-    ///
-    /// Once this method has returned `false`, it never returns `true` again.
-    ///
-    /// This method is the safety check. It costs one atomic load and one clock read, without a lock or an allocation.
-    /// The result is exact even if every other thread of the process is stopped. Time during which the machine is
-    /// suspended counts.
-    ///
-    /// No check can stop work that has already passed the check. The [fencing token](Self::fencing_token) protects
-    /// against such work.
-    pub fn is_leader(&self) -> bool {
-        self.term.is_valid()
-    }
-
-    /// Returns how long the term stays valid without another renewal.
-    ///
-    /// If a [progress timeout](crate::LeaderElectorBuilder::progress_timeout) is set, the result also assumes that the
-    /// work reports no more progress. Returns zero once the term has ended.
-    pub fn remaining(&self) -> Duration {
-        self.term.remaining()
-    }
-
-    /// Returns an error once the term has ended; for use with `?`.
-    ///
-    /// # Errors
-    ///
-    /// - Returns [`TermEnded`] with the reason if the term has ended.
-    pub fn check(&self) -> Result<(), TermEnded> {
-        self.term.check()
-    }
-
-    /// Returns a number that is greater than the token of every earlier term of any candidate.
-    ///
-    /// Let the target of a write refuse a token that is lower than the highest token that it has seen. In SQL, raise a
-    /// one-row fence in the transaction that writes. A token in each row is not enough, because an INSERT has no row to
-    /// compare. If the lease is in the same database, use `fence_sql` of the store. [GUIDE.md] has the statements, and
-    /// recipes for etcd and Kubernetes objects.
-    ///
-    /// The token is the version of the record (the `resourceVersion` of a Lease) at which this elector learned that its
-    /// write had won the lease. Versions keep growing when the lease is deleted and re-created (KEP-5504 for
-    /// Kubernetes). If the store is restored from a backup, versions and tokens go back.
-    ///
-    /// A token is at most [`i64::MAX`], because an elector rejects a higher version. So `i64::try_from` never fails,
-    /// and a signed 64-bit column (`BIGINT`) of a database can store the token.
-    ///
-    /// [GUIDE.md]: https://docs.rs/crate/leasehold/latest/source/docs/GUIDE.md
-    pub fn fencing_token(&self) -> u64 {
-        self.term.fencing_token
-    }
-
-    /// Returns a channel that disconnects at the end of the term.
-    ///
-    /// The channel never delivers a message. Use the channel in a `select!`, or block in `recv` until the term has
-    /// ended. Any number of threads may wait.
-    ///
-    /// The disconnect depends on a thread of the elector and may be late. Only [`is_leader`](Self::is_leader) is the
-    /// safety check.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// use std::time::Duration;
-    /// use leasehold::crossbeam_channel::{after, select};
-    ///
-    /// select! {
-    ///     recv(guard.ended()) -> _ => println!("the term has ended"),
-    ///     recv(after(Duration::from_secs(60))) -> _ => println!("still leading after a minute"),
-    /// }
-    /// # }
-    /// ```
-    pub fn ended(&self) -> &Receiver<Infallible> {
-        self.term.ended.receiver()
-    }
-
-    /// Sleeps for `duration`, at most until the end of the term.
-    ///
-    /// Returns `true` if the term is valid, like [`is_leader`](Self::is_leader). So `while guard.wait(interval)` runs a
-    /// body once per interval during the term.
-    pub fn wait(&self, duration: Duration) -> bool {
-        self.term.wait(duration)
-    }
-
-    /// Calls `call` once the term has ended, or immediately if the term has ended.
-    ///
-    /// A thread that starts now waits for the end. A panic of `call` is caught and logged.
-    ///
-    /// # Errors
-    ///
-    /// - Returns [`Error::Thread`] if the operating system cannot start the thread. The callback is then never called.
-    pub fn on_ended(&self, call: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        self.term.on_ended(call)
+        Self { leadership: Leadership::new(term, link), is_held: true }
     }
 
     /// Returns a view of this term for other threads.
     pub fn leadership(&self) -> Leadership {
-        Leadership::new(Arc::clone(&self.term), Arc::clone(&self.link))
-    }
-
-    /// Ends the term but keeps the lease until the guard is dropped.
-    ///
-    /// Use this method to finish work before another candidate may lead. Every view of the term is invalid from now on,
-    /// and [`ended`](Self::ended) disconnects. The lease is renewed until the guard is dropped, at most for the [drain
-    /// timeout](crate::LeaderElectorBuilder::drain_timeout) if one is set.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// guard.step_down();
-    /// assert!(!guard.is_leader());
-    /// // finish work; this candidate still holds the lease
-    /// # }
-    /// ```
-    pub fn step_down(&self) {
-        self.link.step_down(&self.term, DrainLimit::AsSet);
-    }
-
-    /// Ends the term and keeps the lease for at most `limit`.
-    ///
-    /// After `limit`, renewals stop and the lease expires, even if the guard still exists. Zero stops renewals at once.
-    /// If several limits apply, the shortest one counts. The limit bounds the time that standbys wait. The limit does
-    /// not bound the time of the work.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// // Work may take 30 s to finish. A standby leads at most one lease duration after that.
-    /// guard.step_down_within(std::time::Duration::from_secs(30));
-    /// # }
-    /// ```
-    pub fn step_down_within(&self, limit: Duration) {
-        self.link.step_down(&self.term, DrainLimit::Within(limit));
-    }
-
-    /// Reports progress of the work and returns `true` if the term is still valid.
-    ///
-    /// If [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout) is set, the term ends when no progress is
-    /// reported for that time. A late report does not revive a term that has ended. Without a progress timeout, this
-    /// method only returns the result of [`is_leader`](Self::is_leader).
-    ///
-    /// Several workers that report through the guard hide a worker that hangs. Give each worker a
-    /// [`progress_handle`](Self::progress_handle) instead. While such handles exist, this method reports nothing.
-    /// Reports still count after a step-down, although this method then returns `false`, because finishing work is
-    /// progress too.
-    ///
-    /// A call takes about 50 ns and does not affect other terms.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use leasehold::store::MemoryStore;
-    /// use leasehold::LeaderElector;
-    ///
-    /// let builder = LeaderElector::builder("jobs").progress_timeout(Duration::from_secs(60));
-    /// let elector = builder.start_on(MemoryStore::new())?;
-    /// let guard = elector.block_until_leader()?;
-    /// while guard.report_progress() {
-    ///     // one unit of work that takes less than a minute
-    ///     # break;
-    /// }
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn report_progress(&self) -> bool {
-        self.term.report_progress()
-    }
-
-    /// Returns a handle by which one of several workers reports progress.
-    ///
-    /// [`ProgressHandle`] describes how the reports of several workers are combined.
-    pub fn progress_handle(&self) -> ProgressHandle {
-        ProgressHandle::new(Arc::clone(&self.term))
+        self.leadership.clone()
     }
 
     /// Releases the lease like a drop, and returns whether the store confirmed the release.
@@ -343,6 +172,14 @@ impl LeaderGuard {
     }
 }
 
+impl Deref for LeaderGuard {
+    type Target = Leadership;
+
+    fn deref(&self) -> &Leadership {
+        &self.leadership
+    }
+}
+
 impl Drop for LeaderGuard {
     fn drop(&mut self) {
         if self.link.is_forked() {
@@ -367,7 +204,7 @@ impl Drop for LeaderGuard {
 
 debug_fields!(impl Debug for LeaderGuard { self => fencing_token: self.fencing_token(), remaining: self.remaining() });
 
-/// A view of one term for threads that do not own the guard.
+/// A view of one term. The guard of the term dereferences to a view, and other threads hold clones.
 ///
 /// A view can be cloned and sent to other threads. A view can end the term, but cannot release the lease. A view never
 /// revives: after the term has ended, the view stays invalid even if the same elector leads again.
@@ -393,8 +230,8 @@ debug_fields!(impl Debug for LeaderGuard { self => fencing_token: self.fencing_t
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Leadership {
-    term: Arc<Term>,
+/// A view of one term. A guard dereferences to the view of its term.
+    pub(crate) term: Arc<Term>,
     link: Arc<Link>,
 }
 
@@ -403,12 +240,24 @@ impl Leadership {
         Self { term, link }
     }
 
-    /// Returns `true` while the term is valid, like [`LeaderGuard::is_leader`].
+    /// Returns `true` while the term is valid.
+    ///
+    /// Once this method has returned `false`, it never returns `true` again.
+    ///
+    /// This method is the safety check. It costs one atomic load and one clock read, without a lock or an allocation.
+    /// The result is exact even if every other thread of the process is stopped. Time during which the machine is
+    /// suspended counts.
+    ///
+    /// No check can stop work that has already passed the check. The [fencing token](Self::fencing_token) protects
+    /// against such work.
     pub fn is_leader(&self) -> bool {
         self.term.is_valid()
     }
 
-    /// Returns how long the term stays valid, like [`LeaderGuard::remaining`].
+    /// Returns how long the term stays valid without another renewal.
+    ///
+    /// If a [progress timeout](crate::LeaderElectorBuilder::progress_timeout) is set, the result also assumes that the
+    /// work reports no more progress. Returns zero once the term has ended.
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
     }
@@ -423,7 +272,7 @@ impl Leadership {
         self.term.deadline.lease_until(now).since(now)
     }
 
-    /// Returns an error once the term has ended, like [`LeaderGuard::check`].
+    /// Returns an error once the term has ended; for use with `?`.
     ///
     /// # Errors
     ///
@@ -432,14 +281,46 @@ impl Leadership {
         self.term.check()
     }
 
-    /// Returns the fencing token of the term, like [`LeaderGuard::fencing_token`].
+    /// Returns a number that is greater than the token of every earlier term of any candidate.
+    ///
+    /// Let the target of a write refuse a token that is lower than the highest token that it has seen. In SQL, raise a
+    /// one-row fence in the transaction that writes. A token in each row is not enough, because an INSERT has no row to
+    /// compare. If the lease is in the same database, use `fence_sql` of the store. [GUIDE.md] has the statements, and
+    /// recipes for etcd and Kubernetes objects.
+    ///
+    /// The token is the version of the record (the `resourceVersion` of a Lease) at which this elector learned that its
+    /// write had won the lease. Versions keep growing when the lease is deleted and re-created (KEP-5504 for
+    /// Kubernetes). If the store is restored from a backup, versions and tokens go back.
+    ///
+    /// A token is at most [`i64::MAX`], because an elector rejects a higher version. So `i64::try_from` never fails,
+    /// and a signed 64-bit column (`BIGINT`) of a database can store the token.
+    ///
+    /// [GUIDE.md]: https://docs.rs/crate/leasehold/latest/source/docs/GUIDE.md
     pub fn fencing_token(&self) -> u64 {
         self.term.fencing_token
     }
 
     /// Returns a channel that disconnects at the end of the term.
     ///
-    /// [`LeaderGuard::ended`](crate::LeaderGuard::ended) has the details.
+    /// The channel never delivers a message. Use the channel in a `select!`, or block in `recv` until the term has
+    /// ended. Any number of threads may wait.
+    ///
+    /// The disconnect depends on a thread of the elector and may be late. Only [`is_leader`](Self::is_leader) is the
+    /// safety check.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// use std::time::Duration;
+    /// use leasehold::crossbeam_channel::{after, select};
+    ///
+    /// select! {
+    ///     recv(guard.ended()) -> _ => println!("the term has ended"),
+    ///     recv(after(Duration::from_secs(60))) -> _ => println!("still leading after a minute"),
+    /// }
+    /// # }
+    /// ```
     pub fn ended(&self) -> &Receiver<Infallible> {
         self.term.ended.receiver()
     }
@@ -465,29 +346,77 @@ impl Leadership {
 
     /// Reports progress of the work and returns `true` if the term is still valid.
     ///
-    /// [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress) has the details.
+    /// If [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout) is set, the term ends when no progress is
+    /// reported for that time. A late report does not revive a term that has ended. Without a progress timeout, this
+    /// method only returns the result of [`is_leader`](Self::is_leader).
+    ///
+    /// Several workers that report through the guard hide a worker that hangs. Give each worker a
+    /// [`progress_handle`](Self::progress_handle) instead. While such handles exist, this method reports nothing.
+    /// Reports still count after a step-down, although this method then returns `false`, because finishing work is
+    /// progress too.
+    ///
+    /// A call takes about 50 ns and does not affect other terms.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::store::MemoryStore;
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("jobs").progress_timeout(Duration::from_secs(60));
+    /// let elector = builder.start_on(MemoryStore::new())?;
+    /// let guard = elector.block_until_leader()?;
+    /// while guard.report_progress() {
+    ///     // one unit of work that takes less than a minute
+    ///     # break;
+    /// }
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn report_progress(&self) -> bool {
         self.term.report_progress()
     }
 
     /// Returns a handle by which one of several workers reports progress.
     ///
-    /// [`ProgressHandle`] has the details.
+    /// [`ProgressHandle`] describes how the reports of several workers are combined.
     pub fn progress_handle(&self) -> ProgressHandle {
         ProgressHandle::new(Arc::clone(&self.term))
     }
 
     /// Ends the term but keeps the lease until the guard is dropped.
     ///
-    /// The owner keeps the guard. Does nothing if the guard was dropped.
-    /// [`LeaderGuard::step_down`](crate::LeaderGuard::step_down) has the details.
+    /// Use this method to finish work before another candidate may lead. Every view of the term is invalid from now on,
+    /// and [`ended`](Self::ended) disconnects. The lease is renewed until the guard is dropped, at most for the [drain
+    /// timeout](crate::LeaderElectorBuilder::drain_timeout) if one is set. Does nothing if the guard was dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// guard.step_down();
+    /// assert!(!guard.is_leader());
+    /// // finish work; this candidate still holds the lease
+    /// # }
+    /// ```
     pub fn step_down(&self) {
         self.link.step_down(&self.term, DrainLimit::AsSet);
     }
 
     /// Ends the term and keeps the lease for at most `limit`.
     ///
-    /// [`LeaderGuard::step_down_within`](crate::LeaderGuard::step_down_within) has the details.
+    /// After `limit`, renewals stop and the lease expires, even if the guard still exists. Zero stops renewals at once.
+    /// If several limits apply, the shortest one counts. The limit bounds the time that standbys wait. The limit does
+    /// not bound the time of the work.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// // Work may take 30 s to finish. A standby leads at most one lease duration after that.
+    /// guard.step_down_within(std::time::Duration::from_secs(30));
+    /// # }
+    /// ```
     pub fn step_down_within(&self, limit: Duration) {
         self.link.step_down(&self.term, DrainLimit::Within(limit));
     }

@@ -72,7 +72,7 @@ impl LeaderGuard {
     ///
     /// The scope can spawn threads that borrow this guard, like `std::thread::scope`. The compiler proves that
     /// protected work ends before the lease is released. The compiler does not prove that the work ends before the term
-    /// does. Workers must still check [`is_leader`](Self::is_leader), or wait for [`ended`](Self::ended).
+    /// does. Workers must still check [`is_leader`](Leadership::is_leader), or wait for [`ended`](Leadership::ended).
     ///
     /// # Examples
     ///
@@ -191,7 +191,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 impl<T> Worker<T> {
-    /// Ends the term, like [`LeaderGuard::step_down`].
+    /// Ends the term, like [`Leadership::step_down`].
     ///
     /// The work must then return. Does nothing if the work has ended.
     pub fn step_down(&self) {

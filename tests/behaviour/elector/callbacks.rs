@@ -173,7 +173,7 @@ fn run_reports_its_outcome() {
     let (store, elector) = alone();
     let stop = Stop::new();
     assert_eq!(elector.run(&stop, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::WorkReturned);
-    assert_eq!(elector.run(&stop, &Work(LeaderGuard::step_down)).unwrap(), RunOutcome::WorkReturned);
+    assert_eq!(elector.run(&stop, &Work(|guard: &LeaderGuard| guard.step_down())).unwrap(), RunOutcome::WorkReturned);
     let lose = |guard: &LeaderGuard| {
         store.give_to("b", 1);
         guard.ended().recv_timeout(SOON).unwrap_err();
